@@ -1,0 +1,128 @@
+//! Time as a value. The only place of the workspace that asks the machine what time it is.
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::time::Duration;
+
+/// A moment in milliseconds since 1970-01-01 UTC; RFC 3339 on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(pub i64);
+
+/// What the machine's wall clock says.
+#[must_use]
+pub fn now() -> Timestamp {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(millis(since))
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Timestamp {
+    /// This moment plus `duration`, saturating.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(millis(duration)))
+    }
+    /// This moment minus `duration`, saturating.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(duration)))
+    }
+    /// How long ago `earlier` was; zero if it lies ahead.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(moment) => write!(f, "{moment:.3}"),
+            Err(_) => write!(f, "{} ms", self.0),
+        }
+    }
+}
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        jiff::Timestamp::deserialize(deserializer).map(|moment| Self(moment.as_millisecond()))
+    }
+}
+
+/// Durations as people write them (`"30s"`, `"1h 30m"`), for `#[serde(with = "clock::friendly")]`.
+pub mod friendly {
+    use super::Duration;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    /// # Errors
+    /// As the serializer.
+    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&super::show(*value))
+    }
+    /// # Errors
+    /// Names the text and the form that is expected.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        super::parse_duration(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A duration as people write it: `"10s"`, `"5m"`, `"1h 30m"`.
+///
+/// # Errors
+/// Names the text and the form that is expected.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let parsed: SignedDuration = text
+        .parse()
+        .map_err(|_| format!("`{text}` is not a duration: write it like \"500ms\", \"30s\" or \"1h 30m\""))?;
+    Duration::try_from(parsed).map_err(|_| format!("`{text}` is negative; a duration here is zero or more"))
+}
+
+/// The shortest friendly form: `30s`, `1m 30s`.
+#[must_use]
+pub fn show(duration: Duration) -> String {
+    SignedDuration::try_from(duration).map_or_else(|_| format!("{duration:?}"), |it| format!("{it:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_travels_as_rfc_3339() {
+        let moment = Timestamp(1_700_000_000_123);
+        let wire = serde_json::to_string(&moment).unwrap();
+        assert_eq!(wire, "\"2023-11-14T22:13:20.123Z\"");
+        assert_eq!(serde_json::from_str::<Timestamp>(&wire).unwrap(), moment);
+    }
+
+    #[test]
+    fn durations_are_read_and_shown_as_people_write_them() {
+        for (text, secs) in [("30s", 30), ("5m", 300), ("1h 30m", 5400)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_secs(secs)));
+        }
+        assert_eq!(show(Duration::from_secs(90)), "1m 30s");
+        assert!(parse_duration("5").unwrap_err().contains("`5`"));
+        assert!(parse_duration("-5s").unwrap_err().contains("negative"));
+    }
+
+    #[test]
+    fn earlier_is_never_negative() {
+        assert_eq!(Timestamp(5).since(Timestamp(9)), Duration::ZERO);
+    }
+}

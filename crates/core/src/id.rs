@@ -1,0 +1,194 @@
+//! Names and numbers of things: observers, services, pools, kinds. Parsing is validation.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use uuid::Uuid;
+
+/// Why a name was refused: the rule that it breaks, as a sentence for the person who typed it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} `{given}` is not valid: {rule}")]
+pub struct BadName {
+    /// What kind of name it was meant to be.
+    pub what: &'static str,
+    /// What was given, shortened to 140 characters.
+    pub given: String,
+    /// The rule it breaks.
+    pub rule: &'static str,
+}
+
+impl BadName {
+    fn new(what: &'static str, given: &str, rule: &'static str) -> Self {
+        Self { what, given: given.chars().take(140).collect(), rule }
+    }
+}
+
+macro_rules! uuid_id {
+    ($name:ident, $doc:literal) => {
+        #[doc = $doc]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+    };
+}
+
+uuid_id!(ObserverId, "The identity of an observer, given at its creation and never used again.");
+uuid_id!(ServiceId, "One incarnation of an observer service process: new at every birth.");
+uuid_id!(ManagerId, "One incarnation of a manager process.");
+
+macro_rules! checked_name {
+    ($name:ident, $what:literal, $doc:literal, $check:expr) => {
+        #[doc = $doc]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// # Errors
+            /// Names the rule that `text` breaks.
+            pub fn new(text: &str) -> Result<Self, BadName> {
+                let check: fn(&str) -> Result<(), &'static str> = $check;
+                check(text).map_err(|rule| BadName::new($what, text, rule))?;
+                Ok(Self(text.into()))
+            }
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = BadName;
+            fn try_from(text: String) -> Result<Self, BadName> {
+                Self::new(&text)
+            }
+        }
+        impl FromStr for $name {
+            type Err = BadName;
+            fn from_str(text: &str) -> Result<Self, BadName> {
+                Self::new(text)
+            }
+        }
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0.into()
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "`{}`", self.0)
+            }
+        }
+    };
+}
+
+const NAME_RULE: &str =
+    "1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit, and not in the form of a UUID";
+const POOL_RULE: &str = "1 to 64 of a-z 0-9 -";
+const KIND_RULE: &str = "1 to 64 of a-z 0-9 . _ -, starting with a letter or digit";
+
+fn check_name(text: &str) -> Result<(), &'static str> {
+    let legal = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
+    let first = text.bytes().next().is_some_and(|c| c.is_ascii_alphanumeric());
+    if !first || text.len() > 128 || !text.bytes().all(legal) || Uuid::parse_str(text).is_ok() {
+        return Err(NAME_RULE);
+    }
+    Ok(())
+}
+
+fn check_pool(text: &str) -> Result<(), &'static str> {
+    let legal = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    if text.is_empty() || text.len() > 64 || !text.bytes().all(legal) {
+        return Err(POOL_RULE);
+    }
+    Ok(())
+}
+
+fn check_kind(text: &str) -> Result<(), &'static str> {
+    let legal = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'.' | b'_' | b'-');
+    let first = text.bytes().next().is_some_and(|c| c.is_ascii_alphanumeric());
+    if !first || text.len() > 64 || !text.bytes().all(legal) {
+        return Err(KIND_RULE);
+    }
+    Ok(())
+}
+
+checked_name!(
+    Name,
+    "name",
+    "The name of an observer or of a service: unique among live observers.",
+    check_name
+);
+checked_name!(Pool, "pool", "A named work queue.", check_pool);
+checked_name!(Kind, "kind", "What code an observer runs.", check_kind);
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self("default".into())
+    }
+}
+
+/// How a person points at an observer: by its id or by its name (a name never looks like an id).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ObserverRef {
+    /// By identity.
+    Id(ObserverId),
+    /// By name.
+    Name(Name),
+}
+
+impl FromStr for ObserverRef {
+    type Err = BadName;
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        match Uuid::parse_str(text) {
+            Ok(id) => Ok(Self::Id(ObserverId(id))),
+            Err(_) => Name::new(text).map(Self::Name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_their_rules() {
+        for good in ["a", "0", "A.b_c-9", &"x".repeat(128)] {
+            assert!(Name::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".a", "-a", "a b", "ä", &"x".repeat(129), "0196f0a0-0000-7000-8000-000000000000"] {
+            assert!(Name::new(bad).is_err(), "{bad}");
+        }
+        assert!(Pool::new("gpu-2").is_ok() && Pool::new("GPU").is_err() && Pool::new("").is_err());
+        assert!(Kind::new("price-watch").is_ok() && Kind::new("Price").is_err());
+    }
+
+    #[test]
+    fn a_reference_is_an_id_or_a_name() {
+        let id = Uuid::from_u128(7);
+        assert_eq!(id.to_string().parse(), Ok(ObserverRef::Id(ObserverId(id))));
+        assert_eq!("web-1".parse(), Ok(ObserverRef::Name(Name::new("web-1").unwrap())));
+    }
+}

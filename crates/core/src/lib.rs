@@ -1,0 +1,20 @@
+//! Every decision of Everwatch, as functions of values: no runtime, no broker, no database, no HTTP.
+//!
+//! What must always hold, and the test that would catch a breach:
+//! - I1 a later run has a higher epoch: `epoch::tests`, broker conformance `redelivery_counts_up`
+//! - I2 the observed half of a row is a function of the set of reports: `seen::tests`, `row::tests`
+//! - I4 a service never accepts more than its capacity: broker conformance `prefetch_is_a_limit`
+//! - I5 after `Deleted` no service that has the floor starts the observer: `slots::tests`
+//! - I7 only a confirmed settlement or park precedes an ack: `slots::tests`
+//! - I3, I6, I8 need real processes: the package `tests`, `live`.
+
+pub mod clock;
+pub mod epoch;
+pub mod id;
+pub mod message;
+pub mod observer;
+pub mod retry;
+pub mod row;
+pub mod seen;
+pub mod service;
+pub mod status;

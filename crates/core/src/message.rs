@@ -1,0 +1,331 @@
+//! What travels: work (manager to services), reports (service to managers), beats and commands.
+//! Every body is `{"v": 1, …}`; a reader ignores members it does not know.
+
+use crate::clock::{Timestamp, friendly};
+use crate::epoch::Epoch;
+use crate::id::{Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
+use crate::observer::{Overlap, Wanted};
+use crate::retry::Retry;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The version that this program writes.
+pub const VERSION: u16 = 1;
+/// The most entries in one batch of reports, floors or list entries.
+pub const BATCH_MAX: usize = 500;
+
+/// Why a body could not be read, as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(pub String);
+
+/// An observer on its way to a service. `v`, `id`, `generation` and `kind` never change their
+/// meaning, so that any version of a service can settle any version of a message.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Work {
+    pub v: u16,
+    pub id: ObserverId,
+    pub generation: u32,
+    pub kind: Kind,
+    pub name: Name,
+    /// Kept as text: a service hands it to the observer's code and never looks inside.
+    pub spec: Box<RawValue>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub retry: Retry,
+    #[serde(default)]
+    pub overlap: Overlap,
+    #[serde(with = "friendly")]
+    pub grace: Duration,
+}
+
+/// The part of a work message that every version can read.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Label {
+    pub v: u16,
+    pub id: ObserverId,
+    pub generation: u32,
+    pub kind: String,
+}
+
+/// What became of reading a work message.
+#[derive(Debug, Clone)]
+pub enum WorkRead {
+    /// Ours to run.
+    Ours(Box<Work>),
+    /// It can be settled or passed on, but not run; says why.
+    Foreign(Label, String),
+}
+
+impl Work {
+    /// The message of one generation of an observer.
+    ///
+    /// # Errors
+    /// If the spec cannot be written as JSON.
+    pub fn of(id: ObserverId, generation: u32, wanted: &Wanted) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            v: VERSION,
+            id,
+            generation,
+            kind: wanted.kind.clone(),
+            name: wanted.name.clone(),
+            spec: serde_json::value::to_raw_value(&wanted.spec)?,
+            labels: wanted.labels.clone(),
+            retry: wanted.retry.clone(),
+            overlap: wanted.overlap,
+            grace: wanted.grace,
+        })
+    }
+
+    /// # Errors
+    /// When not even the fixed part can be read: such a message is parked.
+    pub fn read(body: &[u8]) -> Result<WorkRead, Unreadable> {
+        let label: Label = serde_json::from_slice(body)
+            .map_err(|error| Unreadable(format!("not a work message: {error}")))?;
+        if label.v != VERSION {
+            let why = format!("message version {} is unknown here", label.v);
+            return Ok(WorkRead::Foreign(label, why));
+        }
+        match serde_json::from_slice::<Self>(body) {
+            Ok(work) => Ok(WorkRead::Ours(Box::new(work))),
+            Err(error) => Ok(WorkRead::Foreign(label, format!("cannot be read here: {error}"))),
+        }
+    }
+}
+
+/// A message of the state queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateMessage {
+    Reports(Reports),
+    Tick(Tick),
+}
+
+/// A message of the beats queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BeatMessage {
+    Beat(Beat),
+    Probe { service: ServiceId },
+    Tick(Tick),
+}
+
+/// A manager's own mark in a queue: applied, it shows that the queue is being read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tick {
+    pub manager: ManagerId,
+    pub sent_at: Timestamp,
+}
+
+/// A batch of reports of one service, in the order of their numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reports {
+    pub service: ServiceId,
+    pub entries: Vec<Numbered>,
+}
+
+/// One report; numbers count from 1 within one incarnation of a service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Numbered {
+    pub seq: u64,
+    pub at: Timestamp,
+    pub report: Report,
+}
+
+/// What a service tells the managers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    ServiceBorn(Box<Birth>),
+    ServiceGone,
+    /// Something happened to one run.
+    Run(RunReport),
+    /// One chunk of everything that the service holds: the repair of last resort.
+    List(ListChunk),
+    /// A work queue was not there and was made.
+    WorkQueueCreated {
+        pool: Pool,
+    },
+    /// Written by a newer version: counted and passed over.
+    #[serde(untagged)]
+    Unknown(Value),
+}
+
+/// Who was born.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Birth {
+    pub name: Name,
+    pub pool: Pool,
+    pub capacity: u32,
+    pub kinds: Vec<KindInfo>,
+    pub version: String,
+    pub host: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The incarnation before this one in the same process and how it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predecessor: Option<Predecessor>,
+}
+
+/// A kind of observer that a service can run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KindInfo {
+    pub name: Kind,
+    /// JSON schema of its spec.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub schema: Value,
+}
+
+/// An earlier incarnation in the same process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Predecessor {
+    pub service: ServiceId,
+    pub ended: String,
+}
+
+/// One event of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunReport {
+    pub id: ObserverId,
+    pub epoch: Epoch,
+    pub event: RunEvent,
+}
+
+/// What can happen to a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunEvent {
+    /// Held, not started yet; says why.
+    Taken { reason: String },
+    /// The code was started (the `attempt`th time in this run).
+    Started { attempt: u32, started_at: Timestamp },
+    /// The code failed and is started again at `next_at`.
+    Erred { attempt: u32, error: String, next_at: Timestamp },
+    /// What the code says of itself.
+    Progress { text: String },
+    /// The code was ended here so that it can go on elsewhere.
+    HandedOver,
+    /// This service cannot run it and passes it on.
+    Refused { why: String },
+    /// Over: it was told to stop.
+    Stopped,
+    /// Over: a finite one that ended well.
+    Completed,
+    /// Over: it gave up.
+    Failed { error: String, attempts: u32 },
+}
+
+impl RunEvent {
+    /// Whether the run is over and will be acknowledged.
+    #[must_use]
+    pub fn settles(&self) -> bool {
+        match self {
+            Self::Stopped | Self::Completed | Self::Failed { .. } => true,
+            Self::Taken { .. }
+            | Self::Started { .. }
+            | Self::Erred { .. }
+            | Self::Progress { .. }
+            | Self::HandedOver
+            | Self::Refused { .. } => false,
+        }
+    }
+    /// Whether the service still holds the message after saying this.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        match self {
+            Self::Taken { .. } | Self::Started { .. } | Self::Erred { .. } | Self::Progress { .. } => true,
+            Self::HandedOver | Self::Refused { .. } => false,
+            Self::Stopped | Self::Completed | Self::Failed { .. } => false,
+        }
+    }
+}
+
+/// One part of a full list; each entry applies like the report it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListChunk {
+    pub list: u64,
+    pub chunk: u32,
+    pub chunks: u32,
+    pub entries: Vec<RunReport>,
+}
+
+/// A sign of life of a service (one per service, never one per observer).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    pub service: ServiceId,
+    pub seq: u64,
+    pub state: Intent,
+    pub capacity: u32,
+    pub held: u32,
+    pub loop_lag_ms: u32,
+    pub rss_bytes: u64,
+}
+
+/// What a service is about, by its own word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Intent {
+    Active,
+    Cordoned,
+    Draining,
+}
+
+/// What a manager tells the services: every service receives every command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// No run of `id` under `below` may start or go on.
+    Floors(Vec<Floor>),
+    /// The answer to a birth.
+    Welcome { service: ServiceId, floors: Vec<Floor> },
+    /// Written by a newer version: counted and passed over.
+    #[serde(untagged)]
+    Unknown(Value),
+}
+
+/// No run of `id` with an epoch under `below` may start or go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Floor {
+    pub id: ObserverId,
+    pub below: Epoch,
+}
+
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    v: u16,
+    body: &'a T,
+}
+#[derive(Deserialize)]
+struct VersionOnly {
+    v: u16,
+}
+#[derive(Deserialize)]
+struct BodyOnly<T> {
+    body: T,
+}
+
+/// The bytes of a report, beat or command.
+///
+/// # Errors
+/// If a value cannot be written as JSON (a bug of the caller's).
+pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&Versioned { v: VERSION, body })
+}
+
+/// # Errors
+/// Not JSON, another version, or not such a message; says which.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
+    let VersionOnly { v } = serde_json::from_slice(bytes)
+        .map_err(|error| Unreadable(format!("not a message of Everwatch: {error}")))?;
+    if v != VERSION {
+        return Err(Unreadable(format!("message version {v} is unknown here")));
+    }
+    serde_json::from_slice::<BodyOnly<T>>(bytes)
+        .map(|it| it.body)
+        .map_err(|error| Unreadable(format!("not a message of this queue: {error}")))
+}

@@ -1,0 +1,272 @@
+//! An observer as the managers keep it: what is wanted, what was published, what was seen.
+//! Every change of a row is decided here, as a function of values.
+
+use crate::clock::Timestamp;
+use crate::epoch::Epoch;
+use crate::id::{ObserverId, ServiceId};
+use crate::message::{Floor, RunReport};
+use crate::observer::Wanted;
+use crate::seen::{Heard, Key, Seen};
+use crate::status::{Status, Verdict, status_of};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What the person wants of the observer now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Desired {
+    Running,
+    Paused,
+    Deleted,
+}
+
+/// An outbox mark: this generation is to be published, and until then one manager has the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// By the database's clock: past it, any manager publishes again, under the next generation.
+    pub until: Timestamp,
+    /// How many leases ended without a confirm.
+    pub failures: u32,
+}
+
+/// A command that is repeated until the answer comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeat {
+    pub last_at: Timestamp,
+    pub next_at: Timestamp,
+    pub times: u32,
+}
+
+/// An observer, whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    pub id: ObserverId,
+    /// Counts the changes of this row: a save succeeds only on the version it was loaded with.
+    pub version: i64,
+    pub wanted: Wanted,
+    pub desired: Desired,
+    pub generation: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<Repeat>,
+    #[serde(default)]
+    pub seen: Seen,
+    pub created_at: Timestamp,
+    pub modified_at: Timestamp,
+    /// When its status became final.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// Times that the decisions about rows depend on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowPolicy {
+    /// How long one manager may take to publish (default 30 s).
+    pub lease: Duration,
+    /// First and longest pause before a command is sent again (defaults 2 s and 60 s).
+    pub repeat_first: Duration,
+    pub repeat_max: Duration,
+    /// How long a deleted and a failed or completed observer stays readable (defaults 1 h and 3 days).
+    pub retention_deleted: Duration,
+    pub retention_failed: Duration,
+}
+
+impl Default for RowPolicy {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            repeat_first: Duration::from_secs(2),
+            repeat_max: Duration::from_secs(60),
+            retention_deleted: Duration::from_secs(3600),
+            retention_failed: Duration::from_secs(3 * 86_400),
+        }
+    }
+}
+
+/// What applying a report came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// The row changed.
+    Changed,
+    /// Nothing new.
+    Same,
+    /// Of a generation that is over.
+    Stale,
+}
+
+impl Row {
+    /// A new observer, its first publish leased to the manager that creates it.
+    #[must_use]
+    pub fn created(id: ObserverId, wanted: Wanted, now: Timestamp, policy: &RowPolicy) -> Self {
+        Self {
+            id,
+            version: 1,
+            wanted,
+            desired: Desired::Running,
+            generation: 1,
+            mark: Some(Mark { until: now.plus(policy.lease), failures: 0 }),
+            repeat: None,
+            seen: Seen::default(),
+            created_at: now,
+            modified_at: now,
+            ended_at: None,
+        }
+    }
+
+    /// The highest run heard of in this generation.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        Epoch::new(self.generation, self.seen.acquisitions())
+    }
+
+    /// No run under this may start or go on.
+    #[must_use]
+    pub fn floor(&self) -> Floor {
+        let over = self.seen.settled.is_some() || self.desired != Desired::Running;
+        let below = if over { Epoch::after_generation(self.generation) } else { self.epoch() };
+        Floor { id: self.id, below }
+    }
+
+    /// Status and reason, by the rules of [`status_of`].
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        status_of(self)
+    }
+
+    /// Applies one report. The row's whole observed half depends only on the set of reports applied.
+    pub fn apply(
+        &mut self,
+        service: ServiceId,
+        seq: u64,
+        at: Timestamp,
+        report: &RunReport,
+        now: Timestamp,
+    ) -> Applied {
+        let generation = report.epoch.generation();
+        if generation < self.generation {
+            return Applied::Stale;
+        }
+        let before = self.clone();
+        if generation > self.generation {
+            // The database forgot a publish (it was restored): what runs is the truth.
+            self.generation = generation;
+            self.seen = Seen::default();
+        }
+        let key = Key { acquisitions: report.epoch.acquisitions(), seq };
+        self.seen.join(&Heard { service, key, at, event: report.event.clone() });
+        self.mark = None;
+        self.settle_into(now);
+        if *self == before {
+            return Applied::Same;
+        }
+        self.modified_at = now;
+        Applied::Changed
+    }
+
+    /// The row's answer to a report, where the run it speaks of may not go on.
+    #[must_use]
+    pub fn answer(&self, report: &RunReport) -> Option<Floor> {
+        let floor = self.floor();
+        (report.event.holds() && report.epoch < floor.below).then_some(floor)
+    }
+
+    /// The person wants it gone. Repeatable; answers whether anything changed.
+    pub fn delete(&mut self, now: Timestamp, policy: &RowPolicy) -> bool {
+        if self.desired == Desired::Deleted {
+            return false;
+        }
+        self.desired = Desired::Deleted;
+        self.modified_at = now;
+        self.ended_at = None;
+        self.settle_into(now);
+        if self.verdict().status == Status::OnDeleting {
+            self.command(now, policy);
+        }
+        true
+    }
+
+    /// Brings a failed observer back as a new generation; `false` if it has not failed.
+    pub fn retry(&mut self, now: Timestamp, policy: &RowPolicy) -> bool {
+        if self.verdict().status != Status::Failed {
+            return false;
+        }
+        self.reissue(now, policy);
+        true
+    }
+
+    /// Raises the generation and leases its publish. What was seen of the old one is forgotten.
+    pub fn reissue(&mut self, now: Timestamp, policy: &RowPolicy) {
+        let failures = self.mark.map_or(0, |mark| mark.failures.saturating_add(1));
+        self.generation = self.generation.saturating_add(1);
+        self.seen = Seen::default();
+        self.mark = Some(Mark { until: now.plus(policy.lease), failures });
+        self.ended_at = None;
+        self.modified_at = now;
+    }
+
+    /// The broker has confirmed the publish of `generation`; answers whether that was still open.
+    pub fn confirmed(&mut self, generation: u32, now: Timestamp) -> bool {
+        if self.generation != generation || self.mark.is_none() {
+            return false;
+        }
+        self.mark = None;
+        self.modified_at = now;
+        true
+    }
+
+    /// Notes that the floor goes out now and when it goes out again.
+    pub fn command(&mut self, now: Timestamp, policy: &RowPolicy) {
+        let times = self.repeat.map_or(0, |repeat| repeat.times);
+        let factor = 1_u32.checked_shl(times.min(16)).unwrap_or(u32::MAX);
+        let pause = policy.repeat_first.saturating_mul(factor).min(policy.repeat_max);
+        self.repeat = Some(Repeat { last_at: now, next_at: now.plus(pause), times: times.saturating_add(1) });
+    }
+
+    /// Whether an end was asked for and is not reported yet.
+    #[must_use]
+    pub fn awaits_end(&self) -> bool {
+        self.desired != Desired::Running && self.seen.settled.is_none()
+    }
+
+    /// Whether it is to be published again because its last generation was stopped.
+    #[must_use]
+    pub fn wants_reissue(&self) -> bool {
+        self.desired == Desired::Running
+            && self
+                .seen
+                .settled
+                .as_ref()
+                .is_some_and(|settled| settled.how == crate::seen::Settlement::Stopped)
+    }
+
+    /// When the reconciler has to look at this row again; `None`: only a report or a person moves it.
+    #[must_use]
+    pub fn due_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
+        let mark = self.mark.map(|mark| mark.until);
+        let repeat = self.repeat.filter(|_| self.awaits_end()).map(|repeat| repeat.next_at);
+        let reissue = self.wants_reissue().then_some(self.modified_at);
+        let forget = self.forget_at(policy);
+        [mark, repeat, reissue, forget].into_iter().flatten().min()
+    }
+
+    /// When the row may be forgotten.
+    #[must_use]
+    pub fn forget_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
+        let ended = self.ended_at?;
+        let keep = match self.verdict().status {
+            Status::Deleted => policy.retention_deleted,
+            Status::Failed | Status::Completed => policy.retention_failed,
+            Status::Created | Status::Processing | Status::OnDeleting | Status::Paused => return None,
+        };
+        Some(ended.plus(keep))
+    }
+
+    fn settle_into(&mut self, now: Timestamp) {
+        if self.seen.settled.is_some() {
+            self.repeat = None;
+        }
+        let over = self.verdict().status.is_final();
+        self.ended_at = if over { self.ended_at.or(Some(now)) } else { None };
+    }
+}

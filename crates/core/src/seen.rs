@@ -1,0 +1,246 @@
+//! The observed half of an observer: a join over the set of reports of one generation.
+//!
+//! Naively, each report overwrites the row. But reports of two services arrive in any order, twice,
+//! or late (a dead owner's last words after the new owner's first), and two managers apply them side
+//! by side. So each part of this half is a register with a rule that does not depend on the order of
+//! arrival: the highest key wins for what goes on, the lowest for a settlement, "ever" for begun.
+
+use crate::clock::Timestamp;
+use crate::id::ServiceId;
+use crate::message::RunEvent;
+use serde::{Deserialize, Serialize};
+
+/// Orders the reports of one generation: by run, then by the number that its service gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Key {
+    pub acquisitions: u32,
+    pub seq: u64,
+}
+
+/// One report about a run, with who said it and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    pub service: ServiceId,
+    pub key: Key,
+    pub at: Timestamp,
+    pub event: RunEvent,
+}
+
+/// What is known of the current generation.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Seen {
+    /// The settlement with the lowest key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
+    /// Whether its code was ever started.
+    #[serde(default)]
+    pub begun: bool,
+    /// The report with the highest key that was not a settlement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest: Option<Latest>,
+    /// The newest error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<Told<String>>,
+    /// The newest start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Told<Start>>,
+    /// What the code last said of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Told<String>>,
+    /// The oldest refusal: how long nobody could run it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_since: Option<Timestamp>,
+}
+
+/// A value with the key of the report that told it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told<T> {
+    pub key: Key,
+    pub value: T,
+}
+
+/// A start of the code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Start {
+    pub attempt: u32,
+    pub at: Timestamp,
+}
+
+/// How a generation ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    pub key: Key,
+    pub service: ServiceId,
+    pub at: Timestamp,
+    pub how: Settlement,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settlement {
+    Stopped,
+    Completed,
+    Failed { error: String, attempts: u32 },
+}
+
+/// What goes on with a run that is not settled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latest {
+    pub key: Key,
+    pub service: ServiceId,
+    pub at: Timestamp,
+    pub doing: Doing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doing {
+    Held { reason: String },
+    Running,
+    Restarting { next_at: Timestamp },
+    HandedOver,
+    Refused { why: String },
+}
+
+impl Seen {
+    /// Joins one report in. The result does not depend on the order or number of joins.
+    pub fn join(&mut self, heard: &Heard) {
+        let key = heard.key;
+        match &heard.event {
+            RunEvent::Stopped => self.settle(heard, Settlement::Stopped),
+            RunEvent::Completed => self.settle(heard, Settlement::Completed),
+            RunEvent::Failed { error, attempts } => {
+                raise(&mut self.last_error, key, error.clone());
+                self.settle(heard, Settlement::Failed { error: error.clone(), attempts: *attempts });
+            }
+            RunEvent::Taken { reason } => self.advance(heard, Doing::Held { reason: reason.clone() }),
+            RunEvent::Started { attempt, started_at } => {
+                self.begun = true;
+                raise(&mut self.started, key, Start { attempt: *attempt, at: *started_at });
+                self.advance(heard, Doing::Running);
+            }
+            RunEvent::Erred { error, next_at, .. } => {
+                self.begun = true;
+                raise(&mut self.last_error, key, error.clone());
+                self.advance(heard, Doing::Restarting { next_at: *next_at });
+            }
+            RunEvent::Progress { text } => raise(&mut self.progress, key, text.clone()),
+            RunEvent::HandedOver => self.advance(heard, Doing::HandedOver),
+            RunEvent::Refused { why } => {
+                self.refused_since = Some(self.refused_since.map_or(heard.at, |at| at.min(heard.at)));
+                self.advance(heard, Doing::Refused { why: why.clone() });
+            }
+        }
+    }
+
+    fn settle(&mut self, heard: &Heard, how: Settlement) {
+        if self.settled.as_ref().is_none_or(|settled| heard.key < settled.key) {
+            self.settled = Some(Settled { key: heard.key, service: heard.service, at: heard.at, how });
+        }
+    }
+
+    fn advance(&mut self, heard: &Heard, doing: Doing) {
+        if self.latest.as_ref().is_none_or(|latest| heard.key > latest.key) {
+            self.latest = Some(Latest { key: heard.key, service: heard.service, at: heard.at, doing });
+        }
+    }
+
+    /// The highest run heard of.
+    #[must_use]
+    pub fn acquisitions(&self) -> u32 {
+        let latest = self.latest.as_ref().map_or(0, |latest| latest.key.acquisitions);
+        let settled = self.settled.as_ref().map_or(0, |settled| settled.key.acquisitions);
+        let progress = self.progress.as_ref().map_or(0, |progress| progress.key.acquisitions);
+        latest.max(settled).max(progress)
+    }
+
+    /// The service that holds the message by its own word; the broker may have moved it since.
+    #[must_use]
+    pub fn holder(&self) -> Option<ServiceId> {
+        if self.settled.is_some() {
+            return None;
+        }
+        self.latest.as_ref().and_then(|latest| match latest.doing {
+            Doing::Held { .. } | Doing::Running | Doing::Restarting { .. } => Some(latest.service),
+            Doing::HandedOver | Doing::Refused { .. } => None,
+        })
+    }
+}
+
+fn raise<T>(register: &mut Option<Told<T>>, key: Key, value: T) {
+    if register.as_ref().is_none_or(|told| key > told.key) {
+        *register = Some(Told { key, value });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    /// One report per key, as services number them: equal keys mean the same report sent twice.
+    fn reports() -> impl Strategy<Value = Vec<Heard>> {
+        let event = prop_oneof![
+            Just(RunEvent::Taken { reason: "start rate".into() }),
+            (1..4u32)
+                .prop_map(|attempt| RunEvent::Started { attempt, started_at: Timestamp(attempt.into()) }),
+            Just(RunEvent::Erred { attempt: 1, error: "e".into(), next_at: Timestamp(9) }),
+            Just(RunEvent::Progress { text: "half".into() }),
+            Just(RunEvent::HandedOver),
+            Just(RunEvent::Refused { why: "kind".into() }),
+            Just(RunEvent::Stopped),
+            Just(RunEvent::Completed),
+            Just(RunEvent::Failed { error: "f".into(), attempts: 2 }),
+        ];
+        prop::collection::btree_map((0..3u32, 1..6u64), (event, 0..50i64), 1..12).prop_map(|reports| {
+            let heard = |((acquisitions, seq), (event, at)): ((u32, u64), (RunEvent, i64))| Heard {
+                service: ServiceId(Uuid::from_u128(u128::from(acquisitions))),
+                key: Key { acquisitions, seq },
+                at: Timestamp(at),
+                event,
+            };
+            reports.into_iter().map(heard).collect()
+        })
+    }
+
+    fn joined<'a>(reports: impl IntoIterator<Item = &'a Heard>) -> Seen {
+        reports.into_iter().fold(Seen::default(), |mut seen, heard| {
+            seen.join(heard);
+            seen
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_observed_half_is_a_function_of_the_set_of_reports(
+            (reports, shuffled) in reports().prop_flat_map(|reports| {
+                // Each report comes once at least, some twice, in any order.
+                let twice = reports.iter().chain(reports.iter().step_by(2)).cloned().collect::<Vec<_>>();
+                (Just(reports), Just(twice).prop_shuffle())
+            })
+        ) {
+            prop_assert_eq!(joined(&reports), joined(&shuffled));
+        }
+    }
+
+    fn heard(acquisitions: u32, seq: u64, event: RunEvent) -> Heard {
+        let service = ServiceId(Uuid::from_u128(u128::from(acquisitions)));
+        Heard { service, key: Key { acquisitions, seq }, at: Timestamp(0), event }
+    }
+
+    #[test]
+    fn last_words_of_a_dead_owner_do_not_undo_the_new_one() {
+        let started = RunEvent::Started { attempt: 1, started_at: Timestamp(0) };
+        let seen = joined(&[heard(1, 4, started.clone()), heard(0, 900, started)]);
+        assert_eq!(seen.holder(), Some(ServiceId(Uuid::from_u128(1))));
+        assert_eq!(seen.acquisitions(), 1);
+    }
+
+    #[test]
+    fn of_two_settlements_the_first_run_s_stands() {
+        let failed = RunEvent::Failed { error: "x".into(), attempts: 1 };
+        let seen = joined(&[heard(2, 1, RunEvent::Stopped), heard(1, 7, failed)]);
+        assert!(matches!(seen.settled.unwrap().how, Settlement::Failed { .. }));
+    }
+}

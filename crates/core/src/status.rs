@@ -1,0 +1,172 @@
+//! The status words, and how one follows from what is wanted, published and seen.
+
+use crate::clock::Timestamp;
+use crate::row::{Desired, Row};
+use crate::seen::{Doing, Seen, Settlement};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// One word for where an observer stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Status {
+    /// Wanted, not yet reported as running.
+    Created,
+    /// Runs on its service, or is on its way to the next one.
+    Processing,
+    /// Told to stop.
+    OnDeleting,
+    /// Over by a delete.
+    Deleted,
+    /// Not wanted now.
+    Paused,
+    /// A finite one that ended well.
+    Completed,
+    /// It gave up.
+    Failed,
+}
+
+impl Status {
+    /// Every word, in the order of a life.
+    pub const ALL: [Self; 7] = [
+        Self::Created,
+        Self::Processing,
+        Self::OnDeleting,
+        Self::Deleted,
+        Self::Paused,
+        Self::Completed,
+        Self::Failed,
+    ];
+
+    /// Whether only a person brings it back.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::Deleted | Self::Completed | Self::Failed => true,
+            Self::Created | Self::Processing | Self::OnDeleting | Self::Paused => false,
+        }
+    }
+    /// Whether it uses, or waits for, a slot.
+    #[must_use]
+    pub fn uses_slot(self) -> bool {
+        match self {
+            Self::Created | Self::Processing | Self::OnDeleting => true,
+            Self::Deleted | Self::Paused | Self::Completed | Self::Failed => false,
+        }
+    }
+    /// The word as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "Created",
+            Self::Processing => "Processing",
+            Self::OnDeleting => "OnDeleting",
+            Self::Deleted => "Deleted",
+            Self::Paused => "Paused",
+            Self::Completed => "Completed",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Status {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
+            let words = Self::ALL.map(Self::as_str).join(", ");
+            format!("`{text}` is not a status: one of {words}")
+        })
+    }
+}
+
+/// A status and why it is that one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    pub status: Status,
+    pub reason: Reason,
+}
+
+/// Why an observer stands where it stands; shown as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing to add.
+    None,
+    /// Not in the broker yet.
+    ToBePublished,
+    /// In the queue of this pool.
+    WaitingForSlot { pool: String },
+    /// Delivered, not started.
+    Held { why: String },
+    /// Its code failed and is started again.
+    Restarting { next_at: Timestamp },
+    /// On its way from one service to the next.
+    Moving,
+    /// Nobody who had it could run it.
+    Refused { why: String },
+    /// Told to stop, not yet reported as stopped.
+    Ending,
+    /// Told to pause, not yet reported as stopped.
+    Pausing,
+    /// It gave up.
+    GaveUp { error: String, attempts: u32 },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::ToBePublished => f.write_str("to be published"),
+            Self::WaitingForSlot { pool } => write!(f, "waiting for a slot in pool {pool}"),
+            Self::Held { why } => write!(f, "held: {why}"),
+            Self::Restarting { next_at } => write!(f, "restarting after an error, next attempt at {next_at}"),
+            Self::Moving => f.write_str("handed over, waiting for a slot"),
+            Self::Refused { why } => write!(f, "refused: {why}"),
+            Self::Ending => f.write_str("told to stop, waiting for its service to say that it has"),
+            Self::Pausing => f.write_str("pausing"),
+            Self::GaveUp { error, attempts } => write!(f, "gave up after {attempts} attempts: {error}"),
+        }
+    }
+}
+
+/// The status of a row: a function of its three halves, never stored as a truth of its own.
+#[must_use]
+pub fn status_of(row: &Row) -> Verdict {
+    let to = |status, reason| Verdict { status, reason };
+    let settled = row.seen.settled.as_ref().map(|settled| &settled.how);
+    match (row.desired, settled) {
+        (Desired::Deleted, Some(_)) => to(Status::Deleted, Reason::None),
+        (Desired::Deleted, None) => to(Status::OnDeleting, Reason::Ending),
+        (Desired::Running | Desired::Paused, Some(Settlement::Completed)) => {
+            to(Status::Completed, Reason::None)
+        }
+        (Desired::Running | Desired::Paused, Some(Settlement::Failed { error, attempts })) => {
+            to(Status::Failed, Reason::GaveUp { error: error.clone(), attempts: *attempts })
+        }
+        (Desired::Paused, Some(Settlement::Stopped)) => to(Status::Paused, Reason::None),
+        (Desired::Paused, None) => to(word(&row.seen), Reason::Pausing),
+        (Desired::Running, Some(Settlement::Stopped)) => to(Status::Created, Reason::ToBePublished),
+        (Desired::Running, None) => to(word(&row.seen), why(row)),
+    }
+}
+
+fn word(seen: &Seen) -> Status {
+    if seen.begun { Status::Processing } else { Status::Created }
+}
+
+fn why(row: &Row) -> Reason {
+    match row.seen.latest.as_ref().map(|latest| &latest.doing) {
+        None if row.mark.is_some() => Reason::ToBePublished,
+        None => Reason::WaitingForSlot { pool: row.wanted.pool.to_string() },
+        Some(Doing::Held { reason }) => Reason::Held { why: reason.clone() },
+        Some(Doing::Running) => Reason::None,
+        Some(Doing::Restarting { next_at }) => Reason::Restarting { next_at: *next_at },
+        Some(Doing::HandedOver) => Reason::Moving,
+        Some(Doing::Refused { why }) => Reason::Refused { why: why.clone() },
+    }
+}
