@@ -1,1 +1,7 @@
-//! (being written)
+//! The broker port of Everwatch and its implementations.
+
+pub mod port;
+pub mod topology;
+
+pub use port::*;
+pub use topology::Topology;

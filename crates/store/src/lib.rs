@@ -1,1 +1,5 @@
-//! (being written)
+//! The store port of Everwatch and its implementations.
+
+pub mod port;
+
+pub use port::*;

@@ -1,0 +1,70 @@
+//! Every queue and exchange of Everwatch, in one place.
+
+use crate::port::{QueueKind, Target};
+use everwatch_core::id::{Pool, ServiceId};
+
+/// The names of a deployment's queues and exchanges.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    prefix: String,
+}
+
+impl Topology {
+    /// `prefix` separates deployments that share a vhost (default `everwatch.`).
+    #[must_use]
+    pub fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+    /// One message per live observer of the pool.
+    #[must_use]
+    pub fn work(&self, pool: &Pool) -> String {
+        format!("{}work.{pool}", self.prefix)
+    }
+    /// Reports, service to managers.
+    #[must_use]
+    pub fn state(&self) -> String {
+        format!("{}state", self.prefix)
+    }
+    /// Beats and probes.
+    #[must_use]
+    pub fn beats(&self) -> String {
+        format!("{}beats", self.prefix)
+    }
+    /// What no version could read.
+    #[must_use]
+    pub fn parked(&self) -> String {
+        format!("{}parked", self.prefix)
+    }
+    /// The fan-out exchange for commands.
+    #[must_use]
+    pub fn commands(&self) -> String {
+        format!("{}commands", self.prefix)
+    }
+    /// A service's own command queue: exclusive, so its existence tells whether its session lives.
+    #[must_use]
+    pub fn commands_of(&self, service: ServiceId) -> String {
+        format!("{}commands.{service}", self.prefix)
+    }
+    /// The topic exchange for what observers emit.
+    #[must_use]
+    pub fn output(&self) -> String {
+        format!("{}output", self.prefix)
+    }
+    /// The durable queues that everybody needs, beside the work queues.
+    #[must_use]
+    pub fn durable_queues(&self) -> Vec<(String, QueueKind)> {
+        vec![
+            (self.parked(), QueueKind::Durable { max_length: None }),
+            (self.state(), QueueKind::Durable { max_length: None }),
+            (self.beats(), QueueKind::Beats),
+        ]
+    }
+    /// The exchanges that everybody needs.
+    #[must_use]
+    pub fn exchanges(&self) -> Vec<Target> {
+        vec![
+            Target::Fanout(self.commands()),
+            Target::Topic { exchange: self.output(), key: String::new() },
+        ]
+    }
+}

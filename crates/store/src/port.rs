@@ -1,0 +1,133 @@
+//! The store port: rows as documents with indexed columns, changed only by compare-and-set on their
+//! version. Every decision about a row's content is made in `core`; the store decides nothing.
+
+use async_trait::async_trait;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
+use everwatch_core::row::Row;
+use everwatch_core::service::ServiceRow;
+use everwatch_core::status::Status;
+use std::collections::BTreeMap;
+
+/// Why the store could not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Worth trying again: the database cannot be reached, or is busy.
+    #[error("the database cannot be reached: {0}")]
+    Unavailable(String),
+    /// A person has to act: bad URL, no rights, unwritable path, unknown schema version.
+    #[error("{0}")]
+    Refused(String),
+    /// A stored document cannot be read.
+    #[error("a stored row cannot be read: {0}")]
+    Corrupt(String),
+}
+
+/// What became of one create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    Done,
+    /// A live observer has the name.
+    NameTaken,
+    /// It has the name and is being deleted.
+    NameEnding,
+    /// The pool has no free slot, and the observer does not want to wait.
+    NoCapacity,
+}
+
+/// Which observers a list shows. Without `status`, all but Deleted.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub status: Vec<Status>,
+    pub kind: Option<Kind>,
+    pub pool: Option<Pool>,
+    pub service: Option<ServiceId>,
+    /// All must match.
+    pub labels: BTreeMap<String, String>,
+    /// Part of the name, case-insensitive.
+    pub q: Option<String>,
+    pub sort: Sort,
+    /// Ascending unless set.
+    pub descending: bool,
+}
+
+/// What a list is ordered by; ties by id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sort {
+    #[default]
+    Name,
+    CreatedAt,
+}
+
+/// Where the next page starts: the sort value and id of the last row shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct After {
+    /// The name, or the creation time in milliseconds as decimal text.
+    pub value: String,
+    pub id: ObserverId,
+}
+
+/// A page of a list.
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub rows: Vec<Row>,
+    /// Rows that match, over all pages.
+    pub total: u64,
+    pub more: bool,
+}
+
+/// A message that nobody could read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parked {
+    /// 0 until it is stored.
+    pub id: i64,
+    pub queue: String,
+    pub reason: String,
+    pub body: Vec<u8>,
+    pub at: Timestamp,
+}
+
+/// How many observers there are by pool and status.
+pub type Counts = BTreeMap<(Pool, Status), u64>;
+
+/// The database. All times are the database's own clock.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The database's clock.
+    async fn now(&self) -> Result<Timestamp, StoreError>;
+    /// Inserts new rows in one transaction, each checked by name and, unless it queues, by capacity:
+    /// the pool's Created + Processing + OnDeleting against the capacities of its active services.
+    /// Answers in order; a refused one does not stop the others. Two of one name in a batch: the first wins.
+    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError>;
+    /// By identity; ids that are not there are left out.
+    async fn load(&self, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError>;
+    /// One observer: a name means its live holder, else the newest deleted one.
+    async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError>;
+    /// Saves changed rows whose stored version still is `row.version`, as version + 1, in one
+    /// transaction; answers the ids that had changed meanwhile (those are left as they are).
+    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError>;
+    /// Rows whose `due_at` has passed, oldest first.
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
+    /// Rows whose command went out since `since` and is unanswered: what a newborn service must know.
+    async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
+    /// A page of observers after `after`.
+    async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError>;
+    /// Counts by pool and status, Deleted included.
+    async fn counts(&self) -> Result<Counts, StoreError>;
+    /// Forgets rows for good, where the version still is the given one.
+    async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError>;
+
+    /// All services that live, and those that ended since `ended_since`.
+    async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError>;
+    /// By identity or name (the newest of that name).
+    async fn service(&self, id: Option<ServiceId>, name: Option<&Name>) -> Result<Option<ServiceRow>, StoreError>;
+    /// Inserts (version 1 and unknown id) or saves by compare-and-set; answers the ids that lost the race.
+    async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError>;
+    /// Forgets services that ended before `before`.
+    async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError>;
+
+    /// Keeps unreadable messages.
+    async fn park(&self, parked: &[Parked]) -> Result<(), StoreError>;
+    /// Newest first, ids below `before` (all if `None`).
+    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<Parked>, u64), StoreError>;
+}
