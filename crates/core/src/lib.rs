@@ -8,13 +8,16 @@
 //! - I7 only a confirmed settlement or park precedes an ack: `slots::tests`
 //! - I3, I6, I8 need real processes: the package `tests`, `live`.
 
+pub mod blocks;
 pub mod clock;
 pub mod epoch;
 pub mod id;
 pub mod message;
 pub mod observer;
+pub mod plan;
 pub mod retry;
 pub mod row;
 pub mod seen;
 pub mod service;
+pub mod slots;
 pub mod status;

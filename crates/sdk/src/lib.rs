@@ -1,1 +1,37 @@
-//! (being written)
+//! Write observers: tasks that run until they are told to stop, on whichever service has room.
+//!
+//! ```no_run
+//! use everwatch::{Context, Error, Exit, Observer};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Hello { every_seconds: u64 }
+//!
+//! impl Observer for Hello {
+//!     const KIND: &'static str = "hello";
+//!     async fn run(self, ctx: Context) -> Result<Exit, Error> {
+//!         let pause = std::time::Duration::from_secs(self.every_seconds);
+//!         while ctx.until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+//!             ctx.emit(serde_json::json!({"hello": ctx.name()})).await?;
+//!         }
+//!         Ok(Exit::Done)
+//!     }
+//! }
+//! ```
+
+mod context;
+mod fence;
+pub mod kinds;
+mod observer;
+mod pulse;
+mod registry;
+mod reporter;
+mod runtime;
+mod session;
+mod settings;
+mod unit;
+
+pub use context::Context;
+pub use observer::{Error, Exit, Observer};
+pub use registry::Registry;
+pub use runtime::{Handle, RunError, run};
+pub use settings::{Capacity, ServiceSettings};

@@ -1,0 +1,36 @@
+//! How a capacity is cut into blocks: one channel and one consumer each.
+
+/// The most that one block holds: an acknowledgement costs the broker time in proportion to what is
+/// held on its channel (measured: 40,000 on one channel leave 200 acknowledgements a second).
+pub const BLOCK_MAX: u32 = 1000;
+/// Into how many blocks a capacity is cut where it fits, so that services that start together share a
+/// full queue instead of the first taking all.
+const SHARES: u32 = 8;
+
+/// The prefetch of each block; their sum is the capacity.
+#[must_use]
+pub fn block_sizes(capacity: u32) -> Vec<u16> {
+    let size = capacity.div_ceil(SHARES).clamp(1, BLOCK_MAX);
+    let mut left = capacity;
+    std::iter::from_fn(|| {
+        let block = left.min(size);
+        left -= block;
+        (block > 0).then(|| u16::try_from(block).unwrap_or(u16::MAX))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_add_up_and_none_is_too_large() {
+        for capacity in [0, 1, 7, 8, 10, 999, 8000, 8001, 40_000] {
+            let sizes = block_sizes(capacity);
+            assert_eq!(sizes.iter().map(|size| u32::from(*size)).sum::<u32>(), capacity);
+            assert!(sizes.iter().all(|size| (1..=1000).contains(size)));
+        }
+        assert_eq!(block_sizes(10), [2, 2, 2, 2, 2]);
+    }
+}

@@ -1,0 +1,553 @@
+//! Every decision of a service about the observers that it holds: what comes in, what is to be done.
+//! The loop around it only carries out effects; it decides nothing.
+//!
+//! One slot is one unsettled message. Its phases:
+//! waiting → running ⇄ backoff → ending → settling → (acknowledged), or ending → (given back).
+
+use crate::clock::Timestamp;
+use crate::epoch::Epoch;
+use crate::id::{Kind, ObserverId};
+use crate::message::{Floor, RunEvent, RunReport, Work, WorkRead};
+use crate::observer::Overlap;
+use crate::retry::Verdict;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Floors that are remembered; a birth is told those of the last ten minutes anew.
+const FLOORS_MAX: usize = 100_000;
+/// Observers whose refusals are counted; beyond it the counts start again.
+const REFUSALS_MAX: usize = 10_000;
+/// The longest error text that is reported, in characters.
+const ERROR_MAX: usize = 4_000;
+
+/// Now, as the machine is told it.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// Monotonic, since the service started.
+    pub mono: Duration,
+    /// The wall clock, for people.
+    pub wall: Timestamp,
+    /// 0..1, for jitter.
+    pub chance: f64,
+}
+
+/// What a service's decisions depend on.
+#[derive(Debug, Clone)]
+pub struct SlotPolicy {
+    pub kinds: BTreeSet<Kind>,
+    pub fence_grace: Duration,
+    /// First and longest pause before a refused message is given back.
+    pub refuse_first: Duration,
+    pub refuse_max: Duration,
+}
+
+/// How a unit of code ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It returned: done.
+    Done,
+    /// It returned: never to be tried again.
+    Failed(String),
+    /// An error or a panic: the retry policy decides.
+    Erred(String),
+    /// It was aborted after its grace.
+    Aborted,
+}
+
+/// What can happen to a service.
+#[derive(Debug)]
+pub enum Input<R> {
+    /// A message was delivered; `R` is its receipt.
+    Delivered { receipt: R, read: WorkRead, acquisitions: u32 },
+    /// The managers have spoken.
+    Floors(Vec<Floor>),
+    /// Code has ended.
+    Ended { id: ObserverId, epoch: Epoch, outcome: Outcome },
+    /// The broker has confirmed the settlement report of this run.
+    Confirmed { id: ObserverId, epoch: Epoch },
+    /// A deadline has passed ([`Slots::next_deadline`]).
+    Wake,
+    /// Hand everything over and take nothing more.
+    Drain,
+    /// Give up waiting for code that is being ended.
+    AbortAll,
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone)]
+pub enum Effect<R> {
+    /// Run the code.
+    Start { epoch: Epoch, attempt: u32, work: Arc<Work> },
+    /// Tell the code to stop.
+    Cancel { id: ObserverId },
+    /// Stop the code whether it wants or not.
+    Abort { id: ObserverId },
+    /// Tell the managers; nothing waits for it.
+    Report(RunReport),
+    /// Tell the managers and come back with [`Input::Confirmed`].
+    Settle(RunReport),
+    /// End the message.
+    Ack(R),
+    /// Give the message back.
+    Requeue(R),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Floor,
+    HandOver,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Held, to be started then.
+    Waiting {
+        until: Duration,
+    },
+    Running {
+        attempt: u32,
+        since: Duration,
+    },
+    Backoff {
+        attempt: u32,
+        until: Duration,
+    },
+    /// Told to stop; `abort_at` is gone once it was aborted.
+    Ending {
+        attempt: u32,
+        why: Why,
+        abort_at: Option<Duration>,
+    },
+    /// Cannot be run here; given back then.
+    Refusing {
+        until: Duration,
+    },
+    /// Its last report is on its way.
+    Settling,
+}
+
+#[derive(Debug)]
+struct Slot<R> {
+    receipt: R,
+    epoch: Epoch,
+    /// `None`: not readable here beyond its label.
+    work: Option<Arc<Work>>,
+    phase: Phase,
+    /// A later copy of the same observer, started when this one is settled.
+    successor: Option<Box<Arrival<R>>>,
+}
+
+#[derive(Debug)]
+struct Arrival<R> {
+    receipt: R,
+    id: ObserverId,
+    epoch: Epoch,
+    work: Result<Arc<Work>, String>,
+}
+
+/// The slots of one session.
+#[derive(Debug)]
+pub struct Slots<R> {
+    policy: SlotPolicy,
+    slots: HashMap<ObserverId, Slot<R>>,
+    /// Older copies whose end is reported and not yet confirmed.
+    leftovers: HashMap<(ObserverId, Epoch), R>,
+    timers: BTreeSet<(Duration, ObserverId)>,
+    floors: HashMap<ObserverId, Epoch>,
+    floor_order: VecDeque<ObserverId>,
+    refusals: HashMap<ObserverId, u32>,
+    draining: bool,
+}
+
+impl<R: Copy + std::fmt::Debug> Slots<R> {
+    #[must_use]
+    pub fn new(policy: SlotPolicy) -> Self {
+        Self {
+            policy,
+            slots: HashMap::new(),
+            leftovers: HashMap::new(),
+            timers: BTreeSet::new(),
+            floors: HashMap::new(),
+            floor_order: VecDeque::new(),
+            refusals: HashMap::new(),
+            draining: false,
+        }
+    }
+
+    /// Messages that are held: the slots in use.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        let successors = self.slots.values().filter(|slot| slot.successor.is_some()).count();
+        self.slots.len() + successors + self.leftovers.len()
+    }
+
+    /// When [`Input::Wake`] is wanted.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Everything held, each as the report that would tell of it.
+    #[must_use]
+    pub fn list(&self, now: Now) -> Vec<RunReport> {
+        let entry = |(id, slot): (&ObserverId, &Slot<R>)| {
+            let ago = |since: Duration| now.wall.minus(now.mono.saturating_sub(since));
+            let event = match slot.phase {
+                Phase::Running { attempt, since } => RunEvent::Started { attempt, started_at: ago(since) },
+                Phase::Waiting { .. } => RunEvent::Taken { reason: "waiting to be started".to_owned() },
+                Phase::Backoff { attempt, until } => RunEvent::Erred {
+                    attempt,
+                    error: "restarting".to_owned(),
+                    next_at: now.wall.plus(until.saturating_sub(now.mono)),
+                },
+                Phase::Ending { .. } => RunEvent::Taken { reason: "being ended".to_owned() },
+                Phase::Refusing { .. } | Phase::Settling => return None,
+            };
+            Some(RunReport { id: *id, epoch: slot.epoch, event })
+        };
+        self.slots.iter().filter_map(entry).collect()
+    }
+
+    /// One step: what happened, and what is to be done about it.
+    pub fn step(&mut self, input: Input<R>, now: Now) -> Vec<Effect<R>> {
+        let mut effects = Vec::new();
+        match input {
+            Input::Delivered { receipt, read, acquisitions } => {
+                self.on_arrival(arrival(receipt, read, acquisitions), now, &mut effects);
+            }
+            Input::Floors(floors) => {
+                for floor in floors {
+                    self.on_floor(floor, now, &mut effects);
+                }
+            }
+            Input::Ended { id, epoch, outcome } => self.on_ended(id, epoch, outcome, now, &mut effects),
+            Input::Confirmed { id, epoch } => self.on_confirmed(id, epoch, now, &mut effects),
+            Input::Wake => self.on_wake(now, &mut effects),
+            Input::Drain => self.on_drain(now, &mut effects),
+            Input::AbortAll => self.on_abort_all(&mut effects),
+        }
+        effects
+    }
+
+    fn on_arrival(&mut self, arrival: Arrival<R>, now: Now, effects: &mut Vec<Effect<R>>) {
+        let id = arrival.id;
+        let Some(slot) = self.slots.get_mut(&id) else { return self.admit(arrival, now, effects) };
+        if arrival.epoch <= slot.epoch {
+            return self.settle_unstarted(arrival.receipt, id, arrival.epoch, effects);
+        }
+        // Two copies: the later one waits until the earlier is settled, and is never acked for it.
+        let below = arrival.epoch;
+        if let Some(older) = slot.successor.replace(Box::new(arrival)) {
+            self.settle_unstarted(older.receipt, id, older.epoch, effects);
+        }
+        self.end_run(id, below, now, effects);
+    }
+
+    /// Takes a message that nothing of its observer stands against.
+    fn admit(&mut self, arrival: Arrival<R>, now: Now, effects: &mut Vec<Effect<R>>) {
+        let Arrival { receipt, id, epoch, work } = arrival;
+        if self.floors.get(&id).is_some_and(|below| epoch < *below) {
+            return self.settle_unstarted(receipt, id, epoch, effects);
+        }
+        if self.draining {
+            effects.push(Effect::Requeue(receipt));
+            return;
+        }
+        let known = work.and_then(|work| {
+            if self.policy.kinds.contains(&work.kind) {
+                Ok(work)
+            } else {
+                Err(format!("kind `{}` is not offered by this service", work.kind))
+            }
+        });
+        let redelivered = epoch.acquisitions() > 0;
+        match known {
+            Err(why) => {
+                let until = now.mono + self.refusal_pause(id);
+                effects.push(Effect::Report(RunReport { id, epoch, event: RunEvent::Taken { reason: why } }));
+                self.put(
+                    id,
+                    Slot { receipt, epoch, work: None, phase: Phase::Refusing { until }, successor: None },
+                );
+            }
+            Ok(work) if redelivered && work.overlap == Overlap::Forbid => {
+                let until = now.mono + self.policy.fence_grace * 2;
+                let reason = "redelivered, may not overlap".to_owned();
+                effects.push(Effect::Report(RunReport { id, epoch, event: RunEvent::Taken { reason } }));
+                let phase = Phase::Waiting { until };
+                self.put(id, Slot { receipt, epoch, work: Some(work), phase, successor: None });
+            }
+            Ok(work) => {
+                if redelivered {
+                    let reason = "redelivered".to_owned();
+                    effects.push(Effect::Report(RunReport { id, epoch, event: RunEvent::Taken { reason } }));
+                }
+                let phase = Phase::Waiting { until: now.mono };
+                self.slots.insert(id, Slot { receipt, epoch, work: Some(work), phase, successor: None });
+                self.start(id, 1, now, effects);
+            }
+        }
+    }
+
+    fn refusal_pause(&mut self, id: ObserverId) -> Duration {
+        if self.refusals.len() >= REFUSALS_MAX {
+            self.refusals.clear();
+        }
+        let times = self.refusals.entry(id).or_insert(0);
+        let factor = 1_u32.checked_shl((*times).min(16)).unwrap_or(u32::MAX);
+        *times += 1;
+        self.policy.refuse_first.saturating_mul(factor).min(self.policy.refuse_max)
+    }
+
+    fn put(&mut self, id: ObserverId, slot: Slot<R>) {
+        if let Some(at) = slot.phase.deadline() {
+            self.timers.insert((at, id));
+        }
+        self.slots.insert(id, slot);
+    }
+
+    fn set_phase(&mut self, id: ObserverId, phase: Phase) {
+        let Some(slot) = self.slots.get_mut(&id) else { return };
+        if let Some(at) = slot.phase.deadline() {
+            self.timers.remove(&(at, id));
+        }
+        if let Some(at) = phase.deadline() {
+            self.timers.insert((at, id));
+        }
+        slot.phase = phase;
+    }
+
+    fn start(&mut self, id: ObserverId, attempt: u32, now: Now, effects: &mut Vec<Effect<R>>) {
+        let Some(slot) = self.slots.get(&id) else { return };
+        let Some(work) = slot.work.clone() else { return };
+        let epoch = slot.epoch;
+        effects.push(Effect::Start { epoch, attempt, work });
+        let event = RunEvent::Started { attempt, started_at: now.wall };
+        effects.push(Effect::Report(RunReport { id, epoch, event }));
+        self.set_phase(id, Phase::Running { attempt, since: now.mono });
+    }
+
+    /// A message whose code was never started here and may not be.
+    fn settle_unstarted(&mut self, receipt: R, id: ObserverId, epoch: Epoch, effects: &mut Vec<Effect<R>>) {
+        self.leftovers.insert((id, epoch), receipt);
+        effects.push(Effect::Settle(RunReport { id, epoch, event: RunEvent::Stopped }));
+    }
+
+    fn settle(&mut self, id: ObserverId, event: RunEvent, effects: &mut Vec<Effect<R>>) {
+        let Some(epoch) = self.slots.get(&id).map(|slot| slot.epoch) else { return };
+        self.set_phase(id, Phase::Settling);
+        effects.push(Effect::Settle(RunReport { id, epoch, event }));
+    }
+
+    fn on_floor(&mut self, floor: Floor, now: Now, effects: &mut Vec<Effect<R>>) {
+        match self.floors.get_mut(&floor.id) {
+            Some(known) if *known >= floor.below => {}
+            Some(known) => *known = floor.below,
+            None => {
+                self.floors.insert(floor.id, floor.below);
+                self.floor_order.push_back(floor.id);
+                if self.floor_order.len() > FLOORS_MAX
+                    && let Some(oldest) = self.floor_order.pop_front()
+                {
+                    self.floors.remove(&oldest);
+                }
+            }
+        }
+        self.end_run(floor.id, floor.below, now, effects);
+    }
+
+    /// Ends what is held of the observer under `below`.
+    fn end_run(&mut self, id: ObserverId, below: Epoch, now: Now, effects: &mut Vec<Effect<R>>) {
+        let Some(slot) = self.slots.get(&id) else { return };
+        if slot.epoch >= below {
+            return;
+        }
+        match slot.phase {
+            Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
+                self.settle(id, RunEvent::Stopped, effects);
+            }
+            Phase::Running { attempt, .. } => self.end_code(id, attempt, Why::Floor, now, effects),
+            Phase::Ending { attempt, abort_at, why: Why::HandOver } => {
+                self.set_phase(id, Phase::Ending { attempt, why: Why::Floor, abort_at });
+            }
+            Phase::Ending { why: Why::Floor, .. } | Phase::Settling => {}
+        }
+    }
+
+    fn end_code(&mut self, id: ObserverId, attempt: u32, why: Why, now: Now, effects: &mut Vec<Effect<R>>) {
+        let Some(slot) = self.slots.get(&id) else { return };
+        let grace = slot.work.as_ref().map_or(Duration::ZERO, |work| work.grace);
+        self.set_phase(id, Phase::Ending { attempt, why, abort_at: Some(now.mono + grace) });
+        effects.push(Effect::Cancel { id });
+    }
+
+    fn on_ended(
+        &mut self,
+        id: ObserverId,
+        epoch: Epoch,
+        outcome: Outcome,
+        now: Now,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        let Some(slot) = self.slots.get(&id).filter(|slot| slot.epoch == epoch) else { return };
+        match slot.phase {
+            Phase::Ending { why: Why::Floor, .. } => self.settle(id, RunEvent::Stopped, effects),
+            Phase::Ending { why: Why::HandOver, .. } => {
+                self.give_back(id, RunEvent::HandedOver, now, effects);
+            }
+            Phase::Running { attempt, since } => match outcome {
+                Outcome::Done => self.settle(id, RunEvent::Completed, effects),
+                Outcome::Failed(error) => {
+                    let event = RunEvent::Failed { error: shortened(error), attempts: attempt };
+                    self.settle(id, event, effects);
+                }
+                Outcome::Erred(error) => self.on_error(id, (attempt, since), error, now, effects),
+                Outcome::Aborted => self.on_error(id, (attempt, since), "aborted".to_owned(), now, effects),
+            },
+            Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } | Phase::Settling => {}
+        }
+    }
+
+    fn on_error(
+        &mut self,
+        id: ObserverId,
+        (attempt, since): (u32, Duration),
+        error: String,
+        now: Now,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        let Some(slot) = self.slots.get(&id) else { return };
+        let Some(work) = slot.work.clone() else { return };
+        let healthy = now.mono.saturating_sub(since);
+        let attempt = match work.retry.reset_after() {
+            Some(reset_after) if healthy >= reset_after => 1,
+            Some(_) | None => attempt,
+        };
+        let error = shortened(error);
+        match work.retry.after(attempt, now.chance) {
+            Verdict::GiveUp => self.settle(id, RunEvent::Failed { error, attempts: attempt }, effects),
+            Verdict::Again(pause) => {
+                let epoch = slot.epoch;
+                let event = RunEvent::Erred { attempt, error, next_at: now.wall.plus(pause) };
+                effects.push(Effect::Report(RunReport { id, epoch, event }));
+                self.set_phase(id, Phase::Backoff { attempt, until: now.mono + pause });
+            }
+        }
+    }
+
+    fn on_confirmed(&mut self, id: ObserverId, epoch: Epoch, now: Now, effects: &mut Vec<Effect<R>>) {
+        if let Some(receipt) = self.leftovers.remove(&(id, epoch)) {
+            effects.push(Effect::Ack(receipt));
+            return;
+        }
+        let settling = self
+            .slots
+            .get(&id)
+            .is_some_and(|slot| slot.epoch == epoch && matches!(slot.phase, Phase::Settling));
+        if !settling {
+            return;
+        }
+        if let Some(slot) = self.remove(id) {
+            effects.push(Effect::Ack(slot.receipt));
+            self.refusals.remove(&id);
+            if let Some(successor) = slot.successor {
+                self.admit(*successor, now, effects);
+            }
+        }
+    }
+
+    fn remove(&mut self, id: ObserverId) -> Option<Slot<R>> {
+        let slot = self.slots.remove(&id)?;
+        if let Some(at) = slot.phase.deadline() {
+            self.timers.remove(&(at, id));
+        }
+        Some(slot)
+    }
+
+    fn give_back(&mut self, id: ObserverId, event: RunEvent, now: Now, effects: &mut Vec<Effect<R>>) {
+        let Some(slot) = self.remove(id) else { return };
+        effects.push(Effect::Report(RunReport { id, epoch: slot.epoch, event }));
+        effects.push(Effect::Requeue(slot.receipt));
+        if let Some(successor) = slot.successor {
+            self.admit(*successor, now, effects);
+        }
+    }
+
+    fn on_wake(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
+        while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now.mono) {
+            self.timers.remove(&(at, id));
+            let Some(slot) = self.slots.get(&id) else { continue };
+            match slot.phase {
+                Phase::Waiting { .. } => self.start(id, 1, now, effects),
+                Phase::Backoff { attempt, .. } => self.start(id, attempt.saturating_add(1), now, effects),
+                Phase::Refusing { .. } => {
+                    let why = "this service cannot run it".to_owned();
+                    self.give_back(id, RunEvent::Refused { why }, now, effects);
+                }
+                Phase::Ending { attempt, why, .. } => {
+                    self.set_phase(id, Phase::Ending { attempt, why, abort_at: None });
+                    effects.push(Effect::Abort { id });
+                }
+                Phase::Running { .. } | Phase::Settling => {}
+            }
+        }
+    }
+
+    fn on_drain(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
+        self.draining = true;
+        let ids: Vec<_> = self.slots.keys().copied().collect();
+        for id in ids {
+            let Some(slot) = self.slots.get(&id) else { continue };
+            match slot.phase {
+                Phase::Running { attempt, .. } => self.end_code(id, attempt, Why::HandOver, now, effects),
+                Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
+                    self.give_back(id, RunEvent::HandedOver, now, effects);
+                }
+                Phase::Ending { .. } | Phase::Settling => {}
+            }
+        }
+    }
+
+    fn on_abort_all(&mut self, effects: &mut Vec<Effect<R>>) {
+        for (id, slot) in &mut self.slots {
+            if let Phase::Ending { abort_at, .. } = &mut slot.phase {
+                if let Some(at) = abort_at.take() {
+                    self.timers.remove(&(at, *id));
+                }
+                effects.push(Effect::Abort { id: *id });
+            }
+        }
+    }
+}
+
+impl Phase {
+    fn deadline(&self) -> Option<Duration> {
+        match self {
+            Self::Waiting { until } | Self::Backoff { until, .. } | Self::Refusing { until } => Some(*until),
+            Self::Ending { abort_at, .. } => *abort_at,
+            Self::Running { .. } | Self::Settling => None,
+        }
+    }
+}
+
+fn arrival<R>(receipt: R, read: WorkRead, acquisitions: u32) -> Arrival<R> {
+    match read {
+        WorkRead::Ours(work) => {
+            let epoch = Epoch::new(work.generation, acquisitions);
+            Arrival { receipt, id: work.id, epoch, work: Ok(Arc::from(work)) }
+        }
+        WorkRead::Foreign(label, why) => {
+            let epoch = Epoch::new(label.generation, acquisitions);
+            Arrival { receipt, id: label.id, epoch, work: Err(why) }
+        }
+    }
+}
+
+fn shortened(error: String) -> String {
+    if error.chars().count() <= ERROR_MAX { error } else { error.chars().take(ERROR_MAX).collect() }
+}
+
+#[cfg(test)]
+#[path = "slots_tests.rs"]
+mod tests;

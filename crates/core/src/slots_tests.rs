@@ -1,0 +1,183 @@
+//! Transcripts: what happens, and everything that must follow from it, in order.
+
+use super::*;
+use crate::id::Name;
+use crate::observer::Wanted;
+use serde_json::json;
+use uuid::Uuid;
+
+struct Script {
+    slots: Slots<u32>,
+    now: Now,
+}
+
+fn id() -> ObserverId {
+    ObserverId(Uuid::from_u128(1))
+}
+
+fn work(generation: u32, extra: &serde_json::Value) -> WorkRead {
+    let mut body = json!({"kind": "ticker", "retry": {"kind": "fixed", "every": "1s", "attempts": 2}});
+    for (key, value) in extra.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    let wanted = Wanted::parse(body, &Name::new("w").unwrap()).unwrap();
+    WorkRead::Ours(Box::new(Work::of(id(), generation, &wanted).unwrap()))
+}
+
+impl Script {
+    fn new() -> Self {
+        let policy = SlotPolicy {
+            kinds: [Kind::new("ticker").unwrap()].into(),
+            fence_grace: Duration::from_millis(500),
+            refuse_first: Duration::from_secs(1),
+            refuse_max: Duration::from_secs(60),
+        };
+        let now = Now { mono: Duration::ZERO, wall: Timestamp(0), chance: 0.5 };
+        Self { slots: Slots::new(policy), now }
+    }
+    fn at(&mut self, millis: u64) -> &mut Self {
+        self.now.mono = Duration::from_millis(millis);
+        self.now.wall = Timestamp(i64::try_from(millis).unwrap());
+        self
+    }
+    /// Feeds one input and compares every effect, none missing and none unexpected.
+    #[track_caller]
+    fn on(&mut self, input: Input<u32>, expected: &[&str]) -> &mut Self {
+        let effects: Vec<String> = self.slots.step(input, self.now).iter().map(told).collect();
+        assert_eq!(effects, expected);
+        self
+    }
+}
+
+fn told(effect: &Effect<u32>) -> String {
+    let report = |word: &str, it: &RunReport| {
+        let event = format!("{:?}", it.event);
+        let event = event.split([' ', '{']).next().unwrap_or_default().to_owned();
+        format!("{word} {event} {}", it.epoch)
+    };
+    match effect {
+        Effect::Start { epoch, attempt, .. } => format!("start {epoch} attempt {attempt}"),
+        Effect::Cancel { .. } => "cancel".to_owned(),
+        Effect::Abort { .. } => "abort".to_owned(),
+        Effect::Report(it) => report("report", it),
+        Effect::Settle(it) => report("settle", it),
+        Effect::Ack(receipt) => format!("ack {receipt}"),
+        Effect::Requeue(receipt) => format!("requeue {receipt}"),
+    }
+}
+
+fn delivered(receipt: u32, generation: u32, acquisitions: u32) -> Input<u32> {
+    Input::Delivered { receipt, read: work(generation, &json!({})), acquisitions }
+}
+fn ended(generation: u32, acquisitions: u32, outcome: Outcome) -> Input<u32> {
+    Input::Ended { id: id(), epoch: Epoch::new(generation, acquisitions), outcome }
+}
+fn confirmed(generation: u32, acquisitions: u32) -> Input<u32> {
+    Input::Confirmed { id: id(), epoch: Epoch::new(generation, acquisitions) }
+}
+fn floor(below: Epoch) -> Input<u32> {
+    Input::Floors(vec![Floor { id: id(), below }])
+}
+
+#[test]
+fn a_life_from_delivery_to_a_confirmed_end() {
+    Script::new()
+        .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"])
+        .on(floor(Epoch::after_generation(1)), &["cancel"])
+        .on(floor(Epoch::after_generation(1)), &[])
+        .on(ended(1, 0, Outcome::Done), &["settle Stopped 1.0"])
+        .on(confirmed(1, 0), &["ack 7"])
+        .on(confirmed(1, 0), &[]);
+}
+
+#[test]
+fn nothing_under_a_floor_is_ever_started() {
+    Script::new()
+        .on(floor(Epoch::after_generation(1)), &[])
+        .on(delivered(7, 1, 3), &["settle Stopped 1.3"])
+        .on(confirmed(1, 3), &["ack 7"])
+        .on(delivered(8, 2, 0), &["start 2.0 attempt 1", "report Started 2.0"]);
+}
+
+#[test]
+fn an_error_is_retried_and_the_last_attempt_gives_up() {
+    Script::new()
+        .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"])
+        .on(ended(1, 0, Outcome::Erred("x".into())), &["report Erred 1.0"])
+        .at(999)
+        .on(Input::Wake, &[])
+        .at(1000)
+        .on(Input::Wake, &["start 1.0 attempt 2", "report Started 1.0"])
+        .on(ended(1, 0, Outcome::Erred("x".into())), &["settle Failed 1.0"])
+        .on(confirmed(1, 0), &["ack 7"]);
+}
+
+#[test]
+fn code_that_does_not_end_is_aborted_after_its_grace() {
+    Script::new()
+        .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"])
+        .on(floor(Epoch::after_generation(1)), &["cancel"])
+        .at(10_000)
+        .on(Input::Wake, &["abort"])
+        .on(ended(1, 0, Outcome::Aborted), &["settle Stopped 1.0"])
+        .on(confirmed(1, 0), &["ack 7"]);
+}
+
+#[test]
+fn a_drain_hands_everything_over_and_takes_nothing_more() {
+    Script::new()
+        .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"])
+        .on(Input::Drain, &["cancel"])
+        .on(ended(1, 0, Outcome::Done), &["report HandedOver 1.0", "requeue 7"])
+        .on(delivered(8, 1, 1), &["requeue 8"]);
+}
+
+#[test]
+fn a_redelivery_that_may_not_overlap_waits_twice_the_fence_grace() {
+    let read = work(1, &json!({"overlap": "forbid"}));
+    Script::new()
+        .on(Input::Delivered { receipt: 7, read, acquisitions: 1 }, &["report Taken 1.1"])
+        .at(999)
+        .on(Input::Wake, &[])
+        .at(1000)
+        .on(Input::Wake, &["start 1.1 attempt 1", "report Started 1.1"]);
+}
+
+#[test]
+fn of_two_copies_the_later_runs_after_the_earlier_is_settled() {
+    Script::new()
+        .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"])
+        .on(delivered(8, 2, 0), &["cancel"])
+        .on(ended(1, 0, Outcome::Done), &["settle Stopped 1.0"])
+        .on(confirmed(1, 0), &["ack 7", "start 2.0 attempt 1", "report Started 2.0"])
+        .on(delivered(9, 1, 1), &["settle Stopped 1.1"])
+        .on(confirmed(1, 1), &["ack 9"]);
+}
+
+#[test]
+fn what_cannot_be_run_here_is_given_back_with_growing_delay() {
+    let foreign = || {
+        let body =
+            br#"{"v": 9, "id": "00000000-0000-0000-0000-000000000001", "generation": 1, "kind": "new"}"#;
+        Input::Delivered { receipt: 7, read: Work::read(body).unwrap(), acquisitions: 0 }
+    };
+    Script::new()
+        .on(foreign(), &["report Taken 1.0"])
+        .at(1000)
+        .on(Input::Wake, &["report Refused 1.0", "requeue 7"])
+        .on(foreign(), &["report Taken 1.0"])
+        .at(2999)
+        .on(Input::Wake, &[])
+        .at(3000)
+        .on(Input::Wake, &["report Refused 1.0", "requeue 7"])
+        .on(floor(Epoch::after_generation(1)), &[])
+        .on(foreign(), &["settle Stopped 1.0"]);
+}
+
+#[test]
+fn a_late_word_of_an_old_run_changes_nothing() {
+    Script::new()
+        .on(delivered(7, 2, 0), &["start 2.0 attempt 1", "report Started 2.0"])
+        .on(ended(1, 0, Outcome::Done), &[])
+        .on(confirmed(1, 0), &[]);
+}

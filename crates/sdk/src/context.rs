@@ -1,0 +1,92 @@
+//! What running code is given: who it is, when to stop, and ways to say something.
+
+use crate::observer::Error;
+use async_trait::async_trait;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::message::Work;
+use serde_json::Value;
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// State that all observers of a service share, by its type.
+pub(crate) type Shared = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+/// Where what an observer says goes.
+#[async_trait]
+pub(crate) trait Outlet: Send + Sync {
+    async fn emit(&self, work: &Work, epoch: Epoch, value: Value) -> Result<(), Error>;
+    fn progress(&self, work: &Work, epoch: Epoch, text: String);
+}
+
+/// Handed to [`crate::Observer::run`]; cheap to clone.
+#[derive(Clone)]
+pub struct Context(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) work: Arc<Work>,
+    pub(crate) epoch: Epoch,
+    pub(crate) attempt: u32,
+    pub(crate) token: CancellationToken,
+    pub(crate) outlet: Arc<dyn Outlet>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Context {
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self(Arc::new(inner))
+    }
+    /// Resolves when the code is to stop.
+    pub async fn cancelled(&self) {
+        self.0.token.cancelled().await;
+    }
+    /// The future's output, or `None` if the code is to stop first.
+    pub async fn until_cancelled<F: Future>(&self, future: F) -> Option<F::Output> {
+        self.0.token.run_until_cancelled(future).await
+    }
+    /// The fencing token of this run: a store that keeps the highest it has seen can refuse the writes
+    /// of a run that was replaced.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.0.epoch.into()
+    }
+    /// The number of this start within the run; 1 is the first.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+    /// The observer's identity.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.0.work.id.to_string()
+    }
+    /// The observer's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.work.name.as_str()
+    }
+    /// The observer's labels.
+    #[must_use]
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        &self.0.work.labels
+    }
+    /// Publishes a value to the topic exchange `everwatch.output` under `<kind>.<name>`, with the
+    /// headers `everwatch-observer` and `everwatch-epoch`; returns when the broker has it.
+    ///
+    /// # Errors
+    /// If the session with the broker is lost.
+    pub async fn emit(&self, value: Value) -> Result<(), Error> {
+        self.0.outlet.emit(&self.0.work, self.0.epoch, value).await
+    }
+    /// Shows a short text beside the observer (at most 200 characters are kept).
+    pub fn status(&self, text: &str) {
+        self.0.outlet.progress(&self.0.work, self.0.epoch, text.chars().take(200).collect());
+    }
+    /// State that was given to the service with [`crate::Registry::share`].
+    #[must_use]
+    pub fn shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.0.shared.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok())
+    }
+}

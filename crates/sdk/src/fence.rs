@@ -1,0 +1,165 @@
+//! The fence: a thread of its own that ends everything when this service can no longer be sure that
+//! its messages are its own. It depends on no runtime, so that blocked code cannot hold it up.
+
+use crate::pulse::Pulses;
+use crate::unit::Units;
+use everwatch_broker::Session;
+use nix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How often the thread looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// Every how many looks the pipes are told that all is well.
+const PULSE_EVERY: u32 = 5;
+/// The exit code of a process whose code could not be stopped.
+const CODE_NOT_STOPPED: i32 = 70;
+
+/// Monotonic, and it counts while the machine sleeps.
+pub(crate) fn boottime() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
+}
+
+/// The state that the probes write and the thread reads.
+pub(crate) struct Fence {
+    fence_after: Duration,
+    fence_grace: Duration,
+    /// When the newest answered round trip and the newest confirmed publish were *sent*, in ms.
+    answered: AtomicU64,
+    confirmed: AtomicU64,
+    closed: AtomicBool,
+    reason: Mutex<Option<String>>,
+    /// Cancelled once the fence has fallen and all code has let go.
+    pub(crate) fallen: CancellationToken,
+    thread: Mutex<Option<std::thread::Thread>>,
+}
+
+fn millis(moment: Duration) -> u64 {
+    u64::try_from(moment.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Fence {
+    /// Starts watching; both proofs of life count as given now.
+    pub(crate) fn watch(
+        (fence_after, fence_grace): (Duration, Duration),
+        session: Arc<dyn Session>,
+        units: Arc<Units>,
+        pulses: Pulses,
+    ) -> std::io::Result<Arc<Self>> {
+        let now = millis(boottime());
+        let fence = Arc::new(Self {
+            fence_after,
+            fence_grace,
+            answered: AtomicU64::new(now),
+            confirmed: AtomicU64::new(now),
+            closed: AtomicBool::new(false),
+            reason: Mutex::default(),
+            fallen: CancellationToken::new(),
+            thread: Mutex::default(),
+        });
+        let watcher = fence.clone();
+        let joined = std::thread::Builder::new()
+            .name("fence".to_owned())
+            .spawn(move || watcher.run(session.as_ref(), &units, &pulses))?;
+        *fence.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(joined.thread().clone());
+        Ok(fence)
+    }
+
+    /// The broker answered a round trip that was sent at `sent`.
+    pub(crate) fn answered(&self, sent: Duration) {
+        self.answered.fetch_max(millis(sent), Ordering::Relaxed);
+    }
+    /// The broker confirmed a publish that was sent at `sent`.
+    pub(crate) fn confirmed(&self, sent: Duration) {
+        self.confirmed.fetch_max(millis(sent), Ordering::Relaxed);
+    }
+    /// Whether this service may still settle: nothing is lost that it knows or should know of.
+    pub(crate) fn stands(&self) -> bool {
+        let age = millis(boottime()).saturating_sub(self.answered.load(Ordering::Relaxed));
+        age < millis(self.fence_after) && self.reason().is_none()
+    }
+    /// Falls now.
+    pub(crate) fn fall(&self, reason: &str) {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.to_owned());
+        self.wake();
+    }
+    /// The session ended in order: nothing is watched any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+    /// Why it fell.
+    pub(crate) fn reason(&self) -> Option<String> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
+            thread.unpark();
+        }
+    }
+
+    fn run(&self, session: &dyn Session, units: &Units, pulses: &Pulses) {
+        let mut looks = 0_u32;
+        while !self.closed.load(Ordering::Relaxed) {
+            if session.is_blocked() {
+                // A blocked publisher is never taken for dead: nothing is given away then.
+                self.confirmed(boottime());
+            }
+            if let Some(silence) = self.silence() {
+                self.fall(&silence);
+            }
+            if let Some(reason) = self.reason() {
+                return self.enforce(&reason, units);
+            }
+            if looks.is_multiple_of(PULSE_EVERY) {
+                pulses.beat();
+            }
+            looks = looks.wrapping_add(1);
+            std::thread::park_timeout(LOOK);
+        }
+    }
+
+    fn silence(&self) -> Option<String> {
+        let (now, limit) = (millis(boottime()), millis(self.fence_after));
+        let over = |at: &AtomicU64| now.saturating_sub(at.load(Ordering::Relaxed)) > limit;
+        if over(&self.answered) {
+            Some(format!("the broker has not answered for {limit} ms"))
+        } else if over(&self.confirmed) {
+            Some(format!("the broker has not confirmed for {limit} ms"))
+        } else {
+            None
+        }
+    }
+
+    fn enforce(&self, reason: &str, units: &Units) {
+        if units.alive() > 0 {
+            tracing::warn!(observers = units.alive(), reason, "fenced: ending everything that runs here");
+        }
+        units.cancel_all();
+        if !wait_until(self.fence_grace, || units.alive() == 0) {
+            units.abort_all();
+            if !wait_until(self.fence_grace, || units.alive() == 0) {
+                tracing::error!(
+                    observers = units.alive(),
+                    "code did not stop at the fence: ending the process"
+                );
+                std::process::exit(CODE_NOT_STOPPED);
+            }
+        }
+        self.fallen.cancel();
+    }
+}
+
+fn wait_until(limit: Duration, done: impl Fn() -> bool) -> bool {
+    let deadline = boottime() + limit;
+    while !done() {
+        if boottime() >= deadline {
+            return false;
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    true
+}

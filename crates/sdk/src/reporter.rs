@@ -1,0 +1,135 @@
+//! Tells the managers: numbers reports, batches them, waits for the broker's confirm, in order.
+
+use crate::fence::{Fence, boottime};
+use everwatch_broker::{BrokerError, Message, Session, Target, Topology};
+use everwatch_core::clock;
+use everwatch_core::id::ServiceId;
+use everwatch_core::message::{BATCH_MAX, Numbered, Report, Reports, RunReport, StateMessage, encode};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Reports that may wait to be sent.
+const QUEUE: usize = 50_000;
+/// How long a batch may wait for more.
+const LINGER: Duration = Duration::from_millis(5);
+
+/// What is told, and who waits for the confirm.
+pub(crate) enum Say {
+    /// Nobody waits.
+    Tell(Report),
+    /// Comes back on the settled channel.
+    Settle(RunReport),
+    /// Answers here.
+    Await(Report, oneshot::Sender<()>),
+}
+
+/// The sending half.
+#[derive(Clone)]
+pub(crate) struct Reporter(mpsc::Sender<Say>);
+
+impl Reporter {
+    pub(crate) fn channel() -> (Self, mpsc::Receiver<Say>) {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        (Self(sender), receiver)
+    }
+    /// Waits for room; nothing is said once the session is over.
+    pub(crate) async fn say(&self, say: Say) {
+        let _over = self.0.send(say).await;
+    }
+    /// Says it if there is room; what is told this way is repeated or does not matter.
+    pub(crate) fn mention(&self, report: Report) {
+        let _full_or_over = self.0.try_send(Say::Tell(report));
+    }
+    /// Says it and waits for the confirm; `false` if the session ended first.
+    pub(crate) async fn confirmed(&self, report: Report) -> bool {
+        let (sender, receiver) = oneshot::channel();
+        self.say(Say::Await(report, sender)).await;
+        receiver.await.is_ok()
+    }
+}
+
+/// The loop behind a [`Reporter`].
+pub(crate) struct Sender {
+    pub(crate) service: ServiceId,
+    pub(crate) session: Arc<dyn Session>,
+    pub(crate) topology: Topology,
+    pub(crate) fence: Arc<Fence>,
+    pub(crate) settled: mpsc::UnboundedSender<RunReport>,
+}
+
+impl Sender {
+    pub(crate) async fn run(self, mut queue: mpsc::Receiver<Say>) {
+        let mut seq = 0;
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while queue.recv_many(&mut batch, BATCH_MAX).await > 0 {
+            if batch.len() < BATCH_MAX {
+                let deadline = tokio::time::Instant::now() + LINGER;
+                while batch.len() < BATCH_MAX {
+                    let room = BATCH_MAX - batch.len();
+                    match tokio::time::timeout_at(deadline, queue.recv_many(&mut batch, room)).await {
+                        Ok(0) | Err(_) => break,
+                        Ok(_) => {}
+                    }
+                }
+            }
+            if !self.send(&mut seq, &batch).await {
+                return;
+            }
+            for say in batch.drain(..) {
+                self.on_confirm(say);
+            }
+        }
+    }
+
+    async fn send(&self, seq: &mut u64, batch: &[Say]) -> bool {
+        let entries = batch.iter().map(|say| {
+            *seq += 1;
+            let report = match say {
+                Say::Tell(report) | Say::Await(report, _) => report.clone(),
+                Say::Settle(report) => Report::Run(report.clone()),
+            };
+            Numbered { seq: *seq, at: clock::now(), report }
+        });
+        let reports = Reports { service: self.service, entries: entries.collect() };
+        let body = match encode(&StateMessage::Reports(reports)) {
+            Ok(body) => body,
+            Err(error) => {
+                self.fence.fall(&format!("a report cannot be written: {error}"));
+                return false;
+            }
+        };
+        let target = Target::Queue(self.topology.state());
+        let mut pause = Duration::from_millis(200);
+        loop {
+            let (sent, message) = (boottime(), Message { body: body.clone().into(), headers: Vec::new() });
+            match self.session.publish(&target, message).await {
+                Ok(()) => {
+                    self.fence.confirmed(sent);
+                    return true;
+                }
+                Err(BrokerError::Lost(reason)) => {
+                    self.fence.fall(&reason);
+                    return false;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "reports are not accepted, trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(5));
+                }
+            }
+        }
+    }
+
+    fn on_confirm(&self, say: Say) {
+        match say {
+            Say::Tell(_) => {}
+            Say::Settle(report) => {
+                let _over = self.settled.send(report);
+            }
+            Say::Await(_, waiting) => {
+                let _gave_up = waiting.send(());
+            }
+        }
+    }
+}

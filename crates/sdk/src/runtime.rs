@@ -1,0 +1,125 @@
+//! A service process: one incarnation after another until it is told to stop.
+
+use crate::pulse::Pulses;
+use crate::registry::Registry;
+use crate::session::{self, End, Incarnation};
+use crate::settings::ServiceSettings;
+use everwatch_broker::{Broker, ConnectError, Session};
+use everwatch_core::id::ServiceId;
+use everwatch_core::message::Predecessor;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// The longest pause between two attempts to connect.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Why a service ended though nobody asked it to.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The broker will not have it, and trying again is no use.
+    #[error("{0}")]
+    Refused(String),
+    /// The machine gives no more threads.
+    #[error("no thread can be started: {0}")]
+    NoThread(#[from] std::io::Error),
+}
+
+/// Holds of a service from outside.
+#[derive(Debug, Clone, Default)]
+pub struct Handle {
+    /// Hand everything over, say goodbye, end.
+    pub stop: CancellationToken,
+    /// End at once: requeue everything without waiting for code.
+    pub hard_stop: CancellationToken,
+    /// Die like a killed process and be born anew (for trying out failover).
+    pub kill: Arc<Notify>,
+}
+
+/// Runs a service until [`Handle::stop`]. The caller's runtime carries the control loop and must not be
+/// the one that runs people's code: that is `tasks`.
+///
+/// # Errors
+/// Only what a person has to mend; a broker that cannot be reached is tried for ever.
+pub async fn run(
+    settings: ServiceSettings,
+    registry: Registry,
+    broker: Arc<dyn Broker>,
+    tasks: tokio::runtime::Handle,
+    handle: Handle,
+) -> Result<(), RunError> {
+    let pulses = Pulses::default();
+    let registry = Arc::new(registry.share(pulses.clone()));
+    let mut predecessor: Option<Predecessor> = None;
+    let mut pause = Duration::from_secs(1);
+    loop {
+        let id = ServiceId(Uuid::new_v4());
+        let Some(session) = connect(&settings, broker.as_ref(), id, &handle).await? else { return Ok(()) };
+        let born = tokio::time::Instant::now();
+        let incarnation = Incarnation {
+            id,
+            settings: settings.clone(),
+            registry: registry.clone(),
+            session,
+            tasks: tasks.clone(),
+            pulses: pulses.clone(),
+            predecessor: predecessor.take(),
+            handle: handle.clone(),
+        };
+        match session::live(incarnation).await? {
+            End::Stopped => return Ok(()),
+            End::Killed => {
+                tracing::warn!(service = %id, "killed; born again in 5 s");
+                wait(Duration::from_secs(5), &handle).await;
+            }
+            End::Lost(reason) => {
+                tracing::warn!(service = %id, reason, "the session is lost; coming back as a new incarnation");
+                predecessor = Some(Predecessor { service: id, ended: reason });
+                if born.elapsed() > Duration::from_secs(60) {
+                    pause = Duration::from_secs(1);
+                }
+                wait(jittered(pause * 2), &handle).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+        if handle.stop.is_cancelled() {
+            return Ok(());
+        }
+    }
+}
+
+async fn connect(
+    settings: &ServiceSettings,
+    broker: &dyn Broker,
+    id: ServiceId,
+    handle: &Handle,
+) -> Result<Option<Arc<dyn Session>>, RunError> {
+    let mut pause = Duration::from_millis(500);
+    loop {
+        let name = format!("everwatch service {} {id}", settings.name);
+        let attempt = broker.connect(&name);
+        match handle.stop.run_until_cancelled(attempt).await {
+            None => return Ok(None),
+            Some(Ok(session)) => return Ok(Some(session)),
+            Some(Err(ConnectError::Refused(why))) => return Err(RunError::Refused(why)),
+            Some(Err(ConnectError::Unreachable(why))) => {
+                tracing::warn!(error = why, retry_in = ?pause, "the broker cannot be reached, trying again");
+                wait(jittered(pause), handle).await;
+                if handle.stop.is_cancelled() {
+                    return Ok(None);
+                }
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(rand::random_range(0.25..1.0))
+}
+
+async fn wait(pause: Duration, handle: &Handle) {
+    let _stopped = handle.stop.run_until_cancelled(tokio::time::sleep(pause)).await;
+}

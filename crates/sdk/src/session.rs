@@ -1,0 +1,555 @@
+//! One incarnation of a service, from its birth to its end: carries out what `core::slots` decides.
+
+use crate::context::Outlet;
+use crate::fence::{Fence, boottime};
+use crate::observer::Error;
+use crate::pulse::Pulses;
+use crate::registry::Registry;
+use crate::reporter::{Reporter, Say, Sender};
+use crate::runtime::{Handle, RunError};
+use crate::settings::ServiceSettings;
+use crate::unit::{Ended, Units};
+use async_trait::async_trait;
+use everwatch_broker::{
+    BrokerError, Consume, Declared, Delivery, HeaderValue, Message, QueueKind, Receipt, Session, Settle,
+    Target, Topology,
+};
+use everwatch_core::blocks::block_sizes;
+use everwatch_core::clock;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::ServiceId;
+use everwatch_core::message::{
+    BATCH_MAX, Beat, BeatMessage, Birth, Command, Intent, ListChunk, Predecessor, Report, RunEvent,
+    RunReport, Work, decode, encode,
+};
+use everwatch_core::slots::{Effect, Input, Now, SlotPolicy, Slots};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Pause between the opening of two blocks.
+const RAMP: Duration = Duration::from_millis(50);
+/// How long a newborn waits for the managers' welcome: failover must not need a manager.
+const WELCOME: Duration = Duration::from_secs(1);
+/// Pause between two proofs of life.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// What one incarnation is made of.
+pub(crate) struct Incarnation {
+    pub(crate) id: ServiceId,
+    pub(crate) settings: ServiceSettings,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) session: Arc<dyn Session>,
+    pub(crate) tasks: tokio::runtime::Handle,
+    pub(crate) pulses: Pulses,
+    pub(crate) predecessor: Option<Predecessor>,
+    pub(crate) handle: Handle,
+}
+
+/// How an incarnation ended.
+pub(crate) enum End {
+    /// As asked.
+    Stopped,
+    /// As asked for trying out failover.
+    Killed,
+    /// It lost its session.
+    Lost(String),
+}
+
+/// Lives until the session is lost or the service is told to stop.
+pub(crate) async fn live(incarnation: Incarnation) -> Result<End, RunError> {
+    let session = incarnation.session.clone();
+    let tracker = TaskTracker::new();
+    let helpers = CancellationToken::new();
+    let end = match Life::begin(incarnation, &tracker, &helpers).await {
+        Ok(life) => life.run().await,
+        Err(Unborn::Broker(BrokerError::Refused(why))) => Err(RunError::Refused(why)),
+        Err(Unborn::Broker(error)) => Ok(End::Lost(error.to_string())),
+        Err(Unborn::Thread(error)) => Err(RunError::NoThread(error)),
+    };
+    helpers.cancel();
+    session.close().await;
+    tracker.close();
+    tracker.wait().await;
+    end
+}
+
+enum Unborn {
+    Broker(BrokerError),
+    Thread(std::io::Error),
+}
+
+impl From<BrokerError> for Unborn {
+    fn from(error: BrokerError) -> Self {
+        Self::Broker(error)
+    }
+}
+
+/// Publishes what observers emit, and passes on what they say of themselves.
+struct Mouth {
+    session: Arc<dyn Session>,
+    exchange: String,
+    reporter: Reporter,
+}
+
+#[async_trait]
+impl Outlet for Mouth {
+    async fn emit(&self, work: &Work, epoch: Epoch, value: Value) -> Result<(), Error> {
+        let key = format!("{}.{}", work.kind, work.name);
+        let target = Target::Topic { exchange: self.exchange.clone(), key };
+        let epoch = i64::try_from(u64::from(epoch)).unwrap_or(i64::MAX);
+        let headers = vec![
+            ("everwatch-observer".to_owned(), HeaderValue::Text(work.id.to_string())),
+            ("everwatch-epoch".to_owned(), HeaderValue::Number(epoch)),
+        ];
+        let body = serde_json::to_vec(&value)?.into();
+        Ok(self.session.publish(&target, Message { body, headers }).await?)
+    }
+    fn progress(&self, work: &Work, epoch: Epoch, text: String) {
+        let report = RunReport { id: work.id, epoch, event: RunEvent::Progress { text } };
+        self.reporter.mention(Report::Run(report));
+    }
+}
+
+/// Something that came from the broker.
+enum Incoming {
+    Work(Delivery),
+    Command(Delivery),
+}
+
+struct Life {
+    me: Incarnation,
+    topology: Topology,
+    started: Instant,
+    capacity: u32,
+    slots: Slots<Receipt>,
+    units: Arc<Units>,
+    fence: Arc<Fence>,
+    reporter: Reporter,
+    tracker: TaskTracker,
+    /// Ends the helpers of this session.
+    helpers: CancellationToken,
+    /// Cancels the blocks, so that nothing more is taken.
+    closing: CancellationToken,
+    incoming: mpsc::Receiver<Incoming>,
+    arrivals: mpsc::Sender<Incoming>,
+    ended: mpsc::UnboundedReceiver<Ended>,
+    settled: mpsc::UnboundedReceiver<RunReport>,
+    /// Whether the managers' answer to the birth was heard.
+    welcomed: bool,
+    beats: u64,
+    lists: u64,
+    lag: Duration,
+}
+
+impl Life {
+    async fn begin(
+        me: Incarnation,
+        tracker: &TaskTracker,
+        helpers: &CancellationToken,
+    ) -> Result<Self, Unborn> {
+        let topology = Topology::new(&me.settings.prefix);
+        let work_queue_created = declare(&me, &topology).await?;
+        let (reporter, said) = Reporter::channel();
+        let mouth =
+            Mouth { session: me.session.clone(), exchange: topology.output(), reporter: reporter.clone() };
+        let (ended_sender, ended) = mpsc::unbounded_channel();
+        let units = Units::new(me.tasks.clone(), me.registry.clone(), Arc::new(mouth), ended_sender);
+        let units = Arc::new(units);
+        let times = (me.settings.fence_after, me.settings.fence_grace);
+        let fence = Fence::watch(times, me.session.clone(), units.clone(), me.pulses.clone())
+            .map_err(Unborn::Thread)?;
+        let (settled_sender, settled) = mpsc::unbounded_channel();
+        let sender = Sender {
+            service: me.id,
+            session: me.session.clone(),
+            topology: topology.clone(),
+            fence: fence.clone(),
+            settled: settled_sender,
+        };
+        let ends = helpers.clone();
+        tracker.spawn(async move {
+            let _over = ends.run_until_cancelled(sender.run(said)).await;
+        });
+        let (arrivals, incoming) = mpsc::channel(1024);
+        let policy = SlotPolicy {
+            kinds: me.registry.kinds(),
+            fence_grace: me.settings.fence_grace,
+            refuse_first: Duration::from_secs(1),
+            refuse_max: Duration::from_secs(60),
+        };
+        let life = Self {
+            capacity: me.settings.capacity.slots(),
+            started: Instant::now(),
+            slots: Slots::new(policy),
+            units,
+            fence,
+            reporter,
+            tracker: tracker.clone(),
+            helpers: helpers.clone(),
+            closing: helpers.child_token(),
+            incoming,
+            arrivals,
+            ended,
+            settled,
+            welcomed: false,
+            beats: 0,
+            lists: 0,
+            lag: Duration::ZERO,
+            topology,
+            me,
+        };
+        let commands = life.topology.commands_of(life.me.id);
+        life.open((&commands, 100), Incoming::Command, CancellationToken::new()).await?;
+        life.prove_life();
+        if work_queue_created {
+            let pool = life.me.settings.pool.clone();
+            life.reporter.say(Say::Tell(Report::WorkQueueCreated { pool })).await;
+        }
+        Ok(life)
+    }
+
+    fn now(&self) -> Now {
+        Now { mono: self.started.elapsed(), wall: clock::now(), chance: rand::random() }
+    }
+
+    /// Opens a block whose deliveries come to the loop.
+    /// It is cancelled when `closing` is.
+    async fn open(
+        &self,
+        (queue, prefetch): (&str, u16),
+        wrap: fn(Delivery) -> Incoming,
+        closing: CancellationToken,
+    ) -> Result<(), BrokerError> {
+        let consume = Consume { queue: queue.to_owned(), prefetch, priority: 0 };
+        let mut consumer = self.me.session.consume(&consume).await?;
+        let (arrivals, fence) = (self.arrivals.clone(), self.fence.clone());
+        let keeps_until = self.helpers.clone();
+        self.tracker.spawn(async move {
+            let mut open = true;
+            loop {
+                let next = tokio::select! {
+                    next = consumer.next() => next,
+                    () = closing.cancelled(), if open => {
+                        open = false;
+                        if consumer.cancel().await.is_err() {
+                            fence.fall("a channel to the broker is gone");
+                        }
+                        continue;
+                    }
+                    () = keeps_until.cancelled() => return,
+                };
+                match next {
+                    Some(delivery) => {
+                        if arrivals.send(wrap(delivery)).await.is_err() {
+                            return;
+                        }
+                    }
+                    None if consumer.cancelled_here() => return,
+                    None => return fence.fall("the broker has ended a consumer"),
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Round trips on the consume connection and confirmed publishes, every second.
+    fn prove_life(&self) {
+        let (session, fence) = (self.me.session.clone(), self.fence.clone());
+        let probes = async move {
+            let mut ticks = interval(PROBE);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                let sent = boottime();
+                match session.probe().await {
+                    Ok(()) => fence.answered(sent),
+                    Err(error) => return fence.fall(&error.to_string()),
+                }
+            }
+        };
+        let (session, fence, service) = (self.me.session.clone(), self.fence.clone(), self.me.id);
+        let target = Target::Queue(self.topology.beats());
+        let publishes = async move {
+            let Ok(body) = encode(&BeatMessage::Probe { service }) else { return };
+            let mut ticks = interval(PROBE);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                let sent = boottime();
+                let message = Message { body: body.clone().into(), headers: Vec::new() };
+                match session.publish(&target, message).await {
+                    Ok(()) => fence.confirmed(sent),
+                    Err(BrokerError::Lost(reason)) => return fence.fall(&reason),
+                    Err(error) => tracing::warn!(%error, "a probe was not accepted"),
+                }
+            }
+        };
+        let (session, fence) = (self.me.session.clone(), self.fence.clone());
+        let losses = async move { fence.fall(&session.lost().await) };
+        let ends = self.helpers.clone();
+        self.tracker.spawn(async move {
+            let all = futures::future::join3(probes, publishes, losses);
+            let _over = ends.run_until_cancelled(all).await;
+        });
+    }
+
+    async fn run(mut self) -> Result<End, RunError> {
+        let birth = self.birth();
+        if !self.reporter.confirmed(Report::ServiceBorn(Box::new(birth))).await {
+            return self.fallen().await;
+        }
+        tracing::info!(service = %self.me.id, name = %self.me.settings.name, capacity = self.capacity, "born");
+        let mut blocks = block_sizes(self.capacity).into_iter();
+        let mut ramp = interval(RAMP);
+        let mut beat = interval(self.me.settings.beat);
+        let mut list = interval(self.me.settings.list_every);
+        list.reset();
+        let welcome_until = Instant::now() + WELCOME;
+        let mut ramping = true;
+        loop {
+            let wake = self.slots.next_deadline().map(|at| self.started + at);
+            let kill = self.me.handle.kill.clone();
+            tokio::select! {
+                biased;
+                () = self.fence.fallen.cancelled() => return self.fallen().await,
+                () = kill.notified() => return Ok(self.die().await),
+                () = self.me.handle.stop.cancelled() => return self.drain().await,
+                Some(report) = self.settled.recv() => {
+                    let input = Input::Confirmed { id: report.id, epoch: report.epoch };
+                    self.step(input).await;
+                }
+                Some(Ended { id, epoch, outcome }) = self.ended.recv() => {
+                    self.step(Input::Ended { id, epoch, outcome }).await;
+                }
+                Some(incoming) = self.incoming.recv() => self.on_incoming(incoming).await,
+                () = until(wake) => self.step(Input::Wake).await,
+                due = beat.tick() => {
+                    self.lag = due.elapsed();
+                    self.beat(Intent::Active);
+                }
+                _ = list.tick() => self.list().await,
+                _ = ramp.tick(), if ramping && (self.welcomed || Instant::now() >= welcome_until) => {
+                    match blocks.next() {
+                        None => ramping = false,
+                        Some(size) => {
+                            let queue = self.topology.work(&self.me.settings.pool);
+                            if let Err(error) = self.open((&queue, size), Incoming::Work, self.closing.clone()).await {
+                                self.fence.fall(&error.to_string());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn birth(&self) -> Birth {
+        let settings = &self.me.settings;
+        Birth {
+            name: settings.name.clone(),
+            pool: settings.pool.clone(),
+            capacity: self.capacity,
+            kinds: self.me.registry.infos(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: host_name(),
+            labels: settings.labels.clone(),
+            predecessor: self.me.predecessor.clone(),
+        }
+    }
+
+    async fn on_incoming(&mut self, incoming: Incoming) {
+        match incoming {
+            Incoming::Work(delivery) => match Work::read(&delivery.body) {
+                Ok(read) => {
+                    let Delivery { receipt, acquisitions, .. } = delivery;
+                    self.step(Input::Delivered { receipt, read, acquisitions }).await;
+                }
+                Err(unreadable) => self.park(delivery, &unreadable.0),
+            },
+            Incoming::Command(delivery) => {
+                match decode::<Command>(&delivery.body) {
+                    Ok(Command::Floors(floors)) => self.step(Input::Floors(floors)).await,
+                    Ok(Command::Welcome { service, floors }) => {
+                        self.welcomed |= service == self.me.id;
+                        self.step(Input::Floors(floors)).await;
+                    }
+                    Ok(Command::Unknown(_)) => tracing::debug!("a command of a newer version is passed over"),
+                    Err(error) => {
+                        metrics::counter!("everwatch_commands_unreadable_total").increment(1);
+                        tracing::warn!(%error, "an unreadable command is dropped");
+                    }
+                }
+                self.on_settle(self.me.session.ack(delivery.receipt).await);
+            }
+        }
+    }
+
+    /// Keeps what no version can read, as it came, and only then ends it.
+    fn park(&self, delivery: Delivery, reason: &str) {
+        tracing::warn!(reason, bytes = delivery.body.len(), "an unreadable work message is parked");
+        let (session, fence) = (self.me.session.clone(), self.fence.clone());
+        let target = Target::Queue(self.topology.parked());
+        let headers =
+            vec![("everwatch-reason".to_owned(), HeaderValue::Text(reason.chars().take(500).collect()))];
+        let ends = self.helpers.clone();
+        self.tracker.spawn(async move {
+            let parked = session.publish(&target, Message { body: delivery.body, headers });
+            match ends.run_until_cancelled(parked).await {
+                Some(Ok(())) if session.ack(delivery.receipt).await == Settle::NotOurs => {
+                    fence.fall("a message is no longer ours");
+                }
+                Some(Ok(())) => {}
+                Some(Err(error)) => tracing::warn!(%error, "a message could not be parked; it stays held"),
+                None => {}
+            }
+        });
+    }
+
+    async fn step(&mut self, input: Input<Receipt>) {
+        for effect in self.slots.step(input, self.now()) {
+            match effect {
+                Effect::Start { epoch, attempt, work } => self.units.start(work, epoch, attempt),
+                Effect::Cancel { id } => self.units.cancel(id),
+                Effect::Abort { id } => self.units.abort(id),
+                Effect::Report(report) => self.reporter.say(Say::Tell(Report::Run(report))).await,
+                Effect::Settle(report) if self.fence.stands() => self.reporter.say(Say::Settle(report)).await,
+                Effect::Settle(_) => {}
+                Effect::Ack(receipt) => self.on_settle(self.me.session.ack(receipt).await),
+                Effect::Requeue(receipt) => self.on_settle(self.me.session.requeue(receipt).await),
+            }
+        }
+    }
+
+    fn on_settle(&self, settle: Settle) {
+        if settle == Settle::NotOurs {
+            self.fence.fall("a message is no longer ours");
+        }
+    }
+
+    /// One sign of life. It is never waited for: the next one says the same.
+    fn beat(&mut self, state: Intent) {
+        self.beats += 1;
+        let beat = Beat {
+            service: self.me.id,
+            seq: self.beats,
+            state,
+            capacity: self.capacity,
+            held: u32::try_from(self.slots.held()).unwrap_or(u32::MAX),
+            loop_lag_ms: u32::try_from(self.lag.as_millis()).unwrap_or(u32::MAX),
+            rss_bytes: rss_bytes(),
+        };
+        let Ok(body) = encode(&BeatMessage::Beat(beat)) else { return };
+        let (session, target) = (self.me.session.clone(), Target::Queue(self.topology.beats()));
+        let ends = self.helpers.clone();
+        self.tracker.spawn(async move {
+            let published = session.publish(&target, Message { body: body.into(), headers: Vec::new() });
+            if let Some(Err(error)) = ends.run_until_cancelled(published).await {
+                tracing::debug!(%error, "a beat was not accepted");
+            }
+        });
+    }
+
+    async fn list(&mut self) {
+        self.lists += 1;
+        let entries = self.slots.list(self.now());
+        let chunks = u32::try_from(entries.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
+        for (chunk, part) in (0..).zip(entries.chunks(BATCH_MAX)) {
+            let list = ListChunk { list: self.lists, chunk, chunks, entries: part.to_vec() };
+            self.reporter.say(Say::Tell(Report::List(list))).await;
+        }
+    }
+
+    /// Hands everything over, says goodbye.
+    async fn drain(mut self) -> Result<End, RunError> {
+        let (hard, limit) = (self.me.handle.hard_stop.clone(), self.me.settings.drain_timeout);
+        tracing::info!(service = %self.me.id, observers = self.slots.held(), "stopping: handing everything over");
+        self.closing.cancel();
+        self.step(Input::Drain).await;
+        self.beat(Intent::Draining);
+        let deadline = Instant::now() + limit.mul_f64(0.8);
+        let mut forced = false;
+        while self.slots.held() > 0 {
+            let wake = self.slots.next_deadline().map(|at| self.started + at);
+            tokio::select! {
+                biased;
+                () = self.fence.fallen.cancelled() => return Ok(End::Stopped),
+                Some(report) = self.settled.recv() => {
+                    self.step(Input::Confirmed { id: report.id, epoch: report.epoch }).await;
+                }
+                Some(Ended { id, epoch, outcome }) = self.ended.recv() => {
+                    self.step(Input::Ended { id, epoch, outcome }).await;
+                }
+                Some(incoming) = self.incoming.recv() => self.on_incoming(incoming).await,
+                () = until(wake) => self.step(Input::Wake).await,
+                () = hard.cancelled(), if !forced => {
+                    forced = true;
+                    self.step(Input::AbortAll).await;
+                }
+                () = tokio::time::sleep_until(deadline), if !forced => {
+                    forced = true;
+                    tracing::warn!(observers = self.slots.held(), "the time for an orderly stop is over: aborting");
+                    self.step(Input::AbortAll).await;
+                }
+                () = tokio::time::sleep_until(deadline + limit.mul_f64(0.1)), if forced => break,
+            }
+        }
+        let goodbye = self.reporter.confirmed(Report::ServiceGone);
+        let said = tokio::time::timeout(Duration::from_secs(2), goodbye).await;
+        tracing::info!(service = %self.me.id, goodbye = said.unwrap_or(false), "stopped");
+        self.fence.close();
+        Ok(End::Stopped)
+    }
+
+    /// Ends like a killed process: nothing is said, everything stops.
+    async fn die(self) -> End {
+        self.units.cancel_all();
+        self.units.abort_all();
+        self.fence.close();
+        self.me.session.close().await;
+        End::Killed
+    }
+
+    async fn fallen(&self) -> Result<End, RunError> {
+        self.fence.fallen.cancelled().await;
+        Ok(End::Lost(self.fence.reason().unwrap_or_default()))
+    }
+}
+
+async fn declare(me: &Incarnation, topology: &Topology) -> Result<bool, BrokerError> {
+    for (queue, kind) in topology.durable_queues() {
+        me.session.declare(&queue, &kind).await?;
+    }
+    for exchange in topology.exchanges() {
+        me.session.declare_exchange(&exchange).await?;
+    }
+    let commands = topology.commands_of(me.id);
+    me.session.declare(&commands, &QueueKind::Exclusive).await?;
+    me.session.bind(&commands, &topology.commands()).await?;
+    let work = topology.work(&me.settings.pool);
+    let declared = me.session.declare(&work, &QueueKind::Durable { max_length: None }).await?;
+    Ok(declared == Declared::Created)
+}
+
+async fn until(wake: Option<Instant>) {
+    match wake {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|name| name.trim().to_owned())
+        .unwrap_or_default()
+}
+
+fn rss_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let resident = pages.and_then(|text| text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
+    resident.unwrap_or(0).saturating_mul(4096)
+}

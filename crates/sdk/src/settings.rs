@@ -1,0 +1,99 @@
+//! What a service can be told.
+
+use everwatch_core::id::{Name, Pool};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How many observers a service holds at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capacity {
+    /// This many.
+    Fixed(u32),
+    /// By the machine: 1,000 for each core, at most one for each 256 KiB of a quarter of the memory,
+    /// at least 1, at most 40,000.
+    Auto,
+}
+
+impl Capacity {
+    /// The number, on this machine.
+    #[must_use]
+    pub fn slots(self) -> u32 {
+        match self {
+            Self::Fixed(slots) => slots,
+            Self::Auto => {
+                let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+                auto_slots(cores as u64, memory_bytes())
+            }
+        }
+    }
+}
+
+fn auto_slots(cores: u64, memory: u64) -> u32 {
+    let by_cores = cores.saturating_mul(1000);
+    let by_memory = memory / 4 / (256 * 1024);
+    u32::try_from(by_cores.min(by_memory).clamp(1, 40_000)).unwrap_or(40_000)
+}
+
+/// The smaller of the machine's memory and the control group's limit.
+fn memory_bytes() -> u64 {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        kib.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
+    });
+    let group =
+        std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    machine.unwrap_or(1 << 30).min(group.unwrap_or(u64::MAX))
+}
+
+/// Settings of one service.
+#[derive(Debug, Clone)]
+pub struct ServiceSettings {
+    pub name: Name,
+    pub pool: Pool,
+    pub capacity: Capacity,
+    pub labels: BTreeMap<String, String>,
+    /// Prefix of all queues (default `everwatch.`).
+    pub prefix: String,
+    /// Pause between beats (default 5 s).
+    pub beat: Duration,
+    /// Pause between full lists (default 60 s).
+    pub list_every: Duration,
+    /// Silence of the broker after which everything is ended: one heartbeat (default 5 s).
+    pub fence_after: Duration,
+    /// Time that code has to end after a fence (default 500 ms).
+    pub fence_grace: Duration,
+    /// Time that an orderly stop may take (default 20 s).
+    pub drain_timeout: Duration,
+}
+
+impl ServiceSettings {
+    /// Defaults for a service of this name.
+    #[must_use]
+    pub fn new(name: Name) -> Self {
+        Self {
+            name,
+            pool: Pool::default(),
+            capacity: Capacity::Auto,
+            labels: BTreeMap::new(),
+            prefix: "everwatch.".to_owned(),
+            beat: Duration::from_secs(5),
+            list_every: Duration::from_secs(60),
+            fence_after: Duration::from_secs(5),
+            fence_grace: Duration::from_millis(500),
+            drain_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::auto_slots;
+
+    #[test]
+    fn auto_follows_cores_and_memory() {
+        assert_eq!(auto_slots(2, 24 << 30), 2000);
+        assert_eq!(auto_slots(64, 1 << 30), 1024);
+        assert_eq!(auto_slots(64, 1 << 40), 40_000);
+        assert_eq!(auto_slots(1, 0), 1);
+    }
+}

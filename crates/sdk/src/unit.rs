@@ -1,0 +1,161 @@
+//! Running code: one task per observer, on the runtime for people's code.
+
+use crate::context::{Context, Inner, Outlet};
+use crate::observer::{Error, Exit};
+use crate::registry::Registry;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::ObserverId;
+use everwatch_core::message::Work;
+use everwatch_core::slots::Outcome;
+use futures::FutureExt as _;
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The end of one unit. At most one for each unit that was started, so no more than the capacity.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) id: ObserverId,
+    pub(crate) epoch: Epoch,
+    pub(crate) outcome: Outcome,
+}
+
+/// Everything that runs in one session.
+pub(crate) struct Units {
+    tasks: Handle,
+    registry: Arc<Registry>,
+    outlet: Arc<dyn Outlet>,
+    ended: UnboundedSender<Ended>,
+    /// Cancelled: everything is to stop.
+    all: CancellationToken,
+    running: Arc<Mutex<HashMap<ObserverId, Unit>>>,
+}
+
+struct Unit {
+    epoch: Epoch,
+    attempt: u32,
+    token: CancellationToken,
+    abort: Option<AbortHandle>,
+}
+
+/// Reports the end of a unit however it comes: return, panic or abort.
+struct Guard {
+    id: ObserverId,
+    epoch: Epoch,
+    attempt: u32,
+    outcome: Outcome,
+    ended: UnboundedSender<Ended>,
+    running: Arc<Mutex<HashMap<ObserverId, Unit>>>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.get(&self.id).is_some_and(|unit| unit.epoch == self.epoch && unit.attempt == self.attempt)
+        {
+            running.remove(&self.id);
+        }
+        drop(running);
+        let outcome = std::mem::replace(&mut self.outcome, Outcome::Aborted);
+        // Nobody listens once the session is over.
+        let _over = self.ended.send(Ended { id: self.id, epoch: self.epoch, outcome });
+    }
+}
+
+impl Units {
+    pub(crate) fn new(
+        tasks: Handle,
+        registry: Arc<Registry>,
+        outlet: Arc<dyn Outlet>,
+        ended: UnboundedSender<Ended>,
+    ) -> Self {
+        Self { tasks, registry, outlet, ended, all: CancellationToken::new(), running: Arc::default() }
+    }
+
+    pub(crate) fn start(&self, work: Arc<Work>, epoch: Epoch, attempt: u32) {
+        let (id, token) = (work.id, self.all.child_token());
+        let guard = Guard {
+            id,
+            epoch,
+            attempt,
+            outcome: Outcome::Aborted,
+            ended: self.ended.clone(),
+            running: self.running.clone(),
+        };
+        let unit = Unit { epoch, attempt, token: token.clone(), abort: None };
+        self.lock().insert(id, unit);
+        let (outlet, shared) = (self.outlet.clone(), self.registry.shared.clone());
+        let ctx = Context::new(Inner { work: work.clone(), epoch, attempt, token, outlet, shared });
+        let registry = self.registry.clone();
+        let task = async move {
+            // The guard lives inside the task: it is dropped only after the code has let go.
+            let mut guard = guard;
+            let code = AssertUnwindSafe(async {
+                match registry.start(&work.kind, work.spec.get(), ctx) {
+                    Ok(running) => outcome(running.await),
+                    Err(spec) => Outcome::Failed(spec),
+                }
+            });
+            guard.outcome = match code.catch_unwind().await {
+                Ok(outcome) => outcome,
+                Err(panic) => Outcome::Erred(format!("panicked: {}", panic_text(panic.as_ref()))),
+            };
+        };
+        let abort = self.tasks.spawn(task).abort_handle();
+        if let Some(unit) = self.lock().get_mut(&id).filter(|unit| unit.epoch == epoch) {
+            unit.abort = Some(abort);
+        }
+    }
+
+    pub(crate) fn cancel(&self, id: ObserverId) {
+        if let Some(unit) = self.lock().get(&id) {
+            unit.token.cancel();
+        }
+    }
+    pub(crate) fn abort(&self, id: ObserverId) {
+        if let Some(abort) = self.lock().get(&id).and_then(|unit| unit.abort.clone()) {
+            abort.abort();
+        }
+    }
+    pub(crate) fn cancel_all(&self) {
+        self.all.cancel();
+    }
+    pub(crate) fn abort_all(&self) {
+        for unit in self.lock().values() {
+            if let Some(abort) = &unit.abort {
+                abort.abort();
+            }
+        }
+    }
+    /// Code that has not let go yet.
+    pub(crate) fn alive(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ObserverId, Unit>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn outcome(result: Result<Exit, Error>) -> Outcome {
+    match result {
+        Ok(Exit::Done) => Outcome::Done,
+        Ok(Exit::Failed(reason)) => Outcome::Failed(reason),
+        Err(error) => Outcome::Erred(chain(error.as_ref())),
+    }
+}
+
+/// An error with everything that caused it.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
