@@ -1,7 +1,13 @@
 //! The broker port of Everwatch and its implementations.
 
+pub mod conformance;
+mod loss;
+pub mod memory;
 pub mod port;
+pub mod rabbit;
 pub mod topology;
 
+pub use memory::MemoryBroker;
 pub use port::*;
+pub use rabbit::RabbitBroker;
 pub use topology::Topology;

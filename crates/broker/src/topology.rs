@@ -62,9 +62,6 @@ impl Topology {
     /// The exchanges that everybody needs.
     #[must_use]
     pub fn exchanges(&self) -> Vec<Target> {
-        vec![
-            Target::Fanout(self.commands()),
-            Target::Topic { exchange: self.output(), key: String::new() },
-        ]
+        vec![Target::Fanout(self.commands()), Target::Topic { exchange: self.output(), key: String::new() }]
     }
 }

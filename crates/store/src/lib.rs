@@ -1,5 +1,32 @@
-//! The store port of Everwatch and its implementations.
+//! The store port of Everwatch and its implementations: SQLite for one manager, PostgreSQL for many.
 
+mod admission;
+mod columns;
+pub mod conformance;
+mod failure;
+mod listing;
 pub mod port;
+mod postgres;
+mod sqlite;
 
 pub use port::*;
+
+use everwatch_core::row::RowPolicy;
+use std::sync::Arc;
+
+/// Opens the database at `url`, creating or migrating its tables.
+///
+/// # Errors
+/// `Unavailable` where trying again may help; `Refused` where a person has to act. No message holds a password.
+pub async fn open(url: &str, policy: RowPolicy) -> Result<Arc<dyn Store>, StoreError> {
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return Ok(Arc::new(postgres::PgStore::open(url, policy).await?));
+    }
+    if url.starts_with("sqlite:") {
+        return Ok(Arc::new(sqlite::SqliteStore::open(url, policy).await?));
+    }
+    let scheme = url.split_once("://").map_or("no scheme", |(scheme, _)| scheme);
+    Err(StoreError::Refused(format!(
+        "the database URL has {scheme}: write postgres://user:password@host/database or sqlite:///path/to/file.db"
+    )))
+}

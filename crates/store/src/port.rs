@@ -120,7 +120,11 @@ pub trait Store: Send + Sync + 'static {
     /// All services that live, and those that ended since `ended_since`.
     async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError>;
     /// By identity or name (the newest of that name).
-    async fn service(&self, id: Option<ServiceId>, name: Option<&Name>) -> Result<Option<ServiceRow>, StoreError>;
+    async fn service(
+        &self,
+        id: Option<ServiceId>,
+        name: Option<&Name>,
+    ) -> Result<Option<ServiceRow>, StoreError>;
     /// Inserts (version 1 and unknown id) or saves by compare-and-set; answers the ids that lost the race.
     async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError>;
     /// Forgets services that ended before `before`.

@@ -1,0 +1,395 @@
+//! What every implementation of the broker port must do, as assertions that panic with the sentence
+//! that is broken. Each takes a broker and a prefix of its own, and uses only [`QUEUES`] and [`EXCHANGES`].
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a broken promise ends the test that asked")]
+
+use crate::port::{
+    Broker, BrokerError, Consume, Consumer, Declared, Delivery, Depth, Fate, Message, QueueKind, Receipt,
+    Session, Settle, Target,
+};
+use bytes::Bytes;
+use futures::future::join_all;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// What the durable queues of these tests are called after the prefix: to be deleted afterwards.
+pub const QUEUES: [&str; 3] = ["work", "other", "beats"];
+/// The same for exchanges.
+pub const EXCHANGES: [&str; 2] = ["commands", "output"];
+
+const WAIT: Duration = Duration::from_secs(20);
+/// Long enough for a message that is to come not to be missed by a broker on the same machine.
+const QUIET: Duration = Duration::from_millis(150);
+const DURABLE: QueueKind = QueueKind::Durable { max_length: None };
+
+async fn session(broker: &dyn Broker, name: &str) -> Arc<dyn Session> {
+    within("connect", broker.connect(name)).await.unwrap_or_else(|e| panic!("{name} cannot connect: {e}"))
+}
+
+async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+    timeout(WAIT, work).await.unwrap_or_else(|_| panic!("{what} took more than {WAIT:?}"))
+}
+
+fn work(prefix: &str) -> String {
+    format!("{prefix}work")
+}
+
+fn message(body: &str) -> Message {
+    Message { body: Bytes::copy_from_slice(body.as_bytes()), headers: Vec::new() }
+}
+
+fn body(delivery: &Delivery) -> &str {
+    std::str::from_utf8(&delivery.body).unwrap()
+}
+
+fn bodies(deliveries: &[Delivery]) -> Vec<&str> {
+    deliveries.iter().map(body).collect()
+}
+
+async fn put(session: &dyn Session, queue: &str, all: &[&str]) {
+    for one in all {
+        within("publish", session.publish(&Target::Queue(queue.to_owned()), message(one))).await.unwrap();
+    }
+}
+
+/// A session, and its work queue with `all` in it.
+async fn filled(broker: &dyn Broker, prefix: &str, all: &[&str]) -> Arc<dyn Session> {
+    let session = session(broker, "first").await;
+    within("declare", session.declare(&work(prefix), &DURABLE)).await.unwrap();
+    put(&*session, &work(prefix), all).await;
+    session
+}
+
+async fn block(session: &dyn Session, queue: &str, prefetch: u16) -> Box<dyn Consumer> {
+    let consume = Consume { queue: queue.to_owned(), prefetch, priority: 0 };
+    within("consume", session.consume(&consume)).await.unwrap()
+}
+
+async fn receive(consumer: &mut dyn Consumer) -> Delivery {
+    within("a delivery", consumer.next()).await.expect("the consumer ended before its delivery")
+}
+
+async fn receive_many(consumer: &mut dyn Consumer, count: usize) -> Vec<Delivery> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        all.push(receive(consumer).await);
+    }
+    all
+}
+
+async fn nothing_comes(consumer: &mut dyn Consumer, why: &str) {
+    if let Ok(Some(delivery)) = timeout(QUIET, consumer.next()).await {
+        panic!("{why}, but {} came", body(&delivery));
+    }
+}
+
+/// Asks until the queue is in the state wanted: brokers may tell a moment late.
+async fn until_depth(session: &dyn Session, queue: &str, wanted: Depth) {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        let seen = within("depth", session.depth(queue)).await.unwrap();
+        if seen == wanted {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{queue} is {seen:?}, not {wanted:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn until_gone(session: &dyn Session, queue: &str) {
+    let deadline = Instant::now() + WAIT;
+    while within("fate", session.fate(queue)).await.unwrap() == Fate::Alive {
+        assert!(Instant::now() < deadline, "{queue} outlives its session");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Every redelivery, after a requeue or after the loss of its session, raises `acquisitions`.
+pub async fn redelivery_counts_up(broker: &dyn Broker, prefix: &str) {
+    let keeper = filled(broker, prefix, &["a"]).await;
+    let mut seen = Vec::new();
+    for turn in 0..6 {
+        let session = session(broker, "taker").await;
+        let mut consumer = block(&*session, &work(prefix), 1).await;
+        let delivery = receive(&mut *consumer).await;
+        seen.push(delivery.acquisitions);
+        assert_eq!(delivery.redelivered, turn > 0);
+        if turn % 2 == 0 {
+            session.close().await;
+        } else {
+            assert_eq!(session.requeue(delivery.receipt).await, Settle::Done);
+            let again = receive(&mut *consumer).await;
+            seen.push(again.acquisitions);
+            session.close().await;
+        }
+    }
+    assert_eq!(seen.first(), Some(&0), "a first delivery was acquired before");
+    assert!(seen.is_sorted_by(|a, b| a < b), "acquisitions do not rise: {seen:?}");
+    keeper.close().await;
+}
+
+/// A consumer never holds more than its prefetch; an ack makes room for one.
+pub async fn prefetch_is_a_limit(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &["a", "b", "c", "d", "e"]).await;
+    let mut consumer = block(&*session, &work(prefix), 2).await;
+    let held = receive_many(&mut *consumer, 2).await;
+    assert_eq!(bodies(&held), ["a", "b"]);
+    nothing_comes(&mut *consumer, "two of two are held").await;
+    assert_eq!(session.ack(held[0].receipt).await, Settle::Done);
+    assert_eq!(body(&receive(&mut *consumer).await), "c");
+    nothing_comes(&mut *consumer, "two of two are held again").await;
+    until_depth(&*session, &work(prefix), Depth { ready: 2, consumers: 1 }).await;
+    session.close().await;
+}
+
+/// A cancelled consumer, even a dropped one, keeps what it holds, and what it holds can be settled.
+pub async fn cancel_keeps_what_is_held(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &["a", "b", "c"]).await;
+    let mut consumer = block(&*session, &work(prefix), 2).await;
+    let held = receive_many(&mut *consumer, 2).await;
+    within("cancel", consumer.cancel()).await.unwrap();
+    assert!(within("the end", consumer.next()).await.is_none(), "a cancelled consumer goes on");
+    assert!(within("the end", consumer.next()).await.is_none(), "the end is not the end");
+    assert!(consumer.cancelled_here());
+    drop(consumer);
+    until_depth(&*session, &work(prefix), Depth { ready: 1, consumers: 0 }).await;
+    assert_eq!(session.ack(held[0].receipt).await, Settle::Done);
+    assert_eq!(session.ack(held[0].receipt).await, Settle::NotOurs, "acked twice");
+    until_depth(&*session, &work(prefix), Depth { ready: 1, consumers: 0 }).await;
+    assert_eq!(session.requeue(held[1].receipt).await, Settle::Done);
+    until_depth(&*session, &work(prefix), Depth { ready: 2, consumers: 0 }).await;
+    session.close().await;
+}
+
+/// A consumer that is dropped gives back what was not read, and keeps what was.
+pub async fn a_dropped_consumer_gives_back_what_was_not_read(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &["a", "b", "c"]).await;
+    let mut consumer = block(&*session, &work(prefix), 3).await;
+    let held = receive(&mut *consumer).await;
+    until_depth(&*session, &work(prefix), Depth { ready: 0, consumers: 1 }).await;
+    drop(consumer);
+    until_depth(&*session, &work(prefix), Depth { ready: 2, consumers: 0 }).await;
+    assert_eq!(session.ack(held.receipt).await, Settle::Done);
+    let rest = within("get", session.get(&work(prefix), 9)).await.unwrap();
+    assert_eq!(bodies(&rest), ["b", "c"]);
+    session.close().await;
+}
+
+/// What is given back goes to another consumer with room, at once.
+pub async fn requeue_goes_to_another(broker: &dyn Broker, prefix: &str) {
+    let first = filled(broker, prefix, &["a"]).await;
+    let second = session(broker, "second").await;
+    let mut here = block(&*first, &work(prefix), 1).await;
+    let held = receive(&mut *here).await;
+    within("cancel", here.cancel()).await.unwrap();
+    let mut there = block(&*second, &work(prefix), 1).await;
+    nothing_comes(&mut *there, "the first holds it").await;
+    assert_eq!(first.requeue(held.receipt).await, Settle::Done);
+    let moved = receive(&mut *there).await;
+    assert_eq!((body(&moved), moved.redelivered), ("a", true));
+    assert_eq!(second.ack(moved.receipt).await, Settle::Done);
+    first.close().await;
+    second.close().await;
+}
+
+/// What a lost session held is handed out again in the original order, before what is newer.
+pub async fn a_lost_session_gives_everything_back_in_order(broker: &dyn Broker, prefix: &str) {
+    let first = filled(broker, prefix, &["a", "b", "c", "d", "e", "f"]).await;
+    let second = session(broker, "second").await;
+    let mut consumer = block(&*first, &work(prefix), 4).await;
+    receive_many(&mut *consumer, 2).await;
+    first.close().await;
+    within("lost", first.lost()).await;
+    assert!(within("the end", consumer.next()).await.is_none(), "a lost session delivers");
+    assert!(!consumer.cancelled_here(), "a loss looks like a cancel");
+    until_depth(&*second, &work(prefix), Depth { ready: 6, consumers: 0 }).await;
+    let mut consumer = block(&*second, &work(prefix), 10).await;
+    let again = receive_many(&mut *consumer, 6).await;
+    assert_eq!(bodies(&again), ["a", "b", "c", "d", "e", "f"]);
+    assert!(again[0].acquisitions > 0 && again[5].acquisitions == 0);
+    second.close().await;
+}
+
+/// A delivery of a lost session cannot be settled any more, and nothing else can be done with it.
+pub async fn a_lost_session_settles_nothing(broker: &dyn Broker, prefix: &str) {
+    let first = filled(broker, prefix, &["a"]).await;
+    let second = session(broker, "second").await;
+    let mut consumer = block(&*first, &work(prefix), 1).await;
+    let held = receive(&mut *consumer).await;
+    first.close().await;
+    assert_eq!(first.ack(held.receipt).await, Settle::NotOurs);
+    assert_eq!(first.requeue(held.receipt).await, Settle::NotOurs);
+    assert_eq!(second.ack(Receipt(u64::MAX)).await, Settle::NotOurs, "a receipt that never was");
+    assert!(matches!(first.probe().await, Err(BrokerError::Lost(_))));
+    assert!(matches!(first.declare(&work(prefix), &DURABLE).await, Err(BrokerError::Lost(_))));
+    let refused = first.publish(&Target::Queue(work(prefix)), message("b")).await;
+    assert!(matches!(refused, Err(BrokerError::Lost(_))));
+    assert!(matches!(first.get(&work(prefix), 1).await, Err(BrokerError::Lost(_))));
+    until_depth(&*second, &work(prefix), Depth { ready: 1, consumers: 0 }).await;
+    within("probe", second.probe()).await.unwrap();
+    second.close().await;
+}
+
+/// An exclusive queue tells others whether its session lives.
+pub async fn an_exclusive_queue_tells_the_fate_of_its_session(broker: &dyn Broker, prefix: &str) {
+    let owner = session(broker, "owner").await;
+    let other = session(broker, "other").await;
+    let queue = format!("{prefix}commands.one");
+    assert_eq!(within("fate", other.fate(&queue)).await.unwrap(), Fate::Gone);
+    let declared = within("declare", owner.declare(&queue, &QueueKind::Exclusive)).await.unwrap();
+    assert_eq!(declared, Declared::Created);
+    assert_eq!(within("fate", other.fate(&queue)).await.unwrap(), Fate::Alive);
+    assert_eq!(within("fate", owner.fate(&queue)).await.unwrap(), Fate::Alive);
+    let refused = within("declare", other.declare(&queue, &QueueKind::Exclusive)).await;
+    assert!(matches!(refused, Err(BrokerError::Refused(_))), "{refused:?}");
+    put(&*other, &queue, &["to you"]).await;
+    let mut consumer = block(&*owner, &queue, 1).await;
+    assert_eq!(body(&receive(&mut *consumer).await), "to you");
+    owner.close().await;
+    until_gone(&*other, &queue).await;
+    other.close().await;
+}
+
+/// A message for a queue that is not there is an error, and only that one.
+pub async fn a_publish_without_a_queue_is_unroutable(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &[]).await;
+    let (there, nowhere) = (Target::Queue(work(prefix)), Target::Queue(format!("{prefix}nowhere")));
+    let publishes = (0..200).map(|n| {
+        let (session, target) = (&session, if n % 3 == 0 { &nowhere } else { &there });
+        async move { (n % 3 == 0, session.publish(target, message("a")).await) }
+    });
+    for (missing, published) in within("200 publishes", join_all(publishes)).await {
+        match published {
+            Ok(()) => assert!(!missing, "a message for no queue was confirmed"),
+            Err(BrokerError::Unroutable(queue)) => {
+                assert!(missing && queue == format!("{prefix}nowhere"), "{queue} is there");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    until_depth(&*session, &work(prefix), Depth { ready: 133, consumers: 0 }).await;
+    session.close().await;
+}
+
+/// Everybody bound gets a copy; nobody there is fine, for topics too.
+pub async fn fanout_reaches_all_and_nobody_is_fine(broker: &dyn Broker, prefix: &str) {
+    let (first, second) = (session(broker, "first").await, session(broker, "second").await);
+    let commands = Target::Fanout(format!("{prefix}commands"));
+    let output = Target::Topic { exchange: format!("{prefix}output"), key: "kind.name".to_owned() };
+    for exchange in [&commands, &output] {
+        within("declare", first.declare_exchange(exchange)).await.unwrap();
+        within("declare again", second.declare_exchange(exchange)).await.unwrap();
+        within("publish to nobody", first.publish(exchange, message("nobody"))).await.unwrap();
+    }
+    let mut consumers = Vec::new();
+    for (name, session) in [("one", &first), ("two", &second)] {
+        let queue = format!("{prefix}commands.{name}");
+        within("declare", session.declare(&queue, &QueueKind::Exclusive)).await.unwrap();
+        within("bind", session.bind(&queue, &format!("{prefix}commands"))).await.unwrap();
+        consumers.push(block(&**session, &queue, 10).await);
+    }
+    within("publish", first.publish(&commands, message("all"))).await.unwrap();
+    for consumer in &mut consumers {
+        assert_eq!(body(&receive(&mut **consumer).await), "all");
+    }
+    second.close().await;
+    within("publish", first.publish(&commands, message("the rest"))).await.unwrap();
+    assert_eq!(body(&receive(&mut *consumers[0]).await), "the rest");
+    first.close().await;
+}
+
+/// A declaration tells whether the queue was there, and refuses other arguments by name.
+pub async fn declare_tells_existed_or_created(broker: &dyn Broker, prefix: &str) {
+    let (first, second) = (session(broker, "first").await, session(broker, "second").await);
+    for (name, kind) in [("work", DURABLE), ("beats", QueueKind::Beats)] {
+        let queue = format!("{prefix}{name}");
+        assert_eq!(within("declare", first.declare(&queue, &kind)).await.unwrap(), Declared::Created);
+        assert_eq!(within("declare", first.declare(&queue, &kind)).await.unwrap(), Declared::Existed);
+        assert_eq!(within("declare", second.declare(&queue, &kind)).await.unwrap(), Declared::Existed);
+    }
+    let other = QueueKind::Durable { max_length: Some(7) };
+    match within("declare", second.declare(&work(prefix), &other)).await {
+        Err(BrokerError::Refused(why)) => assert!(why.contains(&work(prefix)), "{why}"),
+        unexpected => panic!("other arguments were not refused: {unexpected:?}"),
+    }
+    within("a probe after a refusal", second.probe()).await.unwrap();
+    first.close().await;
+    second.close().await;
+}
+
+/// What is looked at and given back stands where it stood.
+pub async fn get_and_requeue_keep_order(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &["a", "b", "c", "d", "e"]).await;
+    let seen = within("get", session.get(&work(prefix), 2)).await.unwrap();
+    assert_eq!(bodies(&seen), ["a", "b"]);
+    let missing = within("get", session.get(&format!("{prefix}nowhere"), 2)).await;
+    assert!(matches!(missing, Err(BrokerError::NoQueue(_))), "{missing:?}");
+    for delivery in &seen {
+        assert_eq!(session.requeue(delivery.receipt).await, Settle::Done);
+    }
+    until_depth(&*session, &work(prefix), Depth { ready: 5, consumers: 0 }).await;
+    let all = within("get", session.get(&work(prefix), 9)).await.unwrap();
+    assert_eq!(bodies(&all), ["a", "b", "c", "d", "e"]);
+    session.close().await;
+}
+
+/// The depth counts what is ready and who consumes; a queue that is not there is named.
+pub async fn depth_counts_messages_and_consumers(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &["a", "b", "c"]).await;
+    until_depth(&*session, &work(prefix), Depth { ready: 3, consumers: 0 }).await;
+    let mut consumer = block(&*session, &work(prefix), 1).await;
+    receive(&mut *consumer).await;
+    until_depth(&*session, &work(prefix), Depth { ready: 2, consumers: 1 }).await;
+    let nowhere = format!("{prefix}nowhere");
+    match within("depth", session.depth(&nowhere)).await {
+        Err(BrokerError::NoQueue(queue)) => assert_eq!(queue, nowhere),
+        unexpected => panic!("{unexpected:?}"),
+    }
+    let consume = Consume { queue: nowhere, prefetch: 1, priority: 0 };
+    let refused = within("consume", session.consume(&consume)).await.err();
+    assert!(matches!(refused, Some(BrokerError::NoQueue(_))), "{refused:?}");
+    within("a probe after a refusal", session.probe()).await.unwrap();
+    session.close().await;
+}
+
+/// Thousands of publishes at once are all confirmed, and arrive in the order of their task.
+pub async fn many_publishes_at_once_keep_their_order(broker: &dyn Broker, prefix: &str) {
+    const TASKS: usize = 8;
+    const EACH: usize = 500;
+    let session = filled(broker, prefix, &[]).await;
+    let target = Target::Queue(work(prefix));
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..TASKS {
+        let (session, target) = (Arc::clone(&session), target.clone());
+        tasks.spawn(async move {
+            let bodies: Vec<String> = (0..EACH).map(|n| format!("{task} {n:04}")).collect();
+            join_all(bodies.iter().map(|body| session.publish(&target, message(body)))).await
+        });
+    }
+    let confirmed = within("4,000 publishes", tasks.join_all()).await.into_iter().flatten();
+    assert_eq!(confirmed.filter(Result::is_ok).count(), TASKS * EACH);
+    let mut consumer = block(&*session, &work(prefix), 1000).await;
+    let mut next = [0; TASKS];
+    for _ in 0..TASKS * EACH {
+        let delivery = receive(&mut *consumer).await;
+        let (task, n) = body(&delivery).split_once(' ').unwrap();
+        let (task, n): (usize, usize) = (task.parse().unwrap(), n.parse().unwrap());
+        assert_eq!(n, next[task], "task {task} is out of order");
+        next[task] += 1;
+        assert_eq!(session.ack(delivery.receipt).await, Settle::Done);
+    }
+    session.close().await;
+}
+
+/// The consumer of the higher priority is filled before the other gets anything.
+pub async fn a_higher_priority_is_served_first(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &[]).await;
+    let mut normal = block(&*session, &work(prefix), 10).await;
+    let consume = Consume { queue: work(prefix), prefetch: 2, priority: 5 };
+    let mut preferred = within("consume", session.consume(&consume)).await.unwrap();
+    until_depth(&*session, &work(prefix), Depth { ready: 0, consumers: 2 }).await;
+    put(&*session, &work(prefix), &["a", "b", "c"]).await;
+    assert_eq!(bodies(&receive_many(&mut *preferred, 2).await), ["a", "b"]);
+    assert_eq!(body(&receive(&mut *normal).await), "c");
+    session.close().await;
+}

@@ -1,0 +1,236 @@
+//! A broker inside this process, under the same promises as RabbitMQ, with faults on demand.
+//! For tests and for trying things out: nothing is kept beyond the process.
+
+mod queue;
+mod session;
+
+use crate::loss::Loss;
+use crate::port::{Broker, BrokerError, ConnectError, Message, QueueKind, Receipt, Session, Target};
+use async_trait::async_trait;
+use queue::{Queue, Stored};
+use session::MemorySession;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// Shared by all its clones.
+#[derive(Clone, Default)]
+pub struct MemoryBroker {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    state: Mutex<State>,
+    blocked: watch::Sender<bool>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self { state: Mutex::default(), blocked: watch::Sender::new(false) }
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    queues: HashMap<String, Queue>,
+    /// Who is bound to each fan-out exchange.
+    exchanges: HashMap<String, BTreeSet<String>>,
+    sessions: BTreeMap<u64, (String, Loss)>,
+    held: BTreeMap<Receipt, Held>,
+    last_id: u64,
+    confirms_to_lose: usize,
+}
+
+struct Held {
+    session: u64,
+    queue: String,
+    consumer: Option<u64>,
+    stored: Stored,
+}
+
+/// Whether the publisher hears of its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Confirm {
+    Sent,
+    Lost,
+}
+
+impl MemoryBroker {
+    /// An empty broker.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cuts every session whose name starts with `session_name_prefix`, as if its host were gone.
+    pub fn cut(&self, session_name_prefix: &str) {
+        let mut state = self.inner.state();
+        let cut: Vec<u64> = state
+            .sessions
+            .iter()
+            .filter(|(_, (name, _))| name.starts_with(session_name_prefix))
+            .map(|(id, _)| *id)
+            .collect();
+        for session in cut {
+            state.end(session, "cut");
+        }
+    }
+
+    /// Publishers wait from `block(true)` to `block(false)`, as during a memory alarm.
+    pub fn block(&self, blocked: bool) {
+        self.inner.blocked.send_replace(blocked);
+    }
+
+    /// The next `count` messages are stored, but their publishers wait until their session is lost.
+    pub fn lose_next_confirms(&self, count: usize) {
+        self.inner.state().confirms_to_lose = count;
+    }
+}
+
+#[async_trait]
+impl Broker for MemoryBroker {
+    async fn connect(&self, name: &str) -> Result<Arc<dyn Session>, ConnectError> {
+        let mut state = self.inner.state();
+        let (session, loss) = (state.next_id(), Loss::default());
+        state.sessions.insert(session, (name.to_owned(), loss.clone()));
+        Ok(Arc::new(MemorySession::new(session, loss, Arc::clone(&self.inner))))
+    }
+}
+
+impl State {
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Ends a session: what it held goes back, what was its own vanishes.
+    fn end(&mut self, session: u64, why: &str) {
+        let Some((_, loss)) = self.sessions.remove(&session) else { return };
+        loss.lose(why);
+        for queue in self.queues.values_mut() {
+            queue.consumers.retain(|consumer| consumer.session != session);
+        }
+        let held: Vec<Receipt> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.session == session)
+            .map(|(receipt, _)| *receipt)
+            .collect();
+        let mut touched = BTreeSet::new();
+        for receipt in held {
+            touched.extend(self.give_back(receipt));
+        }
+        self.queues.retain(|_, queue| queue.owner != Some(session));
+        for bound in self.exchanges.values_mut() {
+            bound.retain(|queue| self.queues.contains_key(queue));
+        }
+        // only now, so that the next owner gets them in order
+        for queue in touched {
+            self.dispatch(&queue);
+        }
+    }
+
+    /// Takes a delivery out of its holder's hands; gives the consumer its credit back.
+    fn release(&mut self, receipt: Receipt) -> Option<Held> {
+        let held = self.held.remove(&receipt)?;
+        if let Some(queue) = self.queues.get_mut(&held.queue) {
+            queue.credit(held.consumer);
+        }
+        Some(held)
+    }
+
+    /// Puts a delivery back without handing it out yet; the queue to be dispatched.
+    fn give_back(&mut self, receipt: Receipt) -> Option<String> {
+        let held = self.release(receipt)?;
+        self.queues.get_mut(&held.queue)?.put_back(held.stored);
+        Some(held.queue)
+    }
+
+    /// Hands out what is ready to whoever has room.
+    fn dispatch(&mut self, name: &str) {
+        while let Some(queue) = self.queues.get_mut(name) {
+            let Some((stored, at)) = queue.next_handout() else { return };
+            let (session, consumer, out) = {
+                let consumer = &queue.consumers[at];
+                (consumer.session, consumer.id, consumer.out.clone())
+            };
+            let receipt = Receipt(self.next_id());
+            let delivery = stored.delivery(receipt);
+            self.held
+                .insert(receipt, Held { session, queue: name.to_owned(), consumer: Some(consumer), stored });
+            // a consumer that was dropped has ended before this lock could be had: it always receives
+            if out.send(delivery).is_err() {
+                self.give_back(receipt);
+                return;
+            }
+        }
+    }
+
+    fn publish(&mut self, target: &Target, message: &Message) -> Result<Confirm, BrokerError> {
+        let to: Vec<String> = match target {
+            Target::Queue(queue) if self.queues.contains_key(queue) => vec![queue.clone()],
+            Target::Queue(queue) => return Err(BrokerError::Unroutable(queue.clone())),
+            Target::Fanout(exchange) => self.bound(exchange)?.iter().cloned().collect(),
+            Target::Topic { exchange, .. } => {
+                self.bound(exchange)?;
+                Vec::new()
+            }
+        };
+        for name in &to {
+            let number = self.next_id();
+            if let Some(queue) = self.queues.get_mut(name)
+                && !queue.push(number, message.body.clone())
+            {
+                return Err(BrokerError::NotAccepted(name.clone()));
+            }
+            self.dispatch(name);
+        }
+        if self.confirms_to_lose > 0 {
+            self.confirms_to_lose -= 1;
+            return Ok(Confirm::Lost);
+        }
+        Ok(Confirm::Sent)
+    }
+
+    fn bound(&self, exchange: &str) -> Result<&BTreeSet<String>, BrokerError> {
+        self.exchanges.get(exchange).ok_or_else(|| BrokerError::Refused(format!("no exchange '{exchange}'")))
+    }
+
+    /// The queue, if it is there and not exclusive to another session.
+    fn reach(&mut self, session: u64, name: &str) -> Result<&mut Queue, BrokerError> {
+        let queue = self.queues.get_mut(name).ok_or_else(|| BrokerError::NoQueue(name.to_owned()))?;
+        if queue.owner.is_some_and(|owner| owner != session) {
+            return Err(BrokerError::Refused(format!("{name}: exclusive to another connection")));
+        }
+        queue.expire();
+        Ok(queue)
+    }
+
+    fn declare(
+        &mut self,
+        session: u64,
+        name: &str,
+        kind: &QueueKind,
+    ) -> Result<crate::port::Declared, BrokerError> {
+        use crate::port::Declared;
+        match self.reach(session, name) {
+            Ok(queue) if queue.kind == *kind => Ok(Declared::Existed),
+            Ok(queue) => Err(BrokerError::Refused(format!(
+                "{name}: inequivalent argument, it is {:?}, not {kind:?}",
+                queue.kind
+            ))),
+            Err(BrokerError::NoQueue(_)) => {
+                let owner = (*kind == QueueKind::Exclusive).then_some(session);
+                self.queues.insert(name.to_owned(), Queue::new(kind.clone(), owner));
+                Ok(Declared::Created)
+            }
+            Err(other) => Err(other),
+        }
+    }
+}

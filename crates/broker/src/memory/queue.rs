@@ -1,0 +1,119 @@
+//! One queue in memory: what is ready, in order, and who may have it next. Knows no session.
+
+use crate::port::{Delivery, QueueKind, Receipt};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+
+const BEATS_TTL: Duration = Duration::from_secs(15);
+const BEATS_MAX_LENGTH: usize = 100_000;
+
+#[derive(Debug)]
+pub(super) struct Stored {
+    number: u64,
+    body: Bytes,
+    acquisitions: u32,
+    redelivered: bool,
+    since: Instant,
+}
+
+impl Stored {
+    pub(super) fn delivery(&self, receipt: Receipt) -> Delivery {
+        Delivery {
+            receipt,
+            body: self.body.clone(),
+            acquisitions: self.acquisitions,
+            redelivered: self.redelivered,
+        }
+    }
+}
+
+pub(super) struct Outlet {
+    pub(super) id: u64,
+    pub(super) session: u64,
+    pub(super) out: UnboundedSender<Delivery>,
+    pub(super) prefetch: usize,
+    pub(super) held: usize,
+    pub(super) priority: i32,
+}
+
+pub(super) struct Queue {
+    pub(super) kind: QueueKind,
+    /// The session that an exclusive queue dies with.
+    pub(super) owner: Option<u64>,
+    /// In turn: who was served last stands at the end.
+    pub(super) consumers: Vec<Outlet>,
+    ready: VecDeque<Stored>,
+}
+
+impl Queue {
+    pub(super) fn new(kind: QueueKind, owner: Option<u64>) -> Self {
+        Self { kind, owner, consumers: Vec::new(), ready: VecDeque::new() }
+    }
+
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Whether the message was accepted.
+    pub(super) fn push(&mut self, number: u64, body: Bytes) -> bool {
+        self.expire();
+        match self.kind {
+            QueueKind::Durable { max_length: Some(most) } if self.ready.len() >= most as usize => {
+                return false;
+            }
+            QueueKind::Beats if self.ready.len() >= BEATS_MAX_LENGTH => {
+                self.ready.pop_front();
+            }
+            QueueKind::Durable { .. } | QueueKind::Beats | QueueKind::Exclusive => {}
+        }
+        let since = Instant::now();
+        self.ready.push_back(Stored { number, body, acquisitions: 0, redelivered: false, since });
+        true
+    }
+
+    /// Back to where the message stood when it first came.
+    pub(super) fn put_back(&mut self, mut stored: Stored) {
+        stored.acquisitions = stored.acquisitions.saturating_add(1);
+        stored.redelivered = true;
+        let at = self.ready.partition_point(|other| other.number < stored.number);
+        self.ready.insert(at, stored);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Stored> {
+        self.expire();
+        self.ready.pop_front()
+    }
+
+    pub(super) fn credit(&mut self, consumer: Option<u64>) {
+        if let Some(outlet) = self.consumers.iter_mut().find(|outlet| Some(outlet.id) == consumer) {
+            outlet.held -= 1;
+        }
+    }
+
+    /// The next message and the index of its consumer, if there are both; the credit is taken.
+    pub(super) fn next_handout(&mut self) -> Option<(Stored, usize)> {
+        self.expire();
+        if self.ready.is_empty() {
+            return None;
+        }
+        // the first of the highest priority; max_by_key would take the last
+        let free = self.consumers.iter().enumerate().filter(|(_, outlet)| outlet.held < outlet.prefetch);
+        let (at, _) = free.min_by_key(|(_, outlet)| std::cmp::Reverse(outlet.priority))?;
+        let mut outlet = self.consumers.remove(at);
+        outlet.held += 1;
+        self.consumers.push(outlet);
+        Some((self.ready.pop_front()?, self.consumers.len() - 1))
+    }
+
+    pub(super) fn expire(&mut self) {
+        if self.kind != QueueKind::Beats {
+            return;
+        }
+        while self.ready.front().is_some_and(|oldest| oldest.since.elapsed() >= BEATS_TTL) {
+            self.ready.pop_front();
+        }
+    }
+}

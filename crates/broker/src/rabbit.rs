@@ -1,0 +1,192 @@
+//! RabbitMQ: reads the URLs, owns the runtime that lapin works on, opens sessions.
+//! A blocked runtime of the caller must not stop heartbeats, hence a runtime of our own.
+
+mod consumer;
+mod declare;
+mod publisher;
+mod session;
+
+use crate::port::{Broker, ConnectError, Session};
+use async_trait::async_trait;
+use lapin::uri::AMQPUri;
+use lapin::{Connection, ConnectionProperties, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Both connections to one node have to stand within this time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The nodes of one RabbitMQ cluster. Works while at least one of them answers.
+pub struct RabbitBroker {
+    nodes: Vec<AMQPUri>,
+    prefix: String,
+    runtime: Arc<AmqpRuntime>,
+}
+
+impl RabbitBroker {
+    /// `urls`: the nodes of one cluster, separated by commas, tried in order. `prefix`: of the names of
+    /// the deployment's queues. `heartbeat`: whole seconds, 1 to 65,535.
+    ///
+    /// # Errors
+    /// [`ConnectError::Refused`] if a URL cannot be read (its password hidden) or no thread can be started.
+    pub fn new(urls: &str, prefix: &str, heartbeat: Duration) -> Result<Self, ConnectError> {
+        let nodes = urls
+            .split(',')
+            .map(str::trim)
+            .filter(|url| !url.is_empty())
+            .map(|url| read(url, heartbeat))
+            .collect::<Result<Vec<_>, _>>()?;
+        if nodes.is_empty() {
+            return Err(ConnectError::Refused(format!("no broker URL given: expected {FORM}")));
+        }
+        Ok(Self { nodes, prefix: prefix.to_owned(), runtime: Arc::new(AmqpRuntime::start()?) })
+    }
+
+    async fn open(&self, node: &AMQPUri, name: &str) -> Result<Arc<dyn Session>, ConnectError> {
+        let opening = async {
+            let consume = self.dial(node, format!("{name} consume")).await?;
+            let publish = self.dial(node, format!("{name} publish")).await?;
+            session::RabbitSession::start(consume, publish, &self.prefix, Arc::clone(&self.runtime)).await
+        };
+        match tokio::time::timeout(CONNECT_TIMEOUT, opening).await {
+            Ok(Ok(session)) => Ok(Arc::new(session)),
+            Ok(Err(error)) => Err(explain(node, &error)),
+            Err(_) => Err(ConnectError::Unreachable(format!(
+                "RabbitMQ at {} did not answer within {} s",
+                place(node),
+                CONNECT_TIMEOUT.as_secs()
+            ))),
+        }
+    }
+
+    async fn dial(&self, node: &AMQPUri, name: String) -> lapin::Result<Connection> {
+        let properties = ConnectionProperties::default().with_connection_name(name.into());
+        let runtime = async_rs::Runtime::tokio_with_handle(self.runtime.handle().clone());
+        Connection::connect_uri_with_runtime(node.clone(), properties, runtime).await
+    }
+}
+
+#[async_trait]
+impl Broker for RabbitBroker {
+    async fn connect(&self, name: &str) -> Result<Arc<dyn Session>, ConnectError> {
+        let mut silent = Vec::new();
+        for node in &self.nodes {
+            match self.open(node, name).await {
+                Ok(session) => return Ok(session),
+                Err(ConnectError::Unreachable(why)) => silent.push(why),
+                Err(refused @ ConnectError::Refused(_)) => return Err(refused),
+            }
+        }
+        Err(ConnectError::Unreachable(silent.join("; ")))
+    }
+}
+
+/// The thread `amqp`. Sessions share it, so it outlives the [`RabbitBroker`] if they do.
+struct AmqpRuntime(Option<Runtime>);
+
+impl AmqpRuntime {
+    fn start() -> Result<Self, ConnectError> {
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("amqp")
+            .enable_all()
+            .build()
+            .map(|runtime| Self(Some(runtime)))
+            .map_err(|e| ConnectError::Refused(format!("cannot start the thread for the broker: {e}")))
+    }
+
+    fn handle(&self) -> &Handle {
+        self.0.as_ref().expect("taken only by drop").handle()
+    }
+}
+
+impl Drop for AmqpRuntime {
+    // a plain drop would wait for the thread, which panics inside an asynchronous caller
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+const FORM: &str = "amqp://user:password@host:5672/vhost (amqps:// for TLS; the vhost \"/\" is written %2f)";
+
+fn read(url: &str, heartbeat: Duration) -> Result<AMQPUri, ConnectError> {
+    let refused = |why: &str| {
+        ConnectError::Refused(format!("cannot read the broker URL {} ({why}): expected {FORM}", hidden(url)))
+    };
+    // lapin would silently go to localhost
+    if url.contains("://[") || url.contains("@[") {
+        return Err(refused("an IPv6 address; give a host name"));
+    }
+    let mut uri: AMQPUri = url.parse().map_err(|why: String| refused(&why))?;
+    let seconds = u16::try_from(heartbeat.as_secs()).ok().filter(|seconds| *seconds > 0);
+    let Some(seconds) = seconds else {
+        return Err(ConnectError::Refused(format!(
+            "the heartbeat of {heartbeat:?} is not between 1 s and 65535 s"
+        )));
+    };
+    uri.query.heartbeat = Some(seconds);
+    uri.query.connection_timeout = Some(10_000);
+    Ok(uri)
+}
+
+/// A URL, readable or not, without its password.
+fn hidden(url: &str) -> String {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let Some(end) = url[start..].rfind('@').map(|at| at + start) else {
+        return url.to_owned();
+    };
+    match url[start..end].find(':') {
+        Some(colon) => format!("{}:***{}", &url[..start + colon], &url[end..]),
+        None => url.to_owned(),
+    }
+}
+
+fn place(node: &AMQPUri) -> String {
+    format!("{}:{}", node.authority.host, node.authority.port)
+}
+
+/// Whether trying again can help, and if not, what does.
+fn explain(node: &AMQPUri, error: &lapin::Error) -> ConnectError {
+    let (place, user, vhost) = (place(node), &node.authority.userinfo.username, &node.vhost);
+    let code = if let ErrorKind::ProtocolError(said) = error.kind() { said.get_id() } else { 0 };
+    let text = error.to_string();
+    // a vhost that starts and a full node are refused with the same code as a missing vhost
+    let passes = text.contains("is down") || text.contains("limit");
+    match code {
+        403 | 530 if text.contains("vhost") && !passes => ConnectError::Refused(format!(
+            "RabbitMQ at {place} does not let user {user} into vhost {vhost} ({text}): \
+             `rabbitmqctl add_vhost {vhost}` if it is missing, then \
+             `rabbitmqctl set_permissions -p {vhost} {user} '.*' '.*' '.*'`"
+        )),
+        403 | 530 if !passes => ConnectError::Refused(format!(
+            "RabbitMQ at {place} refuses user {user} ({text}): check user and password in the broker URL \
+             (the user guest may log in only from the broker's own host)"
+        )),
+        _ => ConnectError::Unreachable(format!("RabbitMQ at {place} cannot be reached: {text}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_url_is_named_without_its_password() {
+        for url in ["http://me:secret@host/", "amqp:/me:secret@host", "amqp://me:secret@[::1]/"] {
+            let refused = RabbitBroker::new(url, "p.", Duration::from_secs(5)).err().unwrap().to_string();
+            assert!(!refused.contains("secret"), "{refused}");
+            assert!(refused.contains("host") && refused.contains("amqp://user:password"), "{refused}");
+        }
+        assert!(RabbitBroker::new(" , ", "p.", Duration::from_secs(5)).is_err());
+        assert!(RabbitBroker::new("amqp://host", "p.", Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn nodes_are_kept_in_order() {
+        let broker = RabbitBroker::new("amqp://a/%2f, amqps://b", "p.", Duration::from_secs(5)).unwrap();
+        assert_eq!(broker.nodes.iter().map(place).collect::<Vec<_>>(), ["a:5672", "b:5671"]);
+    }
+}

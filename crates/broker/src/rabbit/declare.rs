@@ -1,0 +1,128 @@
+//! Queues and exchanges: their frozen arguments, and what a passive look at them means.
+
+use super::session::{RabbitSession, code};
+use crate::port::{BrokerError, Declared, Depth, Fate, QueueKind, Target};
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{ExchangeKind, Queue};
+
+const NOT_FOUND: u16 = 404;
+const RESOURCE_LOCKED: u16 = 405;
+
+/// The arguments that every version from 3.10 to 4.3 accepts, and accepts again on re-declaration.
+fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTable {
+    let mut table = FieldTable::default();
+    let mut set = |name: &str, value: AMQPValue| {
+        table.insert(name.into(), value);
+    };
+    match kind {
+        QueueKind::Durable { max_length } => {
+            set("x-queue-type", text("quorum"));
+            // none would mean 20 on 4.x, -1 deletes at the first redelivery on 3.x
+            set("x-delivery-limit", AMQPValue::LongInt(1_000_000_000));
+            // ten years; numbers beyond 292 years crash the queue on 4.3
+            set("x-consumer-timeout", AMQPValue::LongLongInt(315_360_000_000));
+            let parked = format!("{prefix}parked");
+            if queue != parked {
+                set("x-dead-letter-exchange", text(""));
+                set("x-dead-letter-routing-key", text(&parked));
+            }
+            set("x-overflow", text("reject-publish"));
+            set("x-consumer-disconnected-timeout", AMQPValue::LongInt(15_000));
+            if let Some(most) = max_length {
+                set("x-max-length", AMQPValue::LongLongInt(i64::from(*most)));
+            }
+        }
+        QueueKind::Beats => {
+            set("x-queue-type", text("quorum"));
+            set("x-message-ttl", AMQPValue::LongInt(15_000));
+            set("x-max-length", AMQPValue::LongInt(100_000));
+            set("x-overflow", text("drop-head"));
+        }
+        QueueKind::Exclusive => set("x-queue-type", text("classic")),
+    }
+    table
+}
+
+fn text(value: &str) -> AMQPValue {
+    AMQPValue::LongString(value.into())
+}
+
+fn options(kind: &QueueKind) -> QueueDeclareOptions {
+    match kind {
+        QueueKind::Durable { .. } | QueueKind::Beats => QueueDeclareOptions::durable(),
+        QueueKind::Exclusive => QueueDeclareOptions::exclusive(),
+    }
+}
+
+impl RabbitSession {
+    pub(super) async fn declare_queue(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
+        let found = match self.look(queue).await {
+            Ok(_) => Declared::Existed,
+            Err(error) if code(&error) == NOT_FOUND => Declared::Created,
+            Err(error) => return Err(self.shared.fail(&error, queue)),
+        };
+        // also if it is there: a passive look does not compare arguments
+        let channel = self.channel(queue).await?;
+        let arguments = arguments(&self.prefix, queue, kind);
+        channel
+            .queue_declare(queue.into(), options(kind), arguments)
+            .await
+            .map_err(|e| self.shared.fail(&e, queue))?;
+        if *kind != QueueKind::Exclusive {
+            self.publisher.expect_queue(queue);
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn declare_target(&self, target: &Target) -> Result<(), BrokerError> {
+        let (exchange, kind) = match target {
+            Target::Queue(_) => return Ok(()),
+            Target::Fanout(exchange) => (exchange, ExchangeKind::Fanout),
+            Target::Topic { exchange, .. } => (exchange, ExchangeKind::Topic),
+        };
+        let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+        self.channel(exchange)
+            .await?
+            .exchange_declare(exchange.as_str().into(), kind, options, FieldTable::default())
+            .await
+            .map_err(|e| self.shared.fail(&e, exchange))
+    }
+
+    pub(super) async fn bind_queue(&self, queue: &str, exchange: &str) -> Result<(), BrokerError> {
+        self.channel(queue)
+            .await?
+            .queue_bind(
+                queue.into(),
+                exchange.into(),
+                "".into(),
+                QueueBindOptions::default(),
+                FieldTable::default(),
+            )
+            .await
+            .map_err(|e| self.shared.fail(&e, queue))
+    }
+
+    pub(super) async fn depth_of(&self, queue: &str) -> Result<Depth, BrokerError> {
+        let seen = self.look(queue).await.map_err(|e| self.shared.fail(&e, queue))?;
+        Ok(Depth { ready: seen.message_count(), consumers: seen.consumer_count() })
+    }
+
+    pub(super) async fn fate_of(&self, queue: &str) -> Result<Fate, BrokerError> {
+        match self.look(queue).await {
+            Ok(_) => Ok(Fate::Alive),
+            Err(error) => match code(&error) {
+                RESOURCE_LOCKED => Ok(Fate::Alive),
+                NOT_FOUND => Ok(Fate::Gone),
+                _ => Err(self.shared.fail(&error, queue)),
+            },
+        }
+    }
+
+    /// On a throw-away channel: the broker closes it if the queue is not there.
+    async fn look(&self, queue: &str) -> lapin::Result<Queue> {
+        let channel = self.consume.create_channel().await?;
+        let options = QueueDeclareOptions::default().passive();
+        channel.queue_declare(queue.into(), options, FieldTable::default()).await
+    }
+}

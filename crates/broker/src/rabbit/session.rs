@@ -1,0 +1,238 @@
+//! Two connections that live and die together. Owns their end; asks the other files for the rest.
+
+use super::AmqpRuntime;
+use super::consumer::{Block, Ending, RabbitConsumer, Receipts};
+use super::publisher::Publisher;
+use crate::loss::Loss;
+use crate::port::{
+    BrokerError, Consume, Consumer, Declared, Delivery, Depth, Fate, Message, QueueKind, Receipt, Session,
+    Settle, Target,
+};
+use async_trait::async_trait;
+use futures::{Stream, StreamExt};
+use lapin::options::{BasicGetOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
+use lapin::{Channel, Connection, ErrorKind, Event};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What consumers share with their session.
+pub(super) struct Shared {
+    pub(super) loss: Loss,
+    pub(super) receipts: Receipts,
+    tasks: TaskTracker,
+    runtime: Arc<AmqpRuntime>,
+}
+
+impl Shared {
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn_on(work, self.runtime.handle());
+    }
+
+    /// The broker's refusals end one channel; anything else is the end of the session.
+    pub(super) fn fail(&self, error: &lapin::Error, queue: &str) -> BrokerError {
+        match code(error) {
+            404 if error.to_string().contains("no queue") => BrokerError::NoQueue(queue.to_owned()),
+            403..=406 => BrokerError::Refused(format!("{queue}: {error}")),
+            _ if matches!(error.kind(), ErrorKind::ChannelsLimitReached) => {
+                BrokerError::Refused(error.to_string())
+            }
+            _ => {
+                self.loss.lose(error.to_string());
+                self.loss.error()
+            }
+        }
+    }
+}
+
+/// The broker's reply code for a channel that it closed, else 0.
+pub(super) fn code(error: &lapin::Error) -> u16 {
+    match error.kind() {
+        ErrorKind::ProtocolError(said) if error.is_amqp_soft_error() => said.get_id(),
+        _ => 0,
+    }
+}
+
+/// A lost session keeps its healthy connection until it is closed or dropped: its owner first ends what
+/// runs, then the broker may give the work away.
+pub(super) struct RabbitSession {
+    pub(super) consume: Arc<Connection>,
+    pub(super) publisher: Publisher,
+    pub(super) prefix: String,
+    pub(super) shared: Arc<Shared>,
+    publish: Arc<Connection>,
+    probe: Channel,
+    probe_queue: String,
+    /// Stays open as long as anything got through it is held.
+    get: Mutex<Option<Arc<Block>>>,
+}
+
+impl RabbitSession {
+    pub(super) async fn start(
+        consume: Connection,
+        publish: Connection,
+        prefix: &str,
+        runtime: Arc<AmqpRuntime>,
+    ) -> lapin::Result<Self> {
+        let loss = Loss::default();
+        let shared = Arc::new(Shared {
+            loss: loss.clone(),
+            receipts: Receipts::default(),
+            tasks: TaskTracker::new(),
+            runtime,
+        });
+        shared.spawn(watch(consume.events_listener(), loss.clone(), "consume"));
+        shared.spawn(watch(publish.events_listener(), loss.clone(), "publish"));
+        let probe = consume.create_channel().await?;
+        let probe_queue = format!("{prefix}probe.{}", uuid::Uuid::new_v4());
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-queue-type".into(), lapin::types::AMQPValue::LongString("classic".into()));
+        probe.queue_declare(probe_queue.as_str().into(), QueueDeclareOptions::exclusive(), arguments).await?;
+        let publish = Arc::new(publish);
+        Ok(Self {
+            consume: Arc::new(consume),
+            publisher: Publisher::new(Arc::clone(&publish), loss),
+            prefix: prefix.to_owned(),
+            shared,
+            publish,
+            probe,
+            probe_queue,
+            get: Mutex::new(None),
+        })
+    }
+
+    /// A channel of the consume connection for one operation.
+    pub(super) async fn channel(&self, queue: &str) -> Result<Channel, BrokerError> {
+        self.consume.create_channel().await.map_err(|e| self.shared.fail(&e, queue))
+    }
+
+    async fn take(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError> {
+        // a missing queue would close the channel of all that is held
+        self.depth_of(queue).await?;
+        let mut get = self.get.lock().await;
+        let block = if let Some(block) = &*get {
+            Arc::clone(block)
+        } else {
+            let block = Block::new(self.channel(queue).await?);
+            *get = Some(Arc::clone(&block));
+            block
+        };
+        let mut taken = Vec::new();
+        while taken.len() < most {
+            match block.channel.basic_get(queue.into(), BasicGetOptions::default()).await {
+                Ok(Some(message)) => taken.push(self.shared.receipts.keep(message.delivery, &block)),
+                Ok(None) => break,
+                Err(error) => {
+                    self.shared.loss.lose(format!("getting from {queue} failed: {error}"));
+                    return Err(self.shared.loss.error());
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    async fn round_trip(&self) -> Result<(), BrokerError> {
+        let options = QueueDeclareOptions::default().passive();
+        let queue = self.probe_queue.as_str().into();
+        match self.probe.queue_declare(queue, options, FieldTable::default()).await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.shared.loss.lose(format!("the probe failed: {error}"));
+                Err(self.shared.loss.error())
+            }
+        }
+    }
+}
+
+/// Turns the end of one connection into the end of the session.
+async fn watch(events: impl Stream<Item = Event>, loss: Loss, connection: &'static str) {
+    let mut events = pin!(events);
+    loop {
+        let event = tokio::select! {
+            _ = loss.wait() => return,
+            event = events.next() => event,
+        };
+        match event {
+            Some(Event::Error(error)) => {
+                loss.lose(format!("the {connection} connection ended: {error}"));
+            }
+            Some(Event::ConnectionBlocked(why)) => {
+                tracing::warn!(connection, why, "the broker blocks publishers");
+            }
+            Some(Event::ConnectionUnblocked) => {
+                tracing::info!(connection, "the broker takes messages again");
+            }
+            Some(_) => {}
+            None => {
+                loss.lose(format!("the {connection} connection ended"));
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Session for RabbitSession {
+    async fn declare(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
+        self.shared.loss.guard(self.declare_queue(queue, kind)).await
+    }
+    async fn declare_exchange(&self, target: &Target) -> Result<(), BrokerError> {
+        self.shared.loss.guard(self.declare_target(target)).await
+    }
+    async fn bind(&self, queue: &str, exchange: &str) -> Result<(), BrokerError> {
+        self.shared.loss.guard(self.bind_queue(queue, exchange)).await
+    }
+    async fn publish(&self, target: &Target, message: Message) -> Result<(), BrokerError> {
+        self.shared.loss.guard(self.publisher.publish(target, message)).await
+    }
+    async fn consume(&self, consume: &Consume) -> Result<Box<dyn Consumer>, BrokerError> {
+        let starting = RabbitConsumer::start(&self.consume, Arc::clone(&self.shared), consume);
+        let started = async { starting.await.map_err(|e| self.shared.fail(&e, &consume.queue)) };
+        Ok(Box::new(self.shared.loss.guard(started).await?))
+    }
+    async fn get(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError> {
+        self.shared.loss.guard(self.take(queue, most)).await
+    }
+    async fn ack(&self, receipt: Receipt) -> Settle {
+        self.shared.receipts.settle(receipt, Ending::Ack, &self.shared.loss).await
+    }
+    async fn requeue(&self, receipt: Receipt) -> Settle {
+        self.shared.receipts.settle(receipt, Ending::Requeue, &self.shared.loss).await
+    }
+    async fn probe(&self) -> Result<(), BrokerError> {
+        self.shared.loss.guard(self.round_trip()).await
+    }
+    async fn depth(&self, queue: &str) -> Result<Depth, BrokerError> {
+        self.shared.loss.guard(self.depth_of(queue)).await
+    }
+    async fn fate(&self, exclusive_queue: &str) -> Result<Fate, BrokerError> {
+        self.shared.loss.guard(self.fate_of(exclusive_queue)).await
+    }
+    fn is_blocked(&self) -> bool {
+        self.publish.status().blocked()
+    }
+    async fn lost(&self) -> String {
+        self.shared.loss.wait().await
+    }
+    async fn close(&self) {
+        self.shared.loss.lose("closed by this side");
+        let closing = async {
+            tokio::join!(self.consume.close(200, "bye".into()), self.publish.close(200, "bye".into()))
+        };
+        match tokio::time::timeout(CLOSE_TIMEOUT, closing).await {
+            Ok((Ok(()), Ok(()))) => {}
+            Ok((consume, publish)) => tracing::debug!(?consume, ?publish, "a connection had ended before"),
+            Err(_) => tracing::debug!("the broker does not answer the goodbye"),
+        }
+    }
+}
+
+impl Drop for RabbitSession {
+    fn drop(&mut self) {
+        self.shared.loss.lose("dropped by this side");
+    }
+}

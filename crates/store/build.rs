@@ -1,0 +1,5 @@
+//! Compiles again when a migration changes: they are embedded.
+
+fn main() {
+    println!("cargo::rerun-if-changed=migrations");
+}

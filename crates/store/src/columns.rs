@@ -1,0 +1,127 @@
+//! A row as its document and the columns beside it, and back. Shared by both databases.
+
+use crate::port::{Counts, StoreError};
+use everwatch_core::id::Pool;
+use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::service::ServiceRow;
+use everwatch_core::status::Status;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+/// What is written of an observer.
+pub(crate) struct Columns {
+    pub(crate) id: Uuid,
+    pub(crate) version: i64,
+    pub(crate) name: String,
+    pub(crate) name_key: Option<String>,
+    pub(crate) kind: String,
+    pub(crate) pool: String,
+    pub(crate) status: &'static str,
+    pub(crate) service_id: Option<Uuid>,
+    pub(crate) generation: i64,
+    pub(crate) created_at: i64,
+    pub(crate) due_at: Option<i64>,
+    pub(crate) commanded_at: Option<i64>,
+    pub(crate) labels: String,
+    pub(crate) document: String,
+}
+
+/// What is written of a service.
+pub(crate) struct ServiceColumns {
+    pub(crate) id: Uuid,
+    pub(crate) version: i64,
+    pub(crate) name: String,
+    pub(crate) pool: String,
+    pub(crate) capacity: i64,
+    pub(crate) state: &'static str,
+    pub(crate) born_at: i64,
+    pub(crate) ended_at: Option<i64>,
+    pub(crate) document: String,
+}
+
+impl Columns {
+    /// The row as it will stand under `version`.
+    pub(crate) fn of(row: &Row, version: i64, policy: &RowPolicy) -> Result<Self, StoreError> {
+        let row = Row { version, ..row.clone() };
+        let status = row.verdict().status;
+        let name = row.wanted.name.to_string();
+        let commanded = row.repeat.filter(|_| row.awaits_end()).map(|repeat| repeat.last_at.0);
+        Ok(Self {
+            id: row.id.0,
+            version,
+            name_key: (status != Status::Deleted).then(|| name.clone()),
+            name,
+            kind: row.wanted.kind.to_string(),
+            pool: row.wanted.pool.to_string(),
+            status: status.as_str(),
+            service_id: row.seen.holder().map(|service| service.0),
+            generation: row.generation.into(),
+            created_at: row.created_at.0,
+            due_at: row.due_at(policy).map(|due| due.0),
+            commanded_at: commanded,
+            labels: written(&row.wanted.labels)?,
+            document: written(&row)?,
+        })
+    }
+}
+
+impl ServiceColumns {
+    /// The row as it will stand under `version`.
+    pub(crate) fn of(row: &ServiceRow, version: i64) -> Result<Self, StoreError> {
+        let row = ServiceRow { version, ..row.clone() };
+        Ok(Self {
+            id: row.id.0,
+            version,
+            name: row.birth.name.to_string(),
+            pool: row.birth.pool.to_string(),
+            capacity: row.capacity().into(),
+            state: row.state().as_str(),
+            born_at: row.born_at.0,
+            ended_at: row.end.map(|end| end.at.0),
+            document: written(&row)?,
+        })
+    }
+}
+
+fn written<T: Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Corrupt(error.to_string()))
+}
+
+/// Documents, read back.
+pub(crate) fn read_all<T: DeserializeOwned>(documents: &[String]) -> Result<Vec<T>, StoreError> {
+    documents.iter().map(|document| read(document)).collect()
+}
+
+/// A document, read back.
+pub(crate) fn read<T: DeserializeOwned>(document: &str) -> Result<T, StoreError> {
+    serde_json::from_str(document).map_err(|error| {
+        let start: String = document.chars().take(80).collect();
+        StoreError::Corrupt(format!("{error}, in the document that starts with {start}"))
+    })
+}
+
+/// Rows of pool, status, number.
+pub(crate) fn counts_of(rows: Vec<(String, String, i64)>) -> Result<Counts, StoreError> {
+    let read = |(pool, status, count): (String, String, i64)| {
+        let pool = Pool::new(&pool).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let status: Status = status.parse().map_err(StoreError::Corrupt)?;
+        Ok(((pool, status), number(count)))
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// What a database counted.
+pub(crate) fn number(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}
+
+/// A limit as a database takes it.
+pub(crate) fn limit(most: usize) -> i64 {
+    i64::try_from(most).unwrap_or(i64::MAX)
+}
+
+/// Text that PostgreSQL takes: it knows no NUL.
+pub(crate) fn without_nul(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}

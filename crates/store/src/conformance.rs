@@ -1,0 +1,100 @@
+//! What every store must do, as checks that panic. An implementation is whatever passes all of them.
+//! Each check wants a store that is empty.
+
+#![expect(clippy::unwrap_used, reason = "a check fails by panicking")]
+
+mod changing;
+mod creating;
+mod listing;
+mod services;
+
+pub use changing::*;
+pub use creating::*;
+pub use listing::*;
+pub use services::*;
+
+use crate::port::{Created, Store};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::{Name, ObserverId, ObserverRef, ServiceId};
+use everwatch_core::message::{Birth, RunEvent, RunReport};
+use everwatch_core::observer::Wanted;
+use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::service::ServiceRow;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// The moment at which the checks take place.
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+fn id(number: u128) -> ObserverId {
+    ObserverId(Uuid::from_u128(number))
+}
+
+fn service_id(number: u128) -> ServiceId {
+    ServiceId(Uuid::from_u128(number))
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn named(text: &str) -> ObserverRef {
+    ObserverRef::Name(name(text))
+}
+
+/// A new observer of this body, created at `NOW` plus its number in milliseconds.
+fn observer(number: u128, body: Value) -> Row {
+    let wanted = Wanted::parse(body, &name("unnamed")).unwrap();
+    let at = Timestamp(NOW.0 + i64::try_from(number).unwrap());
+    Row::created(id(number), wanted, at, &RowPolicy::default())
+}
+
+/// One that waits for a slot, so that capacity does not matter.
+fn waiting(number: u128, text: &str) -> Row {
+    observer(number, json!({"name": text, "kind": "ticker", "on_full": "queue"}))
+}
+
+/// One that is refused where the pool is full.
+fn hasty(number: u128, text: &str) -> Row {
+    observer(number, json!({"name": text, "kind": "ticker"}))
+}
+
+async fn all_created(store: &dyn Store, rows: &[Row]) {
+    assert_eq!(store.create(rows).await.unwrap(), vec![Created::Done; rows.len()]);
+}
+
+async fn loaded(store: &dyn Store, number: u128) -> Row {
+    store.load(&[id(number)]).await.unwrap().pop().unwrap()
+}
+
+/// Saves what `change` makes of the stored row.
+async fn change(store: &dyn Store, number: u128, change: impl FnOnce(&mut Row)) {
+    let mut row = loaded(store, number).await;
+    change(&mut row);
+    assert_eq!(store.save(&[row]).await.unwrap(), []);
+}
+
+/// A report of the first run of the row's generation.
+fn hear(row: &mut Row, service: u128, seq: u64, event: RunEvent) {
+    let report = RunReport { id: row.id, epoch: Epoch::new(row.generation, 0), event };
+    row.apply(service_id(service), seq, NOW, &report, NOW);
+}
+
+fn started() -> RunEvent {
+    RunEvent::Started { attempt: 1, started_at: NOW }
+}
+
+fn service(number: u128, text: &str, capacity: u32) -> ServiceRow {
+    let birth = Birth {
+        name: name(text),
+        pool: "default".parse().unwrap(),
+        capacity,
+        kinds: Vec::new(),
+        version: "1".into(),
+        host: "here".into(),
+        labels: [].into(),
+        predecessor: None,
+    };
+    ServiceRow::born(service_id(number), birth, NOW, NOW)
+}

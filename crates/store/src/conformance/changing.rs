@@ -1,0 +1,110 @@
+//! Saves, and the rows that somebody must look at.
+
+use super::*;
+use std::time::Duration;
+
+fn ids(rows: &[Row]) -> Vec<ObserverId> {
+    rows.iter().map(|row| row.id).collect()
+}
+
+pub async fn a_save_stands_under_the_next_version(store: &dyn Store) {
+    all_created(store, &[waiting(1, "a")]).await;
+    change(store, 1, |row| hear(row, 9, 1, started())).await;
+    let row = loaded(store, 1).await;
+    assert_eq!((row.version, row.seen.holder()), (2, Some(service_id(9))));
+}
+
+pub async fn a_save_of_an_old_version_changes_nothing(store: &dyn Store) {
+    all_created(store, &[waiting(1, "a"), waiting(2, "b")]).await;
+    let old = loaded(store, 1).await;
+    change(store, 1, |row| hear(row, 9, 1, started())).await;
+    let now = loaded(store, 1).await;
+    let other = loaded(store, 2).await;
+    // The other one of the batch is saved all the same; one that does not exist counts as changed.
+    let late = store.save(&[old, other, waiting(3, "c")]).await.unwrap();
+    assert_eq!(late, [id(1), id(3)]);
+    assert_eq!(loaded(store, 1).await, now);
+    assert_eq!(loaded(store, 2).await.version, 2);
+}
+
+pub async fn the_second_of_one_id_in_a_batch_comes_too_late(store: &dyn Store) {
+    all_created(store, &[waiting(1, "a")]).await;
+    let row = loaded(store, 1).await;
+    assert_eq!(store.save(&[row.clone(), row]).await.unwrap(), [id(1)]);
+    assert_eq!(loaded(store, 1).await.version, 2);
+}
+
+pub async fn of_savers_side_by_side_each_row_has_one(store: &dyn Store) {
+    let rows: Vec<Row> = (1..=30).map(|number| waiting(number, &format!("n-{number}"))).collect();
+    all_created(store, &rows).await;
+    for _ in 0..10 {
+        let ids: Vec<ObserverId> = rows.iter().map(|row| row.id).collect();
+        let mine = store.load(&ids).await.unwrap();
+        let mut theirs = mine.clone();
+        theirs.reverse();
+        let (mine, theirs) = tokio::join!(store.save(&mine), store.save(&theirs));
+        let mut late = [mine.unwrap(), theirs.unwrap()].concat();
+        late.sort_unstable();
+        assert_eq!(late, ids);
+    }
+}
+
+pub async fn error_texts_may_hold_anything(store: &dyn Store) {
+    all_created(store, &[waiting(1, "a")]).await;
+    let error = "exit 1: \u{0} \\u0000 \u{feff} ' \" {}".to_owned();
+    change(store, 1, |row| {
+        let next_at = NOW;
+        hear(row, 9, 1, RunEvent::Erred { attempt: 1, error: error.clone(), next_at });
+    })
+    .await;
+    assert_eq!(loaded(store, 1).await.seen.last_error.unwrap().value, error);
+}
+
+pub async fn due_rows_come_oldest_first(store: &dyn Store) {
+    let rows = [waiting(3, "c"), waiting(1, "a"), waiting(2, "b"), waiting(4, "d")];
+    all_created(store, &rows).await;
+    change(store, 4, |row| {
+        row.confirmed(1, NOW);
+    })
+    .await;
+    let lease = RowPolicy::default().lease;
+    assert_eq!(store.due(NOW, 10).await.unwrap(), []);
+    let two = store.due(NOW.plus(lease + Duration::from_millis(2)), 10).await.unwrap();
+    assert_eq!(ids(&two), [id(1), id(2)]);
+    let later = NOW.plus(lease + Duration::from_secs(1));
+    assert_eq!(ids(&store.due(later, 10).await.unwrap()), [id(1), id(2), id(3)]);
+    assert_eq!(ids(&store.due(later, 2).await.unwrap()), [id(1), id(2)]);
+}
+
+pub async fn commands_without_an_answer_are_remembered(store: &dyn Store) {
+    all_created(store, &[waiting(1, "a"), waiting(2, "b"), waiting(3, "c")]).await;
+    let delete = |number: u128, at: i64| {
+        change(store, number, move |row| {
+            hear(row, 9, 1, started());
+            row.delete(Timestamp(NOW.0 + at), &RowPolicy::default());
+        })
+    };
+    delete(1, 20).await;
+    delete(2, 10).await;
+    delete(3, 30).await;
+    change(store, 3, |row| hear(row, 9, 2, RunEvent::Stopped)).await;
+    let since = |at: i64| store.commanded_since(Timestamp(NOW.0 + at), 10);
+    assert_eq!(ids(&since(0).await.unwrap()), [id(2), id(1)]);
+    assert_eq!(ids(&since(20).await.unwrap()), [id(1)]);
+    assert_eq!(since(21).await.unwrap(), []);
+    assert_eq!(ids(&store.commanded_since(NOW, 1).await.unwrap()), [id(2)]);
+}
+
+pub async fn only_the_version_that_was_looked_at_is_forgotten(store: &dyn Store) {
+    all_created(store, &[waiting(1, "a"), waiting(2, "b")]).await;
+    change(store, 2, |row| hear(row, 9, 1, started())).await;
+    store.forget(&[(id(1), 1), (id(2), 1), (id(3), 1)]).await.unwrap();
+    assert_eq!(ids(&store.load(&[id(1), id(2)]).await.unwrap()), [id(2)]);
+    all_created(store, &[waiting(4, "a")]).await;
+}
+
+pub async fn the_clock_goes_forward(store: &dyn Store) {
+    let first = store.now().await.unwrap();
+    let second = store.now().await.unwrap();
+    assert!(first <= second && first.0 > 1_700_000_000_000, "{first} {second}");
+}

@@ -1,0 +1,140 @@
+//! Lists and counts.
+
+use super::*;
+use crate::port::{After, Filter, Page, Sort};
+use everwatch_core::status::Status;
+
+async fn listed(store: &dyn Store, filter: Filter) -> Vec<String> {
+    let page = store.list(&filter, None, 100).await.unwrap();
+    assert_eq!((page.total, page.more), (page.rows.len() as u64, false));
+    page.rows.iter().map(|row| row.wanted.name.to_string()).collect()
+}
+
+fn place(row: &Row, sort: Sort) -> After {
+    let value = match sort {
+        Sort::Name => row.wanted.name.to_string(),
+        Sort::CreatedAt => row.created_at.0.to_string(),
+    };
+    After { value, id: row.id }
+}
+
+pub async fn filters_hold_together(store: &dyn Store) {
+    let one = json!({"name": "Web-1", "kind": "http", "pool": "gpu", "on_full": "queue",
+        "labels": {"team": "x", "a.b/c": "1"}});
+    let two = json!({"name": "web_2", "kind": "http", "on_full": "queue", "labels": {"team": "x"}});
+    let three = json!({"name": "cron", "kind": "ticker", "on_full": "queue"});
+    all_created(store, &[observer(1, one), observer(2, two), observer(3, three)]).await;
+    change(store, 2, |row| hear(row, 9, 1, started())).await;
+    let labels = |pairs: &[(&str, &str)]| Filter {
+        labels: pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+        ..Filter::default()
+    };
+    let part = |q: &str| Filter { q: Some(q.into()), ..Filter::default() };
+    assert_eq!(listed(store, Filter::default()).await, ["Web-1", "cron", "web_2"]);
+    assert_eq!(listed(store, labels(&[("team", "x")])).await, ["Web-1", "web_2"]);
+    assert_eq!(listed(store, labels(&[("team", "x"), ("a.b/c", "1")])).await, ["Web-1"]);
+    assert_eq!(listed(store, labels(&[("team", "y")])).await, [""; 0]);
+    assert_eq!(listed(store, labels(&[("te\"am\0", "'\0")])).await, [""; 0]);
+    assert_eq!(listed(store, part("WEB")).await, ["Web-1", "web_2"]);
+    assert_eq!(listed(store, part("_")).await, ["web_2"]);
+    assert_eq!(listed(store, part("%")).await, [""; 0]);
+    assert_eq!(listed(store, part("\0")).await, [""; 0]);
+    let kind = Filter { kind: "ticker".parse().ok(), ..Filter::default() };
+    assert_eq!(listed(store, kind).await, ["cron"]);
+    let pool = Filter { pool: "gpu".parse().ok(), kind: "http".parse().ok(), ..Filter::default() };
+    assert_eq!(listed(store, pool).await, ["Web-1"]);
+    let held = Filter { service: Some(service_id(9)), ..Filter::default() };
+    assert_eq!(listed(store, held).await, ["web_2"]);
+    let runs = Filter { status: vec![Status::Processing, Status::Failed], ..Filter::default() };
+    assert_eq!(listed(store, runs).await, ["web_2"]);
+}
+
+pub async fn deleted_ones_are_shown_only_on_request(store: &dyn Store) {
+    all_created(store, &[waiting(1, "a"), waiting(2, "b")]).await;
+    change(store, 1, |row| {
+        hear(row, 9, 1, started());
+        row.delete(NOW, &RowPolicy::default());
+        hear(row, 9, 2, RunEvent::Stopped);
+    })
+    .await;
+    assert_eq!(listed(store, Filter::default()).await, ["b"]);
+    let deleted = Filter { status: vec![Status::Deleted], ..Filter::default() };
+    assert_eq!(listed(store, deleted).await, ["a"]);
+}
+
+pub async fn pages_show_each_row_once_in_either_order(store: &dyn Store) {
+    let mut rows: Vec<Row> = (1..=11).map(|number| waiting(number, &format!("n{number:02}"))).collect();
+    for row in &mut rows {
+        // Many of one moment: the id decides.
+        row.created_at = Timestamp(NOW.0 + i64::from(row.id.0.as_u128() % 2 == 0));
+    }
+    all_created(store, &rows).await;
+    for sort in [Sort::Name, Sort::CreatedAt] {
+        let mut expected = rows.clone();
+        expected.sort_by_key(|row| match sort {
+            Sort::Name => (Some(row.wanted.name.clone()), NOW, row.id),
+            Sort::CreatedAt => (None, row.created_at, row.id),
+        });
+        for descending in [false, true] {
+            let filter = Filter { sort, descending, ..Filter::default() };
+            let mut seen: Vec<Row> = Vec::new();
+            loop {
+                let after = seen.last().map(|row| place(row, sort));
+                let Page { rows, total, more } = store.list(&filter, after.as_ref(), 3).await.unwrap();
+                assert_eq!((total, more), (11, seen.len() + 3 < 11));
+                seen.extend(rows);
+                if !more {
+                    break;
+                }
+            }
+            assert_eq!(seen, expected, "{sort:?} {descending}");
+            expected.reverse();
+        }
+    }
+}
+
+pub async fn one_name_of_many_times_is_paged_by_id(store: &dyn Store) {
+    for number in 1..=4 {
+        all_created(store, &[waiting(number, "a")]).await;
+        change(store, number, |row| {
+            hear(row, 9, 1, started());
+            row.delete(NOW, &RowPolicy::default());
+            hear(row, 9, 2, RunEvent::Stopped);
+        })
+        .await;
+    }
+    let filter = Filter { status: vec![Status::Deleted], descending: true, ..Filter::default() };
+    let first = store.list(&filter, None, 2).await.unwrap().rows;
+    let after = place(&first[1], Sort::Name);
+    let second = store.list(&filter, Some(&after), 2).await.unwrap().rows;
+    let ids: Vec<ObserverId> = first.iter().chain(&second).map(|row| row.id).collect();
+    assert_eq!(ids, [id(4), id(3), id(2), id(1)]);
+}
+
+pub async fn a_place_that_is_no_time_is_refused(store: &dyn Store) {
+    let filter = Filter { sort: Sort::CreatedAt, ..Filter::default() };
+    let after = After { value: "yesterday".into(), id: id(1) };
+    assert!(store.list(&filter, Some(&after), 2).await.is_err());
+}
+
+pub async fn counts_are_by_pool_and_status(store: &dyn Store) {
+    let gpu = json!({"name": "g", "kind": "ticker", "pool": "gpu", "on_full": "queue"});
+    all_created(store, &[waiting(1, "a"), waiting(2, "b"), waiting(3, "c"), observer(4, gpu)]).await;
+    change(store, 3, |row| hear(row, 9, 1, started())).await;
+    let counts: Vec<(String, Status, u64)> = store
+        .counts()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|((pool, status), count)| (pool.to_string(), status, count))
+        .collect();
+    let of = |pool: &str, status, count| (pool.to_owned(), status, count);
+    assert_eq!(
+        counts,
+        [
+            of("default", Status::Created, 2),
+            of("default", Status::Processing, 1),
+            of("gpu", Status::Created, 1)
+        ]
+    );
+}

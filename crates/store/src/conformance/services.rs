@@ -1,0 +1,76 @@
+//! Services and unreadable messages.
+
+use super::*;
+use crate::port::Parked;
+
+pub async fn a_service_is_born_once_and_found(store: &dyn Store) {
+    let row = service(1, "s", 4);
+    assert_eq!(store.save_services(std::slice::from_ref(&row)).await.unwrap(), []);
+    assert_eq!(store.service(Some(row.id), None).await.unwrap(), Some(row.clone()));
+    assert_eq!(store.service(None, Some(&name("s"))).await.unwrap(), Some(row));
+    assert_eq!(store.service(None, Some(&name("t"))).await.unwrap(), None);
+    assert_eq!(store.service(None, None).await.unwrap(), None);
+    // Two incarnations of one name: the younger.
+    let mut younger = service(2, "s", 4);
+    younger.born_at = Timestamp(NOW.0 + 1);
+    assert_eq!(store.save_services(&[younger]).await.unwrap(), []);
+    assert_eq!(store.service(None, Some(&name("s"))).await.unwrap().unwrap().id, service_id(2));
+    assert_eq!(
+        store.service(Some(service_id(1)), Some(&name("s"))).await.unwrap().unwrap().id,
+        service_id(1)
+    );
+}
+
+pub async fn a_service_is_saved_by_compare_and_set(store: &dyn Store) {
+    let mut row = service(1, "s", 4);
+    assert_eq!(store.save_services(std::slice::from_ref(&row)).await.unwrap(), []);
+    row.suspect(NOW);
+    // One known and one newborn in the same batch.
+    assert_eq!(store.save_services(&[row.clone(), service(2, "t", 1)]).await.unwrap(), []);
+    let stored = store.service(Some(row.id), None).await.unwrap().unwrap();
+    assert_eq!((stored.version, stored.suspect_since), (2, Some(NOW)));
+    assert_eq!(store.save_services(std::slice::from_ref(&row)).await.unwrap(), [row.id]);
+    // Unknown, and not newborn: somebody forgot it.
+    let forgotten = ServiceRow { version: 7, ..service(3, "u", 1) };
+    assert_eq!(store.save_services(&[forgotten]).await.unwrap(), [service_id(3)]);
+}
+
+pub async fn ended_services_are_shown_for_a_while(store: &dyn Store) {
+    let mut ended = service(1, "a", 1);
+    ended.on_gone(Timestamp(NOW.0 + 10));
+    assert_eq!(store.save_services(&[ended, service(2, "b", 1)]).await.unwrap(), []);
+    let shown = async |since: i64| -> Vec<ServiceId> {
+        let rows = store.services(Timestamp(NOW.0 + since)).await.unwrap();
+        rows.iter().map(|row| row.id).collect()
+    };
+    assert_eq!(shown(10).await, [service_id(1), service_id(2)]);
+    assert_eq!(shown(11).await, [service_id(2)]);
+    assert_eq!(store.forget_services(Timestamp(NOW.0 + 10)).await.unwrap(), 0);
+    assert_eq!(store.forget_services(Timestamp(NOW.0 + 11)).await.unwrap(), 1);
+    assert_eq!(shown(0).await, [service_id(2)]);
+}
+
+pub async fn parked_messages_are_shown_newest_first(store: &dyn Store) {
+    let parked = |number: u8| Parked {
+        id: 0,
+        queue: "states".into(),
+        reason: format!("no JSON: \u{1F600} {number}"),
+        body: vec![0, 255, number],
+        at: NOW,
+    };
+    store.park(&[parked(1), parked(2)]).await.unwrap();
+    store.park(&[parked(3)]).await.unwrap();
+    let (page, total) = store.parked(None, 2).await.unwrap();
+    assert_eq!((page.len(), total), (2, 3));
+    assert!(page[0].id > page[1].id && page[1].id > 0);
+    assert_eq!(Parked { id: 0, ..page[0].clone() }, parked(3));
+    let (rest, total) = store.parked(Some(page[1].id), 2).await.unwrap();
+    assert_eq!((rest.len(), total), (1, 3));
+    assert_eq!(rest[0].body, [0, 255, 1]);
+}
+
+pub async fn a_parked_reason_may_hold_a_nul(store: &dyn Store) {
+    let odd = Parked { id: 0, queue: "q".into(), reason: "at \u{0}".into(), body: vec![], at: NOW };
+    store.park(&[odd]).await.unwrap();
+    assert_eq!(store.parked(None, 1).await.unwrap().0[0].reason, "at \u{fffd}");
+}

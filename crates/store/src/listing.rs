@@ -1,0 +1,66 @@
+//! A list's filter and place as plain values to bind. Shared by both databases.
+
+use crate::columns::{limit, number, read_all, without_nul};
+use crate::port::{After, Filter, Page, Sort, StoreError};
+use everwatch_core::status::Status;
+use uuid::Uuid;
+
+/// A list as its parameters.
+pub(crate) struct Parameters {
+    pub(crate) status: Vec<&'static str>,
+    pub(crate) kind: Option<String>,
+    pub(crate) pool: Option<String>,
+    pub(crate) service: Option<Uuid>,
+    /// A JSON object.
+    pub(crate) labels: String,
+    pub(crate) q: Option<String>,
+    /// The page holds what lies strictly past this value and id.
+    pub(crate) value: String,
+    pub(crate) id: Uuid,
+    /// One more than the page, to see whether there is more.
+    pub(crate) limit: i64,
+}
+
+impl Parameters {
+    pub(crate) fn of(filter: &Filter, after: Option<&After>, most: usize) -> Result<Self, StoreError> {
+        let all_but_deleted = || Status::ALL.into_iter().filter(|status| *status != Status::Deleted);
+        let status: Vec<Status> =
+            if filter.status.is_empty() { all_but_deleted().collect() } else { filter.status.clone() };
+        let labels: serde_json::Map<String, serde_json::Value> =
+            filter.labels.iter().map(|(key, value)| (without_nul(key), without_nul(value).into())).collect();
+        let (value, id) = after.map_or_else(|| edge(filter), |after| (after.value.clone(), after.id.0));
+        if filter.sort == Sort::CreatedAt && value.parse::<i64>().is_err() {
+            return Err(StoreError::Refused("the page's start is not a time in milliseconds".into()));
+        }
+        Ok(Self {
+            status: status.into_iter().map(Status::as_str).collect(),
+            kind: filter.kind.as_ref().map(ToString::to_string),
+            pool: filter.pool.as_ref().map(ToString::to_string),
+            service: filter.service.map(|service| service.0),
+            labels: serde_json::Value::Object(labels).to_string(),
+            // Names are ASCII.
+            q: filter.q.as_deref().map(|q| without_nul(q).to_ascii_lowercase()),
+            value: without_nul(&value),
+            id,
+            limit: limit(most).saturating_add(1),
+        })
+    }
+}
+
+/// A place before the first row, so that a first page is a page like any other and uses the index.
+fn edge(filter: &Filter) -> (String, Uuid) {
+    match (filter.sort, filter.descending) {
+        (Sort::Name, false) => (String::new(), Uuid::nil()),
+        // Past every name: those are of letters, digits, `.`, `_` and `-`.
+        (Sort::Name, true) => ("~".into(), Uuid::max()),
+        (Sort::CreatedAt, false) => (i64::MIN.to_string(), Uuid::nil()),
+        (Sort::CreatedAt, true) => (i64::MAX.to_string(), Uuid::max()),
+    }
+}
+
+/// The page that was read with one document more than wanted.
+pub(crate) fn page(mut documents: Vec<String>, most: usize, total: i64) -> Result<Page, StoreError> {
+    let more = documents.len() > most;
+    documents.truncate(most);
+    Ok(Page { rows: read_all(&documents)?, total: number(total), more })
+}

@@ -1,0 +1,287 @@
+//! Observers on PostgreSQL: each batch is one statement over arrays.
+
+use crate::admission::{Situation, admit, counted_pools, names, refused_by};
+use crate::columns::{Columns, counts_of, limit, read, read_all};
+use crate::failure::failure;
+use crate::listing::{Parameters, page};
+use crate::port::{After, Counts, Created, Filter, Page, Sort, StoreError};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::{ObserverId, ObserverRef};
+use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::status::Status;
+use sqlx::{PgConnection, PgPool};
+use std::collections::{HashMap, HashSet};
+use uuid::Uuid;
+
+macro_rules! batch {
+    () => {
+        "UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+            $8::uuid[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::text[])
+        AS n (id, version, name, name_key, kind, pool, status, service_id, generation, created_at, due_at,
+            commanded_at, labels, document)"
+    };
+}
+
+// In the order of the names: two creators of the same names wait for each other in one direction only.
+const INSERT: &str = concat!(
+    "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id, generation,
+        created_at, due_at, commanded_at, labels, document)
+    SELECT id, version, name, name_key, kind, pool, status, service_id, generation,
+        created_at, due_at, commanded_at, labels::jsonb, document
+    FROM ",
+    batch!(),
+    " ORDER BY n.name ON CONFLICT DO NOTHING RETURNING id"
+);
+
+// Rows are locked in the order of their ids: two saves that overlap wait, and never for each other.
+// A name once given up is not taken back: somebody else may have it.
+const SAVE: &str = concat!(
+    "WITH mine AS MATERIALIZED (
+        SELECT o.id FROM observers o
+        JOIN UNNEST($1::uuid[], $2::bigint[]) AS k (id, version)
+          ON o.id = k.id AND o.version = k.version - 1
+        ORDER BY o.id FOR UPDATE OF o)
+    UPDATE observers o SET version = n.version, name = n.name,
+        name_key = CASE WHEN o.name_key IS NULL THEN NULL ELSE n.name_key END,
+        kind = n.kind, pool = n.pool, status = n.status, service_id = n.service_id,
+        generation = n.generation, created_at = n.created_at, due_at = n.due_at,
+        commanded_at = n.commanded_at, labels = n.labels::jsonb, document = n.document
+    FROM ",
+    batch!(),
+    ", mine WHERE o.id = n.id AND o.id = mine.id AND o.version = n.version - 1 RETURNING o.id"
+);
+
+macro_rules! matching {
+    () => {
+        "status = ANY($1::text[]) AND ($2::text IS NULL OR kind = $2) AND ($3::text IS NULL OR pool = $3)
+         AND ($4::uuid IS NULL OR service_id = $4) AND labels @> $5::text::jsonb
+         AND ($6::text IS NULL OR strpos(lower(name), $6) > 0)"
+    };
+}
+
+macro_rules! listing {
+    ($by:literal, $value:literal, $past:literal, $way:literal) => {
+        concat!(
+            "SELECT document FROM observers WHERE ",
+            matching!(),
+            " AND (",
+            $by,
+            ", id) ",
+            $past,
+            " (",
+            $value,
+            ", $8) ORDER BY ",
+            $by,
+            " ",
+            $way,
+            ", id ",
+            $way,
+            " LIMIT $9"
+        )
+    };
+}
+
+const COUNT: &str = concat!("SELECT COUNT(*) FROM observers WHERE ", matching!());
+
+pub(super) async fn create(
+    pool: &PgPool,
+    rows: &[Row],
+    policy: &RowPolicy,
+) -> Result<Vec<Created>, StoreError> {
+    let mut transaction = pool.begin().await.map_err(failure)?;
+    let free = count_free(&mut transaction, &counted_pools(rows)).await?;
+    let holders = holders(&mut transaction, &names(rows)).await?;
+    let mut answers = admit(rows, Situation { holders, free });
+    let admitted = rows.iter().zip(&answers).filter(|(_, answer)| **answer == Created::Done);
+    let columns: Vec<Columns> =
+        admitted.map(|(row, _)| Columns::of(row, row.version, policy)).collect::<Result<_, _>>()?;
+    if !columns.is_empty() {
+        let inserted: HashSet<Uuid> = write(&mut transaction, INSERT, &columns).await?.into_iter().collect();
+        if inserted.len() < columns.len() {
+            // Another manager committed one of the names between our look and our insert.
+            let holders = self::holders(&mut transaction, &names(rows)).await?;
+            for (row, answer) in rows.iter().zip(&mut answers) {
+                if *answer == Created::Done && !inserted.contains(&row.id.0) {
+                    *answer = refused_by(holders.get(row.wanted.name.as_str()).copied());
+                }
+            }
+        }
+    }
+    transaction.commit().await.map_err(failure)?;
+    Ok(answers)
+}
+
+/// Free slots of these pools, which stay locked until the transaction ends: naively, two managers count
+/// the same free slot and both give it away.
+async fn count_free(
+    connection: &mut PgConnection,
+    pools: &[String],
+) -> Result<HashMap<String, i64>, StoreError> {
+    if pools.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let lock = "SELECT pg_advisory_xact_lock(key) FROM (
+        SELECT DISTINCT hashtextextended('everwatch/' || pool, 0) AS key FROM UNNEST($1::text[]) AS p (pool)
+        ORDER BY key) AS keys";
+    sqlx::query(lock).bind(pools).execute(&mut *connection).await.map_err(failure)?;
+    let free = "SELECT pool, (
+            COALESCE((SELECT SUM(capacity) FROM services s WHERE s.pool = p.pool AND s.state = 'active'), 0)
+            - (SELECT COUNT(*) FROM observers o WHERE o.pool = p.pool
+                AND o.status IN ('Created', 'Processing', 'OnDeleting')))::bigint
+        FROM UNNEST($1::text[]) AS p (pool)";
+    let rows: Vec<(String, i64)> =
+        sqlx::query_as(free).bind(pools).fetch_all(connection).await.map_err(failure)?;
+    Ok(rows.into_iter().collect())
+}
+
+async fn holders(
+    connection: &mut PgConnection,
+    names: &[&str],
+) -> Result<HashMap<String, Status>, StoreError> {
+    let held = "SELECT name_key, status FROM observers WHERE name_key = ANY($1::text[])";
+    let rows: Vec<(String, String)> =
+        sqlx::query_as(held).bind(names).fetch_all(connection).await.map_err(failure)?;
+    rows.into_iter().map(|(name, status)| Ok((name, status.parse().map_err(StoreError::Corrupt)?))).collect()
+}
+
+async fn write(
+    connection: &mut PgConnection,
+    statement: &'static str,
+    rows: &[Columns],
+) -> Result<Vec<Uuid>, StoreError> {
+    sqlx::query_scalar(statement)
+        .bind(rows.iter().map(|row| row.id).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.version).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.name_key.as_deref()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.kind.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.pool.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.status).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.service_id).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.generation).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.created_at).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.due_at).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.commanded_at).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.labels.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.document.as_str()).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await
+        .map_err(failure)
+}
+
+pub(super) async fn load(pool: &PgPool, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let load = "SELECT document FROM observers WHERE id = ANY($1::uuid[])";
+    let documents: Vec<String> = sqlx::query_scalar(load).bind(ids).fetch_all(pool).await.map_err(failure)?;
+    read_all(&documents)
+}
+
+pub(super) async fn find(pool: &PgPool, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
+    let by_name = "SELECT document FROM observers WHERE name = $1
+        ORDER BY name_key IS NULL, created_at DESC, id DESC LIMIT 1";
+    let query = match which {
+        ObserverRef::Id(id) => sqlx::query_scalar("SELECT document FROM observers WHERE id = $1").bind(id.0),
+        ObserverRef::Name(name) => sqlx::query_scalar(by_name).bind(name.as_str()),
+    };
+    let document: Option<String> = query.fetch_optional(pool).await.map_err(failure)?;
+    document.as_deref().map(read).transpose()
+}
+
+pub(super) async fn save(
+    pool: &PgPool,
+    rows: &[Row],
+    policy: &RowPolicy,
+) -> Result<Vec<ObserverId>, StoreError> {
+    let mut ids = HashSet::new();
+    let firsts = rows.iter().filter(|row| ids.insert(row.id));
+    let columns: Vec<Columns> =
+        firsts.map(|row| Columns::of(row, row.version + 1, policy)).collect::<Result<_, _>>()?;
+    let mut connection = pool.acquire().await.map_err(failure)?;
+    let mut done: HashSet<Uuid> = write(&mut connection, SAVE, &columns).await?.into_iter().collect();
+    // The second of one id in a batch comes too late, as it would from another manager.
+    Ok(rows.iter().map(|row| row.id).filter(|id| !done.remove(&id.0)).collect())
+}
+
+pub(super) async fn due(pool: &PgPool, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+    let due = "SELECT document FROM observers WHERE due_at <= $1 ORDER BY due_at, id LIMIT $2";
+    up_to(pool, due, now, most).await
+}
+
+pub(super) async fn commanded_since(
+    pool: &PgPool,
+    since: Timestamp,
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let sent = "SELECT document FROM observers WHERE commanded_at >= $1 ORDER BY commanded_at, id LIMIT $2";
+    up_to(pool, sent, since, most).await
+}
+
+async fn up_to(
+    pool: &PgPool,
+    statement: &'static str,
+    at: Timestamp,
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let query = sqlx::query_scalar(statement).bind(at.0).bind(limit(most));
+    let documents: Vec<String> = query.fetch_all(pool).await.map_err(failure)?;
+    read_all(&documents)
+}
+
+pub(super) async fn list(
+    pool: &PgPool,
+    filter: &Filter,
+    after: Option<&After>,
+    most: usize,
+) -> Result<Page, StoreError> {
+    let statement = match (filter.sort, filter.descending) {
+        (Sort::Name, false) => listing!("name", "$7::text", ">", "ASC"),
+        (Sort::Name, true) => listing!("name", "$7::text", "<", "DESC"),
+        (Sort::CreatedAt, false) => listing!("created_at", "$7::text::bigint", ">", "ASC"),
+        (Sort::CreatedAt, true) => listing!("created_at", "$7::text::bigint", "<", "DESC"),
+    };
+    let the = Parameters::of(filter, after, most)?;
+    let total = sqlx::query_scalar(COUNT)
+        .bind(&the.status)
+        .bind(&the.kind)
+        .bind(&the.pool)
+        .bind(the.service)
+        .bind(&the.labels)
+        .bind(&the.q)
+        .fetch_one(pool)
+        .await
+        .map_err(failure)?;
+    let documents: Vec<String> = sqlx::query_scalar(statement)
+        .bind(&the.status)
+        .bind(&the.kind)
+        .bind(&the.pool)
+        .bind(the.service)
+        .bind(&the.labels)
+        .bind(&the.q)
+        .bind(&the.value)
+        .bind(the.id)
+        .bind(the.limit)
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?;
+    page(documents, most, total)
+}
+
+pub(super) async fn counts(pool: &PgPool) -> Result<Counts, StoreError> {
+    let counts = "SELECT pool, status, COUNT(*) FROM observers GROUP BY pool, status";
+    counts_of(sqlx::query_as(counts).fetch_all(pool).await.map_err(failure)?)
+}
+
+pub(super) async fn forget(pool: &PgPool, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
+    let forget = "DELETE FROM observers o USING (
+            SELECT o.id FROM observers o JOIN UNNEST($1::uuid[], $2::bigint[]) AS k (id, version)
+              ON o.id = k.id AND o.version = k.version
+            ORDER BY o.id FOR UPDATE OF o) AS mine
+        WHERE o.id = mine.id";
+    sqlx::query(forget)
+        .bind(rows.iter().map(|(id, _)| id.0).collect::<Vec<_>>())
+        .bind(rows.iter().map(|(_, version)| *version).collect::<Vec<_>>())
+        .execute(pool)
+        .await
+        .map_err(failure)?;
+    Ok(())
+}

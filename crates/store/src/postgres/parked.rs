@@ -1,0 +1,41 @@
+//! Unreadable messages on PostgreSQL.
+
+use crate::columns::{limit, number, without_nul};
+use crate::failure::failure;
+use crate::port::{Parked, StoreError};
+use everwatch_core::clock::Timestamp;
+use sqlx::PgPool;
+
+pub(super) async fn park(pool: &PgPool, parked: &[Parked]) -> Result<(), StoreError> {
+    let insert = "INSERT INTO parked (queue, reason, body, at)
+        SELECT * FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::bigint[])";
+    sqlx::query(insert)
+        .bind(parked.iter().map(|one| without_nul(&one.queue)).collect::<Vec<_>>())
+        .bind(parked.iter().map(|one| without_nul(&one.reason)).collect::<Vec<_>>())
+        .bind(parked.iter().map(|one| one.body.as_slice()).collect::<Vec<_>>())
+        .bind(parked.iter().map(|one| one.at.0).collect::<Vec<_>>())
+        .execute(pool)
+        .await
+        .map_err(failure)?;
+    Ok(())
+}
+
+pub(super) async fn page(
+    pool: &PgPool,
+    before: Option<i64>,
+    most: usize,
+) -> Result<(Vec<Parked>, u64), StoreError> {
+    let newest = "SELECT id, queue, reason, body, at FROM parked WHERE id < $1 ORDER BY id DESC LIMIT $2";
+    let rows: Vec<(i64, String, String, Vec<u8>, i64)> = sqlx::query_as(newest)
+        .bind(before.unwrap_or(i64::MAX))
+        .bind(limit(most))
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?;
+    let total = sqlx::query_scalar("SELECT COUNT(*) FROM parked").fetch_one(pool).await.map_err(failure)?;
+    let parked = rows
+        .into_iter()
+        .map(|(id, queue, reason, body, at)| Parked { id, queue, reason, body, at: Timestamp(at) })
+        .collect();
+    Ok((parked, number(total)))
+}

@@ -1,0 +1,100 @@
+//! Services on PostgreSQL.
+
+use crate::columns::{ServiceColumns, read, read_all};
+use crate::failure::failure;
+use crate::port::StoreError;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::{Name, ServiceId};
+use everwatch_core::service::ServiceRow;
+use sqlx::{PgConnection, PgPool};
+use std::collections::HashSet;
+use uuid::Uuid;
+
+// Rows are locked in the order of their ids: two saves that overlap wait, and never for each other.
+const SAVE: &str = "WITH mine AS MATERIALIZED (
+        SELECT s.id FROM services s
+        JOIN UNNEST($1::uuid[], $2::bigint[]) AS k (id, version)
+          ON s.id = k.id AND s.version = k.version - 1
+        ORDER BY s.id FOR UPDATE OF s)
+    UPDATE services s SET version = n.version, name = n.name, pool = n.pool, capacity = n.capacity,
+        state = n.state, born_at = n.born_at, ended_at = n.ended_at, document = n.document
+    FROM UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[],
+        $8::bigint[], $9::text[])
+        AS n (id, version, name, pool, capacity, state, born_at, ended_at, document), mine
+    WHERE s.id = n.id AND s.id = mine.id AND s.version = n.version - 1
+    RETURNING s.id";
+
+const INSERT: &str = "INSERT INTO services
+        (id, version, name, pool, capacity, state, born_at, ended_at, document)
+    SELECT * FROM UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[],
+        $7::bigint[], $8::bigint[], $9::text[]) AS n (id)
+    ORDER BY n.id
+    ON CONFLICT DO NOTHING
+    RETURNING id";
+
+pub(super) async fn all(pool: &PgPool, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
+    let all = "SELECT document FROM services WHERE ended_at IS NULL OR ended_at >= $1
+        ORDER BY name, born_at, id";
+    let documents: Vec<String> =
+        sqlx::query_scalar(all).bind(ended_since.0).fetch_all(pool).await.map_err(failure)?;
+    read_all(&documents)
+}
+
+pub(super) async fn find(
+    pool: &PgPool,
+    id: Option<ServiceId>,
+    name: Option<&Name>,
+) -> Result<Option<ServiceRow>, StoreError> {
+    let one = "SELECT document FROM services WHERE id = $1 OR ($1 IS NULL AND name = $2)
+        ORDER BY born_at DESC, id DESC LIMIT 1";
+    let document: Option<String> = sqlx::query_scalar(one)
+        .bind(id.map(|id| id.0))
+        .bind(name.map(Name::as_str))
+        .fetch_optional(pool)
+        .await
+        .map_err(failure)?;
+    document.as_deref().map(read).transpose()
+}
+
+pub(super) async fn save(pool: &PgPool, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
+    let mut ids = HashSet::new();
+    let firsts: Vec<&ServiceRow> = rows.iter().filter(|row| ids.insert(row.id)).collect();
+    let mut transaction = pool.begin().await.map_err(failure)?;
+    let known = firsts.iter().map(|row| ServiceColumns::of(row, row.version + 1));
+    let mut done: HashSet<Uuid> =
+        write(&mut transaction, SAVE, &known.collect::<Result<Vec<_>, _>>()?).await?.into_iter().collect();
+    let newborn = firsts.iter().filter(|row| row.version == 1 && !done.contains(&row.id.0));
+    let newborn = newborn.map(|row| ServiceColumns::of(row, 1)).collect::<Result<Vec<_>, _>>()?;
+    if !newborn.is_empty() {
+        done.extend(write(&mut transaction, INSERT, &newborn).await?);
+    }
+    transaction.commit().await.map_err(failure)?;
+    // The second of one id in a batch comes too late, as it would from another manager.
+    Ok(rows.iter().map(|row| row.id).filter(|id| !done.remove(&id.0)).collect())
+}
+
+async fn write(
+    connection: &mut PgConnection,
+    statement: &'static str,
+    rows: &[ServiceColumns],
+) -> Result<Vec<Uuid>, StoreError> {
+    sqlx::query_scalar(statement)
+        .bind(rows.iter().map(|row| row.id).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.version).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.pool.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.capacity).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.state).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.born_at).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.ended_at).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.document.as_str()).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await
+        .map_err(failure)
+}
+
+pub(super) async fn forget(pool: &PgPool, before: Timestamp) -> Result<u64, StoreError> {
+    let forget = "DELETE FROM services WHERE ended_at < $1";
+    let done = sqlx::query(forget).bind(before.0).execute(pool).await.map_err(failure)?;
+    Ok(done.rows_affected())
+}

@@ -1,0 +1,154 @@
+//! The store on SQLite: one manager, one file. One connection writes, four read.
+
+mod observers;
+mod parked;
+mod services;
+
+use crate::failure::{failure, migration};
+use crate::port::*;
+use async_trait::async_trait;
+use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::id::{Name, ObserverId, ObserverRef, ServiceId};
+use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::service::ServiceRow;
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Sqlite, SqlitePool, Transaction};
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+use std::time::Duration;
+
+static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
+
+pub(crate) struct SqliteStore {
+    writer: SqlitePool,
+    readers: SqlitePool,
+    policy: RowPolicy,
+    /// Says to other processes that the file is in use; dropped last.
+    _lock: Option<File>,
+}
+
+impl SqliteStore {
+    pub(crate) async fn open(url: &str, policy: RowPolicy) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::from_str(url)
+            .map_err(failure)?
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Normal)
+            .busy_timeout(Duration::from_secs(5))
+            .pragma("journal_size_limit", "67108864")
+            .optimize_on_close(true, None);
+        // In memory there is nothing to share with another process, nor between two connections.
+        let path = options.get_filename().to_path_buf();
+        let in_memory = url.contains(":memory:") || url.contains("mode=memory");
+        let lock = if in_memory { None } else { Some(lock(&path)?) };
+        let at = |error| at(&path, error);
+        let writer = pool(1).connect_with(options.clone()).await.map_err(failure).map_err(at)?;
+        MIGRATOR.run(&writer).await.map_err(migration).map_err(at)?;
+        let readers = if in_memory {
+            writer.clone()
+        } else {
+            pool(4).connect_with(options.read_only(true)).await.map_err(failure).map_err(at)?
+        };
+        Ok(Self { writer, readers, policy, _lock: lock })
+    }
+}
+
+/// Connections that are never closed: the last one to close a file in memory ends it.
+fn pool(most: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new().max_connections(most).min_connections(1).idle_timeout(None).max_lifetime(None)
+}
+
+fn at(path: &Path, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Refused(why) => StoreError::Refused(format!("{}: {why}", path.display())),
+        other => other,
+    }
+}
+
+/// Naively, a second manager opens the file and both work: but then each waits for the other's writes and
+/// leases, which SQLite cannot hand over. So the file belongs to one process, until that ends in any way.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let unwritable = |error: std::io::Error| {
+        StoreError::Refused(format!(
+            "{} cannot be written ({error}): name a file in a directory that exists and that this program \
+             may write",
+            name.display()
+        ))
+    };
+    let file = File::options().create(true).truncate(false).write(true).open(&name).map_err(unwritable)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Refused(format!(
+            "{} is in use by another manager: SQLite serves one manager; use postgres:// for more",
+            path.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(unwritable(error)),
+    }
+}
+
+/// A transaction that may write. Naively it begins as a reader and turns into a writer at its first
+/// write: but if somebody wrote meanwhile, that fails at once, without waiting.
+async fn writing(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
+    writer.begin_with("BEGIN IMMEDIATE").await.map_err(failure)
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(clock::now())
+    }
+    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
+        observers::create(&self.writer, rows, &self.policy).await
+    }
+    async fn load(&self, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
+        observers::load(&self.readers, ids).await
+    }
+    async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
+        observers::find(&self.readers, which).await
+    }
+    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
+        observers::save(&self.writer, rows, &self.policy).await
+    }
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        observers::due(&self.readers, now, most).await
+    }
+    async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        observers::commanded_since(&self.readers, since, most).await
+    }
+    async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
+        observers::list(&self.readers, filter, after, limit).await
+    }
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        observers::counts(&self.readers).await
+    }
+    async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
+        observers::forget(&self.writer, rows).await
+    }
+    async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
+        services::all(&self.readers, ended_since).await
+    }
+    async fn service(
+        &self,
+        id: Option<ServiceId>,
+        name: Option<&Name>,
+    ) -> Result<Option<ServiceRow>, StoreError> {
+        services::find(&self.readers, id, name).await
+    }
+    async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
+        services::save(&self.writer, rows).await
+    }
+    async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
+        services::forget(&self.writer, before).await
+    }
+    async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
+        parked::park(&self.writer, parked).await
+    }
+    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<Parked>, u64), StoreError> {
+        parked::page(&self.readers, before, limit).await
+    }
+}

@@ -1,0 +1,256 @@
+//! Observers on SQLite: a batch is one transaction of prepared statements, as nobody is far away.
+
+use crate::admission::{Situation, admit, counted_pools, names};
+use crate::columns::{Columns, counts_of, limit, read, read_all};
+use crate::failure::failure;
+use crate::listing::{Parameters, page};
+use crate::port::{After, Counts, Created, Filter, Page, Sort, StoreError};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::{ObserverId, ObserverRef};
+use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::status::Status;
+use sqlx::{SqliteConnection, SqlitePool};
+use std::collections::HashMap;
+
+const INSERT: &str = "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id,
+        generation, created_at, due_at, commanded_at, labels, document)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT DO NOTHING";
+
+// A name once given up is not taken back: somebody else may have it.
+const SAVE: &str = "UPDATE observers SET version = ?2, name = ?3,
+        name_key = CASE WHEN name_key IS NULL THEN NULL ELSE ?4 END, kind = ?5, pool = ?6, status = ?7,
+        service_id = ?8, generation = ?9, created_at = ?10, due_at = ?11, commanded_at = ?12,
+        labels = ?13, document = ?14
+    WHERE id = ?1 AND version = ?2 - 1";
+
+macro_rules! matching {
+    () => {
+        "status IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR kind = ?2)
+         AND (?3 IS NULL OR pool = ?3) AND (?4 IS NULL OR service_id = ?4)
+         AND NOT EXISTS (SELECT 1 FROM json_each(?5) AS want WHERE NOT EXISTS (
+             SELECT 1 FROM json_each(observers.labels) AS has
+             WHERE has.key = want.key AND has.value = want.value))
+         AND (?6 IS NULL OR instr(lower(name), ?6) > 0)"
+    };
+}
+
+macro_rules! listing {
+    ($by:literal, $value:literal, $past:literal, $way:literal) => {
+        concat!(
+            "SELECT document FROM observers WHERE ",
+            matching!(),
+            " AND (",
+            $by,
+            ", id) ",
+            $past,
+            " (",
+            $value,
+            ", ?8) ORDER BY ",
+            $by,
+            " ",
+            $way,
+            ", id ",
+            $way,
+            " LIMIT ?9"
+        )
+    };
+}
+
+const COUNT: &str = concat!("SELECT COUNT(*) FROM observers WHERE ", matching!());
+
+pub(super) async fn create(
+    writer: &SqlitePool,
+    rows: &[Row],
+    policy: &RowPolicy,
+) -> Result<Vec<Created>, StoreError> {
+    let mut transaction = super::writing(writer).await?;
+    let free = count_free(&mut transaction, &counted_pools(rows)).await?;
+    let holders = holders(&mut transaction, &names(rows)).await?;
+    let mut answers = admit(rows, Situation { holders, free });
+    for (row, answer) in rows.iter().zip(&mut answers) {
+        if *answer != Created::Done {
+            continue;
+        }
+        if !write(&mut transaction, INSERT, Columns::of(row, row.version, policy)?).await? {
+            *answer = Created::NameTaken;
+        }
+    }
+    transaction.commit().await.map_err(failure)?;
+    Ok(answers)
+}
+
+/// Free slots of these pools. Nobody else writes until the transaction ends.
+async fn count_free(
+    connection: &mut SqliteConnection,
+    pools: &[String],
+) -> Result<HashMap<String, i64>, StoreError> {
+    let free = "SELECT COALESCE((SELECT SUM(capacity) FROM services WHERE pool = ?1 AND state = 'active'), 0)
+        - (SELECT COUNT(*) FROM observers WHERE pool = ?1
+            AND status IN ('Created', 'Processing', 'OnDeleting'))";
+    let mut all = HashMap::new();
+    for pool in pools {
+        let count = sqlx::query_scalar(free).bind(pool).fetch_one(&mut *connection).await.map_err(failure)?;
+        all.insert(pool.clone(), count);
+    }
+    Ok(all)
+}
+
+async fn holders(
+    connection: &mut SqliteConnection,
+    names: &[&str],
+) -> Result<HashMap<String, Status>, StoreError> {
+    let held = "SELECT name_key, status FROM observers
+        WHERE name_key IN (SELECT value FROM json_each(?1))";
+    let rows: Vec<(String, String)> =
+        sqlx::query_as(held).bind(array(names)).fetch_all(connection).await.map_err(failure)?;
+    rows.into_iter().map(|(name, status)| Ok((name, status.parse().map_err(StoreError::Corrupt)?))).collect()
+}
+
+fn array<T: serde::Serialize>(values: &[T]) -> String {
+    serde_json::json!(values).to_string()
+}
+
+async fn write(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    row: Columns,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(statement)
+        .bind(row.id.to_string())
+        .bind(row.version)
+        .bind(row.name)
+        .bind(row.name_key)
+        .bind(row.kind)
+        .bind(row.pool)
+        .bind(row.status)
+        .bind(row.service_id.map(|service| service.to_string()))
+        .bind(row.generation)
+        .bind(row.created_at)
+        .bind(row.due_at)
+        .bind(row.commanded_at)
+        .bind(row.labels)
+        .bind(row.document)
+        .execute(connection)
+        .await
+        .map_err(failure)?;
+    Ok(done.rows_affected() > 0)
+}
+
+pub(super) async fn load(pool: &SqlitePool, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
+    let load = "SELECT document FROM observers WHERE id IN (SELECT value FROM json_each(?1))";
+    let documents: Vec<String> =
+        sqlx::query_scalar(load).bind(array(ids)).fetch_all(pool).await.map_err(failure)?;
+    read_all(&documents)
+}
+
+pub(super) async fn find(pool: &SqlitePool, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
+    let by_name = "SELECT document FROM observers WHERE name = ?1
+        ORDER BY name_key IS NULL, created_at DESC, id DESC LIMIT 1";
+    let query = match which {
+        ObserverRef::Id(id) => {
+            sqlx::query_scalar("SELECT document FROM observers WHERE id = ?1").bind(id.to_string())
+        }
+        ObserverRef::Name(name) => sqlx::query_scalar(by_name).bind(name.as_str()),
+    };
+    let document: Option<String> = query.fetch_optional(pool).await.map_err(failure)?;
+    document.as_deref().map(read).transpose()
+}
+
+pub(super) async fn save(
+    writer: &SqlitePool,
+    rows: &[Row],
+    policy: &RowPolicy,
+) -> Result<Vec<ObserverId>, StoreError> {
+    let mut late = Vec::new();
+    let mut transaction = super::writing(writer).await?;
+    for row in rows {
+        if !write(&mut transaction, SAVE, Columns::of(row, row.version + 1, policy)?).await? {
+            late.push(row.id);
+        }
+    }
+    transaction.commit().await.map_err(failure)?;
+    Ok(late)
+}
+
+pub(super) async fn due(pool: &SqlitePool, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+    let due = "SELECT document FROM observers WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2";
+    up_to(pool, due, now, most).await
+}
+
+pub(super) async fn commanded_since(
+    pool: &SqlitePool,
+    since: Timestamp,
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let sent = "SELECT document FROM observers WHERE commanded_at >= ?1 ORDER BY commanded_at, id LIMIT ?2";
+    up_to(pool, sent, since, most).await
+}
+
+async fn up_to(
+    pool: &SqlitePool,
+    statement: &'static str,
+    at: Timestamp,
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let query = sqlx::query_scalar(statement).bind(at.0).bind(limit(most));
+    let documents: Vec<String> = query.fetch_all(pool).await.map_err(failure)?;
+    read_all(&documents)
+}
+
+pub(super) async fn list(
+    pool: &SqlitePool,
+    filter: &Filter,
+    after: Option<&After>,
+    most: usize,
+) -> Result<Page, StoreError> {
+    let statement = match (filter.sort, filter.descending) {
+        (Sort::Name, false) => listing!("name", "?7", ">", "ASC"),
+        (Sort::Name, true) => listing!("name", "?7", "<", "DESC"),
+        (Sort::CreatedAt, false) => listing!("created_at", "CAST(?7 AS INTEGER)", ">", "ASC"),
+        (Sort::CreatedAt, true) => listing!("created_at", "CAST(?7 AS INTEGER)", "<", "DESC"),
+    };
+    let the = Parameters::of(filter, after, most)?;
+    let service = the.service.map(|service| service.to_string());
+    let total = sqlx::query_scalar(COUNT)
+        .bind(array(&the.status))
+        .bind(&the.kind)
+        .bind(&the.pool)
+        .bind(&service)
+        .bind(&the.labels)
+        .bind(&the.q)
+        .fetch_one(pool)
+        .await
+        .map_err(failure)?;
+    let documents: Vec<String> = sqlx::query_scalar(statement)
+        .bind(array(&the.status))
+        .bind(&the.kind)
+        .bind(&the.pool)
+        .bind(&service)
+        .bind(&the.labels)
+        .bind(&the.q)
+        .bind(&the.value)
+        .bind(the.id.to_string())
+        .bind(the.limit)
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?;
+    page(documents, most, total)
+}
+
+pub(super) async fn counts(pool: &SqlitePool) -> Result<Counts, StoreError> {
+    let counts = "SELECT pool, status, COUNT(*) FROM observers GROUP BY pool, status";
+    counts_of(sqlx::query_as(counts).fetch_all(pool).await.map_err(failure)?)
+}
+
+pub(super) async fn forget(writer: &SqlitePool, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
+    let mut transaction = super::writing(writer).await?;
+    for (id, version) in rows {
+        sqlx::query("DELETE FROM observers WHERE id = ?1 AND version = ?2")
+            .bind(id.to_string())
+            .bind(version)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure)?;
+    }
+    transaction.commit().await.map_err(failure)
+}

@@ -1,0 +1,43 @@
+//! Unreadable messages on SQLite.
+
+use crate::columns::{limit, number, without_nul};
+use crate::failure::failure;
+use crate::port::{Parked, StoreError};
+use everwatch_core::clock::Timestamp;
+use sqlx::SqlitePool;
+
+pub(super) async fn park(writer: &SqlitePool, parked: &[Parked]) -> Result<(), StoreError> {
+    let insert = "INSERT INTO parked (queue, reason, body, at) VALUES (?1, ?2, ?3, ?4)";
+    let mut transaction = super::writing(writer).await?;
+    for one in parked {
+        sqlx::query(insert)
+            .bind(without_nul(&one.queue))
+            .bind(without_nul(&one.reason))
+            .bind(one.body.as_slice())
+            .bind(one.at.0)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure)?;
+    }
+    transaction.commit().await.map_err(failure)
+}
+
+pub(super) async fn page(
+    pool: &SqlitePool,
+    before: Option<i64>,
+    most: usize,
+) -> Result<(Vec<Parked>, u64), StoreError> {
+    let newest = "SELECT id, queue, reason, body, at FROM parked WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
+    let rows: Vec<(i64, String, String, Vec<u8>, i64)> = sqlx::query_as(newest)
+        .bind(before.unwrap_or(i64::MAX))
+        .bind(limit(most))
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?;
+    let total = sqlx::query_scalar("SELECT COUNT(*) FROM parked").fetch_one(pool).await.map_err(failure)?;
+    let parked = rows
+        .into_iter()
+        .map(|(id, queue, reason, body, at)| Parked { id, queue, reason, body, at: Timestamp(at) })
+        .collect();
+    Ok((parked, number(total)))
+}

@@ -1,0 +1,220 @@
+//! Runs what every store must do on SQLite and on PostgreSQL, each check on a database of its own,
+//! and what only shows when a database is opened again.
+
+use everwatch_core::id::ObserverId;
+use everwatch_core::observer::Wanted;
+use everwatch_core::row::{Row, RowPolicy};
+use everwatch_store::{Created, Store, StoreError, conformance, open};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use std::str::FromStr as _;
+use std::sync::Arc;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// An empty database; a directory or a schema of its own.
+struct Fresh {
+    url: String,
+    _directory: Option<TempDir>,
+}
+
+fn sqlite() -> Fresh {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("store.db").display());
+    Fresh { url, _directory: Some(directory) }
+}
+
+async fn postgres() -> Fresh {
+    let base = std::env::var("EVERWATCH_TEST_POSTGRES_URL")
+        .expect("EVERWATCH_TEST_POSTGRES_URL is not set: ./tests/run starts a PostgreSQL and sets it");
+    let schema = format!("store_{}", Uuid::from_u128(everwatch_test_number()).simple());
+    let mut connection = sqlx::PgConnection::connect(&base).await.unwrap();
+    sqlx::query(AssertSqlSafe(format!("CREATE SCHEMA {schema}"))).execute(&mut connection).await.unwrap();
+    let glue = if base.contains('?') { '&' } else { '?' };
+    Fresh { url: format!("{base}{glue}options=-csearch_path%3D{schema}"), _directory: None }
+}
+
+/// Differs between the tests of all processes that share the server.
+fn everwatch_test_number() -> u128 {
+    use std::hash::{BuildHasher as _, RandomState};
+    u128::from(RandomState::new().hash_one(1)) << 64 | u128::from(RandomState::new().hash_one(2))
+}
+
+async fn opened(fresh: &Fresh) -> Arc<dyn Store> {
+    open(&fresh.url, RowPolicy::default()).await.unwrap()
+}
+
+macro_rules! both {
+    ($($check:ident)*) => {
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let fresh = super::sqlite();
+                super::conformance::$check(&*super::opened(&fresh).await).await;
+            })*
+        }
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let fresh = super::postgres().await;
+                super::conformance::$check(&*super::opened(&fresh).await).await;
+            })*
+        }
+    };
+}
+
+both! {
+    a_created_observer_is_found_by_id_and_by_name
+    nothing_to_do_is_done
+    a_live_name_is_taken_and_an_ending_one_is_ending
+    a_name_is_free_again_after_the_delete
+    a_name_given_up_is_not_taken_back
+    the_newest_deleted_one_is_found_by_a_free_name
+    the_first_of_a_name_in_a_batch_wins
+    capacity_is_what_active_services_have
+    a_slot_is_free_again_when_its_observer_has_ended
+    of_two_creators_of_one_name_exactly_one_wins
+    creators_side_by_side_do_not_give_a_slot_twice
+    a_save_stands_under_the_next_version
+    a_save_of_an_old_version_changes_nothing
+    the_second_of_one_id_in_a_batch_comes_too_late
+    of_savers_side_by_side_each_row_has_one
+    error_texts_may_hold_anything
+    due_rows_come_oldest_first
+    commands_without_an_answer_are_remembered
+    only_the_version_that_was_looked_at_is_forgotten
+    the_clock_goes_forward
+    filters_hold_together
+    deleted_ones_are_shown_only_on_request
+    pages_show_each_row_once_in_either_order
+    one_name_of_many_times_is_paged_by_id
+    a_place_that_is_no_time_is_refused
+    counts_are_by_pool_and_status
+    a_service_is_born_once_and_found
+    a_service_is_saved_by_compare_and_set
+    ended_services_are_shown_for_a_while
+    parked_messages_are_shown_newest_first
+    a_parked_reason_may_hold_a_nul
+}
+
+fn row() -> Row {
+    let body = serde_json::json!({"name": "a", "kind": "ticker", "on_full": "queue"});
+    let wanted = Wanted::parse(body, &"b".parse().unwrap()).unwrap();
+    let now = everwatch_core::clock::Timestamp(1_800_000_000_000);
+    Row::created(ObserverId(Uuid::from_u128(1)), wanted, now, &RowPolicy::default())
+}
+
+async fn reopening_keeps_everything(fresh: Fresh) {
+    let store = opened(&fresh).await;
+    assert_eq!(store.create(&[row()]).await.unwrap(), [Created::Done]);
+    drop(store);
+    let store = opened(&fresh).await;
+    assert_eq!(store.load(&[row().id]).await.unwrap(), [row()]);
+}
+
+#[tokio::test]
+async fn reopening_keeps_everything_on_sqlite() {
+    reopening_keeps_everything(sqlite()).await;
+}
+
+#[tokio::test]
+async fn reopening_keeps_everything_on_postgres() {
+    reopening_keeps_everything(postgres().await).await;
+}
+
+async fn refusal(url: &str) -> String {
+    match open(url, RowPolicy::default()).await {
+        Err(StoreError::Refused(why)) => why,
+        Err(other) => panic!("not refused, but: {other}"),
+        Ok(_) => panic!("{url} was opened"),
+    }
+}
+
+const NEWER: &str = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+    SELECT 9999, 'of a newer version', success, checksum, execution_time FROM _sqlx_migrations";
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_on_sqlite() {
+    let fresh = sqlite();
+    drop(opened(&fresh).await);
+    let options = sqlx::sqlite::SqliteConnectOptions::from_str(&fresh.url).unwrap();
+    sqlx::query(NEWER).execute(&mut options.connect().await.unwrap()).await.unwrap();
+    let why = refusal(&fresh.url).await;
+    assert!(why.contains("unknown schema version 9999"), "{why}");
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_on_postgres() {
+    let fresh = postgres().await;
+    drop(opened(&fresh).await);
+    let mut connection = sqlx::PgConnection::connect(&fresh.url).await.unwrap();
+    sqlx::query(NEWER).execute(&mut connection).await.unwrap();
+    let why = refusal(&fresh.url).await;
+    assert!(why.contains("unknown schema version 9999"), "{why}");
+}
+
+#[tokio::test]
+async fn two_managers_share_a_postgres() {
+    let fresh = postgres().await;
+    let (one, two) = (opened(&fresh).await, opened(&fresh).await);
+    assert_eq!(one.create(&[row()]).await.unwrap(), [Created::Done]);
+    assert_eq!(two.create(&[row()]).await.unwrap(), [Created::NameTaken]);
+}
+
+#[tokio::test]
+async fn a_missing_postgres_database_is_refused_with_its_cure() {
+    let base = std::env::var("EVERWATCH_TEST_POSTGRES_URL")
+        .expect("EVERWATCH_TEST_POSTGRES_URL is not set: ./tests/run starts a PostgreSQL and sets it");
+    let (server, _) = base.rsplit_once('/').unwrap();
+    let why = refusal(&format!("{server}/no_such_database_here")).await;
+    assert!(why.contains("create the database"), "{why}");
+}
+
+#[tokio::test]
+async fn a_second_manager_on_one_sqlite_file_is_refused() {
+    let fresh = sqlite();
+    let store = opened(&fresh).await;
+    let why = refusal(&fresh.url).await;
+    assert!(why.contains("SQLite serves one manager; use postgres://"), "{why}");
+    drop(store);
+    drop(opened(&fresh).await);
+}
+
+#[tokio::test]
+async fn an_unwritable_sqlite_path_is_refused_by_its_name() {
+    let why = refusal("sqlite:///proc/nowhere/store.db").await;
+    assert!(why.contains("/proc/nowhere/store.db"), "{why}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_by_its_name() {
+    let fresh = sqlite();
+    let path = fresh.url.strip_prefix("sqlite://").unwrap();
+    std::fs::write(path, "certainly not a database, by far ".repeat(100)).unwrap();
+    let why = refusal(&fresh.url).await;
+    assert!(why.contains(path), "{why}");
+}
+
+#[tokio::test]
+async fn sqlite_works_in_memory() {
+    let store = open("sqlite::memory:", RowPolicy::default()).await.unwrap();
+    assert_eq!(store.create(&[row()]).await.unwrap(), [Created::Done]);
+    assert_eq!(store.load(&[row().id]).await.unwrap(), [row()]);
+}
+
+#[tokio::test]
+async fn another_url_is_refused_without_its_password() {
+    for url in ["mysql://u:secret@h/d", "u:secret@h", "postgres://u:secret@h:port/d"] {
+        let why = refusal(url).await;
+        assert!(!why.contains("secret"), "{why}");
+    }
+    assert!(refusal("mysql://h/d").await.contains("postgres://user"), "the form is named");
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_is_unavailable() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("postgres://u:secret@127.0.0.1:{gone}/d");
+    let error = open(&url, RowPolicy::default()).await.err().unwrap();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    assert!(!error.to_string().contains("secret"), "{error}");
+}
