@@ -223,7 +223,10 @@ mod tests {
         let quiet = plan_services(&services, at(20), LOST_AFTER, false);
         assert_eq!(quiet, ServicePlan::default());
         let plan = plan_services(&services, at(20), LOST_AFTER, true);
-        assert_eq!((plan.suspect.as_slice(), plan.ask.as_slice()), (&[services[0].id][..], &[services[0].id][..]));
+        assert_eq!(
+            (plan.suspect.as_slice(), plan.ask.as_slice()),
+            (&[services[0].id][..], &[services[0].id][..])
+        );
     }
 
     #[test]
