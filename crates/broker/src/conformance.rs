@@ -86,8 +86,15 @@ async fn nothing_comes(consumer: &mut dyn Consumer, why: &str) {
 /// Asks until the queue is in the state wanted: brokers may tell a moment late.
 async fn until_depth(session: &dyn Session, queue: &str, wanted: Depth) {
     let deadline = Instant::now() + WAIT;
+    let mut n = 0;
+    let t = Instant::now();
     loop {
-        let seen = within("depth", session.depth(queue)).await.unwrap();
+        n += 1;
+        let seen = within("depth", session.depth(queue)).await;
+        if n < 4 || n % 500 == 0 || seen.is_err() {
+            eprintln!("DEBUG {n} {:?} {seen:?} want {wanted:?}", t.elapsed());
+        }
+        let seen = seen.unwrap();
         if seen == wanted {
             return;
         }

@@ -116,7 +116,10 @@ fn read(url: &str, heartbeat: Duration) -> Result<AMQPUri, ConnectError> {
     let refused = |why: &str| {
         ConnectError::Refused(format!("cannot read the broker URL {} ({why}): expected {FORM}", hidden(url)))
     };
-    // lapin would silently go to localhost
+    // for both, lapin would silently go to localhost
+    if url.split_once("://").is_none_or(|(_, rest)| rest.is_empty() || rest.starts_with('/')) {
+        return Err(refused("no host"));
+    }
     if url.contains("://[") || url.contains("@[") {
         return Err(refused("an IPv6 address; give a host name"));
     }

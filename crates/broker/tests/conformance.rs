@@ -1,5 +1,6 @@
 //! The conformance suite of the broker port, against memory and against every RabbitMQ that is named:
 //! EVERWATCH_TEST_AMQP_URL (one), EVERWATCH_TEST_BROKERS ("4.0=amqp://...,4.3=amqp://...", optional).
+#![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
 
 use everwatch_broker::conformance::{self, EXCHANGES, QUEUES};
 use everwatch_broker::{MemoryBroker, RabbitBroker};

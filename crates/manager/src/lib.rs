@@ -1,1 +1,135 @@
-//! (being written)
+//! The manager of Everwatch: HTTP API, intake, outbox and reconciler around a store and a broker.
+//! Every decision is made in `core`; what stands here is loops. It knows no SQL and no AMQP.
+
+mod creator;
+mod http;
+mod intake;
+mod link;
+mod outbox;
+mod parked;
+mod reconcile;
+mod settings;
+mod shared;
+mod sweep;
+mod telling;
+#[cfg(test)]
+mod tests;
+
+pub use http::api;
+pub use settings::Settings;
+
+use everwatch_broker::Broker;
+use everwatch_store::Store;
+use shared::Manager;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+/// How long the soft stage of a shutdown may take.
+const SOFT_STOP: Duration = Duration::from_secs(5);
+
+/// Why a manager could not start, or ended without being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Another program listens there.
+    #[error(
+        "cannot listen on {addr}: another program listens there (stop it, or choose another address with [manager] listen)"
+    )]
+    PortOccupied { addr: SocketAddr },
+    /// Any other reason not to listen.
+    #[error("cannot listen on {addr}: {why} (check [manager] listen)")]
+    CannotListen { addr: SocketAddr, why: String },
+    /// A person has to act.
+    #[error("{0}")]
+    BrokerRefused(String),
+    /// A person has to act.
+    #[error("{0}")]
+    StoreRefused(String),
+    /// A loop ended that never ends: a bug.
+    #[error("the {part} of the manager ended: {why}")]
+    Ended { part: &'static str, why: String },
+}
+
+/// One of the manager's loops and how it ended.
+type Ending = (&'static str, Result<(), RunError>);
+
+/// Runs a manager until `stop`. `listening` is called once with the address that it serves.
+///
+/// # Errors
+/// When it cannot start, or when one of its loops ends without being asked to.
+pub async fn run(
+    settings: Settings,
+    store: Arc<dyn Store>,
+    broker: Arc<dyn Broker>,
+    extra_routes: axum::Router,
+    stop: CancellationToken,
+    listening: impl FnOnce(SocketAddr),
+) -> Result<(), RunError> {
+    let listener = listen(settings.listen).await?;
+    let addr = listener
+        .local_addr()
+        .map_err(|error| RunError::CannotListen { addr: settings.listen, why: error.to_string() })?;
+    let stop = stop.child_token();
+    let (manager, inboxes) = Manager::new(settings, store, stop.clone());
+    manager.check_store().await?;
+    let app = http::app(Arc::clone(&manager), extra_routes);
+
+    let mut loops: JoinSet<Ending> = JoinSet::new();
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("link with the broker", link::run(it, broker).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("creator", creator::run(it, inboxes.creates).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("outbox", outbox::run(it, inboxes.confirms).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("reconciler", reconcile::run(it).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("sweep", sweep::run(it).await) });
+    loops.spawn(async move { ("HTTP server", serve(listener, app, stop).await) });
+    info!(%addr, manager = %manager.id, "manager listens");
+    listening(addr);
+
+    let outcome = first_ending(&mut loops, &manager.stop).await;
+    manager.stop.cancel();
+    manager.tasks.close();
+    let drained = async {
+        while loops.join_next().await.is_some() {}
+        manager.tasks.wait().await;
+    };
+    if tokio::time::timeout(SOFT_STOP, drained).await.is_err() {
+        warn!("some requests did not end in time and are dropped");
+    }
+    loops.shutdown().await;
+    outcome
+}
+
+async fn listen(addr: SocketAddr) -> Result<TcpListener, RunError> {
+    TcpListener::bind(addr).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => RunError::PortOccupied { addr },
+        _ => RunError::CannotListen { addr, why: error.to_string() },
+    })
+}
+
+async fn serve(listener: TcpListener, app: axum::Router, stop: CancellationToken) -> Result<(), RunError> {
+    let ended = axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await;
+    ended.map_err(|error| RunError::Ended { part: "HTTP server", why: error.to_string() })
+}
+
+/// Waits for `stop`, or for a loop that ends before it: that one ends the manager.
+async fn first_ending(loops: &mut JoinSet<Ending>, stop: &CancellationToken) -> Result<(), RunError> {
+    let ended = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        ended = loops.join_next() => ended,
+    };
+    match ended {
+        _ if stop.is_cancelled() => Ok(()),
+        Some(Ok((_, Err(error)))) => Err(error),
+        Some(Ok((part, Ok(())))) => Err(RunError::Ended { part, why: "it returned".to_owned() }),
+        Some(Err(error)) => Err(RunError::Ended { part: "loop", why: error.to_string() }),
+        None => Err(RunError::Ended { part: "loop", why: "none is left".to_owned() }),
+    }
+}

@@ -1,6 +1,8 @@
 //! Runs what every store must do on SQLite and on PostgreSQL, each check on a database of its own,
 //! and what only shows when a database is opened again.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use everwatch_core::id::ObserverId;
 use everwatch_core::observer::Wanted;
 use everwatch_core::row::{Row, RowPolicy};
@@ -26,7 +28,7 @@ fn sqlite() -> Fresh {
 async fn postgres() -> Fresh {
     let base = std::env::var("EVERWATCH_TEST_POSTGRES_URL")
         .expect("EVERWATCH_TEST_POSTGRES_URL is not set: ./tests/run starts a PostgreSQL and sets it");
-    let schema = format!("store_{}", Uuid::from_u128(everwatch_test_number()).simple());
+    let schema = format!("store_{}", Uuid::from_u128(random_number()).simple());
     let mut connection = sqlx::PgConnection::connect(&base).await.unwrap();
     sqlx::query(AssertSqlSafe(format!("CREATE SCHEMA {schema}"))).execute(&mut connection).await.unwrap();
     let glue = if base.contains('?') { '&' } else { '?' };
@@ -34,7 +36,7 @@ async fn postgres() -> Fresh {
 }
 
 /// Differs between the tests of all processes that share the server.
-fn everwatch_test_number() -> u128 {
+fn random_number() -> u128 {
     use std::hash::{BuildHasher as _, RandomState};
     u128::from(RandomState::new().hash_one(1)) << 64 | u128::from(RandomState::new().hash_one(2))
 }

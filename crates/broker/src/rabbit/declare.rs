@@ -70,7 +70,7 @@ impl RabbitSession {
             .await
             .map_err(|e| self.shared.fail(&e, queue))?;
         if *kind != QueueKind::Exclusive {
-            self.publisher.expect_queue(queue);
+            self.publisher.expect_queue(queue).await?;
         }
         Ok(found)
     }

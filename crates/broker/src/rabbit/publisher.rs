@@ -13,14 +13,24 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
-use tokio::sync::OnceCell;
 
-/// A channel on which messages follow each other in the order in which they are issued.
-#[derive(Default)]
+/// A channel on which messages follow each other in the order in which they are issued. It is open before
+/// the first one comes: those that waited for it would be overtaken by those that came a moment later.
 struct Lane {
-    channel: OnceCell<Channel>,
+    channel: Channel,
     entry: Mutex<()>,
 }
+
+impl Lane {
+    async fn open(connection: &Connection) -> lapin::Result<Self> {
+        let channel = connection.create_channel().await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok(Self { channel, entry: Mutex::new(()) })
+    }
+}
+
+/// RabbitMQ rejects a message for a fan-out exchange when one of the bound queues dies at that moment.
+const FANOUT_ATTEMPTS: usize = 3;
 
 pub(super) struct Publisher {
     connection: Arc<Connection>,
@@ -34,66 +44,54 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(connection: Arc<Connection>, loss: Loss) -> Self {
-        Self {
-            connection,
-            loss,
-            exchanges: Lane::default(),
-            queues: Mutex::default(),
-            others: tokio::sync::Mutex::default(),
-        }
+    pub(super) async fn start(connection: Arc<Connection>, loss: Loss) -> lapin::Result<Self> {
+        let exchanges = Lane::open(&connection).await?;
+        let others = tokio::sync::Mutex::new(Lane::open(&connection).await?);
+        Ok(Self { connection, loss, exchanges, queues: Mutex::default(), others })
     }
 
     /// From now on many messages for this queue may be under way at once.
-    pub(super) fn expect_queue(&self, queue: &str) {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.entry(queue.to_owned()).or_default();
+    pub(super) async fn expect_queue(&self, queue: &str) -> Result<(), BrokerError> {
+        if self.lane(queue).is_none() {
+            let lane = Lane::open(&self.connection).await.map_err(|e| self.lost(&e))?;
+            let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            queues.entry(queue.to_owned()).or_insert_with(|| Arc::new(lane));
+        }
+        Ok(())
+    }
+
+    fn lane(&self, queue: &str) -> Option<Arc<Lane>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).get(queue).cloned()
     }
 
     pub(super) async fn publish(&self, target: &Target, message: Message) -> Result<(), BrokerError> {
-        let (exchange, key) = match target {
-            Target::Queue(queue) => ("", queue.as_str()),
-            Target::Fanout(exchange) => (exchange.as_str(), ""),
-            Target::Topic { exchange, key } => (exchange.as_str(), key.as_str()),
-        };
-        let Target::Queue(queue) = target else {
-            return self.send(&self.exchanges, exchange, key, message).await;
-        };
-        let lane = {
-            let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-            queues.get(queue).cloned()
-        };
-        match lane {
-            Some(lane) => self.send(&lane, exchange, key, message).await,
-            None => {
-                let lane = self.others.lock().await;
-                self.send(&lane, exchange, key, message).await
+        match target {
+            Target::Queue(queue) => match self.lane(queue) {
+                Some(lane) => self.send(&lane, ("", queue), message).await,
+                None => self.send(&*self.others.lock().await, ("", queue), message).await,
+            },
+            Target::Topic { exchange, key } => self.send(&self.exchanges, (exchange, key), message).await,
+            Target::Fanout(exchange) => {
+                for _ in 1..FANOUT_ATTEMPTS {
+                    match self.send(&self.exchanges, (exchange, ""), message.clone()).await {
+                        Err(BrokerError::NotAccepted(_)) => {}
+                        done => return done,
+                    }
+                }
+                self.send(&self.exchanges, (exchange, ""), message).await
             }
         }
     }
 
-    async fn send(
-        &self,
-        lane: &Lane,
-        exchange: &str,
-        key: &str,
-        message: Message,
-    ) -> Result<(), BrokerError> {
-        let channel = lane.channel.get_or_try_init(|| self.open()).await.map_err(|e| self.lost(&e))?;
-        let confirm = enter(lane, channel, (exchange, key), message).await.map_err(|e| self.lost(&e))?;
-        let named = || if exchange.is_empty() { key.to_owned() } else { exchange.to_owned() };
+    async fn send(&self, lane: &Lane, to: (&str, &str), message: Message) -> Result<(), BrokerError> {
+        let confirm = enter(lane, to, message).await.map_err(|e| self.lost(&e))?;
+        let named = || if to.0.is_empty() { to.1.to_owned() } else { to.0.to_owned() };
         match confirm.await.map_err(|e| self.lost(&e))? {
             Confirmation::Ack(None) => Ok(()),
             Confirmation::Ack(Some(_)) => Err(BrokerError::Unroutable(named())),
             Confirmation::Nack(_) => Err(BrokerError::NotAccepted(named())),
             Confirmation::NotRequested => Err(BrokerError::Refused("it does not confirm".to_owned())),
         }
-    }
-
-    async fn open(&self) -> lapin::Result<Channel> {
-        let channel = self.connection.create_channel().await?;
-        channel.confirm_select(ConfirmSelectOptions::default()).await?;
-        Ok(channel)
     }
 
     /// A publish fails only with its channel, and with it all that is under way: the session is over.
@@ -107,7 +105,6 @@ impl Publisher {
 /// between each other would swap the confirms of their messages; the lock keeps the steps together.
 async fn enter(
     lane: &Lane,
-    channel: &Channel,
     (exchange, key): (&str, &str),
     message: Message,
 ) -> lapin::Result<PublisherConfirm> {
@@ -117,7 +114,7 @@ async fn enter(
         .with_content_type("application/json".into())
         .with_headers(headers(message.headers));
     let mut sending =
-        pin!(channel.basic_publish(exchange.into(), key.into(), options, &message.body, properties));
+        pin!(lane.channel.basic_publish(exchange.into(), key.into(), options, &message.body, properties));
     let first = poll_fn(|context| {
         let _entry = lane.entry.lock().unwrap_or_else(PoisonError::into_inner);
         Poll::Ready(sending.as_mut().poll(context))

@@ -36,6 +36,7 @@ impl Shared {
 
     /// The broker's refusals end one channel; anything else is the end of the session.
     pub(super) fn fail(&self, error: &lapin::Error, queue: &str) -> BrokerError {
+        eprintln!("DEBUG {queue} {error:?}");
         match code(error) {
             404 if error.to_string().contains("no queue") => BrokerError::NoQueue(queue.to_owned()),
             403..=406 => BrokerError::Refused(format!("{queue}: {error}")),
@@ -96,7 +97,7 @@ impl RabbitSession {
         let publish = Arc::new(publish);
         Ok(Self {
             consume: Arc::new(consume),
-            publisher: Publisher::new(Arc::clone(&publish), loss),
+            publisher: Publisher::start(Arc::clone(&publish), loss).await?,
             prefix: prefix.to_owned(),
             shared,
             publish,
@@ -158,6 +159,8 @@ async fn watch(events: impl Stream<Item = Event>, loss: Loss, connection: &'stat
             event = events.next() => event,
         };
         match event {
+            // ends one channel only, and whoever uses that learns it there
+            Some(Event::Error(error)) if error.is_amqp_soft_error() => {}
             Some(Event::Error(error)) => {
                 loss.lose(format!("the {connection} connection ended: {error}"));
             }

@@ -8,7 +8,7 @@ pub async fn a_created_observer_is_found_by_id_and_by_name(store: &dyn Store) {
         "spec": {"text": "nul \u{0} and \u{1F600}", "deep": [1, 2.5, null]}});
     let row = observer(1, odd);
     all_created(store, std::slice::from_ref(&row)).await;
-    assert_eq!(store.load(&[id(1), id(2)]).await.unwrap(), [row.clone()]);
+    assert_eq!(store.load(&[id(1), id(2)]).await.unwrap(), std::slice::from_ref(&row));
     assert_eq!(store.find(&ObserverRef::Id(id(1))).await.unwrap(), Some(row.clone()));
     assert_eq!(store.find(&named("web-1")).await.unwrap(), Some(row));
     assert_eq!(store.find(&named("web")).await.unwrap(), None);

@@ -1,0 +1,160 @@
+//! What can be typed.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use everwatch_core::clock::parse_duration;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everwatch: the orchestrator for tasks that never end.
+#[derive(Debug, Parser)]
+#[command(name = "everwatch", version, propagate_version = true)]
+pub(crate) struct Cli {
+    /// Configuration file
+    #[arg(long, env = "EVERWATCH_CONFIG", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// The manager that client commands talk to
+    #[arg(long, env = "EVERWATCH_SERVER", global = true, default_value = "http://127.0.0.1:7700")]
+    pub(crate) server: String,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Everything in one process on embedded parts
+    Dev(Dev),
+    /// Run one role
+    #[command(subcommand)]
+    Run(Role),
+    /// Create, look at and delete observers
+    #[command(subcommand)]
+    Observer(Observer),
+    /// Look at services
+    #[command(subcommand)]
+    Service(Service),
+    /// Break things on purpose (only against `everwatch dev`)
+    #[command(subcommand)]
+    Chaos(Chaos),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(Config),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Dev {
+    /// How many services run
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) services: u32,
+    /// How many observers each takes
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=40_000))]
+    pub(crate) capacity: u32,
+    /// A real RabbitMQ instead of the in-process broker, as amqp://user:password@host:5672/%2f
+    #[arg(long)]
+    pub(crate) broker: Option<String>,
+    /// A real PostgreSQL, or a SQLite file to keep, instead of a temporary one
+    #[arg(long)]
+    pub(crate) store: Option<String>,
+    /// Where the manager listens
+    #[arg(long)]
+    pub(crate) listen: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum Role {
+    /// HTTP API and reconciler
+    Manager,
+    /// An observer service with the built-in kinds
+    Service,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Json,
+    Name,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Observer {
+    /// Create one
+    Create {
+        name: String,
+        /// What code it runs
+        #[arg(long)]
+        kind: String,
+        /// Its arguments as JSON, or @FILE
+        #[arg(long)]
+        spec: Option<String>,
+        #[arg(long)]
+        pool: Option<String>,
+        /// key=value, repeatable
+        #[arg(long = "label")]
+        labels: Vec<String>,
+        /// What to do when the pool is full
+        #[arg(long, value_parser = ["reject", "queue"])]
+        on_full: Option<String>,
+    },
+    /// Show one, by name or id
+    Get {
+        name: String,
+        #[arg(short, long, default_value = "table")]
+        output: Output,
+    },
+    /// Show many
+    List {
+        #[arg(long)]
+        status: Option<String>,
+        #[arg(long)]
+        kind: Option<String>,
+        #[arg(long)]
+        pool: Option<String>,
+        #[arg(long)]
+        service: Option<String>,
+        #[arg(short, long, default_value = "table")]
+        output: Output,
+    },
+    /// Delete some, by name or id
+    Delete {
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Wait until they are deleted
+        #[arg(long, value_parser = duration)]
+        wait: Option<Duration>,
+    },
+    /// Wait until one has a status
+    Wait {
+        name: String,
+        /// status=WORD
+        #[arg(long = "for")]
+        until: String,
+        #[arg(long, default_value = "30s", value_parser = duration)]
+        timeout: Duration,
+    },
+    /// Bring a failed one back
+    Retry { name: String },
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum Service {
+    /// Show all
+    List {
+        #[arg(short, long, default_value = "table")]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Chaos {
+    /// End a service like `kill -9` would
+    Kill { service: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Show what is in force, secrets hidden
+    Print,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+}

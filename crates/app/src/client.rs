@@ -1,0 +1,111 @@
+//! Talks to a manager; every failure has an exit code that scripts rely on.
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::Method;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{0}")]
+    Failed(String),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
+    TimedOut(String),
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::NotFound(_) => 3,
+            Self::Conflict(_) => 4,
+            Self::TimedOut(_) => 5,
+            Self::Unreachable(_) => 6,
+        }
+    }
+}
+
+/// A client of one manager.
+pub(crate) struct Client {
+    server: String,
+    http: reqwest::Client,
+}
+
+impl Client {
+    pub(crate) fn new(server: &str) -> anyhow::Result<Self> {
+        if !server.starts_with("http://") && !server.starts_with("https://") {
+            let text = format!("--server `{server}` is not a URL like http://127.0.0.1:7700");
+            return Err(Failure::Usage(text).into());
+        }
+        let http = reqwest::Client::builder().timeout(Duration::from_secs(90)).build()?;
+        Ok(Self { server: server.trim_end_matches('/').to_owned(), http })
+    }
+
+    /// A name as a part of a path.
+    pub(crate) fn part(name: &str) -> String {
+        utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
+    }
+
+    /// One call; answers the status and the body.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<(u16, Value)> {
+        let mut request = self.http.request(method, format!("{}{path}", self.server));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let unreachable = |error: reqwest::Error| {
+            Failure::Unreachable(format!(
+                "no manager answers at {} ({}); is it running? --server or EVERWATCH_SERVER names another",
+                self.server,
+                root(&error)
+            ))
+        };
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status().as_u16();
+        let text = response.text().await.map_err(unreachable)?;
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        match status {
+            200..=299 => Ok((status, body)),
+            404 => Err(Failure::NotFound(problem(&body)).into()),
+            409 => Err(Failure::Conflict(problem(&body)).into()),
+            400 | 422 => Err(Failure::Usage(problem(&body)).into()),
+            _ => Err(Failure::Failed(format!("{} (HTTP {status})", problem(&body))).into()),
+        }
+    }
+}
+
+fn root(error: &(dyn std::error::Error + 'static)) -> String {
+    std::iter::successors(Some(error), |cause| cause.source())
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default()
+}
+
+/// A problem as a sentence, with every field's error on a line of its own.
+fn problem(body: &Value) -> String {
+    let text = |member: &str| body.get(member).and_then(Value::as_str).unwrap_or_default();
+    let mut told =
+        if text("detail").is_empty() { text("title").to_owned() } else { text("detail").to_owned() };
+    if told.is_empty() {
+        told = body.to_string();
+    }
+    for error in body.get("errors").and_then(Value::as_array).into_iter().flatten() {
+        let part = |member: &str| error.get(member).and_then(Value::as_str).unwrap_or_default();
+        told.push_str(&format!("\n  {}: {}", part("pointer"), part("detail")));
+    }
+    told
+}

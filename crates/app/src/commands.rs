@@ -1,0 +1,34 @@
+//! What each command does, and with which code it ends.
+
+mod dev;
+mod observer;
+mod roles;
+mod service;
+
+use crate::cli::{Cli, Command, Config};
+use crate::client::Failure;
+use std::process::ExitCode;
+
+/// Runs a command; errors are printed here, once, with their causes.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's answer")]
+pub(crate) fn run(cli: Cli) -> ExitCode {
+    let ended = match cli.command {
+        Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),
+        Command::Run(role) => roles::run(cli.config.as_deref(), role),
+        Command::Observer(verb) => observer::run(&cli.server, verb),
+        Command::Service(verb) => service::run(&cli.server, verb),
+        Command::Chaos(verb) => service::chaos(&cli.server, verb),
+        Command::Config(Config::Print) => roles::configured(cli.config.as_deref()).and_then(|settings| {
+            println!("{}", serde_json::to_string_pretty(&settings.redacted())?);
+            Ok(())
+        }),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("everwatch: {error:#}");
+            let code = error.downcast_ref::<Failure>().map_or(1, Failure::exit_code);
+            ExitCode::from(code)
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The only place that names implementations.
+
+use crate::settings::{Settings, hide_password};
+use anyhow::Context as _;
+use everwatch::{Registry, ServiceSettings};
+use everwatch_broker::{Broker, MemoryBroker, RabbitBroker};
+use everwatch_core::id::{Name, Pool};
+use everwatch_store::{Store, StoreError};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// RabbitMQ.
+pub(crate) fn rabbit(settings: &Settings) -> anyhow::Result<Arc<dyn Broker>> {
+    let broker = &settings.broker;
+    let rabbit = RabbitBroker::new(&broker.url, &broker.prefix, broker.heartbeat).context("broker.url")?;
+    Ok(Arc::new(rabbit))
+}
+
+/// The broker inside this process.
+pub(crate) fn in_process() -> Arc<dyn Broker> {
+    Arc::new(MemoryBroker::default())
+}
+
+/// The database; one that cannot be reached is tried until `stop`.
+pub(crate) async fn store(
+    settings: &Settings,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<Arc<dyn Store>>> {
+    let url = &settings.store.url;
+    let mut pause = Duration::from_millis(500);
+    loop {
+        match everwatch_store::open(url, settings.row_policy()).await {
+            Ok(store) => return Ok(Some(store)),
+            Err(StoreError::Unavailable(why)) => {
+                tracing::warn!(
+                    store = hide_password(url),
+                    error = why,
+                    "the database cannot be reached, trying again"
+                );
+                if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                    return Ok(None);
+                }
+                pause = (pause * 2).min(Duration::from_secs(10));
+            }
+            Err(error) => return Err(error).context(format!("store.url = {}", hide_password(url))),
+        }
+    }
+}
+
+/// The manager's settings.
+pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::Settings> {
+    let manager = &settings.manager;
+    let listen = manager.listen.parse().with_context(|| {
+        format!("manager.listen: `{}` is not an address with a port, as 127.0.0.1:7700", manager.listen)
+    })?;
+    Ok(everwatch_manager::Settings {
+        listen,
+        prefix: settings.broker.prefix.clone(),
+        lost_after: manager.lost_after,
+        beat: manager.beat,
+        row: settings.row_policy(),
+        retention_services: manager.retention_services,
+        pools: vec![Pool::default()],
+    })
+}
+
+/// A service's settings and its built-in kinds.
+pub(crate) fn service(settings: &Settings) -> anyhow::Result<(ServiceSettings, Registry)> {
+    let it = &settings.service;
+    let name = if it.name.is_empty() { host_name() } else { it.name.clone() };
+    let mut service = ServiceSettings::new(Name::new(&name).context("service.name")?);
+    service.pool = Pool::new(&it.pool).context("service.pool")?;
+    service.capacity = it.capacity.0;
+    service.labels = it.labels.clone();
+    service.prefix = settings.broker.prefix.clone();
+    service.beat = it.beat;
+    service.fence_after = settings.broker.heartbeat;
+    service.fence_grace = it.fence_grace;
+    service.drain_timeout = it.drain_timeout;
+    let exec = everwatch::kinds::ExecSettings {
+        allow: it.exec.allow.clone(),
+        fence_after: settings.broker.heartbeat,
+    };
+    Ok((service, everwatch::kinds::built_in(exec)))
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let legal = name.trim().replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "-");
+    if legal.is_empty() { "service".to_owned() } else { legal }
+}

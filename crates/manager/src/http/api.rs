@@ -1,0 +1,253 @@
+//! What travels over HTTP, for servers and clients alike.
+
+use everwatch_core::clock::{Timestamp, show};
+use everwatch_core::observer::{FieldError, OnFull, Overlap};
+use everwatch_core::retry::Retry;
+use everwatch_core::row::{self, Row};
+use everwatch_core::seen::Settlement;
+use everwatch_core::service::{ServiceRow, ServiceState};
+use everwatch_core::status::Status;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// What the person wants of an observer now, as it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Desired {
+    Running,
+    Paused,
+    /// It ended by itself: Completed or Failed.
+    Ended,
+    Deleted,
+}
+
+/// A service as others point at it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceName {
+    pub id: Uuid,
+    pub name: String,
+}
+
+/// An observer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Observer {
+    pub id: Uuid,
+    pub name: String,
+    pub kind: String,
+    pub spec: Value,
+    pub pool: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    pub desired: Desired,
+    #[schema(value_type = String, example = "Processing")]
+    pub status: Status,
+    /// Why it stands there, as a sentence; empty if there is nothing to add.
+    pub reason: String,
+    /// Who has it.
+    pub service: Option<ServiceName>,
+    /// `generation << 32 | acquisitions`.
+    pub epoch: u64,
+    pub generation: u32,
+    pub acquisitions: u32,
+    /// The start of its code within this run; 0 before the first.
+    pub attempt: u32,
+    pub last_error: Option<String>,
+    pub progress: Option<String>,
+    #[schema(value_type = Object)]
+    pub retry: Retry,
+    #[schema(value_type = String, example = "allow")]
+    pub overlap: Overlap,
+    #[schema(example = "10s")]
+    pub grace: String,
+    #[schema(value_type = String, example = "reject")]
+    pub on_full: OnFull,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub modified_at: Timestamp,
+    /// When its code was last started.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+}
+
+impl Observer {
+    /// `service` names the holder, if it still lives.
+    #[must_use]
+    pub fn of(row: &Row, service: Option<ServiceName>) -> Self {
+        let verdict = row.verdict();
+        let seen = &row.seen;
+        let ended = seen.settled.as_ref().is_some_and(|settled| match settled.how {
+            Settlement::Completed | Settlement::Failed { .. } => true,
+            Settlement::Stopped => false,
+        });
+        let desired = match row.desired {
+            row::Desired::Deleted => Desired::Deleted,
+            row::Desired::Running | row::Desired::Paused if ended => Desired::Ended,
+            row::Desired::Running => Desired::Running,
+            row::Desired::Paused => Desired::Paused,
+        };
+        Self {
+            id: row.id.0,
+            name: row.wanted.name.to_string(),
+            kind: row.wanted.kind.to_string(),
+            spec: row.wanted.spec.clone(),
+            pool: row.wanted.pool.to_string(),
+            labels: row.wanted.labels.clone(),
+            desired,
+            status: verdict.status,
+            reason: verdict.reason.to_string(),
+            service,
+            epoch: row.epoch().into(),
+            generation: row.generation,
+            acquisitions: row.epoch().acquisitions(),
+            attempt: seen.started.as_ref().map_or(0, |told| told.value.attempt),
+            last_error: seen.last_error.as_ref().map(|told| told.value.clone()),
+            progress: seen.progress.as_ref().map(|told| told.value.clone()),
+            retry: row.wanted.retry.clone(),
+            overlap: row.wanted.overlap,
+            grace: show(row.wanted.grace),
+            on_full: row.wanted.on_full,
+            created_at: row.created_at,
+            modified_at: row.modified_at,
+            started_at: seen.started.as_ref().map(|told| told.value.at),
+        }
+    }
+}
+
+/// A service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Service {
+    pub id: Uuid,
+    pub name: String,
+    pub pool: String,
+    pub capacity: u32,
+    pub held: u32,
+    pub free: u32,
+    #[schema(value_type = String, example = "active")]
+    pub state: ServiceState,
+    pub kinds: Vec<String>,
+    pub version: String,
+    pub host: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub modified_at: Timestamp,
+    /// When something was last heard of it.
+    #[schema(value_type = String, format = DateTime)]
+    pub last_beat_at: Timestamp,
+    /// Whether it has ended.
+    pub is_deleted: bool,
+}
+
+impl Service {
+    #[must_use]
+    pub fn of(row: &ServiceRow) -> Self {
+        let over = row.state().is_over();
+        let (capacity, held) = (row.capacity(), if over { 0 } else { row.held() });
+        Self {
+            id: row.id.0,
+            name: row.birth.name.to_string(),
+            pool: row.birth.pool.to_string(),
+            capacity,
+            held,
+            free: if over { 0 } else { capacity.saturating_sub(held) },
+            state: row.state(),
+            kinds: row.birth.kinds.iter().map(|kind| kind.name.to_string()).collect(),
+            version: row.birth.version.clone(),
+            host: row.birth.host.clone(),
+            labels: row.birth.labels.clone(),
+            created_at: row.born_at,
+            modified_at: row.modified_at,
+            last_beat_at: row.heard_at,
+            is_deleted: over,
+        }
+    }
+}
+
+/// A pool: its living services and its observers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Pool {
+    pub name: String,
+    /// Living services.
+    pub services: u32,
+    /// Slots of its active services.
+    pub capacity: u32,
+    /// Slots in use.
+    pub held: u32,
+    pub free: u32,
+    /// Observers by status.
+    pub observers: BTreeMap<String, u64>,
+}
+
+/// A message that nobody could read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ParkedMessage {
+    pub id: i64,
+    pub queue: String,
+    pub reason: String,
+    /// The body as text, where it is text.
+    pub text: Option<String>,
+    /// The body as it came, in base64.
+    pub body: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+}
+
+/// Everything in one glance.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Stats {
+    /// Observers by status.
+    pub observers: BTreeMap<String, u64>,
+    /// Living services by state.
+    pub services: BTreeMap<String, u64>,
+    pub capacity: u32,
+    pub held: u32,
+    /// Whether the broker is connected.
+    pub broker: bool,
+}
+
+/// Which program answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Version {
+    pub version: String,
+    /// This incarnation of the manager.
+    pub manager: Uuid,
+}
+
+/// Whether the manager is alive or ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    pub ok: bool,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Listed<T> {
+    pub items: Vec<T>,
+    /// Where the next page starts; null on the last one.
+    pub next_cursor: Option<String>,
+    /// How many match, over all pages.
+    pub total: u64,
+}
+
+/// An error, after RFC 9457.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProblemBody {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: String,
+    pub status: u16,
+    pub detail: String,
+    pub instance: String,
+    /// Stable, for programs.
+    pub code: String,
+    /// What is wrong, member by member.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    pub errors: Vec<FieldError>,
+}

@@ -1,0 +1,43 @@
+//! Request bodies: JSON, of limited size, said to be JSON.
+
+use super::BODY_MAX;
+use super::problem::{Code, Problem};
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse as _;
+use serde_json::Value;
+
+/// Any JSON value; its members are judged in `core`.
+pub(crate) struct JsonBody(pub(crate) Value);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if !is_json(&request) {
+            let detail = "send the body with `content-type: application/json`";
+            return Err(Problem::new(Code::NotJson, detail));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            match rejection.into_response().status() {
+                StatusCode::PAYLOAD_TOO_LARGE => {
+                    Problem::new(Code::TooLarge, format!("a body has at most {BODY_MAX} bytes"))
+                }
+                _ => Problem::new(Code::MalformedJson, "the body did not arrive whole"),
+            }
+        })?;
+        match serde_json::from_slice(&bytes) {
+            Ok(value) => Ok(Self(value)),
+            Err(error) => Err(Problem::new(Code::MalformedJson, error.to_string())),
+        }
+    }
+}
+
+fn is_json(request: &Request) -> bool {
+    let Some(given) = request.headers().get(header::CONTENT_TYPE) else { return false };
+    let media_type = given.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let media_type = media_type.to_ascii_lowercase();
+    media_type == "application/json"
+        || (media_type.starts_with("application/") && media_type.ends_with("+json"))
+}

@@ -1,0 +1,321 @@
+//! Observers over HTTP: create, list, read, wait, delete, retry.
+
+use super::api::{Listed, Observer, ProblemBody, ServiceName};
+use super::body::JsonBody;
+use super::page::{Part, cursor};
+use super::problem::{Code, Problem};
+use super::query::{Params, bad};
+use crate::shared::Manager;
+use crate::{creator, outbox, telling};
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
+use everwatch_core::observer::{FieldError, Wanted};
+use everwatch_core::row::Row;
+use everwatch_core::status::Status;
+use everwatch_store::{After, Created, Filter, Sort};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tracing::info;
+use uuid::Uuid;
+
+/// How old what is known of services may be, where a mistake is checked again anyway.
+const SERVICES_AGE: Duration = Duration::from_secs(1);
+/// Other managers change rows too: a wait looks again this often.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const WAIT_DEFAULT: Duration = Duration::from_secs(10);
+
+type Shared = State<Arc<Manager>>;
+
+/// Create an observer.
+#[utoipa::path(post, path = "/v1/observers", tag = "observers", request_body = Object, responses(
+    (status = 201, body = Observer), (status = 409, body = ProblemBody, description = "name-exists"),
+    (status = 422, body = ProblemBody, description = "invalid or no-service-for-kind"),
+    (status = 503, body = ProblemBody, description = "no-capacity or name-ending")))]
+pub(crate) async fn create(
+    State(manager): Shared,
+    params: Params,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let wanted = Wanted::parse(body, &made_up_name()?).map_err(Problem::invalid)?;
+    check_kind(&manager, &wanted).await?;
+    let id = ObserverId(Uuid::now_v7());
+    let row = Row::created(id, wanted, manager.clock.now(), &manager.settings.row);
+    let outcome = creator::create(&manager, row.clone()).await;
+    let created = outcome.ok_or_else(|| Problem::new(Code::Stopping, "ask another manager"))?;
+    let name = &row.wanted.name;
+    match created.map_err(|error| Problem::from(error.as_ref()))? {
+        Created::Done => {
+            info!(observer = %id, %name, kind = %row.wanted.kind, "observer created");
+            let place: [(HeaderName, String); 1] = [(header::LOCATION, format!("/v1/observers/{id}"))];
+            Ok((StatusCode::CREATED, place, Json(Observer::of(&row, None))).into_response())
+        }
+        Created::NameTaken => {
+            Err(Problem::new(Code::NameExists, format!("an observer named {name} exists already")))
+        }
+        Created::NameEnding => {
+            let detail = format!("the observer named {name} is being deleted; its name is free after that");
+            Err(Problem::new(Code::NameEnding, detail))
+        }
+        Created::NoCapacity => {
+            let pool = &row.wanted.pool;
+            let detail =
+                format!("pool {pool} has no free slot; add a service, or create with on_full \"queue\"");
+            Err(Problem::new(Code::NoCapacity, detail))
+        }
+    }
+}
+
+fn made_up_name() -> Result<Name, Problem> {
+    let random = Uuid::new_v4().simple().to_string();
+    Name::new(&format!("observer-{}", &random[..12]))
+        .map_err(|error| Problem::new(Code::Internal, error.to_string()))
+}
+
+/// Refuses a kind that the living services of the pool lack, all of them.
+async fn check_kind(manager: &Manager, wanted: &Wanted) -> Result<(), Problem> {
+    for age in [SERVICES_AGE, Duration::ZERO] {
+        let services = manager.services(age).await?;
+        let mut of_pool = services.iter().filter(|it| it.birth.pool == wanted.pool).peekable();
+        let none_lives = of_pool.peek().is_none();
+        if none_lives || of_pool.any(|it| it.birth.kinds.iter().any(|kind| kind.name == wanted.kind)) {
+            return Ok(());
+        }
+    }
+    let (kind, pool) = (&wanted.kind, &wanted.pool);
+    let detail = format!("no living service of pool {pool} can run the kind {kind}");
+    let error = FieldError { pointer: "/kind".to_owned(), detail: detail.clone() };
+    Err(Problem::new(Code::NoServiceForKind, detail).with(vec![error]))
+}
+
+/// Where a page of observers starts.
+#[derive(Debug, Serialize, Deserialize)]
+struct Start {
+    value: String,
+    id: ObserverId,
+}
+
+/// List observers.
+#[utoipa::path(get, path = "/v1/observers", tag = "observers", params(
+    ("status" = Option<String>, Query, description = "one or several, comma-separated; default all but Deleted"),
+    ("kind" = Option<String>, Query), ("pool" = Option<String>, Query),
+    ("service" = Option<String>, Query, description = "id of the holder"),
+    ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"),
+    ("q" = Option<String>, Query, description = "part of the name"),
+    ("sort" = Option<String>, Query, description = "name, created_at; with - in front descending"),
+    ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    responses((status = 200, body = Listed<Observer>), (status = 400, body = ProblemBody)))]
+pub(crate) async fn list(
+    State(manager): Shared,
+    mut params: Params,
+) -> Result<Json<Listed<Observer>>, Problem> {
+    let filter = filter(&mut params)?;
+    let part: Part<Start> = Part::read(&mut params)?;
+    params.finish()?;
+    let after = part.after.map(|start| After { value: start.value, id: start.id });
+    let page = manager.store.list(&filter, after.as_ref(), part.limit).await?;
+    let next = page.rows.last().filter(|_| page.more).map(|row| Start {
+        value: match filter.sort {
+            Sort::Name => row.wanted.name.to_string(),
+            Sort::CreatedAt => row.created_at.0.to_string(),
+        },
+        id: row.id,
+    });
+    let items = describe(&manager, &page.rows).await?;
+    Ok(Json(Listed { items, next_cursor: next.as_ref().and_then(cursor), total: page.total }))
+}
+
+fn filter(params: &mut Params) -> Result<Filter, Problem> {
+    let mut status = Vec::new();
+    for text in params.many("status").iter().flat_map(|text| text.split(',')) {
+        status.push(text.trim().parse::<Status>().map_err(|error| bad("status", error))?);
+    }
+    let mut labels = BTreeMap::new();
+    for text in params.many("label") {
+        let (key, value) = text.split_once('=').ok_or_else(|| bad("label", "write it as key=value"))?;
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    let sort = params.one("sort")?.unwrap_or_else(|| "name".to_owned());
+    let (descending, field) = sort.strip_prefix('-').map_or((false, sort.as_str()), |field| (true, field));
+    let sort = match field {
+        "name" => Sort::Name,
+        "created_at" => Sort::CreatedAt,
+        _ => return Err(bad("sort", "name or created_at, with - in front for descending")),
+    };
+    Ok(Filter {
+        status,
+        kind: params.parsed::<Kind>("kind")?,
+        pool: params.parsed::<Pool>("pool")?,
+        service: params.parsed::<ServiceId>("service")?,
+        labels,
+        q: params.one("q")?,
+        sort,
+        descending,
+    })
+}
+
+/// Read an observer, or wait until it has a status.
+#[utoipa::path(get, path = "/v1/observers/{key}", tag = "observers", params(
+    ("key" = String, Path, description = "id or name"),
+    ("wait_for" = Option<String>, Query, description = "status=X: answer once it has this status"),
+    ("wait" = Option<String>, Query, description = "how long at most, up to 60s (default 10s)")),
+    responses((status = 200, body = Observer), (status = 404, body = ProblemBody)))]
+pub(crate) async fn read(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    mut params: Params,
+) -> Result<Json<Observer>, Problem> {
+    let status = params.one("wait_for")?.map(|text| wanted_status(&text)).transpose()?;
+    let wait = params.wait()?;
+    params.finish()?;
+    let row = find(&manager, &key).await?;
+    let row = match status {
+        None => row,
+        Some(status) => await_status(&manager, row, wait.unwrap_or(WAIT_DEFAULT), |it| it == status).await?,
+    };
+    one(&manager, &row).await.map(Json)
+}
+
+fn wanted_status(text: &str) -> Result<Status, Problem> {
+    let status = text.strip_prefix("status=").ok_or_else(|| bad("wait_for", "write it as status=X"))?;
+    status.parse().map_err(|error| bad("wait_for", error))
+}
+
+/// Waits until the status is right, the time is over or the manager stops; answers what is then.
+async fn await_status(
+    manager: &Manager,
+    mut row: Row,
+    wait: Duration,
+    is_right: impl Fn(Status) -> bool,
+) -> Result<Row, Problem> {
+    let deadline = Instant::now() + wait;
+    let mut changes = manager.changes();
+    while !is_right(row.verdict().status) && Instant::now() < deadline {
+        changes.mark_unchanged();
+        let look_again = deadline.min(Instant::now() + LOOK_EVERY);
+        tokio::select! {
+            () = manager.stop.cancelled() => return Ok(row),
+            () = tokio::time::sleep_until(look_again) => {}
+            changed = changes.changed() => if changed.is_err() { return Ok(row) },
+        }
+        row = match manager.store.load(&[row.id]).await?.pop() {
+            Some(now) => now,
+            None => return Err(not_found(&row.id.to_string())),
+        };
+    }
+    Ok(row)
+}
+
+/// Delete an observer: repeatable, in every status.
+#[utoipa::path(delete, path = "/v1/observers/{key}", tag = "observers", params(
+    ("key" = String, Path, description = "id or name"),
+    ("wait" = Option<String>, Query, description = "wait for its end, up to 60s"),
+    ("only_if" = Option<String>, Query, description = "Processing: else 409")),
+    responses((status = 200, body = Observer, description = "Deleted"),
+    (status = 202, body = Observer, description = "OnDeleting"), (status = 404, body = ProblemBody),
+    (status = 409, body = ProblemBody, description = "observer-not-active, only with only_if")))]
+pub(crate) async fn delete(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let wait = params.wait()?.unwrap_or_default();
+    let only_if = params.parsed::<Status>("only_if")?;
+    if only_if.is_some_and(|status| status != Status::Processing) {
+        return Err(bad("only_if", "only Processing"));
+    }
+    params.finish()?;
+    let id = find(&manager, &key).await?.id;
+    let now = manager.clock.now();
+    let (mut refused, mut fresh) = (None, false);
+    let change = |row: &mut Row| {
+        let status = row.verdict().status;
+        refused = only_if.filter(|wanted| *wanted != status).map(|_| status);
+        fresh = refused.is_none() && row.delete(now, &manager.settings.row);
+        fresh
+    };
+    let row = manager.change(id, change).await?.ok_or_else(|| not_found(&key))?;
+    if let Some(status) = refused {
+        let detail = format!("observer {} is {status}, not Processing", row.wanted.name);
+        return Err(Problem::new(Code::NotActive, detail));
+    }
+    if fresh {
+        info!(observer = %id, name = %row.wanted.name, "observer is to be deleted");
+        telling::floors_later(&manager, vec![row.floor()]);
+    }
+    let row = await_status(&manager, row, wait, |status| status == Status::Deleted).await?;
+    let status = if row.verdict().status == Status::Deleted { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, Json(one(&manager, &row).await?)).into_response())
+}
+
+/// Bring a failed observer back.
+#[utoipa::path(post, path = "/v1/observers/{key}/retry", tag = "observers", params(
+    ("key" = String, Path, description = "id or name")),
+    responses((status = 202, body = Observer), (status = 404, body = ProblemBody),
+    (status = 409, body = ProblemBody, description = "observer-not-failed or observer-deleted")))]
+pub(crate) async fn retry(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let id = find(&manager, &key).await?.id;
+    let now = manager.clock.now();
+    let mut fresh = false;
+    let change = |row: &mut Row| {
+        fresh = row.retry(now, &manager.settings.row);
+        fresh
+    };
+    let row = manager.change(id, change).await?.ok_or_else(|| not_found(&key))?;
+    if !fresh {
+        let status = row.verdict().status;
+        let code = match status {
+            Status::OnDeleting | Status::Deleted => Code::Deleted,
+            Status::Created | Status::Processing | Status::Paused | Status::Completed | Status::Failed => {
+                Code::NotFailed
+            }
+        };
+        return Err(Problem::new(code, format!("observer {} is {status}", row.wanted.name)));
+    }
+    info!(observer = %id, name = %row.wanted.name, "failed observer is brought back");
+    // The floor first: no run of the generations before may meet the new one.
+    telling::floors(&manager, &[row.floor()]).await;
+    outbox::publish(&manager, vec![row.clone()]);
+    Ok((StatusCode::ACCEPTED, Json(Observer::of(&row, None))).into_response())
+}
+
+async fn find(manager: &Manager, key: &str) -> Result<Row, Problem> {
+    // What cannot be a name cannot be there.
+    let Ok(which) = key.parse::<ObserverRef>() else { return Err(not_found(key)) };
+    manager.store.find(&which).await?.ok_or_else(|| not_found(key))
+}
+
+fn not_found(key: &str) -> Problem {
+    let key: String = key.chars().take(140).collect();
+    Problem::new(Code::NotFound, format!("there is no observer `{key}`"))
+}
+
+async fn one(manager: &Manager, row: &Row) -> Result<Observer, Problem> {
+    let holder = match row.seen.holder() {
+        None => None,
+        Some(id) => manager.store.service(Some(id), None).await?.filter(|service| service.end.is_none()),
+    };
+    let holder = holder.map(|it| ServiceName { id: it.id.0, name: it.birth.name.to_string() });
+    Ok(Observer::of(row, holder))
+}
+
+async fn describe(manager: &Manager, rows: &[Row]) -> Result<Vec<Observer>, Problem> {
+    let services = manager.services(Duration::ZERO).await?;
+    let names: HashMap<ServiceId, ServiceName> = services
+        .iter()
+        .map(|it| (it.id, ServiceName { id: it.id.0, name: it.birth.name.to_string() }))
+        .collect();
+    let holder = |row: &Row| row.seen.holder().and_then(|id| names.get(&id).cloned());
+    Ok(rows.iter().map(|row| Observer::of(row, holder(row))).collect())
+}

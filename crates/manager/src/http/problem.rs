@@ -1,0 +1,200 @@
+//! Errors as RFC 9457 problems. A handler answers a [`Problem`]; [`render`] writes its body, and that of
+//! every error which the web framework answered itself.
+
+use super::api::ProblemBody;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use everwatch_core::observer::FieldError;
+use everwatch_store::StoreError;
+use std::borrow::Cow;
+use tracing::error;
+
+const MEDIA_TYPE: &str = "application/problem+json";
+
+/// What went wrong, as a word that programs rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    MalformedJson,
+    BadQuery,
+    NotFound,
+    NoSuchRoute,
+    MethodNotAllowed,
+    NameExists,
+    NotActive,
+    NotFailed,
+    Deleted,
+    TooLarge,
+    NotJson,
+    Invalid,
+    NoServiceForKind,
+    NoCapacity,
+    NameEnding,
+    DatabaseUnavailable,
+    NotReady,
+    Stopping,
+    Internal,
+    Other(StatusCode),
+}
+
+impl Code {
+    fn describe(self) -> (StatusCode, &'static str, Cow<'static, str>) {
+        use StatusCode as S;
+        let (status, code, title) = match self {
+            Self::MalformedJson => (S::BAD_REQUEST, "malformed-json", "the body is not JSON"),
+            Self::BadQuery => (S::BAD_REQUEST, "bad-query", "a query parameter is wrong"),
+            Self::NotFound => (S::NOT_FOUND, "not-found", "not found"),
+            Self::NoSuchRoute => (S::NOT_FOUND, "no-such-route", "there is nothing at this path"),
+            Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method-not-allowed", "not with this method"),
+            Self::NameExists => (S::CONFLICT, "name-exists", "the name is taken"),
+            Self::NotActive => (S::CONFLICT, "observer-not-active", "the observer is not active"),
+            Self::NotFailed => (S::CONFLICT, "observer-not-failed", "the observer has not failed"),
+            Self::Deleted => (S::CONFLICT, "observer-deleted", "the observer is deleted"),
+            Self::TooLarge => (S::PAYLOAD_TOO_LARGE, "too-large", "the body is too large"),
+            Self::NotJson => (S::UNSUPPORTED_MEDIA_TYPE, "not-json", "the body must be application/json"),
+            Self::Invalid => (S::UNPROCESSABLE_ENTITY, "invalid", "the body is not valid"),
+            Self::NoServiceForKind => {
+                (S::UNPROCESSABLE_ENTITY, "no-service-for-kind", "no service can run this kind")
+            }
+            Self::NoCapacity => (S::SERVICE_UNAVAILABLE, "no-capacity", "the pool has no free slot"),
+            Self::NameEnding => (S::SERVICE_UNAVAILABLE, "name-ending", "the name is about to become free"),
+            Self::DatabaseUnavailable => {
+                (S::SERVICE_UNAVAILABLE, "database-unavailable", "the database does not answer")
+            }
+            Self::NotReady => (S::SERVICE_UNAVAILABLE, "not-ready", "the manager is not ready"),
+            Self::Stopping => (S::SERVICE_UNAVAILABLE, "stopping", "the manager is stopping"),
+            Self::Internal => (S::INTERNAL_SERVER_ERROR, "internal", "the manager failed"),
+            Self::Other(status) => {
+                let title = status.canonical_reason().unwrap_or("error").to_lowercase();
+                return (status, "error", Cow::Owned(title));
+            }
+        };
+        (status, code, Cow::Borrowed(title))
+    }
+
+    fn retry_after(self) -> Option<u32> {
+        match self {
+            Self::NoCapacity | Self::NotReady => Some(5),
+            Self::NameEnding | Self::DatabaseUnavailable | Self::Stopping => Some(1),
+            Self::MalformedJson
+            | Self::BadQuery
+            | Self::NotFound
+            | Self::NoSuchRoute
+            | Self::MethodNotAllowed
+            | Self::NameExists
+            | Self::NotActive
+            | Self::NotFailed
+            | Self::Deleted
+            | Self::TooLarge
+            | Self::NotJson
+            | Self::Invalid
+            | Self::NoServiceForKind
+            | Self::Internal
+            | Self::Other(_) => None,
+        }
+    }
+
+    fn of_status(status: StatusCode) -> Self {
+        match status {
+            StatusCode::NOT_FOUND => Self::NoSuchRoute,
+            StatusCode::METHOD_NOT_ALLOWED => Self::MethodNotAllowed,
+            StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::NotJson,
+            StatusCode::UNPROCESSABLE_ENTITY => Self::Invalid,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// An error on its way to the client.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    code: Code,
+    detail: String,
+    errors: Vec<FieldError>,
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), errors: Vec::new() }
+    }
+    /// With what is wrong, member by member.
+    pub(crate) fn with(mut self, errors: Vec<FieldError>) -> Self {
+        self.errors = errors;
+        self
+    }
+    pub(crate) fn invalid(errors: Vec<FieldError>) -> Self {
+        let detail = errors
+            .iter()
+            .map(|error| format!("{} {}", error.pointer, error.detail).trim().to_owned())
+            .collect::<Vec<_>>()
+            .join("; ");
+        Self { code: Code::Invalid, detail, errors }
+    }
+
+    fn write(&self, instance: &str) -> Response {
+        let (status, code, title) = self.code.describe();
+        let body = ProblemBody {
+            kind: format!("urn:everwatch:problem:{code}"),
+            title: title.into_owned(),
+            status: status.as_u16(),
+            detail: self.detail.clone(),
+            instance: instance.to_owned(),
+            code: code.to_owned(),
+            errors: self.errors.clone(),
+        };
+        let mut response = (status, axum::Json(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if let Some(seconds) = self.code.retry_after() {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.code.describe().0.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(store: StoreError) -> Self {
+        Self::from(&store)
+    }
+}
+impl From<&StoreError> for Problem {
+    fn from(store: &StoreError) -> Self {
+        match store {
+            StoreError::Unavailable(_) => Self::new(Code::DatabaseUnavailable, store.to_string()),
+            StoreError::Refused(_) | StoreError::Corrupt(_) => {
+                error!(error = %store, "a request failed in the database");
+                Self::new(Code::Internal, store.to_string())
+            }
+        }
+    }
+}
+
+/// Gives every error its problem body.
+pub(crate) async fn render(request: Request, next: Next) -> Response {
+    let instance = request.uri().path().to_owned();
+    let mut response = next.run(request).await;
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        return problem.write(&instance);
+    }
+    let status = response.status();
+    if !status.is_client_error() && !status.is_server_error() {
+        return response;
+    }
+    let code = Code::of_status(status);
+    let allow = response.headers_mut().remove(header::ALLOW);
+    let mut response = Problem::new(code, code.describe().2).write(&instance);
+    if let Some(allow) = allow {
+        response.headers_mut().insert(header::ALLOW, allow);
+    }
+    response
+}

@@ -1,0 +1,87 @@
+//! Query parameters, read one by one: an unknown, repeated or malformed one is a 400 that names it.
+
+use super::problem::{Code, Problem};
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use everwatch_core::clock::parse_duration;
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The longest that a request may wait.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// The parameters of one request that were not read yet.
+pub(crate) struct Params {
+    left: Vec<(String, String)>,
+    known: Vec<&'static str>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(left)) => Ok(Self { left, known: Vec::new() }),
+            Err(error) => Err(Problem::new(Code::BadQuery, error.body_text())),
+        }
+    }
+}
+
+impl Params {
+    /// Every value of `name`, in order.
+    pub(crate) fn many(&mut self, name: &'static str) -> Vec<String> {
+        self.known.push(name);
+        let (found, left) = std::mem::take(&mut self.left).into_iter().partition(|(key, _)| key == name);
+        self.left = left;
+        let found: Vec<(String, String)> = found;
+        found.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// The one value of `name`.
+    pub(crate) fn one(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
+        let mut values = self.many(name);
+        if values.len() > 1 {
+            return Err(bad(name, "is given more than once"));
+        }
+        Ok(values.pop())
+    }
+
+    /// The one value of `name`, read.
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<T>, Problem> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        text.parse().map(Some).map_err(|error| bad(name, error))
+    }
+
+    /// How long to wait.
+    pub(crate) fn wait(&mut self) -> Result<Option<Duration>, Problem> {
+        let Some(text) = self.one("wait")? else { return Ok(None) };
+        match parse_duration(&text) {
+            Ok(wait) if wait > WAIT_MAX => Err(bad("wait", "at most 60s")),
+            Ok(wait) => Ok(Some(wait)),
+            Err(error) => Err(bad("wait", error)),
+        }
+    }
+
+    /// Refuses what was not read.
+    pub(crate) fn finish(self) -> Result<(), Problem> {
+        match self.left.first() {
+            None => Ok(()),
+            Some((name, _)) => {
+                let name: String = name.chars().take(100).collect();
+                let known = match self.known.as_slice() {
+                    [] => "none is known here".to_owned(),
+                    known => format!("known here: {}", known.join(", ")),
+                };
+                Err(Problem::new(Code::BadQuery, format!("unknown parameter `{name}`; {known}")))
+            }
+        }
+    }
+}
+
+pub(crate) fn bad(name: &str, why: impl Display) -> Problem {
+    Problem::new(Code::BadQuery, format!("parameter `{name}`: {why}"))
+}

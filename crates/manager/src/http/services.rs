@@ -1,0 +1,111 @@
+//! Services and pools over HTTP.
+
+use super::api::{self, Listed, ProblemBody, Service};
+use super::page::{Part, cursor};
+use super::problem::{Code, Problem};
+use super::query::{Params, bad};
+use crate::shared::Manager;
+use axum::Json;
+use axum::extract::{Path, State};
+use everwatch_core::id::{Name, ObserverRef, Pool, ServiceId};
+use everwatch_core::service::{ServiceRow, ServiceState};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Shared = State<Arc<Manager>>;
+
+/// List services, those that ended lately included.
+#[utoipa::path(get, path = "/v1/services", tag = "services", params(
+    ("state" = Option<String>, Query, description = "active, cordoned, draining, suspect, lost, gone"),
+    ("pool" = Option<String>, Query), ("name" = Option<String>, Query),
+    ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    responses((status = 200, body = Listed<Service>), (status = 400, body = ProblemBody)))]
+pub(crate) async fn list(
+    State(manager): Shared,
+    mut params: Params,
+) -> Result<Json<Listed<Service>>, Problem> {
+    let states: Vec<String> =
+        params.many("state").iter().flat_map(|text| text.split(',')).map(str::to_owned).collect();
+    if let Some(state) = states.iter().find(|state| !is_state(state)) {
+        return Err(bad(
+            "state",
+            format_args!("`{state}` is none of active, cordoned, draining, suspect, lost, gone"),
+        ));
+    }
+    let pool = params.parsed::<Pool>("pool")?;
+    let name = params.parsed::<Name>("name")?;
+    let part: Part<(Name, ServiceId)> = Part::read(&mut params)?;
+    params.finish()?;
+
+    let since = manager.clock.now().minus(manager.settings.retention_services);
+    let mut rows = manager.store.services(since).await?;
+    rows.retain(|row| {
+        (states.is_empty() || states.iter().any(|state| state == row.state().as_str()))
+            && pool.as_ref().is_none_or(|pool| *pool == row.birth.pool)
+            && name.as_ref().is_none_or(|name| *name == row.birth.name)
+    });
+    let total = rows.len() as u64;
+    let key = |row: &ServiceRow| (row.birth.name.clone(), row.id);
+    rows.sort_by_key(key);
+    rows.retain(|row| part.after.as_ref().is_none_or(|after| key(row) > *after));
+    let more = rows.len() > part.limit;
+    rows.truncate(part.limit);
+    let next_cursor = rows.last().filter(|_| more).and_then(|row| cursor(&key(row)));
+    Ok(Json(Listed { items: rows.iter().map(Service::of).collect(), next_cursor, total }))
+}
+
+fn is_state(text: &str) -> bool {
+    use ServiceState::{Active, Cordoned, Draining, Gone, Lost, Suspect};
+    [Active, Cordoned, Draining, Suspect, Lost, Gone].iter().any(|state| state.as_str() == text)
+}
+
+/// Read a service.
+#[utoipa::path(get, path = "/v1/services/{key}", tag = "services",
+    params(("key" = String, Path, description = "id, or name (the newest of that name)")),
+    responses((status = 200, body = Service), (status = 404, body = ProblemBody)))]
+pub(crate) async fn read(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+) -> Result<Json<Service>, Problem> {
+    params.finish()?;
+    let found = match key.parse::<ObserverRef>() {
+        Ok(ObserverRef::Id(id)) => manager.store.service(Some(ServiceId(id.0)), None).await?,
+        Ok(ObserverRef::Name(name)) => manager.store.service(None, Some(&name)).await?,
+        Err(_) => None,
+    };
+    let shown: String = key.chars().take(140).collect();
+    let row = found.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no service `{shown}`")))?;
+    Ok(Json(Service::of(&row)))
+}
+
+/// List pools.
+#[utoipa::path(get, path = "/v1/pools", tag = "services",
+    responses((status = 200, body = Listed<api::Pool>)))]
+pub(crate) async fn pools(
+    State(manager): Shared,
+    params: Params,
+) -> Result<Json<Listed<api::Pool>>, Problem> {
+    params.finish()?;
+    let mut pools: BTreeMap<String, api::Pool> = BTreeMap::new();
+    for pool in manager.pools() {
+        pools.entry(pool.to_string()).or_default();
+    }
+    for service in manager.services(Duration::ZERO).await?.iter() {
+        let pool = pools.entry(service.birth.pool.to_string()).or_default();
+        pool.services += 1;
+        pool.held = pool.held.saturating_add(service.held());
+        if service.state() == ServiceState::Active {
+            pool.capacity = pool.capacity.saturating_add(service.capacity());
+            pool.free = pool.free.saturating_add(service.capacity().saturating_sub(service.held()));
+        }
+    }
+    for ((pool, status), count) in manager.store.counts().await? {
+        let observers = &mut pools.entry(pool.to_string()).or_default().observers;
+        observers.insert(status.to_string(), count);
+    }
+    let items: Vec<_> = pools.into_iter().map(|(name, pool)| api::Pool { name, ..pool }).collect();
+    let total = items.len() as u64;
+    Ok(Json(Listed { items, next_cursor: None, total }))
+}

@@ -1,0 +1,99 @@
+//! Births and goodbyes of services.
+
+use crate::shared::{CAS_TRIES, Manager};
+use crate::telling;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::ServiceId;
+use everwatch_core::message::{Birth, Floor};
+use everwatch_core::row::Row;
+use everwatch_core::service::ServiceRow;
+use everwatch_store::StoreError;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{debug, info, warn};
+
+/// A service that starts may have missed the commands of this long.
+const WELCOME_WINDOW: Duration = Duration::from_secs(600);
+/// The most floors in an answer to a birth.
+const WELCOME_MAX: usize = 10_000;
+
+/// A service that has just reported its birth.
+#[derive(Debug)]
+pub(crate) struct Newborn {
+    pub(crate) service: ServiceId,
+    pub(crate) birth: Birth,
+    pub(crate) at: Timestamp,
+}
+
+/// Commits births and goodbyes; both may come twice.
+pub(crate) async fn apply(
+    manager: &Manager,
+    newborns: &[Newborn],
+    gone: &[ServiceId],
+) -> Result<(), StoreError> {
+    for newborn in newborns {
+        on_born(manager, newborn).await?;
+    }
+    for service in gone {
+        on_gone(manager, *service).await?;
+    }
+    Ok(())
+}
+
+async fn on_born(manager: &Manager, newborn: &Newborn) -> Result<(), StoreError> {
+    if manager.store.service(Some(newborn.service), None).await?.is_some() {
+        return Ok(());
+    }
+    let now = manager.clock.now();
+    let row = ServiceRow::born(newborn.service, newborn.birth.clone(), newborn.at, now);
+    if !manager.store.save_services(&[row]).await?.is_empty() {
+        return Ok(());
+    }
+    info!(service = %newborn.service, name = %newborn.birth.name, pool = %newborn.birth.pool, "service born");
+    let namesakes = manager.store.services(now).await?;
+    for namesake in namesakes {
+        if namesake.id != newborn.service && namesake.birth.name == newborn.birth.name {
+            change(manager, namesake.id, |row| row.suspect(now)).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn on_gone(manager: &Manager, service: ServiceId) -> Result<(), StoreError> {
+    let now = manager.clock.now();
+    match change(manager, service, |row| row.on_gone(now)).await? {
+        Some(row) => info!(%service, name = %row.birth.name, "service gone"),
+        None => debug!(%service, "a service unknown here says goodbye"),
+    }
+    Ok(())
+}
+
+/// Changes one service by compare-and-set; `None` if it is unknown.
+pub(crate) async fn change(
+    manager: &Manager,
+    service: ServiceId,
+    mut change: impl FnMut(&mut ServiceRow) -> bool + Send,
+) -> Result<Option<ServiceRow>, StoreError> {
+    for _ in 0..CAS_TRIES {
+        let Some(mut row) = manager.store.service(Some(service), None).await? else { return Ok(None) };
+        if !change(&mut row) || manager.store.save_services(std::slice::from_ref(&row)).await?.is_empty() {
+            return Ok(Some(row));
+        }
+    }
+    Err(StoreError::Unavailable(format!("service {service} is changed too often by others")))
+}
+
+/// Tells newborn services what was commanded before they listened.
+pub(crate) async fn welcome(manager: &Arc<Manager>, newborns: &[Newborn]) {
+    let since = manager.clock.now().minus(WELCOME_WINDOW);
+    match manager.store.commanded_since(since, WELCOME_MAX).await {
+        Ok(rows) => {
+            let floors: Vec<Floor> = rows.iter().map(Row::floor).collect();
+            for newborn in newborns {
+                telling::welcome_later(manager, newborn.service, &floors);
+            }
+        }
+        // A service waits for its welcome only briefly, and every floor is repeated anyway.
+        Err(error) => warn!(%error, "newborn services are not welcomed"),
+    }
+}

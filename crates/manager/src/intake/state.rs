@@ -1,0 +1,219 @@
+//! The state queue: run reports folded into rows, births and ends of services, marks.
+
+use super::births::{self, Newborn};
+use super::{ack_all, insist, next, next_ready, open};
+use crate::shared::{CAS_TRIES, Manager, Marked};
+use crate::telling;
+use everwatch_broker::{Delivery, Receipt, Session};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::{ObserverId, Pool, ServiceId};
+use everwatch_core::message::{
+    BATCH_MAX, Floor, Numbered, Report, Reports, RunReport, StateMessage, Tick, decode,
+};
+use everwatch_core::row::{Applied, Row};
+use everwatch_store::{Parked, StoreError};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
+
+/// One report about one run, with who said it and when.
+#[derive(Debug)]
+struct Run {
+    service: ServiceId,
+    seq: u64,
+    at: Timestamp,
+    report: RunReport,
+}
+
+/// What was taken from the queue in one go.
+#[derive(Debug, Default)]
+struct Batch {
+    receipts: Vec<Receipt>,
+    runs: Vec<Run>,
+    newborns: Vec<Newborn>,
+    gone: Vec<ServiceId>,
+    pools: Vec<Pool>,
+    ticks: Vec<Tick>,
+    parked: Vec<Parked>,
+}
+
+pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: CancellationToken) {
+    let queue = manager.topology.state();
+    let Some(mut consumer) = open(session.as_ref(), queue).await else { return };
+    while let Some(first) = next(consumer.as_mut(), &over).await {
+        let mut batch = Batch::default();
+        batch.add(&manager, &first);
+        while batch.runs.len() < BATCH_MAX
+            && let Some(delivery) = next_ready(consumer.as_mut())
+        {
+            batch.add(&manager, &delivery);
+        }
+        let Some(floors) = insist(&over, || apply(&manager, &batch)).await else { return };
+        ack_all(session.as_ref(), &batch.receipts).await;
+        after(&manager, session.as_ref(), batch, floors).await;
+    }
+}
+
+impl Batch {
+    fn add(&mut self, manager: &Manager, delivery: &Delivery) {
+        self.receipts.push(delivery.receipt);
+        match decode::<StateMessage>(&delivery.body) {
+            Ok(StateMessage::Tick(tick)) => self.ticks.push(tick),
+            Ok(StateMessage::Reports(Reports { service, entries })) => {
+                for entry in entries {
+                    self.add_report(service, entry);
+                }
+            }
+            Err(unreadable) => {
+                metrics::counter!("everwatch_unreadable_total", "queue" => "state").increment(1);
+                warn!(why = %unreadable, "an unreadable report is parked");
+                self.parked.push(Parked {
+                    id: 0,
+                    queue: manager.topology.state(),
+                    reason: unreadable.to_string(),
+                    body: delivery.body.to_vec(),
+                    at: manager.clock.now(),
+                });
+            }
+        }
+    }
+
+    fn add_report(&mut self, service: ServiceId, Numbered { seq, at, report }: Numbered) {
+        metrics::counter!("everwatch_reports_total").increment(1);
+        match report {
+            Report::Run(report) => self.runs.push(Run { service, seq, at, report }),
+            Report::List(chunk) => {
+                let runs = chunk.entries.into_iter().map(|report| Run { service, seq, at, report });
+                self.runs.extend(runs);
+            }
+            Report::ServiceBorn(birth) => self.newborns.push(Newborn { service, birth: *birth, at }),
+            Report::ServiceGone => self.gone.push(service),
+            Report::WorkQueueCreated { pool } => self.pools.push(pool),
+            Report::Unknown(_) => {
+                metrics::counter!("everwatch_unknown_reports_total").increment(1);
+                debug!(%service, seq, "a report of a newer version is passed over");
+            }
+        }
+    }
+}
+
+/// Commits the batch; answers the floors that its senders must hear.
+async fn apply(manager: &Manager, batch: &Batch) -> Result<Vec<Floor>, StoreError> {
+    births::apply(manager, &batch.newborns, &batch.gone).await?;
+    if !batch.parked.is_empty() {
+        manager.store.park(&batch.parked).await?;
+    }
+    let mut by_id: HashMap<ObserverId, Vec<&Run>> = HashMap::new();
+    for run in &batch.runs {
+        by_id.entry(run.report.id).or_default().push(run);
+    }
+    match apply_runs(manager, by_id.clone()).await {
+        Err(StoreError::Corrupt(_)) => apply_singly(manager, by_id).await,
+        applied => applied,
+    }
+}
+
+/// One row that cannot be read must not stop the others.
+async fn apply_singly(
+    manager: &Manager,
+    by_id: HashMap<ObserverId, Vec<&Run>>,
+) -> Result<Vec<Floor>, StoreError> {
+    let mut floors = Vec::new();
+    for (id, runs) in by_id {
+        match apply_runs(manager, HashMap::from([(id, runs)])).await {
+            Err(StoreError::Corrupt(why)) => {
+                error!(observer = %id, why, "reports dropped, the row is damaged");
+            }
+            applied => floors.extend(applied?),
+        }
+    }
+    Ok(floors)
+}
+
+async fn apply_runs(
+    manager: &Manager,
+    mut pending: HashMap<ObserverId, Vec<&Run>>,
+) -> Result<Vec<Floor>, StoreError> {
+    let mut floors = Vec::new();
+    for _ in 0..CAS_TRIES {
+        if pending.is_empty() {
+            return Ok(floors);
+        }
+        let ids: Vec<ObserverId> = pending.keys().copied().collect();
+        let rows = manager.store.load(&ids).await?;
+        note_unknown(&pending, &rows);
+        let (mut changed, mut same) = (Vec::new(), Vec::new());
+        for mut row in rows {
+            let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
+            if fold(manager, &mut row, runs) { changed.push(row) } else { same.push(row) }
+        }
+        // Those that another manager has changed meanwhile are loaded and folded again: a join, so
+        // that the order in which the two come does not matter.
+        let lost: HashSet<ObserverId> = if changed.is_empty() {
+            HashSet::new()
+        } else {
+            manager.store.save(&changed).await?.into_iter().collect()
+        };
+        for row in changed.iter().chain(&same).filter(|row| !lost.contains(&row.id)) {
+            let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
+            floors.extend(runs.iter().filter_map(|run| row.answer(&run.report)));
+            if row.wants_reissue() {
+                manager.wake.notify_one();
+            }
+        }
+        pending.retain(|id, _| lost.contains(id));
+    }
+    Err(StoreError::Unavailable("the rows are changed too often by others".to_owned()))
+}
+
+fn fold(manager: &Manager, row: &mut Row, runs: &[&Run]) -> bool {
+    let now = manager.clock.now();
+    let mut changed = false;
+    for run in runs {
+        match row.apply(run.service, run.seq, run.at, &run.report, now) {
+            Applied::Changed => changed = true,
+            Applied::Same => {}
+            Applied::Stale => {
+                metrics::counter!("everwatch_stale_reports_total").increment(1);
+                debug!(observer = %row.id, service = %run.service, epoch = %run.report.epoch, "stale report");
+            }
+        }
+    }
+    changed
+}
+
+fn note_unknown(pending: &HashMap<ObserverId, Vec<&Run>>, rows: &[Row]) {
+    if rows.len() == pending.len() {
+        return;
+    }
+    let known: HashSet<ObserverId> = rows.iter().map(|row| row.id).collect();
+    for (id, runs) in pending.iter().filter(|(id, _)| !known.contains(id)) {
+        metrics::counter!("everwatch_unknown_observers_total").increment(runs.len() as u64);
+        debug!(observer = %id, reports = runs.len(), "reports of an unknown observer are passed over");
+    }
+}
+
+/// What follows the commit: answers, work queues, marks.
+async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, floors: Vec<Floor>) {
+    telling::floors_later(manager, floors);
+    for tick in &batch.ticks {
+        manager.on_tick(Marked::State, tick.sent_at);
+    }
+    for pool in &batch.pools {
+        warn!(%pool, "a service had to make the work queue of its pool");
+    }
+    let newborn_pools = batch.newborns.iter().map(|newborn| &newborn.birth.pool);
+    for pool in newborn_pools.chain(&batch.pools) {
+        if let Err(error) = manager.ensure_work(session, pool).await {
+            warn!(%pool, %error, "a work queue could not be declared");
+        }
+    }
+    if !batch.newborns.is_empty() {
+        births::welcome(manager, &batch.newborns).await;
+        manager.wake.notify_one();
+    }
+    if batch.receipts.len() > batch.ticks.len() {
+        manager.note_change();
+    }
+}

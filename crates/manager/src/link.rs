@@ -1,0 +1,132 @@
+//! Keeps one session with the broker: connects, declares, reads the queues until the session is lost,
+//! then starts over. The manager serves HTTP meanwhile.
+
+use crate::shared::Manager;
+use crate::{RunError, intake, parked};
+use everwatch_broker::{Broker, BrokerError, ConnectError, Session};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Why a session did not come to work.
+enum Trouble {
+    Wait(String),
+    Person(String),
+}
+
+/// # Errors
+/// If the broker refuses this manager at its start: later refusals are waited out.
+pub(crate) async fn run(manager: Arc<Manager>, broker: Arc<dyn Broker>) -> Result<(), RunError> {
+    let mut pause = FIRST_PAUSE;
+    let mut worked = false;
+    while !manager.stop.is_cancelled() {
+        let opened = tokio::select! {
+            () = manager.stop.cancelled() => break,
+            opened = open(&manager, broker.as_ref()) => opened,
+        };
+        match opened {
+            Ok(session) => {
+                (worked, pause) = (true, FIRST_PAUSE);
+                serve(&manager, session).await;
+            }
+            Err(Trouble::Person(why)) if !worked => return Err(RunError::BrokerRefused(why)),
+            Err(Trouble::Person(why) | Trouble::Wait(why)) => {
+                warn!(why, again_in_ms = pause.as_millis(), "no session with the broker");
+            }
+        }
+        let jittered = pause.mul_f64(rand::random_range(0.5..1.0));
+        tokio::select! {
+            () = manager.stop.cancelled() => break,
+            () = tokio::time::sleep(jittered) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    Ok(())
+}
+
+async fn open(manager: &Manager, broker: &dyn Broker) -> Result<Arc<dyn Session>, Trouble> {
+    let name = format!("everwatch manager {}", manager.id);
+    let session = broker.connect(&name).await.map_err(|error| match error {
+        ConnectError::Unreachable(why) => Trouble::Wait(why),
+        ConnectError::Refused(why) => Trouble::Person(why),
+    })?;
+    if let Err(error) = declare(manager, session.as_ref()).await {
+        session.close().await;
+        return Err(match error {
+            BrokerError::Refused(why) => Trouble::Person(format!("the broker refused: {why}")),
+            error @ (BrokerError::Lost(_)
+            | BrokerError::NoQueue(_)
+            | BrokerError::Unroutable(_)
+            | BrokerError::NotAccepted(_)) => Trouble::Wait(error.to_string()),
+        });
+    }
+    Ok(session)
+}
+
+async fn declare(manager: &Manager, session: &dyn Session) -> Result<(), BrokerError> {
+    for (queue, kind) in manager.topology.durable_queues() {
+        session.declare(&queue, &kind).await?;
+    }
+    for exchange in manager.topology.exchanges() {
+        session.declare_exchange(&exchange).await?;
+    }
+    Ok(())
+}
+
+/// Reads the queues of one session until it is lost or the manager stops.
+async fn serve(manager: &Arc<Manager>, session: Arc<dyn Session>) {
+    manager.connected(Arc::clone(&session));
+    for pool in &manager.settings.pools {
+        if let Err(error) = manager.declare_work(session.as_ref(), pool).await {
+            warn!(%pool, %error, "a work queue could not be declared");
+        }
+    }
+    info!("connected to the broker");
+    manager.wake.notify_one();
+    let over = manager.stop.child_token();
+    let mut readers = JoinSet::new();
+    spawn_readers(&mut readers, manager, &session, &over);
+    let why = tokio::select! {
+        why = session.lost() => why,
+        () = manager.stop.cancelled() => "the manager stops".to_owned(),
+        ended = readers.join_next() => match ended {
+            Some(Err(error)) => format!("a reader failed: {error}"),
+            Some(Ok(())) | None => "a queue is no longer delivered".to_owned(),
+        },
+    };
+    // What is unacked now goes back to its queue with the session: another manager, or the next
+    // session, applies it again, which changes nothing.
+    over.cancel();
+    if manager.stop.is_cancelled() {
+        while readers.join_next().await.is_some() {}
+        manager.tasks.close();
+        if tokio::time::timeout(Duration::from_secs(2), manager.tasks.wait()).await.is_err() {
+            info!("some publishes were not confirmed before the stop");
+        }
+    } else {
+        warn!(why, "the session with the broker is over");
+    }
+    manager.disconnected();
+    readers.shutdown().await;
+    session.close().await;
+}
+
+fn spawn_readers(
+    readers: &mut JoinSet<()>,
+    manager: &Arc<Manager>,
+    session: &Arc<dyn Session>,
+    over: &CancellationToken,
+) {
+    let parts = || (Arc::clone(manager), Arc::clone(session), over.clone());
+    let (it, session_of, token) = parts();
+    readers.spawn(async move { intake::state::run(it, session_of, token).await });
+    let (it, session_of, token) = parts();
+    readers.spawn(async move { intake::beats::run(it, session_of, token).await });
+    let (it, session_of, token) = parts();
+    readers.spawn(async move { parked::run(it, session_of, token).await });
+}

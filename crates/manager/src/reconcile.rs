@@ -1,0 +1,167 @@
+//! The reconciler: looks at what is stored, does what is due, and looks again. It has no input: a wake
+//! only makes the next pass sooner, and the next pass is the retry of whatever failed in this one.
+
+use crate::intake::births::change;
+use crate::shared::{Manager, Marked};
+use crate::{RunError, outbox, telling};
+use everwatch_broker::{Fate, Session};
+use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::message::Floor;
+use everwatch_core::plan::{on_alive, plan_row, plan_services};
+use everwatch_core::row::Row;
+use everwatch_store::StoreError;
+use futures::StreamExt as _;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+const EVERY: Duration = Duration::from_secs(1);
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+const BATCH: usize = 500;
+/// Batches of rows in one pass.
+const ROUNDS: usize = 10;
+/// Questions to the broker at once, and how long one may take.
+const ASK_AT_ONCE: usize = 16;
+const ASK_WITHIN: Duration = Duration::from_secs(5);
+
+/// When what is done by the clock was done last.
+#[derive(Debug, Default)]
+struct Done {
+    ticked: Option<Instant>,
+    forgot: Option<Instant>,
+}
+
+pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
+    let mut done = Done::default();
+    let mut failing = false;
+    loop {
+        tokio::select! {
+            () = manager.stop.cancelled() => return Ok(()),
+            () = manager.wake.notified() => {}
+            () = tokio::time::sleep(EVERY) => {}
+        }
+        match pass(&manager, &mut done).await {
+            Ok(()) => failing = false,
+            Err(error) if !failing => {
+                failing = true;
+                warn!(%error, "a reconciler pass failed, the next one tries again");
+            }
+            Err(_) => metrics::counter!("everwatch_failed_passes_total").increment(1),
+        }
+    }
+}
+
+fn is_over(last: Option<Instant>, every: Duration) -> bool {
+    last.is_none_or(|last| last.elapsed() >= every)
+}
+
+async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError> {
+    // Marks first: whether the queues are read does not depend on the database's health.
+    let beat = manager.settings.beat;
+    if is_over(done.ticked, beat) || !manager.reads_within(beat * 2) {
+        telling::tick(manager, Marked::State).await;
+        telling::tick(manager, Marked::Beats).await;
+        done.ticked = Some(Instant::now());
+    }
+    manager.refresh_clock().await?;
+    let Some(session) = manager.session() else { return Ok(()) };
+    // While the broker blocks publishers nothing can be said: what is due stays due.
+    if !session.is_blocked() {
+        rows(manager).await?;
+    }
+    services(manager, session.as_ref()).await?;
+    if is_over(done.forgot, FORGET_EVERY) {
+        let before = manager.clock.now().minus(manager.settings.retention_services);
+        manager.store.forget_services(before).await?;
+        done.forgot = Some(Instant::now());
+    }
+    Ok(())
+}
+
+async fn rows(manager: &Arc<Manager>) -> Result<(), StoreError> {
+    for _ in 0..ROUNDS {
+        let due = manager.store.due(manager.clock.now(), BATCH).await?;
+        let full = due.len() == BATCH;
+        if !steps(manager, &due).await? || !full {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Takes the steps of these rows; answers whether there were any.
+async fn steps(manager: &Arc<Manager>, due: &[Row]) -> Result<bool, StoreError> {
+    let now = manager.clock.now();
+    let steps: Vec<_> = due.iter().filter_map(|row| plan_row(row, now, &manager.settings.row)).collect();
+    if steps.is_empty() {
+        return Ok(false);
+    }
+    let (forget, keep): (Vec<_>, Vec<_>) = steps.into_iter().partition(|step| step.forget);
+    if !forget.is_empty() {
+        let forget: Vec<_> = forget.iter().map(|step| (step.row.id, step.row.version)).collect();
+        manager.store.forget(&forget).await?;
+    }
+    if keep.is_empty() {
+        return Ok(true);
+    }
+    let rows: Vec<Row> = keep.iter().map(|step| step.row.clone()).collect();
+    // Whoever lost the race here was beaten by a report, a person or another manager: their turn.
+    let lost: HashSet<ObserverId> = manager.store.save(&rows).await?.into_iter().collect();
+    let won: Vec<_> = keep.into_iter().filter(|step| !lost.contains(&step.row.id)).collect();
+    let floors: Vec<Floor> = won.iter().filter_map(|step| step.floor).collect();
+    telling::floors(manager, &floors).await;
+    let publish: Vec<Row> = won.into_iter().filter(|step| step.publish).map(|step| step.row).collect();
+    metrics::counter!("everwatch_reissues_total").increment(publish.len() as u64);
+    outbox::publish(manager, publish);
+    manager.note_change();
+    Ok(true)
+}
+
+async fn services(manager: &Manager, session: &dyn Session) -> Result<(), StoreError> {
+    let now = manager.clock.now();
+    let lost_after = manager.settings.lost_after;
+    let services = manager.store.services(now).await?;
+    let plan = plan_services(&services, now, lost_after, manager.may_conclude());
+    for service in plan.suspect {
+        // Looked at again on the row as it is: a beat may have come in meanwhile.
+        let suspected = |row: &mut everwatch_core::service::ServiceRow| {
+            row.is_silent(now, lost_after) && row.suspect(now)
+        };
+        change(manager, service, suspected).await?;
+        warn!(%service, "service is silent, the broker is asked about its session");
+    }
+    let answers: Vec<(ServiceId, Option<Fate>)> = futures::stream::iter(plan.ask)
+        .map(|service| async move { (service, ask(manager, session, service).await) })
+        .buffer_unordered(ASK_AT_ONCE)
+        .collect()
+        .await;
+    for (service, fate) in answers {
+        match fate {
+            Some(Fate::Gone) => {
+                change(manager, service, |row| row.on_session_gone(manager.clock.now())).await?;
+                info!(%service, "service lost: its session with the broker is gone");
+                manager.note_change();
+            }
+            Some(Fate::Alive) => {
+                let at = manager.clock.now();
+                change(manager, service, |row| on_alive(row, at, lost_after)).await?;
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+async fn ask(manager: &Manager, session: &dyn Session, service: ServiceId) -> Option<Fate> {
+    let queue = manager.topology.commands_of(service);
+    match tokio::time::timeout(ASK_WITHIN, session.fate(&queue)).await {
+        Ok(Ok(fate)) => Some(fate),
+        Ok(Err(error)) => {
+            warn!(%service, %error, "the broker does not say what became of a service");
+            None
+        }
+        Err(_) => None,
+    }
+}

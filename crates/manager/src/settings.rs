@@ -1,0 +1,39 @@
+//! What a manager can be told: values with defaults, no sources.
+
+use everwatch_core::id::Pool;
+use everwatch_core::row::RowPolicy;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// Everything a manager can be told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the HTTP API listens (default `127.0.0.1:7700`; port 0 takes a free one).
+    pub listen: SocketAddr,
+    /// Separates deployments that share a vhost (default `everwatch.`).
+    pub prefix: String,
+    /// A service that is silent for this long is suspect (default 15 s).
+    pub lost_after: Duration,
+    /// How often services beat, and managers mark the queues (default 5 s).
+    pub beat: Duration,
+    /// Leases, repeats and retention of observers.
+    pub row: RowPolicy,
+    /// How long an ended service stays readable (default 1 day).
+    pub retention_services: Duration,
+    /// Pools whose queues are there from the start (default `default`).
+    pub pools: Vec<Pool>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7700)),
+            prefix: "everwatch.".to_owned(),
+            lost_after: Duration::from_secs(15),
+            beat: Duration::from_secs(5),
+            row: RowPolicy::default(),
+            retention_services: Duration::from_secs(86_400),
+            pools: vec![Pool::default()],
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What the parts of one manager share: the ports, the database's clock, the present session with the
+//! broker, and how well this manager reads its queues.
+
+use crate::RunError;
+use crate::creator::Create;
+use crate::outbox::Confirm;
+use crate::settings::Settings;
+use everwatch_broker::{BrokerError, QueueKind, Session, Topology};
+use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::id::{ManagerId, ObserverId, Pool};
+use everwatch_core::row::Row;
+use everwatch_core::service::ServiceRow;
+use everwatch_store::{Store, StoreError};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::warn;
+use uuid::Uuid;
+
+/// Publishes under way at once.
+const PUBLISHES_MAX: usize = 1000;
+/// Creates that wait for their transaction.
+const CREATES_MAX: usize = 2000;
+/// Confirms that wait to be written down.
+const CONFIRMS_MAX: usize = 4000;
+/// How often a change is tried again after somebody else changed the row.
+pub(crate) const CAS_TRIES: usize = 20;
+
+/// The database's clock, as an offset from this machine's.
+#[derive(Debug, Default)]
+pub(crate) struct DbClock {
+    offset_ms: AtomicI64,
+}
+
+impl DbClock {
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp(clock::now().0.saturating_add(self.offset_ms.load(Ordering::Relaxed)))
+    }
+    fn set(&self, database: Timestamp) {
+        self.offset_ms.store(database.0.saturating_sub(clock::now().0), Ordering::Relaxed);
+    }
+}
+
+/// One of the queues in which managers leave their marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marked {
+    State,
+    Beats,
+}
+
+/// How well this manager reads its queues: the send times of the newest marks it has read.
+#[derive(Debug)]
+struct Reading {
+    connected_at: AtomicI64,
+    state_tick: AtomicI64,
+    beats_tick: AtomicI64,
+    store_answers: AtomicBool,
+}
+
+/// The ends of the queues inside the manager that its loops read.
+pub(crate) struct Inboxes {
+    pub(crate) creates: mpsc::Receiver<Create>,
+    pub(crate) confirms: mpsc::Receiver<Confirm>,
+}
+
+/// Services as the store had them a moment ago.
+type Cached = Option<(Instant, Arc<Vec<ServiceRow>>)>;
+
+pub(crate) struct Manager {
+    pub(crate) id: ManagerId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) topology: Topology,
+    pub(crate) settings: Settings,
+    pub(crate) clock: DbClock,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) creates: mpsc::Sender<Create>,
+    pub(crate) confirms: mpsc::Sender<Confirm>,
+    pub(crate) publishes: Arc<Semaphore>,
+    /// Wakes the reconciler.
+    pub(crate) wake: Notify,
+    session: watch::Sender<Option<Arc<dyn Session>>>,
+    changed: watch::Sender<u64>,
+    work_queues: Mutex<HashSet<Pool>>,
+    services: Mutex<Cached>,
+    reading: Reading,
+}
+
+impl Manager {
+    pub(crate) fn new(
+        settings: Settings,
+        store: Arc<dyn Store>,
+        stop: CancellationToken,
+    ) -> (Arc<Self>, Inboxes) {
+        let (creates, creates_in) = mpsc::channel(CREATES_MAX);
+        let (confirms, confirms_in) = mpsc::channel(CONFIRMS_MAX);
+        let manager = Self {
+            id: ManagerId(Uuid::now_v7()),
+            store,
+            topology: Topology::new(&settings.prefix),
+            settings,
+            clock: DbClock::default(),
+            stop,
+            tasks: TaskTracker::new(),
+            creates,
+            confirms,
+            publishes: Arc::new(Semaphore::new(PUBLISHES_MAX)),
+            wake: Notify::new(),
+            session: watch::Sender::new(None),
+            changed: watch::Sender::new(0),
+            work_queues: Mutex::default(),
+            services: Mutex::default(),
+            reading: Reading {
+                connected_at: AtomicI64::new(i64::MAX),
+                state_tick: AtomicI64::new(i64::MIN),
+                beats_tick: AtomicI64::new(i64::MIN),
+                store_answers: AtomicBool::new(false),
+            },
+        };
+        (Arc::new(manager), Inboxes { creates: creates_in, confirms: confirms_in })
+    }
+
+    /// The first word with the store: a refusal ends the start, an absence does not.
+    pub(crate) async fn check_store(&self) -> Result<(), RunError> {
+        match self.refresh_clock().await {
+            Ok(()) => Ok(()),
+            Err(StoreError::Unavailable(why)) => {
+                warn!(why, "the database cannot be reached yet, trying on");
+                Ok(())
+            }
+            Err(error @ (StoreError::Refused(_) | StoreError::Corrupt(_))) => {
+                Err(RunError::StoreRefused(error.to_string()))
+            }
+        }
+    }
+
+    /// Asks the database for its time, and notes whether it answers.
+    pub(crate) async fn refresh_clock(&self) -> Result<(), StoreError> {
+        let asked = self.store.now().await;
+        self.reading.store_answers.store(asked.is_ok(), Ordering::Relaxed);
+        asked.map(|now| self.clock.set(now))
+    }
+
+    /// The present session with the broker, if there is one.
+    pub(crate) fn session(&self) -> Option<Arc<dyn Session>> {
+        self.session.borrow().clone()
+    }
+
+    /// The session, waiting for one until `deadline`.
+    pub(crate) async fn session_by(&self, deadline: Instant) -> Option<Arc<dyn Session>> {
+        let mut session = self.session.subscribe();
+        let found = tokio::time::timeout_at(deadline, session.wait_for(Option::is_some)).await;
+        found.ok()?.ok()?.clone()
+    }
+
+    pub(crate) fn connected(&self, session: Arc<dyn Session>) {
+        self.reading.connected_at.store(self.clock.now().0, Ordering::Relaxed);
+        lock(&self.work_queues).clear();
+        self.session.send_replace(Some(session));
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.reading.connected_at.store(i64::MAX, Ordering::Relaxed);
+        self.session.send_replace(None);
+    }
+
+    /// Something about observers or services has changed: whoever waits looks again.
+    pub(crate) fn note_change(&self) {
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// A mark came out of a queue: this manager has read the queue up to there.
+    pub(crate) fn on_tick(&self, queue: Marked, sent_at: Timestamp) {
+        self.tick_of(queue).fetch_max(sent_at.0, Ordering::Relaxed);
+    }
+
+    fn tick_of(&self, queue: Marked) -> &AtomicI64 {
+        match queue {
+            Marked::State => &self.reading.state_tick,
+            Marked::Beats => &self.reading.beats_tick,
+        }
+    }
+
+    fn has_read(&self, queue: Marked, since: Timestamp) -> bool {
+        self.tick_of(queue).load(Ordering::Relaxed) >= since.0
+    }
+
+    /// Whether the newest mark read from both queues is at most this old.
+    pub(crate) fn reads_within(&self, age: Duration) -> bool {
+        let since = self.clock.now().minus(age);
+        self.has_read(Marked::State, since) && self.has_read(Marked::Beats, since)
+    }
+
+    /// What keeps this manager from being ready; empty if it is.
+    pub(crate) fn lacks(&self) -> Vec<&'static str> {
+        let mut lacks = Vec::new();
+        if !self.reading.store_answers.load(Ordering::Relaxed) {
+            lacks.push("the database does not answer");
+        }
+        let connected_at = Timestamp(self.reading.connected_at.load(Ordering::Relaxed));
+        if self.session.borrow().is_none() {
+            lacks.push("the broker is not connected");
+        } else if !self.has_read(Marked::State, connected_at) {
+            lacks.push("the state queue is not read up to now yet");
+        }
+        lacks
+    }
+
+    /// Whether silence of a service may be held against it. Not before this manager has listened for as
+    /// long as a service may be silent: the beats of a time without managers are gone.
+    pub(crate) fn may_conclude(&self) -> bool {
+        let connected_at = Timestamp(self.reading.connected_at.load(Ordering::Relaxed));
+        self.lacks().is_empty()
+            && self.clock.now().since(connected_at) >= self.settings.lost_after
+            && self.reads_within(self.settings.beat * 2)
+    }
+
+    /// Makes sure that the work queue of a pool is there, once per session.
+    pub(crate) async fn ensure_work(&self, session: &dyn Session, pool: &Pool) -> Result<(), BrokerError> {
+        if lock(&self.work_queues).contains(pool) {
+            return Ok(());
+        }
+        self.declare_work(session, pool).await
+    }
+
+    /// Declares it whatever was known before.
+    pub(crate) async fn declare_work(&self, session: &dyn Session, pool: &Pool) -> Result<(), BrokerError> {
+        session.declare(&self.topology.work(pool), &QueueKind::Durable { max_length: None }).await?;
+        lock(&self.work_queues).insert(pool.clone());
+        Ok(())
+    }
+
+    /// The pools that are known here: configured, announced or published to.
+    pub(crate) fn pools(&self) -> Vec<Pool> {
+        let mut pools: Vec<Pool> = lock(&self.work_queues).iter().cloned().collect();
+        pools.extend(self.settings.pools.iter().cloned());
+        pools.sort_unstable();
+        pools.dedup();
+        pools
+    }
+
+    /// The living services, at most `max_age` old.
+    pub(crate) async fn services(&self, max_age: Duration) -> Result<Arc<Vec<ServiceRow>>, StoreError> {
+        if let Some((at, services)) = lock(&self.services).as_ref()
+            && at.elapsed() < max_age
+        {
+            return Ok(Arc::clone(services));
+        }
+        let mut services = self.store.services(self.clock.now()).await?;
+        services.retain(|service| service.end.is_none());
+        let services = Arc::new(services);
+        *lock(&self.services) = Some((Instant::now(), Arc::clone(&services)));
+        Ok(services)
+    }
+
+    /// Changes one row by compare-and-set: `change` answers whether there is anything to save.
+    /// `None` if the row is not there (any more).
+    pub(crate) async fn change(
+        &self,
+        id: ObserverId,
+        mut change: impl FnMut(&mut Row) -> bool + Send,
+    ) -> Result<Option<Row>, StoreError> {
+        for _ in 0..CAS_TRIES {
+            let Some(mut row) = self.store.load(&[id]).await?.pop() else { return Ok(None) };
+            if !change(&mut row) {
+                return Ok(Some(row));
+            }
+            if self.store.save(std::slice::from_ref(&row)).await?.is_empty() {
+                row.version += 1;
+                self.note_change();
+                return Ok(Some(row));
+            }
+        }
+        Err(StoreError::Unavailable(format!("observer {id} is changed too often by others")))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,77 @@
+//! What a manager says: commands to the services, marks into its own queues. Nothing said here is
+//! needed for long: floors are repeated until they are answered, marks until they are read.
+
+use crate::shared::{Manager, Marked};
+use everwatch_broker::{Message, Target};
+use everwatch_core::id::ServiceId;
+use everwatch_core::message::{BATCH_MAX, BeatMessage, Command, Floor, StateMessage, Tick, encode};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{debug, error};
+
+/// A command that is not out by then is left to its repetition.
+const SAY_WITHIN: Duration = Duration::from_secs(5);
+
+/// Sends floors to every service and waits until they are out.
+pub(crate) async fn floors(manager: &Manager, floors: &[Floor]) {
+    for chunk in floors.chunks(BATCH_MAX) {
+        say(manager, Target::Fanout(manager.topology.commands()), &Command::Floors(chunk.to_vec())).await;
+    }
+}
+
+/// Sends floors without waiting.
+pub(crate) fn floors_later(manager: &Arc<Manager>, mut list: Vec<Floor>) {
+    if list.is_empty() {
+        return;
+    }
+    list.sort_unstable_by_key(|floor| (floor.id, std::cmp::Reverse(floor.below)));
+    list.dedup_by_key(|floor| floor.id);
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move { floors(&it, &list).await });
+}
+
+/// Answers a birth without waiting.
+pub(crate) fn welcome_later(manager: &Arc<Manager>, service: ServiceId, floors: &[Floor]) {
+    let mut chunks: Vec<Vec<Floor>> = floors.chunks(BATCH_MAX).map(<[Floor]>::to_vec).collect();
+    // The welcome itself is the last word: whoever has it has all floors.
+    let last = chunks.pop().unwrap_or_default();
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        let fanout = || Target::Fanout(it.topology.commands());
+        for chunk in chunks {
+            say(&it, fanout(), &Command::Floors(chunk)).await;
+        }
+        say(&it, fanout(), &Command::Welcome { service, floors: last }).await;
+    });
+}
+
+/// Leaves this manager's mark in a queue.
+pub(crate) async fn tick(manager: &Manager, queue: Marked) {
+    let tick = Tick { manager: manager.id, sent_at: manager.clock.now() };
+    match queue {
+        Marked::State => {
+            say(manager, Target::Queue(manager.topology.state()), &StateMessage::Tick(tick)).await;
+        }
+        Marked::Beats => {
+            say(manager, Target::Queue(manager.topology.beats()), &BeatMessage::Tick(tick)).await;
+        }
+    }
+}
+
+async fn say<T: Serialize + Sync>(manager: &Manager, target: Target, what: &T) {
+    let Some(session) = manager.session().filter(|session| !session.is_blocked()) else { return };
+    let body = match encode(what) {
+        Ok(body) => body.into(),
+        Err(error) => {
+            error!(%error, "a command could not be written");
+            return;
+        }
+    };
+    let said = session.publish(&target, Message { body, headers: Vec::new() });
+    match tokio::time::timeout(SAY_WITHIN, said).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(?target, %error, "a command did not go out, it is repeated"),
+        Err(_) => debug!(?target, "a command is not confirmed yet, it is repeated"),
+    }
+}

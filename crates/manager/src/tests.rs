@@ -1,0 +1,288 @@
+//! A whole manager on an in-process broker and a SQLite file, with a service played by hand.
+
+use crate::shared::{Inboxes, Manager};
+use crate::{RunError, Settings, creator, http, link, outbox, reconcile};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode, header};
+use everwatch_broker::{
+    Broker, Consume, Consumer, Delivery, MemoryBroker, Message, QueueKind, Session, Target,
+};
+use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::{Kind, Name, Pool, ServiceId};
+use everwatch_core::message::{
+    Birth, Command, KindInfo, Numbered, Report, Reports, RunEvent, RunReport, StateMessage, Work, WorkRead,
+    decode, encode,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+use uuid::Uuid;
+
+const SOON: Duration = Duration::from_secs(20);
+
+struct Stage {
+    app: Router,
+    manager: Arc<Manager>,
+    broker: Arc<MemoryBroker>,
+    _loops: JoinSet<Result<(), RunError>>,
+    _dir: TempDir,
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: axum::http::HeaderMap,
+    body: Value,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings::default();
+        let url = format!("sqlite://{}", dir.path().join("test.db").display());
+        let store = everwatch_store::open(&url, settings.row.clone()).await.unwrap();
+        let broker = Arc::new(MemoryBroker::new());
+        let (manager, Inboxes { creates, confirms }) =
+            Manager::new(settings, store, CancellationToken::new());
+        manager.check_store().await.unwrap();
+        let mut loops = JoinSet::new();
+        loops.spawn(link::run(Arc::clone(&manager), Arc::clone(&broker) as Arc<dyn Broker>));
+        loops.spawn(creator::run(Arc::clone(&manager), creates));
+        loops.spawn(outbox::run(Arc::clone(&manager), confirms));
+        loops.spawn(reconcile::run(Arc::clone(&manager)));
+        let app = http::app(Arc::clone(&manager), Router::new());
+        let stage = Self { app, manager, broker, _loops: loops, _dir: dir };
+        stage.until("/readyz", |answer| answer.status == StatusCode::OK).await;
+        stage
+    }
+
+    async fn send(&self, method: &str, path: &str, body: Option<&str>) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(Body::empty, |text| Body::from(text.to_owned()));
+        let response = self.app.clone().oneshot(request.body(body).unwrap()).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = to_bytes(body, usize::MAX).await.unwrap();
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+    async fn create(&self, body: Value) -> Answer {
+        self.send("POST", "/v1/observers", Some(&body.to_string())).await
+    }
+    async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, None).await
+    }
+
+    async fn until(&self, path: &str, is_right: impl Fn(&Answer) -> bool) -> Answer {
+        let looking = async {
+            loop {
+                let answer = self.get(path).await;
+                if is_right(&answer) {
+                    return answer;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(SOON, looking).await.expect("it comes to be")
+    }
+
+    async fn service(&self, capacity: u32) -> Service {
+        let topology = &self.manager.topology;
+        let id = ServiceId(Uuid::new_v4());
+        let session = self.broker.connect("service").await.unwrap();
+        let queue = topology.commands_of(id);
+        session.declare(&queue, &QueueKind::Exclusive).await.unwrap();
+        session.bind(&queue, &topology.commands()).await.unwrap();
+        let consume = |queue: String| Consume { queue, prefetch: 10, priority: 0 };
+        let commands = session.consume(&consume(queue)).await.unwrap();
+        let work = session.consume(&consume(topology.work(&Pool::default()))).await.unwrap();
+        let mut service = Service { id, session, commands, work, seq: 0, state: topology.state() };
+        let birth = Birth {
+            name: Name::new("s1").unwrap(),
+            pool: Pool::default(),
+            capacity,
+            kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Value::Null }],
+            version: "1".to_owned(),
+            host: "h".to_owned(),
+            labels: Default::default(),
+            predecessor: None,
+        };
+        service.report(Report::ServiceBorn(Box::new(birth))).await;
+        self.until(&format!("/v1/services/{id}"), |answer| answer.status == StatusCode::OK).await;
+        service
+    }
+}
+
+struct Service {
+    id: ServiceId,
+    session: Arc<dyn Session>,
+    commands: Box<dyn Consumer>,
+    work: Box<dyn Consumer>,
+    seq: u64,
+    state: String,
+}
+
+impl Service {
+    async fn report(&mut self, report: Report) {
+        self.seq += 1;
+        let entries = vec![Numbered { seq: self.seq, at: clock::now(), report }];
+        let body = encode(&StateMessage::Reports(Reports { service: self.id, entries })).unwrap();
+        let message = Message { body: body.into(), headers: Vec::new() };
+        self.session.publish(&Target::Queue(self.state.clone()), message).await.unwrap();
+    }
+    async fn take(&mut self) -> (Delivery, Work, Epoch) {
+        let delivery = tokio::time::timeout(SOON, self.work.next()).await.unwrap().unwrap();
+        let WorkRead::Ours(work) = Work::read(&delivery.body).unwrap() else { panic!("not ours") };
+        let epoch = Epoch::new(work.generation, delivery.acquisitions);
+        (delivery, *work, epoch)
+    }
+    async fn run_event(&mut self, work: &Work, epoch: Epoch, event: RunEvent) {
+        self.report(Report::Run(RunReport { id: work.id, epoch, event })).await;
+    }
+    /// Waits for a floor over this epoch.
+    async fn floor_over(&mut self, work: &Work, epoch: Epoch) {
+        let listening = async {
+            loop {
+                let delivery = self.commands.next().await.unwrap();
+                self.session.ack(delivery.receipt).await;
+                if let Command::Floors(floors) = decode(&delivery.body).unwrap()
+                    && floors.iter().any(|floor| floor.id == work.id && floor.below > epoch)
+                {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(SOON, listening).await.expect("a floor comes");
+    }
+}
+
+fn started() -> RunEvent {
+    RunEvent::Started { attempt: 1, started_at: Timestamp(1) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_observer_is_created_runs_is_deleted_and_stays_deleted() {
+    let stage = Stage::new().await;
+    let mut service = stage.service(2).await;
+    let created = stage.create(json!({"kind": "ticker", "name": "a"})).await;
+    assert_eq!(created.status, StatusCode::CREATED, "{}", created.body);
+    let place = created.headers[header::LOCATION].to_str().unwrap().to_owned();
+
+    let (delivery, work, epoch) = service.take().await;
+    assert_eq!((work.name.as_str(), epoch), ("a", Epoch::new(1, 0)));
+    service.run_event(&work, epoch, started()).await;
+    let running = stage.get("/v1/observers/a?wait_for=status%3DProcessing&wait=20s").await.body;
+    assert_eq!((&running["status"], &running["service"]["name"]), (&json!("Processing"), &json!("s1")));
+
+    let deleting = stage.send("DELETE", "/v1/observers/a?only_if=Processing", None).await;
+    assert_eq!((deleting.status, &deleting.body["status"]), (StatusCode::ACCEPTED, &json!("OnDeleting")));
+    let again = stage.send("DELETE", "/v1/observers/a?only_if=Processing", None).await;
+    assert_eq!((again.status, &again.body["code"]), (StatusCode::CONFLICT, &json!("observer-not-active")));
+    let taken = stage.create(json!({"kind": "ticker", "name": "a"})).await;
+    assert_eq!((taken.status, &taken.body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("name-ending")));
+    assert!(taken.headers.contains_key(header::RETRY_AFTER));
+
+    service.floor_over(&work, epoch).await;
+    service.run_event(&work, epoch, RunEvent::Stopped).await;
+    service.session.ack(delivery.receipt).await;
+    let deleted = stage.send("DELETE", &format!("{place}?wait=20s"), None).await;
+    assert_eq!((deleted.status, &deleted.body["status"]), (StatusCode::OK, &json!("Deleted")));
+
+    // Whoever says that it runs hears that it may not.
+    service.run_event(&work, Epoch::new(1, 1), started()).await;
+    service.floor_over(&work, Epoch::new(1, 1)).await;
+    assert_eq!(stage.get("/v1/observers").await.body["total"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_observer_comes_back_as_the_next_generation() {
+    let stage = Stage::new().await;
+    let mut service = stage.service(1).await;
+    stage.create(json!({"kind": "ticker", "name": "a"})).await;
+    let (delivery, work, epoch) = service.take().await;
+    let failed = RunEvent::Failed { error: "no".to_owned(), attempts: 3 };
+    service.run_event(&work, epoch, failed).await;
+    service.session.ack(delivery.receipt).await;
+    let answer = stage.until("/v1/observers/a", |answer| answer.body["status"] == "Failed").await.body;
+    assert_eq!((&answer["desired"], &answer["last_error"]), (&json!("ended"), &json!("no")));
+    let retried = stage.send("POST", "/v1/observers/a/retry", None).await;
+    assert_eq!(retried.status, StatusCode::ACCEPTED);
+    assert_eq!(service.take().await.2, Epoch::new(2, 0));
+    let again = stage.send("POST", "/v1/observers/a/retry", None).await;
+    assert_eq!(again.body["code"], "observer-not-failed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_whose_session_ends_is_lost_once_a_younger_one_has_its_name() {
+    let stage = Stage::new().await;
+    let older = stage.service(1).await;
+    older.session.close().await;
+    let younger = stage.service(1).await;
+    let path = format!("/v1/services/{}", older.id);
+    let lost = stage.until(&path, |answer| answer.body["state"] == "lost").await.body;
+    assert_eq!(lost["is_deleted"], true);
+    assert_eq!(stage.get(&format!("/v1/services/{}", younger.id)).await.body["state"], "active");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unreadable_report_is_parked_and_shown() {
+    let stage = Stage::new().await;
+    let session = stage.broker.connect("stranger").await.unwrap();
+    let message = Message { body: "?!".into(), headers: Vec::new() };
+    session.publish(&Target::Queue(stage.manager.topology.state()), message).await.unwrap();
+    let parked = stage.until("/v1/parked", |answer| answer.body["total"] == 1).await.body;
+    assert_eq!(parked["items"][0]["text"], "?!");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_error_is_a_problem_with_a_code() {
+    let stage = Stage::new().await;
+    let _service = stage.service(1).await;
+    let big = format!("{{\"kind\": \"{}\"}}", "x".repeat(http::BODY_MAX));
+    let cases: [(&str, &str, Option<&str>, u16, &str); 14] = [
+        ("GET", "/v1/nothing", None, 404, "no-such-route"),
+        ("GET", "/v1/observers/none", None, 404, "not-found"),
+        ("GET", "/v1/observers/a%20b", None, 404, "not-found"),
+        ("DELETE", "/v1/observers/none", None, 404, "not-found"),
+        ("PUT", "/v1/observers", None, 405, "method-not-allowed"),
+        ("POST", "/v1/observers", None, 415, "not-json"),
+        ("POST", "/v1/observers", Some("{"), 400, "malformed-json"),
+        ("POST", "/v1/observers", Some("{}"), 422, "invalid"),
+        ("POST", "/v1/observers", Some(r#"{"kind": "other"}"#), 422, "no-service-for-kind"),
+        ("POST", "/v1/observers", Some(&big), 413, "too-large"),
+        ("GET", "/v1/observers?statu=x", None, 400, "bad-query"),
+        ("GET", "/v1/observers?limit=1001", None, 400, "bad-query"),
+        ("GET", "/v1/observers?cursor=zzz", None, 400, "bad-query"),
+        ("GET", "/v1/observers?status=Running", None, 400, "bad-query"),
+    ];
+    for (method, path, body, status, code) in cases {
+        let answer = stage.send(method, path, body).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["code"]), (status, &json!(code)), "{method} {path}");
+        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/problem+json");
+        assert_eq!(answer.body["instance"], path.split('?').next().unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn capacity_is_a_limit_unless_the_observer_waits() {
+    let stage = Stage::new().await;
+    let _service = stage.service(1).await;
+    assert_eq!(stage.create(json!({"kind": "ticker", "name": "a"})).await.status, StatusCode::CREATED);
+    assert_eq!(stage.create(json!({"kind": "ticker", "name": "a"})).await.body["code"], "name-exists");
+    assert_eq!(stage.create(json!({"kind": "ticker", "name": "b"})).await.body["code"], "no-capacity");
+    let waits = stage.create(json!({"kind": "ticker", "name": "b", "on_full": "queue"})).await;
+    assert_eq!(waits.status, StatusCode::CREATED);
+    let first = stage.get("/v1/observers?limit=1").await.body;
+    assert_eq!((&first["items"][0]["name"], &first["total"]), (&json!("a"), &json!(2)));
+    let next = format!("/v1/observers?limit=1&cursor={}", first["next_cursor"].as_str().unwrap());
+    let second = stage.get(&next).await.body;
+    assert_eq!((&second["items"][0]["name"], &second["next_cursor"]), (&json!("b"), &Value::Null));
+    assert_eq!(stage.get("/openapi.json").await.body["info"]["title"], "Everwatch");
+}

@@ -1,0 +1,3 @@
+//! The critical scenarios, on real processes and a real broker.
+
+mod failover;
