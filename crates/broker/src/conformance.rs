@@ -2,114 +2,20 @@
 //! that is broken. Each takes a broker and a prefix of its own, and uses only [`QUEUES`] and [`EXCHANGES`].
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a broken promise ends the test that asked")]
 
-use crate::port::{
-    Broker, BrokerError, Consume, Consumer, Declared, Delivery, Depth, Fate, Message, QueueKind, Receipt,
-    Session, Settle, Target,
-};
-use bytes::Bytes;
+mod steps;
+
+use crate::port::{Broker, BrokerError, Consume, Declared, Depth, Fate, QueueKind, Receipt, Settle, Target};
 use futures::future::join_all;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use steps::{
+    DURABLE, block, bodies, body, filled, message, nothing_comes, put, receive, receive_many, session,
+    until_depth, until_gone, until_ready, within, work,
+};
 
 /// What the durable queues of these tests are called after the prefix: to be deleted afterwards.
 pub const QUEUES: [&str; 3] = ["work", "other", "beats"];
 /// The same for exchanges.
 pub const EXCHANGES: [&str; 2] = ["commands", "output"];
-
-const WAIT: Duration = Duration::from_secs(20);
-/// Long enough for a message that is to come not to be missed by a broker on the same machine.
-const QUIET: Duration = Duration::from_millis(150);
-const DURABLE: QueueKind = QueueKind::Durable { max_length: None };
-
-async fn session(broker: &dyn Broker, name: &str) -> Arc<dyn Session> {
-    within("connect", broker.connect(name)).await.unwrap_or_else(|e| panic!("{name} cannot connect: {e}"))
-}
-
-async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    timeout(WAIT, work).await.unwrap_or_else(|_| panic!("{what} took more than {WAIT:?}"))
-}
-
-fn work(prefix: &str) -> String {
-    format!("{prefix}work")
-}
-
-fn message(body: &str) -> Message {
-    Message { body: Bytes::copy_from_slice(body.as_bytes()), headers: Vec::new() }
-}
-
-fn body(delivery: &Delivery) -> &str {
-    std::str::from_utf8(&delivery.body).unwrap()
-}
-
-fn bodies(deliveries: &[Delivery]) -> Vec<&str> {
-    deliveries.iter().map(body).collect()
-}
-
-async fn put(session: &dyn Session, queue: &str, all: &[&str]) {
-    for one in all {
-        within("publish", session.publish(&Target::Queue(queue.to_owned()), message(one))).await.unwrap();
-    }
-}
-
-/// A session, and its work queue with `all` in it.
-async fn filled(broker: &dyn Broker, prefix: &str, all: &[&str]) -> Arc<dyn Session> {
-    let session = session(broker, "first").await;
-    within("declare", session.declare(&work(prefix), &DURABLE)).await.unwrap();
-    put(&*session, &work(prefix), all).await;
-    session
-}
-
-async fn block(session: &dyn Session, queue: &str, prefetch: u16) -> Box<dyn Consumer> {
-    let consume = Consume { queue: queue.to_owned(), prefetch, priority: 0 };
-    within("consume", session.consume(&consume)).await.unwrap()
-}
-
-async fn receive(consumer: &mut dyn Consumer) -> Delivery {
-    within("a delivery", consumer.next()).await.expect("the consumer ended before its delivery")
-}
-
-async fn receive_many(consumer: &mut dyn Consumer, count: usize) -> Vec<Delivery> {
-    let mut all = Vec::new();
-    while all.len() < count {
-        all.push(receive(consumer).await);
-    }
-    all
-}
-
-async fn nothing_comes(consumer: &mut dyn Consumer, why: &str) {
-    if let Ok(Some(delivery)) = timeout(QUIET, consumer.next()).await {
-        panic!("{why}, but {} came", body(&delivery));
-    }
-}
-
-/// Asks until the queue is in the state wanted: brokers may tell a moment late.
-async fn until_depth(session: &dyn Session, queue: &str, wanted: Depth) {
-    let deadline = Instant::now() + WAIT;
-    let mut n = 0;
-    let t = Instant::now();
-    loop {
-        n += 1;
-        let seen = within("depth", session.depth(queue)).await;
-        if n < 4 || n % 500 == 0 || seen.is_err() {
-            eprintln!("DEBUG {n} {:?} {seen:?} want {wanted:?}", t.elapsed());
-        }
-        let seen = seen.unwrap();
-        if seen == wanted {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{queue} is {seen:?}, not {wanted:?}");
-        tokio::task::yield_now().await;
-    }
-}
-
-async fn until_gone(session: &dyn Session, queue: &str) {
-    let deadline = Instant::now() + WAIT;
-    while within("fate", session.fate(queue)).await.unwrap() == Fate::Alive {
-        assert!(Instant::now() < deadline, "{queue} outlives its session");
-        tokio::task::yield_now().await;
-    }
-}
 
 /// Every redelivery, after a requeue or after the loss of its session, raises `acquisitions`.
 pub async fn redelivery_counts_up(broker: &dyn Broker, prefix: &str) {
@@ -159,12 +65,12 @@ pub async fn cancel_keeps_what_is_held(broker: &dyn Broker, prefix: &str) {
     assert!(within("the end", consumer.next()).await.is_none(), "the end is not the end");
     assert!(consumer.cancelled_here());
     drop(consumer);
-    until_depth(&*session, &work(prefix), Depth { ready: 1, consumers: 0 }).await;
+    until_ready(&*session, &work(prefix), 1).await;
     assert_eq!(session.ack(held[0].receipt).await, Settle::Done);
     assert_eq!(session.ack(held[0].receipt).await, Settle::NotOurs, "acked twice");
-    until_depth(&*session, &work(prefix), Depth { ready: 1, consumers: 0 }).await;
+    until_ready(&*session, &work(prefix), 1).await;
     assert_eq!(session.requeue(held[1].receipt).await, Settle::Done);
-    until_depth(&*session, &work(prefix), Depth { ready: 2, consumers: 0 }).await;
+    until_ready(&*session, &work(prefix), 2).await;
     session.close().await;
 }
 
@@ -173,9 +79,9 @@ pub async fn a_dropped_consumer_gives_back_what_was_not_read(broker: &dyn Broker
     let session = filled(broker, prefix, &["a", "b", "c"]).await;
     let mut consumer = block(&*session, &work(prefix), 3).await;
     let held = receive(&mut *consumer).await;
-    until_depth(&*session, &work(prefix), Depth { ready: 0, consumers: 1 }).await;
+    until_ready(&*session, &work(prefix), 0).await;
     drop(consumer);
-    until_depth(&*session, &work(prefix), Depth { ready: 2, consumers: 0 }).await;
+    until_ready(&*session, &work(prefix), 2).await;
     assert_eq!(session.ack(held.receipt).await, Settle::Done);
     let rest = within("get", session.get(&work(prefix), 9)).await.unwrap();
     assert_eq!(bodies(&rest), ["b", "c"]);
@@ -356,6 +262,20 @@ pub async fn depth_counts_messages_and_consumers(broker: &dyn Broker, prefix: &s
     let refused = within("consume", session.consume(&consume)).await.err();
     assert!(matches!(refused, Some(BrokerError::NoQueue(_))), "{refused:?}");
     within("a probe after a refusal", session.probe()).await.unwrap();
+    session.close().await;
+}
+
+/// Thousands of looks at queues that are not there, or not ours, do not spoil the answers about others.
+pub async fn refusals_leave_no_trace(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &["a"]).await;
+    let nowhere = format!("{prefix}nowhere");
+    for _ in 0..20 {
+        assert_eq!(within("fate", session.fate(&nowhere)).await.unwrap(), Fate::Gone);
+    }
+    for _ in 0..2100 {
+        let seen = within("depth", session.depth(&work(prefix))).await.unwrap();
+        assert_eq!(seen, Depth { ready: 1, consumers: 0 });
+    }
     session.close().await;
 }
 

@@ -2,7 +2,7 @@
 
 use crate::loss::Loss;
 use crate::port::{BrokerError, Consume, Consumer, Delivery, Receipt, Settle};
-use crate::rabbit::session::Shared;
+use crate::rabbit::session::{Shared, open_channel};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -118,7 +118,7 @@ impl RabbitConsumer {
         shared: Arc<Shared>,
         consume: &Consume,
     ) -> lapin::Result<Self> {
-        let channel = connection.create_channel().await?;
+        let channel = open_channel(connection).await?;
         channel.basic_qos(consume.prefetch, BasicQosOptions { global: false }).await?;
         let mut arguments = FieldTable::default();
         if consume.priority != 0 {

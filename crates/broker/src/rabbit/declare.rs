@@ -1,6 +1,6 @@
 //! Queues and exchanges: their frozen arguments, and what a passive look at them means.
 
-use super::session::{RabbitSession, code};
+use super::session::{RabbitSession, code, open_channel};
 use crate::port::{BrokerError, Declared, Depth, Fate, QueueKind, Target};
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -121,7 +121,7 @@ impl RabbitSession {
 
     /// On a throw-away channel: the broker closes it if the queue is not there.
     async fn look(&self, queue: &str) -> lapin::Result<Queue> {
-        let channel = self.consume.create_channel().await?;
+        let channel = open_channel(&self.consume).await?;
         let options = QueueDeclareOptions::default().passive();
         channel.queue_declare(queue.into(), options, FieldTable::default()).await
     }

@@ -3,6 +3,7 @@
 //! lapin hands a returned message to whichever confirm it completes next, not to the one it belongs to.
 //! So messages that may be returned never share a channel with messages for another queue.
 
+use super::session::open_channel;
 use crate::loss::Loss;
 use crate::port::{BrokerError, HeaderValue, Message, Target};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
@@ -13,6 +14,8 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// A channel on which messages follow each other in the order in which they are issued. It is open before
 /// the first one comes: those that waited for it would be overtaken by those that came a moment later.
@@ -23,14 +26,15 @@ struct Lane {
 
 impl Lane {
     async fn open(connection: &Connection) -> lapin::Result<Self> {
-        let channel = connection.create_channel().await?;
+        let channel = open_channel(connection).await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         Ok(Self { channel, entry: Mutex::new(()) })
     }
 }
 
-/// RabbitMQ rejects a message for a fan-out exchange when one of the bound queues dies at that moment.
-const FANOUT_ATTEMPTS: usize = 3;
+/// RabbitMQ also rejects a message for a fan-out exchange while one of the bound queues is on its way out,
+/// with the session of its owner; those who live may get the message several times.
+const FANOUT_PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 
 pub(super) struct Publisher {
     connection: Arc<Connection>,
@@ -72,9 +76,9 @@ impl Publisher {
             },
             Target::Topic { exchange, key } => self.send(&self.exchanges, (exchange, key), message).await,
             Target::Fanout(exchange) => {
-                for _ in 1..FANOUT_ATTEMPTS {
+                for pause in FANOUT_PAUSES_MS {
                     match self.send(&self.exchanges, (exchange, ""), message.clone()).await {
-                        Err(BrokerError::NotAccepted(_)) => {}
+                        Err(BrokerError::NotAccepted(_)) => sleep(Duration::from_millis(pause)).await,
                         done => return done,
                     }
                 }

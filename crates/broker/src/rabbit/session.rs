@@ -36,13 +36,9 @@ impl Shared {
 
     /// The broker's refusals end one channel; anything else is the end of the session.
     pub(super) fn fail(&self, error: &lapin::Error, queue: &str) -> BrokerError {
-        eprintln!("DEBUG {queue} {error:?}");
         match code(error) {
             404 if error.to_string().contains("no queue") => BrokerError::NoQueue(queue.to_owned()),
             403..=406 => BrokerError::Refused(format!("{queue}: {error}")),
-            _ if matches!(error.kind(), ErrorKind::ChannelsLimitReached) => {
-                BrokerError::Refused(error.to_string())
-            }
             _ => {
                 self.loss.lose(error.to_string());
                 self.loss.error()
@@ -56,6 +52,19 @@ pub(super) fn code(error: &lapin::Error) -> u16 {
     match error.kind() {
         ErrorKind::ProtocolError(said) if error.is_amqp_soft_error() => said.get_id(),
         _ => 0,
+    }
+}
+
+/// Opens a channel. lapin never forgives a channel number that the broker once closed with an error: when
+/// the numbers come round, the old error comes back once from here, and that number is never used again.
+/// Naively, the 404 of one queue is then taken for the answer about another.
+pub(super) async fn open_channel(connection: &Connection) -> lapin::Result<Channel> {
+    loop {
+        match connection.create_channel().await {
+            // no broker answers the opening of a channel so; ends with `ChannelsLimitReached` at the latest
+            Err(error) if error.is_amqp_soft_error() => {}
+            opened => return opened,
+        }
     }
 }
 
@@ -89,7 +98,7 @@ impl RabbitSession {
         });
         shared.spawn(watch(consume.events_listener(), loss.clone(), "consume"));
         shared.spawn(watch(publish.events_listener(), loss.clone(), "publish"));
-        let probe = consume.create_channel().await?;
+        let probe = open_channel(&consume).await?;
         let probe_queue = format!("{prefix}probe.{}", uuid::Uuid::new_v4());
         let mut arguments = FieldTable::default();
         arguments.insert("x-queue-type".into(), lapin::types::AMQPValue::LongString("classic".into()));
@@ -109,7 +118,7 @@ impl RabbitSession {
 
     /// A channel of the consume connection for one operation.
     pub(super) async fn channel(&self, queue: &str) -> Result<Channel, BrokerError> {
-        self.consume.create_channel().await.map_err(|e| self.shared.fail(&e, queue))
+        open_channel(&self.consume).await.map_err(|e| self.shared.fail(&e, queue))
     }
 
     async fn take(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError> {
