@@ -11,6 +11,7 @@
 pub mod blocks;
 pub mod clock;
 pub mod epoch;
+pub mod fence;
 pub mod id;
 pub mod message;
 pub mod observer;

@@ -4,6 +4,7 @@
 use crate::pulse::Pulses;
 use crate::unit::Units;
 use everwatch_broker::Session;
+use everwatch_core::fence::{Proofs, Silence};
 use nix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,8 +78,7 @@ impl Fence {
     }
     /// Whether this service may still settle: nothing is lost that it knows or should know of.
     pub(crate) fn stands(&self) -> bool {
-        let age = millis(boottime()).saturating_sub(self.answered.load(Ordering::Relaxed));
-        age < millis(self.fence_after) && self.reason().is_none()
+        self.proofs().may_settle(boottime(), self.fence_after) && self.reason().is_none()
     }
     /// Falls now.
     pub(crate) fn fall(&self, reason: &str) {
@@ -122,16 +122,17 @@ impl Fence {
         }
     }
 
+    fn proofs(&self) -> Proofs {
+        let sent = |at: &AtomicU64| Duration::from_millis(at.load(Ordering::Relaxed));
+        Proofs { answered: sent(&self.answered), confirmed: sent(&self.confirmed) }
+    }
+
     fn silence(&self) -> Option<String> {
-        let (now, limit) = (millis(boottime()), millis(self.fence_after));
-        let over = |at: &AtomicU64| now.saturating_sub(at.load(Ordering::Relaxed)) > limit;
-        if over(&self.answered) {
-            Some(format!("the broker has not answered for {limit} ms"))
-        } else if over(&self.confirmed) {
-            Some(format!("the broker has not confirmed for {limit} ms"))
-        } else {
-            None
-        }
+        let limit = millis(self.fence_after);
+        self.proofs().silence(boottime(), self.fence_after).map(|silence| match silence {
+            Silence::Answer => format!("the broker has not answered for {limit} ms"),
+            Silence::Confirm => format!("the broker has not confirmed for {limit} ms"),
+        })
     }
 
     fn enforce(&self, reason: &str, units: &Units) {

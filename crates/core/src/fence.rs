@@ -1,0 +1,73 @@
+//! When a service may no longer believe that its messages are its own.
+//! It knows no clock and no broker: when proofs of life were sent, and what time it is.
+
+use std::time::Duration;
+
+/// When the newest proofs of life that came back were *sent*. The moment of the answer proves nothing:
+/// an answer may have waited on a link that was cut meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proofs {
+    /// A round trip on the connection that holds the messages.
+    pub answered: Duration,
+    /// A confirmed publish.
+    pub confirmed: Duration,
+}
+
+/// What has not come back for too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    Answer,
+    Confirm,
+}
+
+impl Proofs {
+    /// Both count as given at the birth of a session.
+    #[must_use]
+    pub fn given(now: Duration) -> Self {
+        Self { answered: now, confirmed: now }
+    }
+
+    /// What is silent for longer than `fence_after`: everything must end now.
+    #[must_use]
+    pub fn silence(&self, now: Duration, fence_after: Duration) -> Option<Silence> {
+        let over = |sent: Duration| now.saturating_sub(sent) > fence_after;
+        if over(self.answered) {
+            Some(Silence::Answer)
+        } else {
+            over(self.confirmed).then_some(Silence::Confirm)
+        }
+    }
+
+    /// Whether the end of a run may still be told: its message is surely ours.
+    #[must_use]
+    pub fn may_settle(&self, now: Duration, fence_after: Duration) -> bool {
+        now.saturating_sub(self.answered) < fence_after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AFTER: Duration = Duration::from_secs(5);
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn silence_counts_from_the_sending_of_the_last_proof_that_came_back() {
+        let mut proofs = Proofs::given(at(1000));
+        assert_eq!(proofs.silence(at(6000), AFTER), None);
+        assert_eq!(proofs.silence(at(6001), AFTER), Some(Silence::Answer));
+        proofs.answered = at(2000);
+        assert_eq!(proofs.silence(at(6001), AFTER), Some(Silence::Confirm));
+    }
+
+    #[test]
+    fn nothing_is_settled_from_the_moment_on_when_the_fence_might_fall() {
+        let proofs = Proofs::given(at(0));
+        assert!(proofs.may_settle(at(4999), AFTER));
+        assert!(!proofs.may_settle(at(5000), AFTER));
+    }
+}
