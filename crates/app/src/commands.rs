@@ -7,6 +7,7 @@ mod service;
 
 use crate::cli::{Cli, Command, Config};
 use crate::client::Failure;
+use everwatch::host::{HostError, SettingsError};
 use std::process::ExitCode;
 
 /// Runs a command; errors are printed here, once, with their causes.
@@ -27,8 +28,19 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("everwatch: {error:#}");
-            let code = error.downcast_ref::<Failure>().map_or(1, Failure::exit_code);
-            ExitCode::from(code)
+            ExitCode::from(exit_code(&error))
         }
+    }
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        failure.exit_code()
+    } else if let Some(error) = error.downcast_ref::<HostError>() {
+        error.exit_code()
+    } else if error.downcast_ref::<SettingsError>().is_some() {
+        2
+    } else {
+        1
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::settings::{Settings, hide_password};
 use anyhow::Context as _;
-use everwatch::{Registry, ServiceSettings};
-use everwatch_broker::{Broker, MemoryBroker, RabbitBroker};
-use everwatch_core::id::{Name, Pool};
+use everwatch_broker::{Broker, MemoryBroker};
+use everwatch_core::id::Pool;
 use everwatch_store::{Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 /// RabbitMQ.
 pub(crate) fn rabbit(settings: &Settings) -> anyhow::Result<Arc<dyn Broker>> {
-    let broker = &settings.broker;
-    let rabbit = RabbitBroker::new(&broker.url, &broker.prefix, broker.heartbeat).context("broker.url")?;
-    Ok(Arc::new(rabbit))
+    Ok(Arc::new(settings.broker.connectable()?))
 }
 
 /// The broker inside this process.
@@ -63,30 +60,4 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
         retention_services: manager.retention_services,
         pools: vec![Pool::default()],
     })
-}
-
-/// A service's settings and its built-in kinds.
-pub(crate) fn service(settings: &Settings) -> anyhow::Result<(ServiceSettings, Registry)> {
-    let it = &settings.service;
-    let name = if it.name.is_empty() { host_name() } else { it.name.clone() };
-    let mut service = ServiceSettings::new(Name::new(&name).context("service.name")?);
-    service.pool = Pool::new(&it.pool).context("service.pool")?;
-    service.capacity = it.capacity.0;
-    service.labels = it.labels.clone();
-    service.prefix = settings.broker.prefix.clone();
-    service.beat = it.beat;
-    service.fence_after = settings.broker.heartbeat;
-    service.fence_grace = it.fence_grace;
-    service.drain_timeout = it.drain_timeout;
-    let exec = everwatch::kinds::ExecSettings {
-        allow: it.exec.allow.clone(),
-        fence_after: settings.broker.heartbeat,
-    };
-    Ok((service, everwatch::kinds::built_in(exec)))
-}
-
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let legal = name.trim().replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "-");
-    if legal.is_empty() { "service".to_owned() } else { legal }
 }

@@ -101,6 +101,9 @@ impl Broker for MemoryBroker {
         state.sessions.insert(session, (name.to_owned(), loss.clone()));
         Ok(Arc::new(MemorySession::new(session, loss, Arc::clone(&self.inner))))
     }
+    async fn version(&self) -> Option<String> {
+        None
+    }
 }
 
 impl State {

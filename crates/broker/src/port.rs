@@ -16,6 +16,8 @@ pub trait Broker: Send + Sync + 'static {
     /// # Errors
     /// [`ConnectError::Refused`] if trying again cannot help, else [`ConnectError::Unreachable`].
     async fn connect(&self, name: &str) -> Result<Arc<dyn Session>, ConnectError>;
+    /// The version of RabbitMQ, as "3.10.8"; `None` if it does not tell within 2 s or is something else.
+    async fn version(&self) -> Option<String>;
 }
 
 /// Why no session could be opened. Messages name the broker without its password, and the cure.

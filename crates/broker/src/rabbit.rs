@@ -5,6 +5,7 @@ mod consumer;
 mod declare;
 mod publisher;
 mod session;
+mod version;
 
 use crate::port::{Broker, ConnectError, Session};
 use async_trait::async_trait;
@@ -16,6 +17,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Both connections to one node have to stand within this time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A broker that does not greet within this time keeps its version to itself.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The nodes of one RabbitMQ cluster. Works while at least one of them answers.
 pub struct RabbitBroker {
@@ -79,6 +83,17 @@ impl Broker for RabbitBroker {
             }
         }
         Err(ConnectError::Unreachable(silent.join("; ")))
+    }
+
+    async fn version(&self) -> Option<String> {
+        let runtime = async_rs::Runtime::tokio_with_handle(self.runtime.handle().clone());
+        for node in &self.nodes {
+            let asked = tokio::time::timeout(VERSION_TIMEOUT, version::of(node, &runtime)).await;
+            if let Ok(Ok(Some(version))) = asked {
+                return Some(version);
+            }
+        }
+        None
     }
 }
 

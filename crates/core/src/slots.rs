@@ -4,9 +4,12 @@
 //! One slot is one unsettled message. Its phases:
 //! waiting → running ⇄ backoff → ending → settling → (acknowledged), or ending → (given back).
 
-use crate::clock::Timestamp;
+mod terms;
+
+pub use terms::{Effect, Input, Now, Outcome, SlotPolicy};
+
 use crate::epoch::Epoch;
-use crate::id::{Kind, ObserverId};
+use crate::id::ObserverId;
 use crate::message::{Floor, RunEvent, RunReport, Work, WorkRead};
 use crate::observer::Overlap;
 use crate::retry::Verdict;
@@ -20,78 +23,6 @@ const FLOORS_MAX: usize = 100_000;
 const REFUSALS_MAX: usize = 10_000;
 /// The longest error text that is reported, in characters.
 const ERROR_MAX: usize = 4_000;
-
-/// Now, as the machine is told it.
-#[derive(Debug, Clone, Copy)]
-pub struct Now {
-    /// Monotonic, since the service started.
-    pub mono: Duration,
-    /// The wall clock, for people.
-    pub wall: Timestamp,
-    /// 0..1, for jitter.
-    pub chance: f64,
-}
-
-/// What a service's decisions depend on.
-#[derive(Debug, Clone)]
-pub struct SlotPolicy {
-    pub kinds: BTreeSet<Kind>,
-    pub fence_grace: Duration,
-    /// First and longest pause before a refused message is given back.
-    pub refuse_first: Duration,
-    pub refuse_max: Duration,
-}
-
-/// How a unit of code ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// It returned: done.
-    Done,
-    /// It returned: never to be tried again.
-    Failed(String),
-    /// An error or a panic: the retry policy decides.
-    Erred(String),
-    /// It was aborted after its grace.
-    Aborted,
-}
-
-/// What can happen to a service.
-#[derive(Debug)]
-pub enum Input<R> {
-    /// A message was delivered; `R` is its receipt.
-    Delivered { receipt: R, read: WorkRead, acquisitions: u32 },
-    /// The managers have spoken.
-    Floors(Vec<Floor>),
-    /// Code has ended.
-    Ended { id: ObserverId, epoch: Epoch, outcome: Outcome },
-    /// The broker has confirmed the settlement report of this run.
-    Confirmed { id: ObserverId, epoch: Epoch },
-    /// A deadline has passed ([`Slots::next_deadline`]).
-    Wake,
-    /// Hand everything over and take nothing more.
-    Drain,
-    /// Give up waiting for code that is being ended.
-    AbortAll,
-}
-
-/// What is to be done, in this order.
-#[derive(Debug, Clone)]
-pub enum Effect<R> {
-    /// Run the code.
-    Start { epoch: Epoch, attempt: u32, work: Arc<Work> },
-    /// Tell the code to stop.
-    Cancel { id: ObserverId },
-    /// Stop the code whether it wants or not.
-    Abort { id: ObserverId },
-    /// Tell the managers; nothing waits for it.
-    Report(RunReport),
-    /// Tell the managers and come back with [`Input::Confirmed`].
-    Settle(RunReport),
-    /// End the message.
-    Ack(R),
-    /// Give the message back.
-    Requeue(R),
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
@@ -122,6 +53,7 @@ enum Phase {
     /// Cannot be run here; given back then.
     Refusing {
         until: Duration,
+        why: String,
     },
     /// Its last report is on its way.
     Settling,
@@ -265,11 +197,10 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         match known {
             Err(why) => {
                 let until = now.mono + self.refusal_pause(id);
-                effects.push(Effect::Report(RunReport { id, epoch, event: RunEvent::Taken { reason: why } }));
-                self.put(
-                    id,
-                    Slot { receipt, epoch, work: None, phase: Phase::Refusing { until }, successor: None },
-                );
+                let reason = why.clone();
+                effects.push(Effect::Report(RunReport { id, epoch, event: RunEvent::Taken { reason } }));
+                let phase = Phase::Refusing { until, why };
+                self.put(id, Slot { receipt, epoch, work: None, phase, successor: None });
             }
             Ok(work) if redelivered && work.overlap == Overlap::Forbid => {
                 let until = now.mono + self.policy.fence_grace * 2;
@@ -481,8 +412,8 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             match slot.phase {
                 Phase::Waiting { .. } => self.start(id, 1, now, effects),
                 Phase::Backoff { attempt, .. } => self.start(id, attempt.saturating_add(1), now, effects),
-                Phase::Refusing { .. } => {
-                    let why = "this service cannot run it".to_owned();
+                Phase::Refusing { ref why, .. } => {
+                    let why = why.clone();
                     self.give_back(id, RunEvent::Refused { why }, now, effects);
                 }
                 Phase::Ending { attempt, why, .. } => {
@@ -524,7 +455,9 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
 impl Phase {
     fn deadline(&self) -> Option<Duration> {
         match self {
-            Self::Waiting { until } | Self::Backoff { until, .. } | Self::Refusing { until } => Some(*until),
+            Self::Waiting { until } | Self::Backoff { until, .. } | Self::Refusing { until, .. } => {
+                Some(*until)
+            }
             Self::Ending { abort_at, .. } => *abort_at,
             Self::Running { .. } | Self::Settling => None,
         }

@@ -84,6 +84,10 @@ impl Context {
     pub fn status(&self, text: &str) {
         self.0.outlet.progress(&self.0.work, self.0.epoch, text.chars().take(200).collect());
     }
+    /// Shows how far it has come, as "37 of 120".
+    pub fn progress(&self, done: u64, of: u64) {
+        self.status(&format!("{done} of {of}"));
+    }
     /// State that was given to the service with [`crate::Registry::share`].
     #[must_use]
     pub fn shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {

@@ -13,7 +13,13 @@ use crate::registry::Registry;
 /// All built-in kinds; `exec` may start what `allow` says.
 #[must_use]
 pub fn built_in(exec: ExecSettings) -> Registry {
-    Registry::new().observer::<Ticker>().observer::<Exec>().observer::<Http>().share(exec)
+    add_built_in(Registry::new(), exec)
+}
+
+/// The built-in kinds beside those that are there.
+#[must_use]
+pub fn add_built_in(registry: Registry, exec: ExecSettings) -> Registry {
+    registry.observer::<Ticker>().observer::<Exec>().observer::<Http>().share(exec)
 }
 
 /// Reads a member like `"5s"`.

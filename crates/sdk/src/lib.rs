@@ -20,17 +20,23 @@
 
 mod context;
 mod fence;
+pub mod host;
 pub mod kinds;
+mod machine;
+mod mouth;
 mod observer;
+mod proof;
 mod pulse;
 mod registry;
 mod reporter;
 mod runtime;
 mod session;
 mod settings;
+pub mod testing;
 mod unit;
 
 pub use context::Context;
+pub use host::Service;
 pub use observer::{Error, Exit, Observer};
 pub use registry::Registry;
 pub use runtime::{Handle, RunError, run};

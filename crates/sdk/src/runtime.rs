@@ -4,10 +4,11 @@ use crate::pulse::Pulses;
 use crate::registry::Registry;
 use crate::session::{self, End, Incarnation};
 use crate::settings::ServiceSettings;
-use everwatch_broker::{Broker, ConnectError, Session};
+use everwatch_broker::{Broker, ConnectError, Session, advice};
 use everwatch_core::id::ServiceId;
 use everwatch_core::message::Predecessor;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,18 @@ pub struct Handle {
     pub hard_stop: CancellationToken,
     /// Die like a killed process and be born anew (for trying out failover).
     pub kill: Arc<Notify>,
+    ready: Arc<AtomicBool>,
+}
+
+impl Handle {
+    /// Whether the service has been born and still has its session with the broker.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+    pub(crate) fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
 }
 
 /// Runs a service until [`Handle::stop`]. The caller's runtime carries the control loop and must not be
@@ -53,10 +66,17 @@ pub async fn run(
     let pulses = Pulses::default();
     let registry = Arc::new(registry.share(pulses.clone()));
     let mut predecessor: Option<Predecessor> = None;
+    let mut advised = false;
     let mut pause = Duration::from_secs(1);
     loop {
         let id = ServiceId(Uuid::new_v4());
         let Some(session) = connect(&settings, broker.as_ref(), id, &handle).await? else { return Ok(()) };
+        if !std::mem::replace(&mut advised, true) {
+            let version = broker.version().await;
+            if let Some(warning) = version.as_deref().and_then(advice::at_start) {
+                tracing::warn!("{warning}");
+            }
+        }
         let born = tokio::time::Instant::now();
         let incarnation = Incarnation {
             id,
@@ -76,6 +96,9 @@ pub async fn run(
             }
             End::Lost(reason) => {
                 tracing::warn!(service = %id, reason, "the session is lost; coming back as a new incarnation");
+                if let Some(cure) = advice::after_loss(&reason) {
+                    tracing::error!("{cure}");
+                }
                 predecessor = Some(Predecessor { service: id, ended: reason });
                 if born.elapsed() > Duration::from_secs(60) {
                     pause = Duration::from_secs(1);

@@ -1,33 +1,31 @@
 //! One incarnation of a service, from its birth to its end: carries out what `core::slots` decides.
 
-use crate::context::Outlet;
-use crate::fence::{Fence, boottime};
-use crate::observer::Error;
+use crate::fence::Fence;
+use crate::machine::{host_name, rss_bytes};
+use crate::mouth::Mouth;
+use crate::proof::prove_life;
 use crate::pulse::Pulses;
 use crate::registry::Registry;
 use crate::reporter::{Reporter, Say, Sender};
 use crate::runtime::{Handle, RunError};
 use crate::settings::ServiceSettings;
 use crate::unit::{Ended, Units};
-use async_trait::async_trait;
 use everwatch_broker::{
     BrokerError, Consume, Declared, Delivery, HeaderValue, Message, QueueKind, Receipt, Session, Settle,
-    Target, Topology,
+    Target, Topology, advice,
 };
 use everwatch_core::blocks::block_sizes;
 use everwatch_core::clock;
-use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ServiceId;
 use everwatch_core::message::{
-    BATCH_MAX, Beat, BeatMessage, Birth, Command, Intent, ListChunk, Predecessor, Report, RunEvent,
-    RunReport, Work, decode, encode,
+    BATCH_MAX, Beat, BeatMessage, Birth, Command, Intent, ListChunk, Predecessor, Report, RunReport, Work,
+    decode, encode,
 };
 use everwatch_core::slots::{Effect, Input, Now, SlotPolicy, Slots};
-use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -35,8 +33,8 @@ use tokio_util::task::TaskTracker;
 const RAMP: Duration = Duration::from_millis(50);
 /// How long a newborn waits for the managers' welcome: failover must not need a manager.
 const WELCOME: Duration = Duration::from_secs(1);
-/// Pause between two proofs of life.
-const PROBE: Duration = Duration::from_secs(1);
+/// The most often that observers' progress is told.
+const PROGRESS: Duration = Duration::from_secs(1);
 
 /// What one incarnation is made of.
 pub(crate) struct Incarnation {
@@ -62,7 +60,7 @@ pub(crate) enum End {
 
 /// Lives until the session is lost or the service is told to stop.
 pub(crate) async fn live(incarnation: Incarnation) -> Result<End, RunError> {
-    let session = incarnation.session.clone();
+    let (session, ready) = (incarnation.session.clone(), incarnation.handle.clone());
     let tracker = TaskTracker::new();
     let helpers = CancellationToken::new();
     let end = match Life::begin(incarnation, &tracker, &helpers).await {
@@ -71,6 +69,7 @@ pub(crate) async fn live(incarnation: Incarnation) -> Result<End, RunError> {
         Err(Unborn::Broker(error)) => Ok(End::Lost(error.to_string())),
         Err(Unborn::Thread(error)) => Err(RunError::NoThread(error)),
     };
+    ready.set_ready(false);
     helpers.cancel();
     session.close().await;
     tracker.close();
@@ -89,32 +88,6 @@ impl From<BrokerError> for Unborn {
     }
 }
 
-/// Publishes what observers emit, and passes on what they say of themselves.
-struct Mouth {
-    session: Arc<dyn Session>,
-    exchange: String,
-    reporter: Reporter,
-}
-
-#[async_trait]
-impl Outlet for Mouth {
-    async fn emit(&self, work: &Work, epoch: Epoch, value: Value) -> Result<(), Error> {
-        let key = format!("{}.{}", work.kind, work.name);
-        let target = Target::Topic { exchange: self.exchange.clone(), key };
-        let epoch = i64::try_from(u64::from(epoch)).unwrap_or(i64::MAX);
-        let headers = vec![
-            ("everwatch-observer".to_owned(), HeaderValue::Text(work.id.to_string())),
-            ("everwatch-epoch".to_owned(), HeaderValue::Number(epoch)),
-        ];
-        let body = serde_json::to_vec(&value)?.into();
-        Ok(self.session.publish(&target, Message { body, headers }).await?)
-    }
-    fn progress(&self, work: &Work, epoch: Epoch, text: String) {
-        let report = RunReport { id: work.id, epoch, event: RunEvent::Progress { text } };
-        self.reporter.mention(Report::Run(report));
-    }
-}
-
 /// Something that came from the broker.
 enum Incoming {
     Work(Delivery),
@@ -128,6 +101,7 @@ struct Life {
     capacity: u32,
     slots: Slots<Receipt>,
     units: Arc<Units>,
+    mouth: Arc<Mouth>,
     fence: Arc<Fence>,
     reporter: Reporter,
     tracker: TaskTracker,
@@ -155,10 +129,9 @@ impl Life {
         let topology = Topology::new(&me.settings.prefix);
         let work_queue_created = declare(&me, &topology).await?;
         let (reporter, said) = Reporter::channel();
-        let mouth =
-            Mouth { session: me.session.clone(), exchange: topology.output(), reporter: reporter.clone() };
+        let mouth = Arc::new(Mouth::new(me.session.clone(), topology.output(), reporter.clone()));
         let (ended_sender, ended) = mpsc::unbounded_channel();
-        let units = Units::new(me.tasks.clone(), me.registry.clone(), Arc::new(mouth), ended_sender);
+        let units = Units::new(me.tasks.clone(), me.registry.clone(), mouth.clone(), ended_sender);
         let units = Arc::new(units);
         let times = (me.settings.fence_after, me.settings.fence_grace);
         let fence = Fence::watch(times, me.session.clone(), units.clone(), me.pulses.clone())
@@ -187,6 +160,7 @@ impl Life {
             started: Instant::now(),
             slots: Slots::new(policy),
             units,
+            mouth,
             fence,
             reporter,
             tracker: tracker.clone(),
@@ -205,7 +179,7 @@ impl Life {
         };
         let commands = life.topology.commands_of(life.me.id);
         life.open((&commands, 100), Incoming::Command, CancellationToken::new()).await?;
-        life.prove_life();
+        life.prove_life()?;
         if work_queue_created {
             let pool = life.me.settings.pool.clone();
             life.reporter.say(Say::Tell(Report::WorkQueueCreated { pool })).await;
@@ -250,52 +224,23 @@ impl Life {
                         }
                     }
                     None if consumer.cancelled_here() => return,
-                    None => return fence.fall("the broker has ended a consumer"),
+                    None => return fence.fall(advice::ENDED_CONSUMER),
                 }
             }
         });
         Ok(())
     }
 
-    /// Round trips on the consume connection and confirmed publishes, every second.
-    fn prove_life(&self) {
-        let (session, fence) = (self.me.session.clone(), self.fence.clone());
-        let probes = async move {
-            let mut ticks = interval(PROBE);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                ticks.tick().await;
-                let sent = boottime();
-                match session.probe().await {
-                    Ok(()) => fence.answered(sent),
-                    Err(error) => return fence.fall(&error.to_string()),
-                }
-            }
-        };
-        let (session, fence, service) = (self.me.session.clone(), self.fence.clone(), self.me.id);
-        let target = Target::Queue(self.topology.beats());
-        let publishes = async move {
-            let Ok(body) = encode(&BeatMessage::Probe { service }) else { return };
-            let mut ticks = interval(PROBE);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                ticks.tick().await;
-                let sent = boottime();
-                let message = Message { body: body.clone().into(), headers: Vec::new() };
-                match session.publish(&target, message).await {
-                    Ok(()) => fence.confirmed(sent),
-                    Err(BrokerError::Lost(reason)) => return fence.fall(&reason),
-                    Err(error) => tracing::warn!(%error, "a probe was not accepted"),
-                }
-            }
-        };
-        let (session, fence) = (self.me.session.clone(), self.fence.clone());
-        let losses = async move { fence.fall(&session.lost().await) };
+    fn prove_life(&self) -> Result<(), BrokerError> {
+        let probe = encode(&BeatMessage::Probe { service: self.me.id })
+            .map_err(|error| BrokerError::Refused(error.to_string()))?;
+        let beats = Target::Queue(self.topology.beats());
+        let proofs = prove_life(self.me.session.clone(), self.fence.clone(), (beats, probe));
         let ends = self.helpers.clone();
         self.tracker.spawn(async move {
-            let all = futures::future::join3(probes, publishes, losses);
-            let _over = ends.run_until_cancelled(all).await;
+            let _over = ends.run_until_cancelled(proofs).await;
         });
+        Ok(())
     }
 
     async fn run(mut self) -> Result<End, RunError> {
@@ -304,9 +249,11 @@ impl Life {
             return self.fallen().await;
         }
         tracing::info!(service = %self.me.id, name = %self.me.settings.name, capacity = self.capacity, "born");
+        self.me.handle.set_ready(true);
         let mut blocks = block_sizes(self.capacity).into_iter();
         let mut ramp = interval(RAMP);
         let mut beat = interval(self.me.settings.beat);
+        let mut progress = interval(PROGRESS);
         let mut list = interval(self.me.settings.list_every);
         list.reset();
         let welcome_until = Instant::now() + WELCOME;
@@ -332,6 +279,7 @@ impl Life {
                     self.lag = due.elapsed();
                     self.beat(Intent::Active);
                 }
+                _ = progress.tick() => self.mouth.tell_progress(),
                 _ = list.tick() => self.list().await,
                 _ = ramp.tick(), if ramping && (self.welcomed || Instant::now() >= welcome_until) => {
                     match blocks.next() {
@@ -411,6 +359,10 @@ impl Life {
     }
 
     async fn step(&mut self, input: Input<Receipt>) {
+        // A fenced run reports nothing and nothing starts any more: it is no longer ours.
+        if self.fence.reason().is_some() {
+            return;
+        }
         for effect in self.slots.step(input, self.now()) {
             match effect {
                 Effect::Start { epoch, attempt, work } => self.units.start(work, epoch, attempt),
@@ -540,16 +492,4 @@ async fn until(wake: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .map(|name| name.trim().to_owned())
-        .unwrap_or_default()
-}
-
-fn rss_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    let resident = pages.and_then(|text| text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
-    resident.unwrap_or(0).saturating_mul(4096)
 }

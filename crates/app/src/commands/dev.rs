@@ -1,14 +1,16 @@
 //! `everwatch dev`: everything in one process, to see it work within a minute.
 
 use super::observer::print;
-use super::roles::{configured, log_to_stderr, on_signals, people_s_runtime};
+use super::roles::configured;
 use crate::cli::Dev;
-use crate::settings::{CapacityText, Settings};
+use crate::settings::Settings;
 use crate::wiring;
 use anyhow::Context as _;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
+use everwatch::host::{self, CapacityText, on_signals, people_s_runtime};
+use everwatch::kinds::built_in;
 use everwatch_broker::Broker;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,7 +24,7 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
     if settings.log.filter == "info" {
         "warn,everwatch=info".clone_into(&mut settings.log.filter);
     }
-    log_to_stderr(&settings)?;
+    host::log_to_stderr(&settings.log)?;
     // A database that nobody asked to keep goes with the process.
     let scratch = std::env::temp_dir().join(format!("everwatch-dev-{}", std::process::id()));
     match &arguments.store {
@@ -107,7 +109,8 @@ fn start_service(
     let mut settings = settings.clone();
     name.clone_into(&mut settings.service.name);
     settings.service.capacity = CapacityText(everwatch::Capacity::Fixed(arguments.capacity));
-    let (service, registry) = wiring::service(&settings)?;
+    let service = settings.service.settings(&settings.broker)?;
+    let registry = built_in(settings.service.exec_settings(&settings.broker));
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (broker, tasks, handle) = (broker.clone(), tasks.clone(), handle.clone());
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {

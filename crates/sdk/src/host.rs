@@ -1,0 +1,186 @@
+//! A service as a program: configuration, log, signals and health around [`crate::run`].
+
+mod health;
+mod settings;
+mod shutdown;
+mod telemetry;
+
+pub use settings::{
+    Broker, CapacityText, Log, LogFormat, Service as ServiceSection, Settings, SettingsError, check, load,
+};
+pub use shutdown::on_signals;
+pub use telemetry::log_to_stderr;
+
+use crate::observer::Observer;
+use crate::registry::Registry;
+use crate::runtime::{self, Handle, RunError};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+
+/// Why a service program ended other than as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The configuration is wrong: exit code 2.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// Access refused, unknown vhost, no threads: exit code 1.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// `service.listen` cannot be had, or the machine gives no thread: exit code 1.
+    #[error("{0}")]
+    Machine(String),
+}
+
+impl HostError {
+    /// The exit code that scripts rely on.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Settings(_) => 2,
+            Self::Run(_) | Self::Machine(_) => 1,
+        }
+    }
+}
+
+/// A program that is an observer service: say which observers it offers, then [`Service::main`].
+///
+/// ```no_run
+/// # use everwatch::{Context, Error, Exit, Observer};
+/// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// # struct Hello {}
+/// # impl Observer for Hello {
+/// #     const KIND: &'static str = "hello";
+/// #     async fn run(self, ctx: Context) -> Result<Exit, Error> { ctx.cancelled().await; Ok(Exit::Done) }
+/// # }
+/// fn main() -> std::process::ExitCode {
+///     everwatch::Service::new().observer::<Hello>().main()
+/// }
+/// ```
+#[derive(Default)]
+pub struct Service {
+    registry: Registry,
+    built_in: bool,
+}
+
+impl Service {
+    /// Offers nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Offers a kind of one's own.
+    #[must_use]
+    pub fn observer<O: Observer>(mut self) -> Self {
+        self.registry = self.registry.observer::<O>();
+        self
+    }
+    /// Offers the built-in kinds too: `ticker`, `exec` and `http`.
+    #[must_use]
+    pub fn built_in(mut self) -> Self {
+        self.built_in = true;
+        self
+    }
+    /// Gives every observer access to a value, by its type ([`crate::Context::shared`]).
+    #[must_use]
+    pub fn share<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.registry = self.registry.share(value);
+        self
+    }
+
+    /// Reads the configuration (`--config FILE` or `EVERWATCH_CONFIG`, then `EVERWATCH_SECTION__KEY`), runs
+    /// until SIGTERM or Ctrl-C, hands everything over and ends: 0 as asked, 1 refused by broker or machine,
+    /// 2 wrong configuration, 70 code that could not be stopped.
+    #[must_use]
+    #[expect(clippy::print_stderr, reason = "the program's last words")]
+    pub fn main(self) -> ExitCode {
+        crate::kinds::exec::run_helper_if_asked();
+        // A second provider is refused: then the program has chosen one itself.
+        let _chosen = rustls::crypto::ring::default_provider().install_default();
+        match self.hosted() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::from(error.exit_code())
+            }
+        }
+    }
+
+    fn hosted(mut self) -> Result<(), HostError> {
+        let settings: Settings = load(config_file()?.as_deref())?;
+        check(&settings.broker, &settings.service)?;
+        log_to_stderr(&settings.log)?;
+        if self.built_in {
+            self.registry =
+                crate::kinds::add_built_in(self.registry, settings.service.exec_settings(&settings.broker));
+        }
+        run(&settings.broker, &settings.service, self.registry)
+    }
+}
+
+fn config_file() -> Result<Option<PathBuf>, SettingsError> {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next() {
+        None => Ok(std::env::var_os("EVERWATCH_CONFIG").map(PathBuf::from)),
+        Some(flag) if flag == "--config" => match arguments.next() {
+            Some(path) => Ok(Some(path.into())),
+            None => Err(SettingsError::new("--config: name a file".to_owned())),
+        },
+        Some(other) => {
+            Err(SettingsError::new(format!("{}: the only argument is --config FILE", other.display())))
+        }
+    }
+}
+
+/// Runs one service on RabbitMQ until a signal.
+///
+/// # Errors
+/// What a person has to mend.
+pub fn run(broker: &Broker, section: &ServiceSection, registry: Registry) -> Result<(), HostError> {
+    let service = section.settings(broker)?;
+    let broker = Arc::new(broker.connectable()?);
+    let tasks = people_s_runtime()?;
+    let machine = |error: std::io::Error| HostError::Machine(format!("no thread can be started: {error}"));
+    // The control loop has a runtime of its own: code that blocks cannot hold it up.
+    let control = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(machine)?;
+    let handle = Handle::default();
+    let ended = control.block_on(async {
+        let health = health::Listener::bind(&section.listen, &handle).await?;
+        tokio::select! {
+            ended = runtime::run(service, registry, broker, tasks.handle().clone(), handle.clone()) => {
+                ended.map_err(HostError::from)
+            }
+            error = health.serve() => Err(error),
+            Err(error) = on_signals(handle.stop.clone(), handle.hard_stop.clone()) => {
+                Err(HostError::Machine(format!("signals cannot be heard: {error}")))
+            }
+        }
+    });
+    tasks.shutdown_background();
+    ended
+}
+
+/// The runtime for people's code: more threads than cores, so that one that blocks leaves others free.
+///
+/// # Errors
+/// If the machine gives no threads.
+pub fn people_s_runtime() -> Result<Runtime, HostError> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads((2 * cores).max(4))
+        .thread_name("observers")
+        .enable_all()
+        .build()
+        .map_err(|error| HostError::Machine(format!("no threads for observers: {error}")))
+}
+
+/// The text of a file that holds a secret, without the line's end.
+///
+/// # Errors
+/// If the file cannot be read; names it.
+pub fn secret(path: &Path) -> Result<String, SettingsError> {
+    std::fs::read_to_string(path)
+        .map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
+        .map_err(|error| SettingsError::new(format!("{} cannot be read: {error}", path.display())))
+}

@@ -1,0 +1,281 @@
+//! The configuration of a service program: defaults < file < environment. Unknown keys are refused.
+
+use super::secret;
+use crate::kinds::ExecSettings;
+use crate::settings::{Capacity, ServiceSettings};
+use config::{Environment, File, FileFormat};
+use everwatch_broker::RabbitBroker;
+use everwatch_core::clock::friendly;
+use everwatch_core::id::{Name, Pool};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What is wrong with the configuration, naming the key and the rule.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingsError(String);
+
+impl SettingsError {
+    /// With these words.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+}
+
+/// The sections that a service reads; those of a manager may be there and are passed over.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    pub broker: Broker,
+    pub service: Service,
+    pub log: Log,
+    #[serde(rename = "store")]
+    _store: IgnoredAny,
+    #[serde(rename = "manager")]
+    _manager: IgnoredAny,
+}
+
+/// `[broker]`
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Broker {
+    /// Nodes of one cluster, comma-separated, tried in order.
+    pub url: String,
+    /// A file that holds `url`, which it replaces.
+    pub url_file: Option<PathBuf>,
+    /// Separates deployments that share a vhost.
+    pub prefix: String,
+    /// Whole seconds, 3 s to 60 s.
+    #[serde(with = "friendly")]
+    pub heartbeat: Duration,
+}
+
+/// `[service]`
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Service {
+    /// Empty: the host's name.
+    pub name: String,
+    pub pool: String,
+    pub capacity: CapacityText,
+    pub labels: BTreeMap<String, String>,
+    #[serde(with = "friendly")]
+    pub beat: Duration,
+    #[serde(with = "friendly")]
+    pub fence_grace: Duration,
+    #[serde(with = "friendly")]
+    pub drain_timeout: Duration,
+    /// Address of `/livez`, `/readyz` and `/metrics`; empty: none.
+    pub listen: String,
+    pub exec: Exec,
+}
+
+/// A number or `"auto"`; kept as text because the environment knows only text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "serde_json::Value", into = "String")]
+pub struct CapacityText(pub Capacity);
+
+impl TryFrom<serde_json::Value> for CapacityText {
+    type Error = String;
+    fn try_from(value: serde_json::Value) -> Result<Self, String> {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if text == "auto" {
+            return Ok(Self(Capacity::Auto));
+        }
+        match text.parse() {
+            Ok(slots @ 0..=40_000) => Ok(Self(Capacity::Fixed(slots))),
+            _ => Err(format!("`{text}` is not a capacity: a number from 0 to 40000, or \"auto\"")),
+        }
+    }
+}
+
+impl From<CapacityText> for String {
+    fn from(capacity: CapacityText) -> Self {
+        match capacity.0 {
+            Capacity::Auto => "auto".to_owned(),
+            Capacity::Fixed(slots) => slots.to_string(),
+        }
+    }
+}
+
+/// `[service.exec]`
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Exec {
+    /// Programs that `exec` may start; `*` is any.
+    pub allow: Vec<String>,
+}
+
+/// `[log]`
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    pub filter: String,
+    pub format: LogFormat,
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Default for Broker {
+    fn default() -> Self {
+        Self {
+            url: "amqp://guest:guest@127.0.0.1:5672/%2f".to_owned(),
+            url_file: None,
+            prefix: "everwatch.".to_owned(),
+            heartbeat: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            pool: "default".to_owned(),
+            capacity: CapacityText(Capacity::Auto),
+            labels: BTreeMap::new(),
+            beat: Duration::from_secs(5),
+            fence_grace: Duration::from_millis(500),
+            drain_timeout: Duration::from_secs(20),
+            listen: String::new(),
+            exec: Exec::default(),
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { filter: "info".to_owned(), format: LogFormat::Text }
+    }
+}
+
+/// Reads all layers into `T`, whose keys are all that is known.
+///
+/// # Errors
+/// Names the file or the environment, the key and the rule.
+pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError> {
+    let mut builder = config::Config::builder();
+    if let Some(path) = file {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            SettingsError(format!("the configuration file {shown} cannot be read: {error}"))
+        })?;
+        // Alone first, so that what is wrong in the file is blamed on it.
+        let layer = config::Config::builder().add_source(File::from_str(&text, FileFormat::Toml));
+        let read = layer.build().and_then(config::Config::try_deserialize::<T>);
+        read.map_err(|error| SettingsError(format!("in the configuration file {shown}: {error}")))?;
+        builder = builder.add_source(File::from_str(&text, FileFormat::Toml));
+    }
+    let environment = Environment::with_prefix("EVERWATCH")
+        .prefix_separator("_")
+        .separator("__")
+        .list_separator(",")
+        .with_list_parse_key("service.exec.allow")
+        .try_parsing(true)
+        .source(Some(std::env::vars().filter(|(key, _)| key.contains("__")).collect()));
+    builder.add_source(environment).build().and_then(config::Config::try_deserialize).map_err(|error| {
+        SettingsError(format!("in the environment (a key is EVERWATCH_SECTION__KEY there): {error}"))
+    })
+}
+
+/// The rules that concern several keys.
+///
+/// # Errors
+/// Names the key and the rule.
+pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
+    let wrong = |text: &str| Err(SettingsError(text.to_owned()));
+    let heartbeat = broker.heartbeat;
+    let whole = heartbeat.subsec_nanos() == 0;
+    if !whole || heartbeat < Duration::from_secs(3) || heartbeat > Duration::from_secs(60) {
+        return wrong("broker.heartbeat: whole seconds from 3s to 60s, the broker knows no finer");
+    }
+    if heartbeat + service.fence_grace >= (heartbeat * 2).min(Duration::from_secs(15)) {
+        return wrong("service.fence_grace: with broker.heartbeat it must stay below two heartbeats and 15s");
+    }
+    if service.beat < Duration::from_secs(1) || service.beat > Duration::from_secs(60) {
+        return wrong("service.beat: from 1s to 60s");
+    }
+    service.settings(broker).map(drop)
+}
+
+impl Broker {
+    /// The client of this broker, not connected yet.
+    ///
+    /// # Errors
+    /// If a URL cannot be read.
+    pub fn connectable(&self) -> Result<RabbitBroker, SettingsError> {
+        let url = match &self.url_file {
+            Some(file) => secret(file).map_err(|error| SettingsError(format!("broker.url_file: {error}")))?,
+            None => self.url.clone(),
+        };
+        RabbitBroker::new(&url, &self.prefix, self.heartbeat)
+            .map_err(|error| SettingsError(format!("broker.url: {error}")))
+    }
+}
+
+impl Service {
+    /// As the runtime takes it.
+    ///
+    /// # Errors
+    /// If a name is not one.
+    pub fn settings(&self, broker: &Broker) -> Result<ServiceSettings, SettingsError> {
+        let name = if self.name.is_empty() { host_name() } else { self.name.clone() };
+        let name = Name::new(&name).map_err(|error| SettingsError(format!("service.name: {error}")))?;
+        let pool = Pool::new(&self.pool).map_err(|error| SettingsError(format!("service.pool: {error}")))?;
+        let mut settings = ServiceSettings::new(name);
+        settings.pool = pool;
+        settings.capacity = self.capacity.0;
+        settings.labels.clone_from(&self.labels);
+        settings.prefix.clone_from(&broker.prefix);
+        settings.beat = self.beat;
+        settings.fence_after = broker.heartbeat;
+        settings.fence_grace = self.fence_grace;
+        settings.drain_timeout = self.drain_timeout;
+        Ok(settings)
+    }
+    /// What `exec` may do.
+    #[must_use]
+    pub fn exec_settings(&self, broker: &Broker) -> ExecSettings {
+        ExecSettings { allow: self.exec.allow.clone(), fence_after: broker.heartbeat }
+    }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let legal = name.trim().replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "-");
+    if legal.is_empty() { "service".to_owned() } else { legal }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(change: impl FnOnce(&mut Broker, &mut Service)) -> Result<(), String> {
+        let (mut broker, mut service) = (Broker::default(), Service::default());
+        change(&mut broker, &mut service);
+        check(&broker, &service).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn times_that_would_break_the_fence_are_refused_by_name() {
+        assert_eq!(checked(|_, _| {}), Ok(()));
+        let slow = checked(|broker, _| broker.heartbeat = Duration::from_secs(61));
+        assert!(slow.unwrap_err().starts_with("broker.heartbeat"));
+        let fine = checked(|broker, _| broker.heartbeat = Duration::from_millis(3500));
+        assert!(fine.unwrap_err().starts_with("broker.heartbeat"));
+        let long = checked(|_, service| service.fence_grace = Duration::from_secs(5));
+        assert!(long.unwrap_err().starts_with("service.fence_grace"));
+        let pool = checked(|_, service| "No Pool".clone_into(&mut service.pool));
+        assert!(pool.unwrap_err().starts_with("service.pool"));
+    }
+}

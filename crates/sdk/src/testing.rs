@@ -1,0 +1,172 @@
+//! Tries an observer without a broker: start it, read what it emits, stop it.
+//!
+//! ```
+//! use everwatch::{Context, Error, Exit, Observer, testing::Trial};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Greeter { to: String }
+//! impl Observer for Greeter {
+//!     const KIND: &'static str = "greeter";
+//!     async fn run(self, ctx: Context) -> Result<Exit, Error> {
+//!         ctx.emit(serde_json::json!({"hello": self.to})).await?;
+//!         ctx.cancelled().await;
+//!         Ok(Exit::Done)
+//!     }
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let mut trial = Trial::start(Greeter { to: "you".to_owned() });
+//! assert_eq!(trial.emitted().await.unwrap()["hello"], "you");
+//! assert_eq!(trial.stop().await.unwrap().unwrap(), Exit::Done);
+//! # });
+//! ```
+
+use crate::context::{Context, Inner, Outlet};
+use crate::observer::{Error, Exit, Observer};
+use async_trait::async_trait;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::ObserverId;
+use everwatch_core::message::Work;
+use everwatch_core::observer::Wanted;
+use serde_json::Value;
+use std::any::{Any, TypeId};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// How long a trial waits for what it is asked about.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Values that may wait to be read; then `emit` waits.
+const UNREAD: usize = 1000;
+
+/// Nothing happened within 10 s.
+#[derive(Debug, thiserror::Error)]
+#[error("the observer has not {0} within 10 s")]
+pub struct TooSlow(&'static str);
+
+/// One observer that runs, seen from outside.
+pub struct Trial {
+    code: JoinSet<Result<Exit, Error>>,
+    token: CancellationToken,
+    values: mpsc::Receiver<Value>,
+    status: Arc<Mutex<Option<String>>>,
+}
+
+struct Ear {
+    values: mpsc::Sender<Value>,
+    status: Arc<Mutex<Option<String>>>,
+}
+
+#[async_trait]
+impl Outlet for Ear {
+    async fn emit(&self, _work: &Work, _epoch: Epoch, value: Value) -> Result<(), Error> {
+        Ok(self.values.send(value).await?)
+    }
+    fn progress(&self, _work: &Work, _epoch: Epoch, text: String) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+}
+
+impl Trial {
+    /// Starts the observer as its first attempt in epoch 1.0, named `trial`. Needs a tokio runtime.
+    ///
+    /// # Panics
+    /// If `O::KIND` is not a valid kind: that is a mistake in the program.
+    pub fn start<O: Observer>(observer: O) -> Self {
+        Self::start_sharing(observer, ())
+    }
+
+    /// The same, with a value for [`Context::shared`].
+    ///
+    /// # Panics
+    /// As [`Trial::start`].
+    pub fn start_sharing<O: Observer, T: Any + Send + Sync>(observer: O, value: T) -> Self {
+        let (sender, values) = mpsc::channel(UNREAD);
+        let status = Arc::new(Mutex::new(None));
+        let token = CancellationToken::new();
+        let shared = [(TypeId::of::<T>(), Arc::new(value) as Arc<dyn Any + Send + Sync>)];
+        let ctx = Context::new(Inner {
+            work: Arc::new(work(O::KIND)),
+            epoch: Epoch::new(1, 0),
+            attempt: 1,
+            token: token.clone(),
+            outlet: Arc::new(Ear { values: sender, status: status.clone() }),
+            shared: Arc::new(shared.into_iter().collect()),
+        });
+        let mut code = JoinSet::new();
+        code.spawn(observer.run(ctx));
+        Self { code, token, values, status }
+    }
+
+    /// The next value that it emits.
+    ///
+    /// # Errors
+    /// After 10 s, or at once if the code has ended without another.
+    pub async fn emitted(&mut self) -> Result<Value, TooSlow> {
+        let next = tokio::time::timeout(PATIENCE, self.values.recv()).await;
+        next.ok().flatten().ok_or(TooSlow("emitted anything"))
+    }
+
+    /// What it said of itself last ([`Context::status`]).
+    #[must_use]
+    pub fn status(&self) -> Option<String> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits for the code to end by itself.
+    ///
+    /// # Errors
+    /// After 10 s. A panic of the code comes back as its error.
+    pub async fn ended(&mut self) -> Result<Result<Exit, Error>, TooSlow> {
+        match tokio::time::timeout(PATIENCE, self.code.join_next()).await {
+            Ok(Some(Ok(ended))) => Ok(ended),
+            Ok(Some(Err(panicked))) => Ok(Err(panicked.into())),
+            Ok(None) => Ok(Err("it has ended before".into())),
+            Err(_) => Err(TooSlow("ended")),
+        }
+    }
+
+    /// Tells it to stop, and waits until it has.
+    ///
+    /// # Errors
+    /// If it has not ended after 10 s.
+    pub async fn stop(mut self) -> Result<Result<Exit, Error>, TooSlow> {
+        self.token.cancel();
+        self.ended().await
+    }
+}
+
+fn work(kind: &str) -> Work {
+    let wanted = serde_json::json!({ "name": "trial", "kind": kind, "spec": {} });
+    serde_json::from_value::<Wanted>(wanted)
+        .and_then(|wanted| Work::of(ObserverId(Uuid::nil()), 1, &wanted))
+        .expect("Observer::KIND is 1 to 64 of a-z 0-9 . _ -")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::{ExecSettings, Ticker};
+
+    #[tokio::test]
+    async fn a_ticker_ticks_until_it_is_stopped() {
+        let ticker: Ticker = serde_json::from_str(r#"{"every": "10ms"}"#).unwrap();
+        let mut trial = Trial::start(ticker);
+        assert_eq!(trial.emitted().await.unwrap()["tick"], 1);
+        assert_eq!(trial.emitted().await.unwrap()["tick"], 2);
+        assert_eq!(trial.stop().await.unwrap().unwrap(), Exit::Done);
+    }
+
+    #[tokio::test]
+    async fn exec_refuses_what_is_not_allowed_and_names_the_cure() {
+        let exec: crate::kinds::Exec = serde_json::from_str(r#"{"argv": ["/bin/true"]}"#).unwrap();
+        let settings =
+            ExecSettings { allow: vec!["/bin/false".to_owned()], fence_after: Duration::from_secs(5) };
+        let mut trial = Trial::start_sharing(exec, settings);
+        let Exit::Failed(reason) = trial.ended().await.unwrap().unwrap() else { panic!("it ran") };
+        assert!(reason.contains("/bin/true") && reason.contains("[service.exec] allow"), "{reason}");
+    }
+}
