@@ -1,3 +1,13 @@
 //! The critical scenarios, on real processes and a real broker.
 
+#![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
+
+mod ack_timeout;
+mod blackout;
+mod ending;
 mod failover;
+mod garbage;
+mod managers;
+mod real_input;
+mod refusals;
+mod retrying;

@@ -1,14 +1,15 @@
-//! Real processes under a prefix, a database schema and names of their own; all killed on drop.
+//! Real processes under a prefix and a database of their own; all killed on drop.
 
 use crate::http::{Api, wait_for};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// A deployment of Everwatch.
 pub struct Cluster {
+    /// The first manager.
     pub api: Api,
     pub scratch: TempDir,
     pub broker_url: String,
@@ -16,6 +17,8 @@ pub struct Cluster {
     store_url: String,
     listen: String,
     processes: BTreeMap<String, Child>,
+    /// What services run as.
+    pub service_program: PathBuf,
     /// More environment for every process, as `EVERWATCH_SECTION__KEY`.
     pub extra: Vec<(String, String)>,
 }
@@ -25,17 +28,44 @@ pub fn from_environment(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run ./tests/run"))
 }
 
-fn binary() -> PathBuf {
+/// The default broker, then every further version that is given, each with its label.
+pub fn brokers() -> Vec<(String, String)> {
+    let mut all = vec![("default".to_owned(), from_environment("EVERWATCH_TEST_AMQP_URL"))];
+    all.extend(further_brokers());
+    all
+}
+
+/// The versions that are given besides the default broker.
+pub fn further_brokers() -> Vec<(String, String)> {
+    let given = std::env::var("EVERWATCH_TEST_BROKERS").unwrap_or_default();
+    let one = |text: &str| {
+        let (version, url) = text.split_once('=').expect("EVERWATCH_TEST_BROKERS is version=url,...");
+        (version.trim().to_owned(), url.to_owned())
+    };
+    given.split(',').filter(|text| !text.is_empty()).map(one).collect()
+}
+
+/// The program under test.
+pub fn everwatch() -> PathBuf {
     from_environment("EVERWATCH_BIN").into()
 }
 
+/// The service that leaves beacons and misbehaves.
+pub fn test_service() -> PathBuf {
+    everwatch().with_file_name("everwatch-test-service")
+}
+
+/// A loopback address that nobody listens on.
+pub fn free_address() -> String {
+    format!("127.0.0.1:{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
+}
+
 impl Cluster {
-    /// Nothing runs yet.
+    /// Nothing runs yet; on the default broker and a SQLite file.
     pub fn new(name: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let scratch = tempfile::Builder::new().prefix("everwatch-live").tempdir().unwrap();
         let unique = uuid::Uuid::new_v4().simple().to_string();
-        let listen = format!("127.0.0.1:{port}");
+        let listen = free_address();
         Self {
             api: Api::new(format!("http://{listen}")),
             broker_url: from_environment("EVERWATCH_TEST_AMQP_URL"),
@@ -44,23 +74,68 @@ impl Cluster {
             scratch,
             listen,
             processes: BTreeMap::new(),
+            service_program: everwatch(),
             extra: Vec::new(),
         }
     }
 
+    /// On another broker.
+    #[must_use]
+    pub fn on(mut self, broker_url: &str) -> Self {
+        broker_url.clone_into(&mut self.broker_url);
+        self
+    }
+
+    /// With services that offer the kinds of the tests.
+    #[must_use]
+    pub fn with_test_kinds(mut self) -> Self {
+        self.service_program = test_service();
+        self
+    }
+
+    /// On a fresh PostgreSQL database.
+    #[must_use]
+    pub fn with_postgres(mut self) -> Self {
+        let server = from_environment("EVERWATCH_TEST_POSTGRES_URL");
+        let database = self.prefix.trim_end_matches('.').replace('-', "_");
+        let create = format!("create database {database}");
+        let made = Command::new("psql").args([&server, "-qc", &create]).status().unwrap();
+        assert!(made.success(), "psql cannot create {database}");
+        let (base, _) = server.rsplit_once('/').unwrap();
+        self.store_url = format!("{base}/{database}");
+        self
+    }
+
+    /// A folder that is gone with the cluster.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        let path = self.scratch.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        path
+    }
+
+    /// The environment of every process.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let mut all: Vec<(String, String)> = [
+            ("EVERWATCH_BROKER__URL", self.broker_url.as_str()),
+            ("EVERWATCH_BROKER__PREFIX", &self.prefix),
+            ("EVERWATCH_STORE__URL", &self.store_url),
+            ("EVERWATCH_MANAGER__LISTEN", &self.listen),
+            ("EVERWATCH_SERVICE__EXEC__ALLOW", "*"),
+            ("EVERWATCH_LOG__FILTER", "info"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+        all.extend(self.extra.iter().cloned());
+        all
+    }
+
     /// Starts a process under `name`; its log is `<name>.log` in the scratch folder.
-    fn start(&mut self, name: &str, role: &str, own: &[(&str, &str)]) {
-        let file = self.scratch.path().join(format!("{name}.log"));
+    fn start(&mut self, name: &str, (program, arguments): (&Path, &[&str]), own: &[(&str, &str)]) {
+        let file = self.log_file(name);
         let log = std::fs::File::options().create(true).append(true).open(file).unwrap();
-        let child = Command::new(binary())
-            .args(["run", role])
-            .env("EVERWATCH_BROKER__URL", &self.broker_url)
-            .env("EVERWATCH_BROKER__PREFIX", &self.prefix)
-            .env("EVERWATCH_STORE__URL", &self.store_url)
-            .env("EVERWATCH_MANAGER__LISTEN", &self.listen)
-            .env("EVERWATCH_SERVICE__EXEC__ALLOW", "*")
-            .env("EVERWATCH_LOG__FILTER", "info")
-            .envs(self.extra.iter().map(|(key, value)| (key, value)))
+        let child = Command::new(program)
+            .args(arguments)
+            .envs(self.environment())
             .envs(own.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -70,24 +145,41 @@ impl Cluster {
         self.processes.insert(name.to_owned(), child);
     }
 
-    /// Starts the manager and waits until it is ready.
+    /// Starts the first manager and waits until it is ready.
     pub async fn manager(&mut self) {
-        self.start("manager", "manager", &[]);
-        wait_for("the manager to be ready", || async {
-            match self.api.try_call("GET", "/readyz", None).await {
+        let listen = self.listen.clone();
+        self.manager_at("manager", &listen).await;
+    }
+
+    /// Starts one more manager and waits until it is ready.
+    pub async fn another_manager(&mut self, name: &str) -> Api {
+        self.manager_at(name, &free_address()).await
+    }
+
+    async fn manager_at(&mut self, name: &str, listen: &str) -> Api {
+        self.start(name, (&everwatch(), &["run", "manager"]), &[("EVERWATCH_MANAGER__LISTEN", listen)]);
+        let api = Api::new(format!("http://{listen}"));
+        wait_for(&format!("{name} to be ready"), || async {
+            match api.try_call("GET", "/readyz", None).await {
                 Ok((200, _)) => Ok(()),
-                Ok((status, body)) => Err(format!("{status} {body}; {}", self.log("manager"))),
-                Err(error) => Err(format!("{error}; {}", self.log("manager"))),
+                Ok((status, body)) => Err(format!("{status} {body}; {}", self.log(name))),
+                Err(error) => Err(format!("{error}; {}", self.log(name))),
             }
         })
         .await;
+        api
     }
 
     /// Starts a service and waits until the manager knows it.
     pub async fn service(&mut self, name: &str, capacity: u32) {
         self.spawn_service(name, capacity);
-        let id = self.processes[name].id();
-        wait_for(&format!("service {name} (process {id}) to be active"), || async {
+        self.until_active(name).await;
+    }
+
+    /// Waits until the manager knows the service.
+    pub async fn until_active(&self, name: &str) {
+        let pid = self.processes[name].id();
+        wait_for(&format!("service {name} (process {pid}) to be active"), || async {
             let services = self.api.items("/v1/services").await;
             let active = services.iter().any(|it| it["name"] == name && it["state"] == "active");
             if active { Ok(()) } else { Err(format!("{services:?}; {}", self.log(name))) }
@@ -99,7 +191,9 @@ impl Cluster {
     pub fn spawn_service(&mut self, name: &str, capacity: u32) {
         let capacity = capacity.to_string();
         let own = [("EVERWATCH_SERVICE__NAME", name), ("EVERWATCH_SERVICE__CAPACITY", &*capacity)];
-        self.start(name, "service", &own);
+        let program = self.service_program.clone();
+        let arguments: &[&str] = if program == everwatch() { &["run", "service"] } else { &[] };
+        self.start(name, (&program, arguments), &own);
     }
 
     /// `kill -9`, reaped.
@@ -109,20 +203,39 @@ impl Cluster {
         child.wait().unwrap();
     }
 
+    /// `kill -9` of everything that runs.
+    pub fn kill_all(&mut self) {
+        for name in self.processes.keys().cloned().collect::<Vec<_>>() {
+            self.kill(&name);
+        }
+    }
+
     /// SIGTERM; answers the exit code.
     pub fn terminate(&mut self, name: &str) -> Option<i32> {
-        let mut child = self.processes.remove(name).unwrap();
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-        child.wait().unwrap().code()
+        self.signal(name, nix::sys::signal::Signal::SIGTERM);
+        self.processes.remove(name).unwrap().wait().unwrap().code()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, name: &str, signal: nix::sys::signal::Signal) {
+        let pid = i32::try_from(self.processes[name].id()).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+    }
+
+    fn log_file(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(format!("{name}.log"))
+    }
+
+    /// Everything a process has logged.
+    pub fn full_log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.log_file(name)).unwrap_or_default()
     }
 
     /// The end of a process's log.
     pub fn log(&self, name: &str) -> String {
-        let text =
-            std::fs::read_to_string(self.scratch.path().join(format!("{name}.log"))).unwrap_or_default();
+        let text = self.full_log(name);
         let lines: Vec<_> = text.lines().collect();
-        lines[lines.len().saturating_sub(15)..].join("\n")
+        lines[lines.len().saturating_sub(25)..].join("\n")
     }
 }
 
@@ -130,12 +243,8 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         for (name, mut child) in std::mem::take(&mut self.processes) {
             if std::thread::panicking() {
-                let text = std::fs::read_to_string(self.scratch.path().join(format!("{name}.log")));
-                let text = text.unwrap_or_default();
-                let tail: Vec<_> = text.lines().rev().take(25).collect();
-                let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
-                std::io::Write::write_all(&mut std::io::stderr(), format!("--- {name}\n{tail}\n").as_bytes())
-                    .unwrap();
+                let text = format!("--- {name}\n{}\n", self.log(&name));
+                std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes()).unwrap();
             }
             let _gone = child.kill();
             let _gone = child.wait();

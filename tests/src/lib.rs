@@ -5,3 +5,5 @@
 pub mod beacons;
 pub mod cluster;
 pub mod http;
+pub mod proxy;
+pub mod rabbitmq;

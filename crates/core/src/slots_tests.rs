@@ -1,6 +1,8 @@
 //! Transcripts: what happens, and everything that must follow from it, in order.
 
 use super::*;
+use crate::clock::Timestamp;
+use crate::id::Kind;
 use crate::id::Name;
 use crate::observer::Wanted;
 use serde_json::json;

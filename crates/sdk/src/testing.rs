@@ -23,6 +23,7 @@
 
 use crate::context::{Context, Inner, Outlet};
 use crate::observer::{Error, Exit, Observer};
+use crate::pulse::Pulses;
 use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
@@ -87,7 +88,10 @@ impl Trial {
         let (sender, values) = mpsc::channel(UNREAD);
         let status = Arc::new(Mutex::new(None));
         let token = CancellationToken::new();
-        let shared = [(TypeId::of::<T>(), Arc::new(value) as Arc<dyn Any + Send + Sync>)];
+        let shared = [
+            (TypeId::of::<T>(), Arc::new(value) as Arc<dyn Any + Send + Sync>),
+            (TypeId::of::<Pulses>(), Arc::new(Pulses::default())),
+        ];
         let ctx = Context::new(Inner {
             work: Arc::new(work(O::KIND)),
             epoch: Epoch::new(1, 0),

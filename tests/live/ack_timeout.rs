@@ -1,0 +1,61 @@
+//! RabbitMQ's acknowledgement time-out: lifted where the queue may, explained and survived where it may not.
+
+use everwatch_tests::beacons;
+use everwatch_tests::cluster::{Cluster, further_brokers};
+use everwatch_tests::http::wait_for;
+use everwatch_tests::rabbitmq::Node;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// How long a child may outlive its run, in ms: the default `fence_grace`.
+const FENCE_GRACE: i64 = 500;
+/// Three times the time-out of the brokers of this test.
+const LONG_ENOUGH: Duration = Duration::from_secs(180);
+
+#[tokio::test]
+async fn an_observer_outlives_the_time_out_or_recovers_from_it_by_itself() {
+    let scratch = tempfile::tempdir().unwrap();
+    let installed = Node::start(&scratch.path().join("node"), &["consumer_timeout=60000"]);
+    let mut brokers = vec![("installed".to_owned(), installed.url.clone())];
+    if std::env::var("EVERWATCH_TEST_ACK_TIMEOUT").is_ok_and(|timeout| timeout == "60s") {
+        brokers.extend(further_brokers());
+    }
+    futures::future::join_all(brokers.iter().map(|(version, url)| three_minutes(version, url))).await;
+}
+
+async fn three_minutes(version: &str, url: &str) {
+    let begun = Instant::now();
+    let mut cluster = Cluster::new("ack-timeout").on(url).with_test_kinds();
+    cluster.manager().await;
+    for name in ["a", "b"] {
+        cluster.service(name, 10).await;
+    }
+    let folder = cluster.folder("beacons");
+    for (name, overlap) in [("o-allow", "allow"), ("o-forbid", "forbid")] {
+        let spec = beacons::exec_spec(&folder);
+        cluster.api.create(json!({"name": name, "kind": "exec", "spec": spec, "overlap": overlap})).await;
+        cluster.api.until_status(name, "Processing").await;
+    }
+    let only_configuration_lifts_it = cluster.full_log("a").contains("consumer_timeout");
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    while begun.elapsed() < LONG_ENOUGH {
+        ticks.tick().await;
+    }
+    wait_for(&format!("both to run, on {version}"), || async {
+        let running = cluster.api.items("/v1/observers?status=Processing").await;
+        let held = running.iter().filter(|it| it["service"].is_object()).count();
+        if held == 2 { Ok(()) } else { Err(format!("{running:?}")) }
+    })
+    .await;
+    let fired = beacons::read(&folder).values().any(|runs| runs.len() > 1);
+    assert_eq!(
+        fired, only_configuration_lifts_it,
+        "on {version}: a warning at start, and only then a time-out"
+    );
+    if fired {
+        let allowed = |name: &str| if name == "o-allow" { FENCE_GRACE } else { 0 };
+        beacons::judge(&format!("acknowledgement time-out, {version}"), &folder, allowed);
+        let told = ["a", "b"].map(|name| cluster.full_log(name)).concat();
+        assert!(told.contains("acknowledgement time-out has fired"), "{told}");
+    }
+}

@@ -1,0 +1,92 @@
+//! What should never be in a queue: parked with its reason, handed over, or dropped; everything else goes on.
+
+use everwatch_tests::cluster::{Cluster, from_environment};
+use everwatch_tests::http::wait_for;
+use everwatch_tests::rabbitmq::Management;
+use serde_json::{Value, json};
+
+const ID: &str = "0190a1b2-0000-7000-8000-000000000001";
+
+#[tokio::test]
+async fn garbage_is_parked_with_its_reason_and_everything_else_goes_on() {
+    let mut cluster = Cluster::new("garbage");
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let api = cluster.api.clone();
+    let management = Management::new(from_environment("EVERWATCH_TEST_MANAGEMENT_URL"));
+    let (work, state) = (format!("{}work.default", cluster.prefix), format!("{}state", cluster.prefix));
+    api.create(json!({"name": "before", "kind": "ticker"})).await;
+    api.until_status("before", "Processing").await;
+    let before = api.get("/v1/observers/before").await;
+
+    // 10 MB, as base64 that the management API turns into zero bytes.
+    let huge = "A".repeat(14_000_000);
+    let bodies = [("/+7/", "base64"), (r#"{"v": 1, "kind": "ticker"}"#, "string"), (&*huge, "base64")];
+    for queue in [&work, &state] {
+        for (payload, encoding) in bodies {
+            management.publish(queue, payload, encoding).await;
+        }
+    }
+    let parked = wait_for("six messages to be parked", || async {
+        let parked = api.items("/v1/parked").await;
+        if parked.len() == 6 { Ok(parked) } else { Err(format!("{} parked", parked.len())) }
+    })
+    .await;
+    for it in &parked {
+        assert!(!it["reason"].as_str().unwrap_or_default().is_empty(), "no reason: {}", short(it));
+    }
+    let sizes: Vec<_> = parked.iter().map(|it| it["size"].as_u64().unwrap()).collect();
+    assert_eq!(sizes.iter().filter(|size| **size == 10_500_000).count(), 2, "{sizes:?}");
+
+    // On the beats queue and the command exchange garbage is dropped.
+    management.publish(&format!("{}beats", cluster.prefix), "?!", "string").await;
+    let command = json!({"properties": {}, "routing_key": "", "payload": "?!", "payload_encoding": "string"});
+    let exchange = format!("/api/exchanges/%2f/{}commands/publish", cluster.prefix);
+    management.expect("POST", &exchange, command).await;
+    wait_for("the service to say that it dropped a command", || async {
+        let log = cluster.full_log("a");
+        if log.contains("unreadable command") { Ok(()) } else { Err(log) }
+    })
+    .await;
+
+    api.create(json!({"name": "after", "kind": "ticker"})).await;
+    api.until_status("after", "Processing").await;
+    let now = api.get("/v1/observers/before").await;
+    assert_eq!(now["epoch"], before["epoch"], "the one from before ran on");
+    assert_eq!(api.items("/v1/parked").await.len(), 6);
+}
+
+fn short(it: &Value) -> String {
+    it.to_string().chars().take(300).collect()
+}
+
+#[tokio::test]
+async fn an_unknown_version_or_kind_is_handed_over_again_and_again_ever_more_slowly() {
+    let mut cluster = Cluster::new("foreign");
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let management = Management::new(from_environment("EVERWATCH_TEST_MANAGEMENT_URL"));
+    let work = format!("{}work.default", cluster.prefix);
+    let version = json!({"v": 99, "id": ID, "generation": 1, "kind": "ticker", "news": true}).to_string();
+    let kind = version.replace("99", "1").replace("ticker", "other").replace("0001\"", "0002\"");
+    management.publish(&work, &version, "string").await;
+    management.publish(&work, &kind, "string").await;
+    // Handed over after 1, 2 and 4 s: the third delivery is refused after at least 3 s, the fourth after 7.
+    let begun = std::time::Instant::now();
+    for (times, least) in [(1, 1), (2, 3), (3, 7)] {
+        wait_for(&format!("{times} refusals of each"), || async {
+            let log = cluster.full_log("a");
+            let of = |word: &str| {
+                log.lines().filter(|line| line.contains("refused") && line.contains(word)).count()
+            };
+            let seen = (of("version"), of("`other`"));
+            if seen.0 >= times && seen.1 >= times { Ok(()) } else { Err(format!("{seen:?}: {log}")) }
+        })
+        .await;
+        assert!(begun.elapsed().as_secs() >= least, "{times} refusals after {:?}", begun.elapsed());
+    }
+    assert!(begun.elapsed().as_secs() < 15, "the third refusal took {:?}", begun.elapsed());
+    cluster.api.create(json!({"name": "after", "kind": "ticker"})).await;
+    cluster.api.until_status("after", "Processing").await;
+    assert_eq!(cluster.api.items("/v1/parked").await.len(), 0);
+}

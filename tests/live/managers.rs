@@ -1,0 +1,83 @@
+//! Failover needs no manager; managers that come back learn what happened; several work side by side.
+
+use everwatch_tests::beacons;
+use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::wait_for;
+use serde_json::json;
+
+#[tokio::test]
+async fn without_a_manager_observers_move_all_the_same_and_its_tables_come_true_later() {
+    let mut cluster = Cluster::new("no-manager").with_test_kinds();
+    cluster.manager().await;
+    for name in ["a", "b"] {
+        cluster.service(name, 10).await;
+    }
+    let folder = cluster.folder("beacons");
+    for number in 0..8 {
+        let spec = json!({ "folder": folder });
+        cluster.api.create(json!({"name": format!("o{number}"), "kind": "beacon", "spec": spec})).await;
+    }
+    for number in 0..8 {
+        cluster.api.until_status(&format!("o{number}"), "Processing").await;
+    }
+    cluster.kill("manager");
+    cluster.kill("a");
+    wait_for("what ran on a to run on b, with nobody to say so", || async {
+        let runs = beacons::read(&folder);
+        let moved = runs.values().filter(|runs| runs.len() == 2).count();
+        if moved == 4 { Ok(()) } else { Err(format!("{runs:?}")) }
+    })
+    .await;
+    cluster.manager().await;
+    wait_for("the manager to know that all run on b", || async {
+        let all = cluster.api.items("/v1/observers?status=Processing").await;
+        let on_b = all.iter().filter(|it| it["service"]["name"] == "b").count();
+        if on_b == 8 { Ok(()) } else { Err(format!("{all:?}")) }
+    })
+    .await;
+    wait_for("the manager to know that a is lost", || async {
+        let services = cluster.api.items("/v1/services").await;
+        let lost = services.iter().filter(|it| it["name"] == "a").all(|it| it["is_deleted"] == true);
+        if lost { Ok(()) } else { Err(format!("{services:?}")) }
+    })
+    .await;
+    beacons::judge("kill -9 with no manager", &folder, |_| 0);
+}
+
+#[tokio::test]
+async fn two_managers_on_one_postgres_are_killed_in_turn_and_nothing_is_lost_or_doubled() {
+    let mut cluster = Cluster::new("two-managers").with_postgres().with_test_kinds();
+    cluster.manager().await;
+    let other = cluster.another_manager("other").await;
+    for name in ["a", "b"] {
+        cluster.service(name, 100).await;
+    }
+    let folder = cluster.folder("beacons");
+    let spec = json!({ "folder": folder });
+    let create = |number: usize| json!({"name": format!("o{number}"), "kind": "beacon", "spec": spec});
+    for number in 0..30 {
+        let api = if number % 2 == 0 { &cluster.api } else { &other };
+        api.create(create(number)).await;
+    }
+    cluster.kill("other");
+    for number in 30..40 {
+        cluster.api.create(create(number)).await;
+    }
+    let other = cluster.another_manager("third").await;
+    cluster.kill("manager");
+    for number in 40..50 {
+        other.create(create(number)).await;
+    }
+    for number in 0..50 {
+        other.until_status(&format!("o{number}"), "Processing").await;
+    }
+    for number in 0..50 {
+        let (status, it) = other.call("DELETE", &format!("/v1/observers/o{number}?wait=20s"), None).await;
+        assert_eq!(status, 200, "{it}");
+    }
+    let runs = beacons::read(&folder);
+    assert_eq!(runs.len(), 50, "each ran");
+    for (name, runs) in runs {
+        assert!(beacons::changes(&runs).iter().all(|change| *change >= 0), "{name}: {runs:?}");
+    }
+}

@@ -1,0 +1,91 @@
+//! A service for the live tests: the built-in kinds, and observers that leave traces or misbehave.
+
+use everwatch::{Context, Error, Exit, Observer, Service};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Writes its epoch and the time in ms every 20 ms while it lives, to a file under its name.
+#[derive(Deserialize, JsonSchema)]
+struct Beacon {
+    folder: PathBuf,
+}
+
+impl Observer for Beacon {
+    const KIND: &'static str = "beacon";
+    async fn run(self, ctx: Context) -> Result<Exit, Error> {
+        let path = self.folder.join(ctx.name());
+        let mut file = std::fs::File::options().create(true).append(true).open(path)?;
+        let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        while ctx.until_cancelled(ticks.tick()).await.is_some() {
+            let line = format!("{} {}\n", ctx.epoch(), jiff::Timestamp::now().as_millisecond());
+            file.write_all(line.as_bytes())?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Panics at once, every time.
+#[derive(Deserialize, JsonSchema)]
+struct Panics {}
+
+impl Observer for Panics {
+    const KIND: &'static str = "panics";
+    #[expect(clippy::panic, reason = "that is what it is for")]
+    async fn run(self, _ctx: Context) -> Result<Exit, Error> {
+        panic!("on purpose")
+    }
+}
+
+/// Blocks its thread for ever, deaf to cancellation.
+#[derive(Deserialize, JsonSchema)]
+struct Blocks {}
+
+impl Observer for Blocks {
+    const KIND: &'static str = "blocks";
+    async fn run(self, _ctx: Context) -> Result<Exit, Error> {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Fails with an error that has a cause, every time.
+#[derive(Deserialize, JsonSchema)]
+struct Fails {}
+
+impl Observer for Fails {
+    const KIND: &'static str = "fails";
+    async fn run(self, _ctx: Context) -> Result<Exit, Error> {
+        let cause = std::io::Error::other("the far side is away");
+        Err(Box::new(Outer(cause)))
+    }
+}
+
+#[derive(Debug)]
+struct Outer(std::io::Error);
+
+impl std::fmt::Display for Outer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("cannot watch")
+    }
+}
+
+impl std::error::Error for Outer {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+fn main() -> ExitCode {
+    Service::new()
+        .built_in()
+        .observer::<Beacon>()
+        .observer::<Panics>()
+        .observer::<Blocks>()
+        .observer::<Fails>()
+        .main()
+}

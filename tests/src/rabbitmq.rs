@@ -1,0 +1,94 @@
+//! A RabbitMQ node of a test's own, and RabbitMQ's own HTTP API.
+
+use crate::http::Api;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A node that a test may kill and start again.
+pub struct Node {
+    folder: PathBuf,
+    /// Stays the same when it is started again.
+    pub url: String,
+    pub management_url: String,
+}
+
+impl Node {
+    /// With its data in `folder`; `configuration`: lines for `rabbitmq.conf` as `KEY=VALUE`.
+    pub fn start(folder: &Path, configuration: &[&str]) -> Self {
+        let (url, management_url) = start(folder, configuration);
+        Self { folder: folder.to_owned(), url, management_url }
+    }
+    /// SIGKILL.
+    pub fn kill(&self) {
+        run(&[Path::new("kill"), &self.folder]);
+    }
+    /// Starts it again on the data that it left.
+    pub fn start_again(&self) {
+        assert_eq!(start(&self.folder, &[]), (self.url.clone(), self.management_url.clone()));
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn start(folder: &Path, configuration: &[&str]) -> (String, String) {
+    let mut arguments = vec![Path::new("start"), folder];
+    arguments.extend(configuration.iter().map(Path::new));
+    let said = run(&arguments);
+    let mut lines = said.lines().map(str::to_owned);
+    (lines.next().unwrap(), lines.next().unwrap())
+}
+
+fn run(arguments: &[&Path]) -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/rabbitmq");
+    // Output to files: the node inherits it and would keep a pipe open.
+    let (out, err) = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
+    let status = Command::new(script)
+        .args(arguments)
+        .stdin(std::process::Stdio::null())
+        .stdout(out.reopen().unwrap())
+        .stderr(err.reopen().unwrap())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{arguments:?}: {}", std::fs::read_to_string(err.path()).unwrap());
+    std::fs::read_to_string(out.path()).unwrap()
+}
+
+/// RabbitMQ's HTTP API, of the vhost `/`.
+pub struct Management(Api);
+
+impl Management {
+    pub fn new(url: String) -> Self {
+        Self(Api::new(url))
+    }
+    /// Makes a queue that gets everything of a topic exchange.
+    pub async fn listen(&self, exchange: &str, queue: &str) {
+        let durable = json!({"durable": true, "arguments": {"x-queue-type": "classic"}});
+        self.expect("PUT", &format!("/api/queues/%2f/{queue}"), durable).await;
+        let everything = json!({"routing_key": "#"});
+        self.expect("POST", &format!("/api/bindings/%2f/e/{exchange}/q/{queue}"), everything).await;
+    }
+    /// Publishes bytes to a queue.
+    pub async fn publish(&self, queue: &str, payload: &str, encoding: &str) {
+        let body = json!({"properties": {"delivery_mode": 2}, "routing_key": queue, "payload": payload,
+            "payload_encoding": encoding});
+        let routed = self.expect("POST", "/api/exchanges/%2f/amq.default/publish", body).await;
+        assert_eq!(routed["routed"], true, "no queue {queue}");
+    }
+    /// Takes everything that a queue holds.
+    pub async fn take(&self, queue: &str) -> Vec<Value> {
+        let body = json!({"count": 100_000, "ackmode": "ack_requeue_false", "encoding": "auto"});
+        let taken = self.expect("POST", &format!("/api/queues/%2f/{queue}/get"), body).await;
+        taken.as_array().unwrap().clone()
+    }
+    /// Any call that must succeed.
+    pub async fn expect(&self, method: &str, path: &str, body: Value) -> Value {
+        let (status, answer) = self.0.call(method, path, Some(body)).await;
+        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+        answer
+    }
+}
