@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// The largest `spec`, as JSON text: it travels in the work message, which the broker keeps.
 pub const SPEC_MAX_BYTES: usize = 64 * 1024;
+/// How deep a `spec` may nest: wrapped in rows and messages it must stay readable, and JSON readers stop
+/// at 128.
+pub const SPEC_MAX_DEPTH: usize = 64;
 /// The most labels of one observer.
 pub const LABELS_MAX: usize = 64;
 /// The longest time between telling an observer to stop and aborting it.
@@ -163,6 +166,10 @@ impl Wanted {
                 format!("is {bytes} bytes of JSON, at most {SPEC_MAX_BYTES} travel with an observer");
             errors.push(FieldError::new("/spec", detail));
         }
+        if depth(&self.spec) > SPEC_MAX_DEPTH {
+            let detail = format!("nests deeper than {SPEC_MAX_DEPTH} levels: make it flatter");
+            errors.push(FieldError::new("/spec", detail));
+        }
         if self.grace > GRACE_MAX {
             errors.push(FieldError::new("/grace", "at most 1h"));
         }
@@ -184,6 +191,14 @@ impl Wanted {
             }
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }
 
@@ -224,6 +239,13 @@ mod tests {
         assert_eq!(pointers(json!({"kind": "k", "labels": {"a b": "x"}})), ["/labels/a b"]);
         let none = json!({"kind": "k", "retry": {"kind": "fixed", "every": "1s", "attempts": 0}});
         assert_eq!(pointers(none), ["/retry/attempts"]);
+    }
+
+    #[test]
+    fn a_spec_that_could_not_be_read_back_is_refused() {
+        let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        assert!(parse(json!({"kind": "k", "spec": nested(SPEC_MAX_DEPTH)})).is_ok());
+        assert_eq!(pointers(json!({"kind": "k", "spec": nested(SPEC_MAX_DEPTH + 1)})), ["/spec"]);
     }
 
     #[test]

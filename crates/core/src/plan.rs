@@ -8,9 +8,6 @@ use crate::row::{Row, RowPolicy};
 use crate::service::ServiceRow;
 use std::time::Duration;
 
-/// How long a doomed observer waits in its queue before the queue is swept.
-pub const SWEEP_AFTER: Duration = Duration::from_secs(30);
-
 /// What is to be done with one row: save it, then send its floor, then publish it. Or forget it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowStep {
@@ -95,8 +92,8 @@ pub fn on_alive(service: &mut ServiceRow, now: Timestamp, lost_after: Duration) 
 
 /// Whether the queue of this row's pool is to be searched for its message.
 #[must_use]
-pub fn wants_sweep(row: &Row, now: Timestamp) -> bool {
-    row.awaits_end() && !row.seen.begun && now.since(row.modified_at) >= SWEEP_AFTER
+pub fn wants_sweep(row: &Row, now: Timestamp, policy: &RowPolicy) -> bool {
+    row.awaits_end() && !row.seen.begun && now.since(row.modified_at) >= policy.sweep_after
 }
 
 /// What becomes of a work message that a sweep has in its hands.
@@ -174,6 +171,29 @@ mod tests {
         assert_eq!((step.row.generation, step.row.mark.unwrap().failures), (2, 1));
         assert_eq!(step.floor, Some(Floor { id: row.id, below: Epoch::first_of(2) }));
         assert_eq!(plan_row(&step.row, at(31), &policy()), None);
+    }
+
+    #[test]
+    fn a_lease_goes_on_while_its_publish_is_under_way() {
+        let mut row = row();
+        assert!(row.renew(1, at(20), &policy()));
+        assert_eq!(plan_row(&row, at(49), &policy()), None);
+        assert!(plan_row(&row, at(50), &policy()).is_some());
+        assert!(!row.renew(2, at(20), &policy()), "another generation's");
+        report(&mut row, started(), 21);
+        assert!(!row.renew(1, at(22), &policy()), "a report has answered for the broker");
+    }
+
+    #[test]
+    fn a_publish_without_an_answer_is_repeated_soon_and_each_time_later() {
+        let mut row = row();
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert!(row.unsure(row.generation, at(100), &policy()));
+            assert_eq!(plan_row(&row, at(100 + pause - 1), &policy()), None);
+            row = plan_row(&row, at(100 + pause), &policy()).unwrap().row;
+        }
+        assert_eq!(row.generation, 9);
+        assert!(!row.unsure(8, at(100), &policy()), "an older generation's");
     }
 
     #[test]
@@ -267,12 +287,12 @@ mod tests {
         assert_eq!(plan_sweep(None, 1), Sweep::Keep);
         assert_eq!(plan_sweep(Some(&row), 1), Sweep::Keep);
         row.delete(at(1), &policy());
-        assert!(!wants_sweep(&row, at(30)) && wants_sweep(&row, at(31)));
+        assert!(!wants_sweep(&row, at(30), &policy()) && wants_sweep(&row, at(31), &policy()));
         assert_eq!(plan_sweep(Some(&row), 1), Sweep::Settle);
         row.reissue(at(2), &policy());
         assert_eq!(plan_sweep(Some(&row), 1), Sweep::Stale);
         report(&mut row, started(), 3);
         assert_eq!(plan_sweep(Some(&row), 2), Sweep::Keep);
-        assert!(!wants_sweep(&row, at(99)));
+        assert!(!wants_sweep(&row, at(99), &policy()));
     }
 }

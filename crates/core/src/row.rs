@@ -64,9 +64,14 @@ pub struct Row {
 pub struct RowPolicy {
     /// How long one manager may take to publish (default 30 s).
     pub lease: Duration,
+    /// First and longest pause after a publish without an answer (defaults 1 s and 60 s).
+    pub unsure_first: Duration,
+    pub unsure_max: Duration,
     /// First and longest pause before a command is sent again (defaults 2 s and 60 s).
     pub repeat_first: Duration,
     pub repeat_max: Duration,
+    /// How long a doomed observer waits in its queue before the queue is swept (default 30 s).
+    pub sweep_after: Duration,
     /// How long a deleted and a failed or completed observer stays readable (defaults 1 h and 3 days).
     pub retention_deleted: Duration,
     pub retention_failed: Duration,
@@ -76,8 +81,11 @@ impl Default for RowPolicy {
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(30),
+            unsure_first: Duration::from_secs(1),
+            unsure_max: Duration::from_secs(60),
             repeat_first: Duration::from_secs(2),
             repeat_max: Duration::from_secs(60),
+            sweep_after: Duration::from_secs(30),
             retention_deleted: Duration::from_secs(3600),
             retention_failed: Duration::from_secs(3 * 86_400),
         }
@@ -215,11 +223,33 @@ impl Row {
         true
     }
 
+    /// The publish of `generation` is still under way: its lease goes on.
+    pub fn renew(&mut self, generation: u32, now: Timestamp, policy: &RowPolicy) -> bool {
+        match &mut self.mark {
+            Some(mark) if self.generation == generation => {
+                mark.until = now.plus(policy.lease);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The publish of `generation` ended without an answer: nobody waits for the rest of its lease, but
+    /// each time longer.
+    pub fn unsure(&mut self, generation: u32, now: Timestamp, policy: &RowPolicy) -> bool {
+        match &mut self.mark {
+            Some(mark) if self.generation == generation => {
+                mark.until = now.plus(doubled(policy.unsure_first, mark.failures, policy.unsure_max));
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Notes that the floor goes out now and when it goes out again.
     pub fn command(&mut self, now: Timestamp, policy: &RowPolicy) {
         let times = self.repeat.map_or(0, |repeat| repeat.times);
-        let factor = 1_u32.checked_shl(times.min(16)).unwrap_or(u32::MAX);
-        let pause = policy.repeat_first.saturating_mul(factor).min(policy.repeat_max);
+        let pause = doubled(policy.repeat_first, times, policy.repeat_max);
         self.repeat = Some(Repeat { last_at: now, next_at: now.plus(pause), times: times.saturating_add(1) });
     }
 
@@ -269,4 +299,9 @@ impl Row {
         let over = self.verdict().status.is_final();
         self.ended_at = if over { self.ended_at.or(Some(now)) } else { None };
     }
+}
+
+fn doubled(first: Duration, times: u32, most: Duration) -> Duration {
+    let factor = 1_u32.checked_shl(times.min(16)).unwrap_or(u32::MAX);
+    first.saturating_mul(factor).min(most)
 }

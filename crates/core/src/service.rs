@@ -56,6 +56,9 @@ pub enum ServiceState {
 }
 
 impl ServiceState {
+    /// Those whose session is not over.
+    pub const LIVING: [Self; 4] = [Self::Active, Self::Cordoned, Self::Draining, Self::Suspect];
+
     /// The word as it is written.
     #[must_use]
     pub fn as_str(self) -> &'static str {

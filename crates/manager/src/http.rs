@@ -7,6 +7,7 @@ mod ops;
 mod page;
 mod problem;
 mod query;
+mod scrape;
 mod services;
 
 use crate::shared::Manager;
@@ -27,7 +28,7 @@ pub(crate) const BODY_MAX: usize = 1024 * 1024;
 
 /// Every route of a manager; `extra` is merged in (the console).
 pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
-    ops::install_metrics(&manager);
+    scrape::install(&manager);
     let (api, mut document) = OpenApiRouter::new()
         .routes(routes!(observers::create, observers::list))
         .routes(routes!(observers::read, observers::delete))
@@ -40,7 +41,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .routes(routes!(ops::version))
         .routes(routes!(ops::livez))
         .routes(routes!(ops::readyz))
-        .routes(routes!(ops::metrics))
+        .routes(routes!(scrape::metrics))
         .split_for_parts();
     "Everwatch".clone_into(&mut document.info.title);
     env!("CARGO_PKG_VERSION").clone_into(&mut document.info.version);

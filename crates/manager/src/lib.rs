@@ -4,7 +4,9 @@
 mod creator;
 mod http;
 mod intake;
+mod leases;
 mod link;
+mod metric;
 mod outbox;
 mod parked;
 mod reconcile;
@@ -84,7 +86,9 @@ pub async fn run(
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("creator", creator::run(it, inboxes.creates).await) });
     let it = Arc::clone(&manager);
-    loops.spawn(async move { ("outbox", outbox::run(it, inboxes.confirms).await) });
+    loops.spawn(async move { ("outbox", outbox::run(it, inboxes.published).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("keeper of leases", leases::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("reconciler", reconcile::run(it).await) });
     let it = Arc::clone(&manager);

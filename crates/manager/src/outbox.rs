@@ -1,8 +1,8 @@
 //! Outbox: publishes what a row's mark says, and takes the mark away once the broker has confirmed.
 //! Whatever goes wrong here, the lease of the mark ends and the reconciler publishes anew.
 
-use crate::RunError;
 use crate::shared::{CAS_TRIES, Manager};
+use crate::{RunError, metric};
 use everwatch_broker::{BrokerError, HeaderValue, Message, Session, Target};
 use everwatch_core::id::ObserverId;
 use everwatch_core::message::Work;
@@ -21,15 +21,25 @@ const BATCH: usize = 500;
 const GATHER: Duration = Duration::from_millis(5);
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The broker has this generation of this observer.
+/// How the publish of one generation ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Confirm {
+pub(crate) struct Published {
     pub(crate) id: ObserverId,
     pub(crate) generation: u32,
+    pub(crate) how: How,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// The broker has it.
+    Confirmed,
+    /// The session was lost before the broker's answer: it may be there or not.
+    Unsure,
 }
 
 /// Publishes rows whose lease this manager has just taken, without waiting.
-pub(crate) fn publish(manager: &Arc<Manager>, rows: Vec<Row>) {
+pub(crate) fn publish(manager: &Arc<Manager>, mut rows: Vec<Row>) {
+    rows.retain(|row| manager.leases.begin(row));
     if rows.is_empty() {
         return;
     }
@@ -51,44 +61,37 @@ pub(crate) fn publish(manager: &Arc<Manager>, rows: Vec<Row>) {
 }
 
 async fn publish_one(manager: &Manager, row: &Row) {
-    let Some(until) = row.mark.map(|mark| mark.until) else { return };
-    let lease = until.since(manager.clock.now()).saturating_sub(LEASE_MARGIN);
-    let deadline = Instant::now() + lease;
-    let body = match Work::of(row.id, row.generation, &row.wanted).and_then(|work| serde_json::to_vec(&work))
-    {
-        Ok(body) => body,
-        Err(error) => {
-            error!(observer = %row.id, %error, "an observer cannot be written as a work message");
-            return;
-        }
+    let how = tokio::select! {
+        () = manager.stop.cancelled() => None,
+        how = deliver(manager, row) => how,
     };
-    let id = HeaderValue::Text(row.id.to_string());
-    let message = Message { body: body.into(), headers: vec![("everwatch-observer".to_owned(), id)] };
-    let delivered = tokio::select! {
-        () = manager.stop.cancelled() => return,
-        delivered = deliver(manager, row, &message, deadline) => delivered,
-    };
-    if delivered {
-        metrics::counter!("everwatch_publishes_total").increment(1);
-        // The loop that reads these ends only with the manager.
-        if manager.confirms.send(Confirm { id: row.id, generation: row.generation }).await.is_err() {
-            debug!(observer = %row.id, "a confirm came after the end of the outbox");
-        }
+    manager.leases.end(row.id, row.generation);
+    let Some(how) = how else { return };
+    if how == How::Confirmed {
+        metrics::counter!(metric::PUBLISHES).increment(1);
+    }
+    // The loop that reads these ends only with the manager.
+    if manager.published.send(Published { id: row.id, generation: row.generation, how }).await.is_err() {
+        debug!(observer = %row.id, "an answer came after the end of the outbox");
     }
 }
 
-/// Tries while the message is surely not in the queue; answers whether the broker has confirmed it.
-async fn deliver(manager: &Manager, row: &Row, message: &Message, deadline: Instant) -> bool {
-    // Past the lease the reconciler may have published a higher generation already.
-    while Instant::now() < deadline
-        && let Some(session) = manager.session_by(deadline).await
-    {
-        match publish_once(manager, session.as_ref(), row, message).await {
-            Ok(()) => return true,
+/// Tries while the message is surely not in the queue; `None` if its lease ended before.
+async fn deliver(manager: &Manager, row: &Row) -> Option<How> {
+    let message = message(row)?;
+    // Past the lease another manager may have published a higher generation already.
+    loop {
+        let left = manager.leases.left(row.id, row.generation, manager.clock.now());
+        let left = left.checked_sub(LEASE_MARGIN)?;
+        let Some(session) = manager.session_by(Instant::now() + left.min(RETRY_PAUSE)).await else {
+            continue;
+        };
+        match publish_once(manager, session.as_ref(), row, &message).await {
+            Ok(()) => return Some(How::Confirmed),
             Err(BrokerError::Lost(why)) => {
-                // It may be there or not: only the end of the lease, and a higher generation, is safe.
-                debug!(observer = %row.id, why, "publish unconfirmed, left to its lease");
-                return false;
+                // Only a higher generation under a floor is safe now.
+                debug!(observer = %row.id, why, "publish without an answer");
+                return Some(How::Unsure);
             }
             Err(
                 error @ (BrokerError::Refused(_)
@@ -99,7 +102,19 @@ async fn deliver(manager: &Manager, row: &Row, message: &Message, deadline: Inst
         }
         tokio::time::sleep(RETRY_PAUSE).await;
     }
-    false
+}
+
+fn message(row: &Row) -> Option<Message> {
+    match Work::of(row.id, row.generation, &row.wanted).and_then(|work| serde_json::to_vec(&work)) {
+        Ok(body) => {
+            let id = HeaderValue::Text(row.id.to_string());
+            Some(Message { body: body.into(), headers: vec![("everwatch-observer".to_owned(), id)] })
+        }
+        Err(error) => {
+            error!(observer = %row.id, %error, "an observer cannot be written as a work message");
+            None
+        }
+    }
 }
 
 async fn publish_once(
@@ -120,37 +135,43 @@ async fn publish_once(
     }
 }
 
-/// Writes confirms down, many at a time.
+/// Writes the broker's answers down, many at a time.
 pub(crate) async fn run(
     manager: Arc<Manager>,
-    mut confirms: mpsc::Receiver<Confirm>,
+    mut published: mpsc::Receiver<Published>,
 ) -> Result<(), RunError> {
     loop {
         let first = tokio::select! {
             () = manager.stop.cancelled() => return Ok(()),
-            first = confirms.recv() => first,
+            first = published.recv() => first,
         };
         let Some(first) = first else { return Ok(()) };
-        let mut batch = HashMap::from([(first.id, first.generation)]);
+        let mut batch = HashMap::from([(first.id, first)]);
         let gathered = Instant::now() + GATHER;
         while batch.len() < BATCH
-            && let Ok(Some(confirm)) = tokio::time::timeout_at(gathered, confirms.recv()).await
+            && let Ok(Some(answer)) = tokio::time::timeout_at(gathered, published.recv()).await
         {
-            batch.insert(confirm.id, confirm.generation);
+            batch.insert(answer.id, answer);
         }
-        if let Err(error) = on_confirmed(&manager, batch).await {
+        if let Err(error) = write_down(&manager, batch).await {
             // Any report of the generation, or the end of the lease, repairs this.
-            warn!(%error, "confirmed publishes could not be written down");
+            warn!(%error, "the broker's answers could not be written down");
         }
     }
 }
 
-async fn on_confirmed(manager: &Manager, mut batch: HashMap<ObserverId, u32>) -> Result<(), StoreError> {
+async fn write_down(manager: &Manager, mut batch: HashMap<ObserverId, Published>) -> Result<(), StoreError> {
     for _ in 0..CAS_TRIES {
         let ids: Vec<ObserverId> = batch.keys().copied().collect();
         let mut rows = manager.store.load(&ids).await?;
         let now = manager.clock.now();
-        rows.retain_mut(|row| batch.get(&row.id).is_some_and(|generation| row.confirmed(*generation, now)));
+        rows.retain_mut(|row| match batch.get(&row.id) {
+            Some(Published { how: How::Confirmed, generation, .. }) => row.confirmed(*generation, now),
+            Some(Published { how: How::Unsure, generation, .. }) => {
+                row.unsure(*generation, now, &manager.settings.row)
+            }
+            None => false,
+        });
         if rows.is_empty() {
             return Ok(());
         }

@@ -27,7 +27,6 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
             return;
         }
         ack_all(session.as_ref(), &receipts).await;
-        metrics::counter!("everwatch_parked_total").increment(parked.len() as u64);
         warn!(messages = parked.len(), "unreadable work messages are parked");
     }
 }

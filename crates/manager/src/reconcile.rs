@@ -3,7 +3,7 @@
 
 use crate::intake::births::change;
 use crate::shared::{Manager, Marked};
-use crate::{RunError, outbox, telling};
+use crate::{RunError, metric, outbox, telling};
 use everwatch_broker::{Fate, Session};
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::Floor;
@@ -42,13 +42,16 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
             () = manager.wake.notified() => {}
             () = tokio::time::sleep(EVERY) => {}
         }
-        match pass(&manager, &mut done).await {
+        let began = Instant::now();
+        let passed = pass(&manager, &mut done).await;
+        metrics::histogram!(metric::PASS).record(began.elapsed().as_secs_f64());
+        match passed {
             Ok(()) => failing = false,
             Err(error) if !failing => {
                 failing = true;
                 warn!(%error, "a reconciler pass failed, the next one tries again");
             }
-            Err(_) => metrics::counter!("everwatch_failed_passes_total").increment(1),
+            Err(_) => metrics::counter!(metric::FAILED_PASSES).increment(1),
         }
     }
 }
@@ -68,13 +71,14 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     manager.refresh_clock().await?;
     let Some(session) = manager.session() else { return Ok(()) };
     // While the broker blocks publishers nothing can be said: what is due stays due.
-    if !session.is_blocked() {
+    if !session.is_blocked() && manager.leases.have_room() {
         rows(manager).await?;
     }
     services(manager, session.as_ref()).await?;
     if is_over(done.forgot, FORGET_EVERY) {
         let before = manager.clock.now().minus(manager.settings.retention_services);
         manager.store.forget_services(before).await?;
+        manager.store.forget_notes().await?;
         done.forgot = Some(Instant::now());
     }
     Ok(())
@@ -113,7 +117,7 @@ async fn steps(manager: &Arc<Manager>, due: &[Row]) -> Result<bool, StoreError> 
     let floors: Vec<Floor> = won.iter().filter_map(|step| step.floor).collect();
     telling::floors(manager, &floors).await;
     let publish: Vec<Row> = won.into_iter().filter(|step| step.publish).map(|step| step.row).collect();
-    metrics::counter!("everwatch_reissues_total").increment(publish.len() as u64);
+    metrics::counter!(metric::REISSUES).increment(publish.len() as u64);
     outbox::publish(manager, publish);
     manager.note_change();
     Ok(true)

@@ -3,7 +3,8 @@
 
 use crate::RunError;
 use crate::creator::Create;
-use crate::outbox::Confirm;
+use crate::leases::Leases;
+use crate::outbox::Published;
 use crate::settings::Settings;
 use everwatch_broker::{BrokerError, QueueKind, Session, Topology};
 use everwatch_core::clock::{self, Timestamp};
@@ -11,7 +12,7 @@ use everwatch_core::id::{ManagerId, ObserverId, Pool};
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_store::{Store, StoreError};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,8 +27,8 @@ use uuid::Uuid;
 const PUBLISHES_MAX: usize = 1000;
 /// Creates that wait for their transaction.
 const CREATES_MAX: usize = 2000;
-/// Confirms that wait to be written down.
-const CONFIRMS_MAX: usize = 4000;
+/// Answers of the broker that wait to be written down.
+const PUBLISHED_MAX: usize = 4000;
 /// How often a change is tried again after somebody else changed the row.
 pub(crate) const CAS_TRIES: usize = 20;
 
@@ -65,7 +66,7 @@ struct Reading {
 /// The ends of the queues inside the manager that its loops read.
 pub(crate) struct Inboxes {
     pub(crate) creates: mpsc::Receiver<Create>,
-    pub(crate) confirms: mpsc::Receiver<Confirm>,
+    pub(crate) published: mpsc::Receiver<Published>,
 }
 
 /// Services as the store had them a moment ago.
@@ -80,14 +81,17 @@ pub(crate) struct Manager {
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
     pub(crate) creates: mpsc::Sender<Create>,
-    pub(crate) confirms: mpsc::Sender<Confirm>,
+    pub(crate) published: mpsc::Sender<Published>,
     pub(crate) publishes: Arc<Semaphore>,
+    pub(crate) leases: Leases,
     /// Wakes the reconciler.
     pub(crate) wake: Notify,
     session: watch::Sender<Option<Arc<dyn Session>>>,
     changed: watch::Sender<u64>,
     work_queues: Mutex<HashSet<Pool>>,
     services: Mutex<Cached>,
+    /// Pools that a metric was ever given for.
+    pub(crate) shown_pools: Mutex<BTreeSet<Pool>>,
     reading: Reading,
 }
 
@@ -98,7 +102,7 @@ impl Manager {
         stop: CancellationToken,
     ) -> (Arc<Self>, Inboxes) {
         let (creates, creates_in) = mpsc::channel(CREATES_MAX);
-        let (confirms, confirms_in) = mpsc::channel(CONFIRMS_MAX);
+        let (published, published_in) = mpsc::channel(PUBLISHED_MAX);
         let manager = Self {
             id: ManagerId(Uuid::now_v7()),
             store,
@@ -108,13 +112,15 @@ impl Manager {
             stop,
             tasks: TaskTracker::new(),
             creates,
-            confirms,
+            published,
             publishes: Arc::new(Semaphore::new(PUBLISHES_MAX)),
+            leases: Leases::default(),
             wake: Notify::new(),
             session: watch::Sender::new(None),
             changed: watch::Sender::new(0),
             work_queues: Mutex::default(),
             services: Mutex::default(),
+            shown_pools: Mutex::default(),
             reading: Reading {
                 connected_at: AtomicI64::new(i64::MAX),
                 state_tick: AtomicI64::new(i64::MIN),
@@ -122,7 +128,7 @@ impl Manager {
                 store_answers: AtomicBool::new(false),
             },
         };
-        (Arc::new(manager), Inboxes { creates: creates_in, confirms: confirms_in })
+        (Arc::new(manager), Inboxes { creates: creates_in, published: published_in })
     }
 
     /// The first word with the store: a refusal ends the start, an absence does not.
@@ -198,6 +204,14 @@ impl Manager {
     pub(crate) fn reads_within(&self, age: Duration) -> bool {
         let since = self.clock.now().minus(age);
         self.has_read(Marked::State, since) && self.has_read(Marked::Beats, since)
+    }
+
+    /// The age of the newest mark read from the state queue; zero before the first.
+    pub(crate) fn state_lag(&self) -> Duration {
+        match self.reading.state_tick.load(Ordering::Relaxed) {
+            i64::MIN => Duration::ZERO,
+            read => self.clock.now().since(Timestamp(read)),
+        }
     }
 
     /// What keeps this manager from being ready; empty if it is.
@@ -284,6 +298,6 @@ impl Manager {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

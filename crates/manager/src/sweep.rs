@@ -7,7 +7,7 @@ use everwatch_broker::{BrokerError, Delivery, Session, Settle};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::message::{RunEvent, RunReport, Work, WorkRead};
-use everwatch_core::plan::{SWEEP_AFTER, Sweep, plan_sweep, wants_sweep};
+use everwatch_core::plan::{Sweep, plan_sweep, wants_sweep};
 use everwatch_core::row::Row;
 use everwatch_core::status::Status;
 use everwatch_store::{Filter, Sort, StoreError};
@@ -25,13 +25,14 @@ const READY_MAX: u32 = 1000;
 
 pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
     let mut swept: HashMap<Pool, Instant> = HashMap::new();
+    let pause = manager.settings.row.sweep_after;
     loop {
         tokio::select! {
             () = manager.stop.cancelled() => return Ok(()),
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(EVERY.min(pause)) => {}
         }
         let Some(session) = manager.session() else { continue };
-        swept.retain(|_, at| at.elapsed() < SWEEP_AFTER);
+        swept.retain(|_, at| at.elapsed() < pause);
         for pool in manager.pools() {
             if swept.contains_key(&pool) {
                 continue;
@@ -60,7 +61,12 @@ async fn is_wanted(manager: &Manager, pool: &Pool) -> Result<bool, StoreError> {
     };
     let page = manager.store.list(&filter, None, READY_MAX as usize).await?;
     let now = manager.clock.now();
-    Ok(page.rows.iter().any(|row| wants_sweep(row, now)))
+    if !page.rows.iter().any(|row| wants_sweep(row, now, &manager.settings.row)) {
+        return Ok(false);
+    }
+    // Of several managers one sweeps: two would each see half of the queue, and the other half as gone.
+    let me = manager.id.to_string();
+    Ok(manager.store.claim(&format!("sweep/{pool}"), &me, manager.settings.row.sweep_after).await? == me)
 }
 
 async fn pass(manager: &Manager, session: &dyn Session, pool: &Pool) -> Result<(), BrokerError> {
@@ -80,8 +86,8 @@ async fn pass(manager: &Manager, session: &dyn Session, pool: &Pool) -> Result<(
         Err(_) => vec![false; held.len()],
     };
     let mut ended = 0;
-    // The head of the queue is given back last, so that it is the head again.
-    for (delivery, over) in held.iter().zip(over).rev() {
+    // What is given back stands before the rest of the queue, in the order in which it was given back.
+    for (delivery, over) in held.iter().zip(over) {
         let settled =
             if over { session.ack(delivery.receipt).await } else { session.requeue(delivery.receipt).await };
         ended += usize::from(over && settled == Settle::Done);

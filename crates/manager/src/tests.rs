@@ -47,13 +47,13 @@ impl Stage {
         let url = format!("sqlite://{}", dir.path().join("test.db").display());
         let store = everwatch_store::open(&url, settings.row.clone()).await.unwrap();
         let broker = Arc::new(MemoryBroker::new());
-        let (manager, Inboxes { creates, confirms }) =
+        let (manager, Inboxes { creates, published }) =
             Manager::new(settings, store, CancellationToken::new());
         manager.check_store().await.unwrap();
         let mut loops = JoinSet::new();
         loops.spawn(link::run(Arc::clone(&manager), Arc::clone(&broker) as Arc<dyn Broker>));
         loops.spawn(creator::run(Arc::clone(&manager), creates));
-        loops.spawn(outbox::run(Arc::clone(&manager), confirms));
+        loops.spawn(outbox::run(Arc::clone(&manager), published));
         loops.spawn(reconcile::run(Arc::clone(&manager)));
         let app = http::app(Arc::clone(&manager), Router::new());
         let stage = Self { app, manager, broker, _loops: loops, _dir: dir };

@@ -5,12 +5,16 @@
 
 mod changing;
 mod creating;
+mod fresh;
 mod listing;
+mod notes;
 mod services;
 
 pub use changing::*;
 pub use creating::*;
+pub use fresh::*;
 pub use listing::*;
+pub use notes::*;
 pub use services::*;
 
 use crate::port::{Created, Store};

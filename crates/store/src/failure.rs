@@ -53,8 +53,9 @@ fn sqlstate(code: &str, said: &str) -> StoreError {
         "3F000" => "create the schema, or correct the search_path in the database URL",
         "42501" => "give the user of the database URL the right to create and change tables there",
         _ if code.starts_with("28") => "check the user and the password of the database URL",
-        // A standby, a deadlock, resources, an operator, a lost connection, a lock: all pass.
-        "25006" | "55P03" => return StoreError::Unavailable(said.into()),
+        // A standby, a closed database, a deadlock, resources, an operator, a lost connection, a lock:
+        // all pass.
+        "25006" | "55000" | "55P03" => return StoreError::Unavailable(said.into()),
         _ if ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => {
             return StoreError::Unavailable(said.into());
         }

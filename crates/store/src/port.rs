@@ -8,6 +8,7 @@ use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Why the store could not do it.
 #[derive(Debug, thiserror::Error)]
@@ -90,9 +91,23 @@ pub struct Parked {
 /// How many observers there are by pool and status.
 pub type Counts = BTreeMap<(Pool, Status), u64>;
 
+/// Small facts that managers share: leases, keys, the identity of the database. Each has an end.
+#[async_trait]
+pub trait Notes: Send + Sync + 'static {
+    /// Writes the note for `keep` if there is none, it is over, or it has this value already; answers the
+    /// value that stands.
+    async fn claim(&self, name: &str, value: &str, keep: Duration) -> Result<String, StoreError>;
+    /// The note, unless it is over.
+    async fn note(&self, name: &str) -> Result<Option<String>, StoreError>;
+    /// Writes it whatever stands there.
+    async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError>;
+    /// Removes those that are over; answers how many.
+    async fn forget_notes(&self) -> Result<u64, StoreError>;
+}
+
 /// The database. All times are the database's own clock.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Notes {
     /// The database's clock.
     async fn now(&self) -> Result<Timestamp, StoreError>;
     /// Inserts new rows in one transaction, each checked by name and, unless it queues, by capacity:

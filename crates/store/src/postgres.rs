@@ -1,5 +1,6 @@
 //! The store on PostgreSQL: any number of managers share one.
 
+mod notes;
 mod observers;
 mod parked;
 mod services;
@@ -11,9 +12,10 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, ServiceId};
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
-use sqlx::PgPool;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool};
+use std::future::Future;
 use std::str::FromStr as _;
 use std::time::Duration;
 
@@ -21,6 +23,10 @@ static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
 /// How long a statement waits for a connection before the database counts as unreachable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The server ends a statement after this long, a wait for a lock and a forgotten transaction as well.
+const STATEMENT_TIMEOUT: &str = "10s";
+/// A server that says nothing at all (cut off, frozen) counts as unreachable after this long.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) struct PgStore {
     pool: PgPool,
@@ -30,15 +36,47 @@ pub(crate) struct PgStore {
 impl PgStore {
     pub(crate) async fn open(url: &str, policy: RowPolicy) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url).map_err(failure)?.application_name("everwatch");
+        migrate(&options).await?;
+        let limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
         let pool = PgPoolOptions::new()
             .max_connections(16)
             .min_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_with(options)
+            .connect_with(options.options(limits.map(|limit| (limit, STATEMENT_TIMEOUT))))
             .await
             .map_err(failure)?;
-        MIGRATOR.run(&pool).await.map_err(migration)?;
         Ok(Self { pool, policy })
+    }
+}
+
+/// On a connection of its own, without a limit: a change of a large table takes what it takes.
+async fn migrate(options: &PgConnectOptions) -> Result<(), StoreError> {
+    let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, options.connect()).await;
+    let mut connection = connected.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(failure)?;
+    MIGRATOR.run(&mut connection).await.map_err(migration)?;
+    connection.close().await.map_err(failure)
+}
+
+/// Naively, each call waits for the server's answer: but a server behind a cut link never gives one, and
+/// then neither does the manager.
+async fn answered<T>(call: impl Future<Output = Result<T, StoreError>> + Send) -> Result<T, StoreError> {
+    let silent = || StoreError::Unavailable(format!("it did not answer within {ANSWER_TIMEOUT:?}"));
+    tokio::time::timeout(ANSWER_TIMEOUT, call).await.unwrap_or_else(|_| Err(silent()))
+}
+
+#[async_trait]
+impl Notes for PgStore {
+    async fn claim(&self, name: &str, value: &str, keep: Duration) -> Result<String, StoreError> {
+        answered(notes::claim(&self.pool, name, value, keep)).await
+    }
+    async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
+        answered(notes::read(&self.pool, name)).await
+    }
+    async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError> {
+        answered(notes::set(&self.pool, name, value, keep)).await
+    }
+    async fn forget_notes(&self) -> Result<u64, StoreError> {
+        answered(notes::forget(&self.pool)).await
     }
 }
 
@@ -46,55 +84,57 @@ impl PgStore {
 impl Store for PgStore {
     async fn now(&self) -> Result<Timestamp, StoreError> {
         let now = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint";
-        sqlx::query_scalar(now).fetch_one(&self.pool).await.map(Timestamp).map_err(failure)
+        answered(async { sqlx::query_scalar(now).fetch_one(&self.pool).await.map_err(failure) })
+            .await
+            .map(Timestamp)
     }
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
-        observers::create(&self.pool, rows, &self.policy).await
+        answered(observers::create(&self.pool, rows, &self.policy)).await
     }
     async fn load(&self, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
-        observers::load(&self.pool, ids).await
+        answered(observers::load(&self.pool, ids)).await
     }
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
-        observers::find(&self.pool, which).await
+        answered(observers::find(&self.pool, which)).await
     }
     async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
-        observers::save(&self.pool, rows, &self.policy).await
+        answered(observers::save(&self.pool, rows, &self.policy)).await
     }
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::due(&self.pool, now, most).await
+        answered(observers::due(&self.pool, now, most)).await
     }
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::commanded_since(&self.pool, since, most).await
+        answered(observers::commanded_since(&self.pool, since, most)).await
     }
     async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
-        observers::list(&self.pool, filter, after, limit).await
+        answered(observers::list(&self.pool, filter, after, limit)).await
     }
     async fn counts(&self) -> Result<Counts, StoreError> {
-        observers::counts(&self.pool).await
+        answered(observers::counts(&self.pool)).await
     }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
-        observers::forget(&self.pool, rows).await
+        answered(observers::forget(&self.pool, rows)).await
     }
     async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
-        services::all(&self.pool, ended_since).await
+        answered(services::all(&self.pool, ended_since)).await
     }
     async fn service(
         &self,
         id: Option<ServiceId>,
         name: Option<&Name>,
     ) -> Result<Option<ServiceRow>, StoreError> {
-        services::find(&self.pool, id, name).await
+        answered(services::find(&self.pool, id, name)).await
     }
     async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
-        services::save(&self.pool, rows).await
+        answered(services::save(&self.pool, rows)).await
     }
     async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
-        services::forget(&self.pool, before).await
+        answered(services::forget(&self.pool, before)).await
     }
     async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
-        parked::park(&self.pool, parked).await
+        answered(parked::park(&self.pool, parked)).await
     }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<Parked>, u64), StoreError> {
-        parked::page(&self.pool, before, limit).await
+        answered(parked::page(&self.pool, before, limit)).await
     }
 }

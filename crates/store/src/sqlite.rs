@@ -1,5 +1,6 @@
 //! The store on SQLite: one manager, one file. One connection writes, four read.
 
+mod notes;
 mod observers;
 mod parked;
 mod services;
@@ -95,6 +96,22 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 /// write: but if somebody wrote meanwhile, that fails at once, without waiting.
 async fn writing(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
     writer.begin_with("BEGIN IMMEDIATE").await.map_err(failure)
+}
+
+#[async_trait]
+impl Notes for SqliteStore {
+    async fn claim(&self, name: &str, value: &str, keep: Duration) -> Result<String, StoreError> {
+        notes::claim(&self.writer, name, value, keep).await
+    }
+    async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
+        notes::read(&self.readers, name).await
+    }
+    async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError> {
+        notes::set(&self.writer, name, value, keep).await
+    }
+    async fn forget_notes(&self) -> Result<u64, StoreError> {
+        notes::forget(&self.writer).await
+    }
 }
 
 #[async_trait]

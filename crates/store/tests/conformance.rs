@@ -7,7 +7,7 @@ use everwatch_core::id::ObserverId;
 use everwatch_core::observer::Wanted;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_store::{Created, Store, StoreError, conformance, open};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use sqlx::{ConnectOptions as _, Connection as _};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -26,19 +26,7 @@ fn sqlite() -> Fresh {
 }
 
 async fn postgres() -> Fresh {
-    let base = std::env::var("EVERWATCH_TEST_POSTGRES_URL")
-        .expect("EVERWATCH_TEST_POSTGRES_URL is not set: ./tests/run starts a PostgreSQL and sets it");
-    let schema = format!("store_{}", Uuid::from_u128(random_number()).simple());
-    let mut connection = sqlx::PgConnection::connect(&base).await.unwrap();
-    sqlx::query(AssertSqlSafe(format!("CREATE SCHEMA {schema}"))).execute(&mut connection).await.unwrap();
-    let glue = if base.contains('?') { '&' } else { '?' };
-    Fresh { url: format!("{base}{glue}options=-csearch_path%3D{schema}"), _directory: None }
-}
-
-/// Differs between the tests of all processes that share the server.
-fn random_number() -> u128 {
-    use std::hash::{BuildHasher as _, RandomState};
-    u128::from(RandomState::new().hash_one(1)) << 64 | u128::from(RandomState::new().hash_one(2))
+    Fresh { url: conformance::fresh_postgres().await, _directory: None }
 }
 
 async fn opened(fresh: &Fresh) -> Arc<dyn Store> {
@@ -96,6 +84,9 @@ both! {
     ended_services_are_shown_for_a_while
     parked_messages_are_shown_newest_first
     a_parked_reason_may_hold_a_nul
+    the_first_to_claim_a_note_has_it
+    a_note_that_is_over_is_free
+    of_claimers_side_by_side_one_has_it
 }
 
 fn row() -> Row {
@@ -132,7 +123,7 @@ async fn refusal(url: &str) -> String {
 }
 
 const NEWER: &str = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
-    SELECT 9999, 'of a newer version', success, checksum, execution_time FROM _sqlx_migrations";
+    SELECT 9999, 'of a newer version', success, checksum, execution_time FROM _sqlx_migrations WHERE version = 1";
 
 #[tokio::test]
 async fn a_newer_schema_is_refused_on_sqlite() {
@@ -169,6 +160,40 @@ async fn a_missing_postgres_database_is_refused_with_its_cure() {
     let (server, _) = base.rsplit_once('/').unwrap();
     let why = refusal(&format!("{server}/no_such_database_here")).await;
     assert!(why.contains("create the database"), "{why}");
+}
+
+/// The URL of the same server for another user.
+async fn as_user(user: &str) -> String {
+    let base = std::env::var("EVERWATCH_TEST_POSTGRES_URL").unwrap();
+    let (scheme, rest) = base.split_once("://").unwrap();
+    format!("{scheme}://{user}:secret@{}", rest.split_once('@').unwrap().1)
+}
+
+#[tokio::test]
+async fn an_unknown_user_is_refused_with_the_cure() {
+    let why = refusal(&as_user("nobody_of_this_name").await).await;
+    assert!(why.contains("check the user and the password") && !why.contains("secret"), "{why}");
+}
+
+#[tokio::test]
+async fn a_user_without_rights_is_refused_with_the_cure() {
+    let user = format!("guest_{}", Uuid::new_v4().simple());
+    let base = std::env::var("EVERWATCH_TEST_POSTGRES_URL").unwrap();
+    let mut connection = sqlx::PgConnection::connect(&base).await.unwrap();
+    let create = sqlx::AssertSqlSafe(format!("CREATE ROLE {user} LOGIN PASSWORD 'secret'"));
+    sqlx::query(create).execute(&mut connection).await.unwrap();
+    let why = refusal(&as_user(&user).await).await;
+    assert!(why.contains("the right to create and change tables"), "{why}");
+    let drop = sqlx::AssertSqlSafe(format!("DROP ROLE {user}"));
+    sqlx::query(drop).execute(&mut connection).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_that_says_nothing_is_unavailable() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://u:secret@{}/d", silent.local_addr().unwrap());
+    let error = open(&url, RowPolicy::default()).await.err().unwrap();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
 }
 
 #[tokio::test]

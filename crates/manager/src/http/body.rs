@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse as _;
+use everwatch_core::observer::FieldError;
 use serde_json::Value;
 
 /// Any JSON value; its members are judged in `core`.
@@ -29,6 +30,11 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         })?;
         match serde_json::from_slice(&bytes) {
             Ok(value) => Ok(Self(value)),
+            // The reader gives no other sign of this one.
+            Err(error) if error.to_string().starts_with("recursion limit exceeded") => {
+                let detail = "nests deeper than JSON can be read here (127 levels): make it flatter";
+                Err(Problem::invalid(vec![FieldError { pointer: String::new(), detail: detail.to_owned() }]))
+            }
             Err(error) => Err(Problem::new(Code::MalformedJson, error.to_string())),
         }
     }

@@ -1,4 +1,4 @@
-//! What operators and orchestrators ask: parked messages, totals, health, metrics.
+//! What operators and orchestrators ask: parked messages, totals, health.
 
 use super::api::{Health, Listed, ParkedMessage, ProblemBody, Stats, Version};
 use super::page::{Part, cursor};
@@ -7,41 +7,16 @@ use super::query::Params;
 use crate::shared::Manager;
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everwatch_core::service::ServiceState;
 use everwatch_core::status::Status;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
-use tracing::{debug, warn};
 
-const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 const SERVICES_AGE: Duration = Duration::from_secs(1);
 
 type Shared = State<Arc<Manager>>;
-
-/// One recorder serves all managers of a process.
-static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
-
-pub(super) fn install_metrics(manager: &Arc<Manager>) {
-    let recorder = RECORDER.get_or_init(|| {
-        let installed = PrometheusBuilder::new().install_recorder();
-        installed.inspect_err(|error| warn!(%error, "no metrics: another recorder is installed")).ok()
-    });
-    let Some(recorder) = recorder.clone() else { return };
-    let stop = manager.stop.clone();
-    manager.tasks.spawn(async move {
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(UPKEEP_EVERY) => recorder.run_upkeep(),
-            }
-        }
-    });
-}
 
 /// List messages that nobody could read, newest first.
 #[utoipa::path(get, path = "/v1/parked", tag = "operations",
@@ -108,23 +83,4 @@ pub(crate) async fn readyz(State(manager): Shared) -> Result<Json<Health>, Probl
         lacks if lacks.is_empty() => Ok(Json(Health { ok: true })),
         lacks => Err(Problem::new(Code::NotReady, lacks.join("; "))),
     }
-}
-
-/// Metrics in the text format of Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String)))]
-pub(crate) async fn metrics(State(manager): Shared) -> Response {
-    match manager.store.counts().await {
-        Ok(counts) => {
-            for ((pool, status), count) in counts {
-                let labels = [("pool", pool.to_string()), ("status", status.to_string())];
-                #[expect(clippy::cast_precision_loss, reason = "exact below 2^53 observers")]
-                metrics::gauge!("everwatch_observers", &labels).set(count as f64);
-            }
-        }
-        Err(error) => debug!(%error, "metrics without the counts of observers"),
-    }
-    let connected = if manager.session().is_some() { 1.0 } else { 0.0 };
-    metrics::gauge!("everwatch_broker_connected").set(connected);
-    let text = RECORDER.get().and_then(Option::as_ref).map(PrometheusHandle::render).unwrap_or_default();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }

@@ -1,6 +1,7 @@
 //! The beats queue: signs of life. What cannot be read here is dropped: the next beat says it again.
 
 use super::{ack_all, insist, next, next_ready, open};
+use crate::metric;
 use crate::shared::{CAS_TRIES, Manager, Marked};
 use everwatch_broker::{Delivery, Receipt, Session};
 use everwatch_core::id::ServiceId;
@@ -46,17 +47,17 @@ impl Batch {
         match decode::<BeatMessage>(&delivery.body) {
             Ok(BeatMessage::Tick(tick)) => self.ticks.push(tick),
             Ok(BeatMessage::Probe { .. }) => {
-                metrics::counter!("everwatch_probes_total").increment(1);
+                metrics::counter!(metric::PROBES).increment(1);
             }
             Ok(BeatMessage::Beat(beat)) => {
-                metrics::counter!("everwatch_beats_total").increment(1);
+                metrics::counter!(metric::BEATS).increment(1);
                 let newest = self.beats.entry(beat.service).or_insert_with(|| beat.clone());
                 if beat.seq > newest.seq {
                     *newest = beat;
                 }
             }
             Err(unreadable) => {
-                metrics::counter!("everwatch_unreadable_total", "queue" => "beats").increment(1);
+                metrics::counter!(metric::UNREADABLE, "queue" => "beats").increment(1);
                 debug!(why = %unreadable, "an unreadable beat is dropped");
             }
         }

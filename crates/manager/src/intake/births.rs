@@ -41,8 +41,12 @@ pub(crate) async fn apply(
 }
 
 async fn on_born(manager: &Manager, newborn: &Newborn) -> Result<(), StoreError> {
+    let said_goodbye = async || manager.store.note(&goodbye(newborn.service)).await;
     if manager.store.service(Some(newborn.service), None).await?.is_some() {
-        return Ok(());
+        return match said_goodbye().await? {
+            Some(_) => on_gone(manager, newborn.service).await,
+            None => Ok(()),
+        };
     }
     let now = manager.clock.now();
     let row = ServiceRow::born(newborn.service, newborn.birth.clone(), newborn.at, now);
@@ -50,6 +54,9 @@ async fn on_born(manager: &Manager, newborn: &Newborn) -> Result<(), StoreError>
         return Ok(());
     }
     info!(service = %newborn.service, name = %newborn.birth.name, pool = %newborn.birth.pool, "service born");
+    if said_goodbye().await?.is_some() {
+        return on_gone(manager, newborn.service).await;
+    }
     let namesakes = manager.store.services(now).await?;
     for namesake in namesakes {
         if namesake.id != newborn.service && namesake.birth.name == newborn.birth.name {
@@ -61,11 +68,23 @@ async fn on_born(manager: &Manager, newborn: &Newborn) -> Result<(), StoreError>
 
 async fn on_gone(manager: &Manager, service: ServiceId) -> Result<(), StoreError> {
     let now = manager.clock.now();
-    match change(manager, service, |row| row.on_gone(now)).await? {
+    let mut gone = change(manager, service, |row| row.on_gone(now)).await?;
+    if gone.is_none() {
+        // Its birth comes later, or is being applied by another manager at this moment. Whichever of the
+        // two is second, the goodbye written here or the birth written there, sees the other.
+        manager.store.set_note(&goodbye(service), "", manager.settings.retention_services).await?;
+        gone = change(manager, service, |row| row.on_gone(now)).await?;
+    }
+    match gone {
         Some(row) => info!(%service, name = %row.birth.name, "service gone"),
         None => debug!(%service, "a service unknown here says goodbye"),
     }
     Ok(())
+}
+
+/// The note of a goodbye that came before the birth.
+fn goodbye(service: ServiceId) -> String {
+    format!("gone/{service}")
 }
 
 /// Changes one service by compare-and-set; `None` if it is unknown.

@@ -2,6 +2,7 @@
 
 use super::births::{self, Newborn};
 use super::{ack_all, insist, next, next_ready, open};
+use crate::metric;
 use crate::shared::{CAS_TRIES, Manager, Marked};
 use crate::telling;
 use everwatch_broker::{Delivery, Receipt, Session};
@@ -50,6 +51,8 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
             batch.add(&manager, &delivery);
         }
         let Some(floors) = insist(&over, || apply(&manager, &batch)).await else { return };
+        #[expect(clippy::cast_precision_loss, reason = "a small number")]
+        metrics::histogram!(metric::INTAKE_BATCH).record(batch.runs.len() as f64);
         ack_all(session.as_ref(), &batch.receipts).await;
         after(&manager, session.as_ref(), batch, floors).await;
     }
@@ -66,7 +69,7 @@ impl Batch {
                 }
             }
             Err(unreadable) => {
-                metrics::counter!("everwatch_unreadable_total", "queue" => "state").increment(1);
+                metrics::counter!(metric::UNREADABLE, "queue" => "state").increment(1);
                 warn!(why = %unreadable, "an unreadable report is parked");
                 self.parked.push(Parked {
                     id: 0,
@@ -80,7 +83,7 @@ impl Batch {
     }
 
     fn add_report(&mut self, service: ServiceId, Numbered { seq, at, report }: Numbered) {
-        metrics::counter!("everwatch_reports_total").increment(1);
+        metrics::counter!(metric::REPORTS).increment(1);
         match report {
             Report::Run(report) => self.runs.push(Run { service, seq, at, report }),
             Report::List(chunk) => {
@@ -91,7 +94,7 @@ impl Batch {
             Report::ServiceGone => self.gone.push(service),
             Report::WorkQueueCreated { pool } => self.pools.push(pool),
             Report::Unknown(_) => {
-                metrics::counter!("everwatch_unknown_reports_total").increment(1);
+                metrics::counter!(metric::UNKNOWN_REPORTS).increment(1);
                 debug!(%service, seq, "a report of a newer version is passed over");
             }
         }
@@ -175,7 +178,7 @@ fn fold(manager: &Manager, row: &mut Row, runs: &[&Run]) -> bool {
             Applied::Changed => changed = true,
             Applied::Same => {}
             Applied::Stale => {
-                metrics::counter!("everwatch_stale_reports_total").increment(1);
+                metrics::counter!(metric::STALE_REPORTS).increment(1);
                 debug!(observer = %row.id, service = %run.service, epoch = %run.report.epoch, "stale report");
             }
         }
@@ -189,7 +192,7 @@ fn note_unknown(pending: &HashMap<ObserverId, Vec<&Run>>, rows: &[Row]) {
     }
     let known: HashSet<ObserverId> = rows.iter().map(|row| row.id).collect();
     for (id, runs) in pending.iter().filter(|(id, _)| !known.contains(id)) {
-        metrics::counter!("everwatch_unknown_observers_total").increment(runs.len() as u64);
+        metrics::counter!(metric::UNKNOWN_OBSERVERS).increment(runs.len() as u64);
         debug!(observer = %id, reports = runs.len(), "reports of an unknown observer are passed over");
     }
 }

@@ -1,0 +1,95 @@
+//! Every metric of a manager: name, unit and help in one table. No label is an observer's id.
+
+use metrics::Unit;
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+pub(crate) const OBSERVERS: &str = "everwatch_observers";
+pub(crate) const SERVICES: &str = "everwatch_services";
+pub(crate) const CAPACITY: &str = "everwatch_capacity_slots";
+pub(crate) const HELD: &str = "everwatch_held_slots";
+pub(crate) const READY: &str = "everwatch_ready_messages";
+pub(crate) const PARKED: &str = "everwatch_parked_messages";
+pub(crate) const STATE_LAG: &str = "everwatch_state_queue_lag_seconds";
+pub(crate) const OUTBOX: &str = "everwatch_outbox_publishes";
+pub(crate) const CONNECTED: &str = "everwatch_broker_connected";
+
+pub(crate) const PUBLISHES: &str = "everwatch_publishes_total";
+pub(crate) const REISSUES: &str = "everwatch_reissues_total";
+pub(crate) const REPORTS: &str = "everwatch_reports_total";
+pub(crate) const STALE_REPORTS: &str = "everwatch_stale_reports_total";
+pub(crate) const UNKNOWN_REPORTS: &str = "everwatch_unknown_reports_total";
+pub(crate) const UNKNOWN_OBSERVERS: &str = "everwatch_unknown_observers_total";
+pub(crate) const UNREADABLE: &str = "everwatch_unreadable_total";
+pub(crate) const BEATS: &str = "everwatch_beats_total";
+pub(crate) const PROBES: &str = "everwatch_probes_total";
+pub(crate) const FAILED_PASSES: &str = "everwatch_failed_passes_total";
+
+pub(crate) const INTAKE_BATCH: &str = "everwatch_intake_batch_reports";
+pub(crate) const PASS: &str = "everwatch_reconcile_pass_seconds";
+pub(crate) const CREATE_TO_RUNNING: &str = "everwatch_create_to_running_seconds";
+pub(crate) const DELETE_TO_DELETED: &str = "everwatch_delete_to_deleted_seconds";
+pub(crate) const GAP: &str = "everwatch_failover_gap_seconds";
+pub(crate) const OVERLAP: &str = "everwatch_run_overlap_seconds";
+
+const GAUGES: [(&str, Unit, &str); 9] = [
+    (OBSERVERS, Unit::Count, "observers by pool and status"),
+    (SERVICES, Unit::Count, "living services by state"),
+    (CAPACITY, Unit::Count, "slots of active services by pool"),
+    (HELD, Unit::Count, "slots in use by pool, after the newest beats"),
+    (READY, Unit::Count, "observers that wait for a slot in the work queue of a pool"),
+    (PARKED, Unit::Count, "messages that nobody could read"),
+    (STATE_LAG, Unit::Seconds, "age of the newest mark that this manager has read from the state queue"),
+    (OUTBOX, Unit::Count, "publishes under way or waiting for their turn"),
+    (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
+];
+
+const COUNTERS: [(&str, Unit, &str); 10] = [
+    (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
+    (REISSUES, Unit::Count, "work messages published again as the next generation"),
+    (REPORTS, Unit::Count, "reports read from the state queue"),
+    (STALE_REPORTS, Unit::Count, "reports of a generation that is over"),
+    (UNKNOWN_REPORTS, Unit::Count, "reports of a kind that this version does not know"),
+    (UNKNOWN_OBSERVERS, Unit::Count, "reports of observers that the database does not know"),
+    (UNREADABLE, Unit::Count, "messages that could not be read, by queue"),
+    (BEATS, Unit::Count, "beats read"),
+    (PROBES, Unit::Count, "probes read"),
+    (FAILED_PASSES, Unit::Count, "passes of the reconciler that failed"),
+];
+
+/// Upper ends of buckets, in seconds: from a redelivery within one broker to a cut-off host.
+const SECONDS: [f64; 15] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 300.0];
+const SIZES: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
+
+const HISTOGRAMS: [(&str, Unit, &[f64], &str); 6] = [
+    (INTAKE_BATCH, Unit::Count, &SIZES, "reports applied in one transaction"),
+    (PASS, Unit::Seconds, &SECONDS, "how long one pass of the reconciler takes"),
+    (CREATE_TO_RUNNING, Unit::Seconds, &SECONDS, "from a create to the first start of its code"),
+    (DELETE_TO_DELETED, Unit::Seconds, &SECONDS, "from a delete to the end of its code"),
+    (
+        GAP,
+        Unit::Seconds,
+        &SECONDS,
+        "time without a run when an observer moves: from the last word of the run before to the next start",
+    ),
+    (OVERLAP, Unit::Seconds, &SECONDS, "time in which two runs of one observer were reported at once"),
+];
+
+/// The recorder of this process, with every metric described.
+pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
+    let mut builder = PrometheusBuilder::new();
+    for (name, _, buckets, _) in HISTOGRAMS {
+        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
+    }
+    let recorder = builder.install_recorder()?;
+    for (name, unit, help) in GAUGES {
+        metrics::describe_gauge!(name, unit, help);
+    }
+    for (name, unit, help) in COUNTERS {
+        metrics::describe_counter!(name, unit, help);
+    }
+    for (name, unit, _, help) in HISTOGRAMS {
+        metrics::describe_histogram!(name, unit, help);
+    }
+    Ok(recorder)
+}

@@ -1,0 +1,110 @@
+//! What a manager makes of a broker that is lost, silent or blocked.
+
+use crate::service::Service;
+use crate::stage::{Manager, Stage, eventually, throughout};
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::Pool;
+use serde_json::{Value, json};
+
+async fn queued(manager: &Manager, name: &str) -> Value {
+    manager.api.create(json!({"name": name, "kind": "ticker", "on_full": "queue"})).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_session_is_told_and_replaced() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    let service = Service::new(&stage, "s", 5).await;
+    for round in 0..3 {
+        stage.memory.cut("everwatch manager");
+        let told = manager.api.until("/readyz", |status, _| status == 503).await;
+        assert!(told["detail"].as_str().unwrap().contains("broker"), "{told}");
+        queued(&manager, &format!("o{round}")).await;
+        manager.api.until_ready().await;
+        manager.api.until_status(&format!("o{round}"), "Processing").await;
+    }
+    assert_eq!(service.history.lock().unwrap().len(), 3);
+}
+
+/// Stored by the broker, its confirm lost with the session: it may be there twice, but runs once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publish_without_a_confirm_is_repeated_and_its_late_copy_is_ended() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    stage.memory.lose_next_confirms(usize::MAX);
+    let made = queued(&manager, "a").await;
+    let session = stage.broker.connect("onlooker").await.unwrap();
+    let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
+    let ready = async |wanted| {
+        eventually("the copies to be in the queue", || async {
+            let depth = session.depth(&queue).await.unwrap();
+            if depth.ready == wanted { Ok(()) } else { Err(format!("{depth:?}")) }
+        })
+        .await;
+    };
+    ready(1).await;
+    stage.memory.lose_next_confirms(0);
+    stage.memory.cut("everwatch manager");
+    ready(2).await;
+    let service = Service::new(&stage, "s", 5).await;
+    let running = manager
+        .api
+        .until("/v1/observers/a", |_, body| body["status"] == "Processing" && body["generation"] == 2)
+        .await;
+    let id = made["id"].as_str().unwrap().parse().unwrap();
+    eventually("only the second copy to run", || async {
+        let running = service.running.lock().unwrap().clone();
+        let depth = session.depth(&queue).await.unwrap();
+        if running.get(&id) == Some(&Epoch::new(2, 0)) && running.len() == 1 && depth.ready == 0 {
+            Ok(())
+        } else {
+            Err(format!("{running:?} {depth:?}"))
+        }
+    })
+    .await;
+    assert_eq!(running["acquisitions"], 0);
+}
+
+/// A broker may take longer to confirm than a lease lasts: as long as its session lives, that is no loss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_confirm_is_waited_for() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    stage.memory.lose_next_confirms(usize::MAX);
+    queued(&manager, "a").await;
+    throughout(stage.settings.row.lease * 2, || async {
+        let generation = manager.api.get("/v1/observers/a").await["generation"].clone();
+        if generation == 1 { Ok(()) } else { Err(format!("it was published again, as {generation}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn during_an_alarm_creates_are_accepted_and_published_once_after_it() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    let service = Service::new(&stage, "s", 50).await;
+    queued(&manager, "before").await;
+    manager.api.until_status("before", "Processing").await;
+    stage.memory.block(true);
+    for number in 0..20 {
+        queued(&manager, &format!("o{number}")).await;
+    }
+    // Longer than a lease, and than a service may be silent: nothing is taken from anybody.
+    let path = format!("/v1/services/{}", service.id);
+    throughout(stage.settings.row.lease * 2, || async {
+        let state = manager.api.get(&path).await["state"].clone();
+        if state == "active" { Ok(()) } else { Err(format!("the service is {state}")) }
+    })
+    .await;
+    assert_eq!(service.history.lock().unwrap().len(), 1);
+    assert_eq!(manager.api.get("/v1/observers/o0").await["reason"], "to be published");
+    stage.memory.block(false);
+    let all =
+        manager.api.until("/v1/observers?status=Processing&limit=1000", |_, body| body["total"] == 21).await;
+    for observer in all["items"].as_array().unwrap() {
+        assert_eq!(observer["generation"], 1, "{observer}");
+    }
+    assert_eq!(service.history.lock().unwrap().len(), 21);
+    manager.api.until_ready().await;
+}

@@ -1,0 +1,12 @@
+//! A whole manager, run as the program runs it, on real parts: an in-process broker or RabbitMQ, SQLite
+//! or PostgreSQL, and services played by hand.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod broker;
+mod link;
+mod service;
+mod several;
+mod stage;
+mod starting;
+mod store;

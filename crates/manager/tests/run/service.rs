@@ -1,0 +1,183 @@
+//! A service that runs nothing and says everything: it takes work, reports it as started, and stops and
+//! settles what a floor ends.
+
+use crate::stage::Stage;
+use everwatch_broker::{
+    Broker, Consume, Consumer, Delivery, Message, QueueKind, Receipt, Session, Target, Topology,
+};
+use everwatch_core::clock;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::{Kind, Name, ObserverId, Pool, ServiceId};
+use everwatch_core::message::{
+    Beat, BeatMessage, Birth, Command, Floor, Intent, KindInfo, Numbered, Report, Reports, RunEvent,
+    RunReport, StateMessage, Work, WorkRead, decode, encode,
+};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+/// The voice of a service: its session and its numbered reports.
+pub(crate) struct Voice {
+    pub(crate) id: ServiceId,
+    pub(crate) session: Arc<dyn Session>,
+    pub(crate) topology: Topology,
+    seq: u64,
+}
+
+impl Voice {
+    pub(crate) async fn new(broker: &dyn Broker, prefix: &str) -> Self {
+        let session = broker.connect("service").await.unwrap();
+        let topology = Topology::new(prefix);
+        Self { id: ServiceId(Uuid::new_v4()), session, topology, seq: 0 }
+    }
+
+    pub(crate) async fn report(&mut self, report: Report) {
+        self.seq += 1;
+        self.report_as(self.seq, report).await;
+    }
+    pub(crate) async fn report_as(&self, seq: u64, report: Report) {
+        let entries = vec![Numbered { seq, at: clock::now(), report }];
+        let body = encode(&StateMessage::Reports(Reports { service: self.id, entries })).unwrap();
+        self.publish(self.topology.state(), body).await;
+    }
+    pub(crate) async fn event(&mut self, id: ObserverId, epoch: Epoch, event: RunEvent) {
+        self.report(Report::Run(RunReport { id, epoch, event })).await;
+    }
+    pub(crate) async fn publish(&self, queue: String, body: Vec<u8>) {
+        let message = Message { body: body.into(), headers: Vec::new() };
+        self.session.publish(&Target::Queue(queue), message).await.unwrap();
+    }
+    pub(crate) async fn born(&mut self, name: &str, capacity: u32) {
+        self.report(Report::ServiceBorn(Box::new(birth(name, capacity)))).await;
+    }
+    async fn beat(&mut self, held: u32, capacity: u32) {
+        self.seq += 1;
+        let (service, seq, state) = (self.id, self.seq, Intent::Active);
+        let beat = Beat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 1 };
+        self.publish(self.topology.beats(), encode(&BeatMessage::Beat(beat)).unwrap()).await;
+    }
+}
+
+pub(crate) fn birth(name: &str, capacity: u32) -> Birth {
+    Birth {
+        name: Name::new(name).unwrap(),
+        pool: Pool::default(),
+        capacity,
+        kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Value::Null }],
+        version: "1".to_owned(),
+        host: "h".to_owned(),
+        labels: Default::default(),
+        predecessor: None,
+    }
+}
+
+pub(crate) fn started() -> RunEvent {
+    RunEvent::Started { attempt: 1, started_at: clock::now() }
+}
+
+/// What runs now, by observer.
+pub(crate) type Running = Arc<Mutex<HashMap<ObserverId, Epoch>>>;
+
+/// A service that lives by itself until it is dropped.
+pub(crate) struct Service {
+    pub(crate) id: ServiceId,
+    pub(crate) running: Running,
+    /// Every run that was ever started.
+    pub(crate) history: Arc<Mutex<Vec<(ObserverId, Epoch)>>>,
+    _life: JoinSet<()>,
+}
+
+impl Service {
+    /// Lives on the stage's broker; managers must have declared the queues.
+    pub(crate) async fn new(stage: &Stage, name: &str, capacity: u16) -> Self {
+        let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
+        let queue = voice.topology.commands_of(voice.id);
+        voice.session.declare(&queue, &QueueKind::Exclusive).await.unwrap();
+        voice.session.bind(&queue, &voice.topology.commands()).await.unwrap();
+        let consume = |queue, prefetch| Consume { queue, prefetch, priority: 0 };
+        let commands = voice.session.consume(&consume(queue, 100)).await.unwrap();
+        voice.born(name, capacity.into()).await;
+        let work = consume(voice.topology.work(&Pool::default()), capacity);
+        let work = voice.session.consume(&work).await.unwrap();
+        let (id, running, history) = (voice.id, Running::default(), Arc::default());
+        let life = Life {
+            voice,
+            held: HashMap::new(),
+            running: Arc::clone(&running),
+            history: Arc::clone(&history),
+            capacity,
+            beat: stage.settings.beat,
+        };
+        let mut lives = JoinSet::new();
+        lives.spawn(life.live(work, commands));
+        Self { id, running, history, _life: lives }
+    }
+}
+
+struct Life {
+    voice: Voice,
+    held: HashMap<ObserverId, (Receipt, Epoch)>,
+    running: Running,
+    history: Arc<Mutex<Vec<(ObserverId, Epoch)>>>,
+    capacity: u16,
+    beat: Duration,
+}
+
+impl Life {
+    async fn live(mut self, mut work: Box<dyn Consumer>, mut commands: Box<dyn Consumer>) {
+        let mut beats = tokio::time::interval(self.beat);
+        loop {
+            tokio::select! {
+                Some(delivery) = work.next() => self.on_work(&delivery).await,
+                Some(delivery) = commands.next() => self.on_command(&delivery).await,
+                _ = beats.tick() => {
+                    let held = u32::try_from(self.held.len()).unwrap();
+                    self.voice.beat(held, self.capacity.into()).await;
+                }
+                else => return,
+            }
+        }
+    }
+
+    async fn on_work(&mut self, delivery: &Delivery) {
+        let WorkRead::Ours(work) = Work::read(&delivery.body).unwrap() else { panic!("not ours") };
+        let epoch = Epoch::new(work.generation, delivery.acquisitions);
+        match self.held.get(&work.id) {
+            Some((_, known)) if *known > epoch => {
+                // Leftover of an older generation: it is settled, not run.
+                self.voice.event(work.id, epoch, RunEvent::Stopped).await;
+                self.voice.session.ack(delivery.receipt).await;
+                return;
+            }
+            Some(_) => self.settle(work.id).await,
+            None => {}
+        }
+        self.held.insert(work.id, (delivery.receipt, epoch));
+        self.running.lock().unwrap().insert(work.id, epoch);
+        self.history.lock().unwrap().push((work.id, epoch));
+        self.voice.event(work.id, epoch, started()).await;
+    }
+
+    async fn on_command(&mut self, delivery: &Delivery) {
+        self.voice.session.ack(delivery.receipt).await;
+        let floors = match decode(&delivery.body).unwrap() {
+            Command::Floors(floors) | Command::Welcome { floors, .. } => floors,
+            Command::Unknown(_) => Vec::new(),
+        };
+        for Floor { id, below } in floors {
+            if self.held.get(&id).is_some_and(|(_, epoch)| *epoch < below) {
+                self.settle(id).await;
+            }
+        }
+    }
+
+    async fn settle(&mut self, id: ObserverId) {
+        let (receipt, epoch) = self.held.remove(&id).unwrap();
+        self.running.lock().unwrap().remove(&id);
+        self.voice.event(id, epoch, RunEvent::Stopped).await;
+        self.voice.session.ack(receipt).await;
+    }
+}

@@ -1,0 +1,82 @@
+//! Two managers on one PostgreSQL, ended as hard as a process.
+
+use crate::service::Service;
+use crate::stage::{Api, Stage, eventually};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Asks one manager after the other until somebody answers.
+async fn either(apis: &[Api], turn: usize, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    eventually(path, || async {
+        for offset in 0..apis.len() {
+            let api = &apis[(turn + offset) % apis.len()];
+            match api.try_call(method, path, body.clone()).await {
+                Ok((503, _)) | Err(_) => {}
+                Ok(answer) => return Ok(answer),
+            }
+        }
+        Err("nobody answers".to_owned())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_two_managers_may_be_killed_and_nothing_is_lost_or_doubled() {
+    let stage = Stage::new().on_postgres().await;
+    let mut one = Some(stage.ready_manager().await);
+    let mut two = Some(stage.ready_manager().await);
+    let service = Service::new(&stage, "s", 300).await;
+    let mut apis = vec![one.as_ref().unwrap().api.clone(), two.as_ref().unwrap().api.clone()];
+    for number in 0..200 {
+        if number == 60 {
+            drop(one.take());
+        }
+        if number == 90 {
+            let again = stage.ready_manager().await;
+            apis[0] = again.api.clone();
+            one = Some(again);
+        }
+        if number == 130 {
+            drop(two.take());
+        }
+        if number == 160 {
+            let again = stage.ready_manager().await;
+            apis[1] = again.api.clone();
+            two = Some(again);
+        }
+        let body = json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue"});
+        let (status, made) = either(&apis, number, "POST", "/v1/observers", Some(body)).await;
+        // A manager that was killed before its answer may have created it: then the name is taken.
+        assert!(status == 201 || made["code"] == "name-exists", "{status} {made}");
+        if number % 2 == 1 {
+            let path = format!("/v1/observers/o{}", number - 1);
+            let (status, deleted) = either(&apis, number + 1, "DELETE", &path, None).await;
+            assert!(status == 200 || status == 202, "{status} {deleted}");
+        }
+    }
+    let api = &apis[0];
+    api.until("/v1/observers?status=Deleted&limit=1000", |_, body| body["total"] == 100).await;
+    let alive = api.until("/v1/observers?limit=1000", |_, body| {
+        body["items"].as_array().is_some_and(|all| all.iter().all(|it| it["status"] == "Processing"))
+    });
+    let alive = alive.await;
+    let mut wanted = BTreeMap::new();
+    for observer in alive["items"].as_array().unwrap() {
+        let number: usize = observer["name"].as_str().unwrap()[1..].parse().unwrap();
+        assert_eq!(number % 2, 1, "{observer}");
+        wanted.insert(observer["id"].as_str().unwrap().to_owned(), observer["epoch"].as_u64().unwrap());
+    }
+    assert_eq!(wanted.len(), 100);
+    eventually("exactly the living ones to run", || async {
+        let running: BTreeMap<String, u64> = service
+            .running
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(id, epoch)| (id.to_string(), (*epoch).into()))
+            .collect();
+        if running == wanted { Ok(()) } else { Err(format!("{} run", running.len())) }
+    })
+    .await;
+    drop((one, two));
+}

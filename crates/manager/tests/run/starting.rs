@@ -1,0 +1,124 @@
+//! How a manager starts, stops and becomes ready.
+
+use crate::service::{Service, Voice, started};
+use crate::stage::Stage;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::ObserverId;
+use everwatch_core::message::{Report, RunEvent};
+use everwatch_manager::RunError;
+use serde_json::json;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_occupied_port_is_named_with_its_cure() {
+    let mut stage = Stage::new();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    stage.settings.listen = other.local_addr().unwrap();
+    let error = stage.try_manager().await.err().unwrap();
+    assert!(matches!(error, RunError::PortOccupied { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&stage.settings.listen.to_string()) && text.contains("[manager] listen"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_ends_it_cleanly_even_while_somebody_waits() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    let api = manager.api.clone();
+    api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
+    let waiting = api.get("/v1/observers/a?wait_for=status%3DProcessing&wait=60s");
+    let (waited, stopped) = tokio::join!(waiting, async {
+        // Served after the wait has begun.
+        api.get("/livez").await;
+        manager.stop().await
+    });
+    stopped.unwrap();
+    assert_eq!(waited["status"], "Created");
+    // The port, the session and the file are free again.
+    let again = stage.ready_manager().await;
+    assert_eq!(again.api.get("/v1/observers/a").await["generation"], 1);
+    again.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_ready_only_after_the_backlog_is_applied() {
+    let stage = Stage::new();
+    let first = stage.ready_manager().await;
+    let mut ids = Vec::new();
+    for number in 0..100 {
+        let body = json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue"});
+        let id: ObserverId = first.api.create(body).await["id"].as_str().unwrap().parse().unwrap();
+        ids.push(id);
+    }
+    first.stop().await.unwrap();
+    let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
+    voice.born("s", 100).await;
+    for round in 0..20 {
+        for id in &ids {
+            let event = if round == 0 { started() } else { RunEvent::Progress { text: round.to_string() } };
+            voice.event(*id, Epoch::new(1, 0), event).await;
+        }
+    }
+    let second = stage.ready_manager().await;
+    let listed = second.api.get("/v1/observers?limit=1000&status=Processing").await;
+    assert_eq!(listed["total"], 100);
+    assert!(listed["items"].as_array().unwrap().iter().all(|it| it["progress"] == "19"), "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_may_come_in_any_order() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    let made = manager.api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
+    let id: ObserverId = made["id"].as_str().unwrap().parse().unwrap();
+    let run = |acquisitions, event| {
+        let epoch = Epoch::new(1, acquisitions);
+        Report::Run(everwatch_core::message::RunReport { id, epoch, event })
+    };
+    // The goodbye of a service before its birth.
+    let early = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
+    early.report_as(9, Report::ServiceGone).await;
+    early.report_as(1, Report::ServiceBorn(Box::new(crate::service::birth("early", 3)))).await;
+    let path = format!("/v1/services/{}", early.id);
+    let gone = manager.api.until(&path, |status, _| status == 200).await;
+    assert_eq!((&gone["state"], &gone["is_deleted"]), (&json!("gone"), &json!(true)));
+    // The newer run's start before the older one's last words.
+    let older = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
+    let newer = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
+    for voice in [&older, &newer] {
+        let name = if voice.id == older.id { "older" } else { "newer" };
+        voice.report_as(1, Report::ServiceBorn(Box::new(crate::service::birth(name, 3)))).await;
+    }
+    newer.report_as(3, run(1, started())).await;
+    newer.report_as(2, run(1, RunEvent::Taken { reason: "new".to_owned() })).await;
+    older.report_as(8, run(0, RunEvent::HandedOver)).await;
+    older.report_as(7, run(0, started())).await;
+    older.report_as(90, run(0, RunEvent::Progress { text: "last words".to_owned() })).await;
+    let seen = manager.api.until("/v1/observers/a", |_, body| body["progress"] == "last words").await;
+    assert_eq!((&seen["status"], &seen["service"]["name"]), (&json!("Processing"), &json!("newer")));
+    assert_eq!((&seen["acquisitions"], &seen["reason"]), (&json!(1), &json!("")));
+    // A settlement before what came before it.
+    newer.report_as(5, run(1, RunEvent::Completed)).await;
+    newer
+        .report_as(
+            4,
+            run(1, RunEvent::Erred { attempt: 1, error: "e".to_owned(), next_at: Default::default() }),
+        )
+        .await;
+    let seen = manager.api.until("/v1/observers/a", |_, body| body["last_error"] == "e").await;
+    assert_eq!(seen["status"], "Completed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_observer_runs_once_and_ends_once() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    let service = Service::new(&stage, "s", 2).await;
+    manager.api.until(&format!("/v1/services/{}", service.id), |status, _| status == 200).await;
+    manager.api.create(json!({"name": "a", "kind": "ticker"})).await;
+    manager.api.until_status("a", "Processing").await;
+    assert_eq!(manager.api.call("DELETE", "/v1/observers/a?wait=20s", None).await.0, 200);
+    assert_eq!(service.history.lock().unwrap().len(), 1);
+    assert!(Arc::clone(&service.running).lock().unwrap().is_empty());
+}

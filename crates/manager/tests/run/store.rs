@@ -1,0 +1,88 @@
+//! What a manager makes of a database that goes away and comes back.
+
+use crate::service::Service;
+use crate::stage::{Stage, eventually};
+use serde_json::json;
+use std::sync::Arc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// What a cable does to a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cable {
+    Whole,
+    /// Connections are refused and ended.
+    Cut,
+}
+
+/// A TCP relay in front of the database.
+struct Relay {
+    address: std::net::SocketAddr,
+    cable: watch::Sender<Cable>,
+    _tasks: JoinSet<()>,
+}
+
+impl Relay {
+    async fn to(server: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let cable = watch::Sender::new(Cable::Whole);
+        let changes = Arc::new(cable.subscribe());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut links = JoinSet::new();
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                let (server, mut changes) = (server.clone(), changes.as_ref().clone());
+                if *changes.borrow() == Cable::Whole {
+                    links.spawn(async move {
+                        let mut database = TcpStream::connect(server).await.unwrap();
+                        tokio::select! {
+                            _ = tokio::io::copy_bidirectional(&mut client, &mut database) => {}
+                            _ = changes.wait_for(|cable| *cable == Cable::Cut) => {}
+                        }
+                    });
+                }
+            }
+        });
+        Self { address, cable, _tasks: tasks }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_while_the_database_is_away() {
+    let mut stage = Stage::new().on_postgres().await;
+    let (head, tail) = stage.store_url.split_once('@').unwrap();
+    let (server, path) = tail.split_once('/').unwrap();
+    let relay = Relay::to(server.to_owned()).await;
+    stage.store_url = format!("{head}@{}/{path}", relay.address);
+    let manager = stage.ready_manager().await;
+    let service = Service::new(&stage, "s", 50).await;
+    for number in 0..10 {
+        let body = json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue"});
+        manager.api.create(body).await;
+    }
+    manager.api.until("/v1/observers?status=Processing", |_, body| body["total"] == 10).await;
+
+    relay.cable.send_replace(Cable::Cut);
+    let told = manager.api.until("/readyz", |status, _| status == 503).await;
+    assert!(told["detail"].as_str().unwrap().contains("database"), "{told}");
+    let (status, problem) = manager.api.call("GET", "/v1/observers/o1", None).await;
+    assert_eq!((status, &problem["code"]), (503, &json!("database-unavailable")));
+    let body = json!({"name": "refused", "kind": "ticker", "on_full": "queue"});
+    assert_eq!(manager.api.call("POST", "/v1/observers", Some(body)).await.0, 503);
+    // Reports wait in their queue meanwhile.
+    let late = Service::new(&stage, "late", 1).await;
+
+    relay.cable.send_replace(Cable::Whole);
+    manager.api.until_ready().await;
+    manager.api.until(&format!("/v1/services/{}", late.id), |status, _| status == 200).await;
+    manager.api.create(json!({"name": "after", "kind": "ticker", "on_full": "queue"})).await;
+    manager.api.until_status("after", "Processing").await;
+    eventually("each to run once", || async {
+        let runs = service.history.lock().unwrap().len() + late.history.lock().unwrap().len();
+        if runs == 11 { Ok(()) } else { Err(format!("{runs} runs")) }
+    })
+    .await;
+}

@@ -1,0 +1,36 @@
+//! Notes: small facts with an end.
+
+use super::*;
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+pub async fn the_first_to_claim_a_note_has_it(store: &dyn Store) {
+    assert_eq!(store.note("a").await.unwrap(), None);
+    assert_eq!(store.claim("a", "one", HOUR).await.unwrap(), "one");
+    assert_eq!(store.claim("a", "two", HOUR).await.unwrap(), "one");
+    assert_eq!(store.claim("a", "one", HOUR).await.unwrap(), "one");
+    assert_eq!(store.note("a").await.unwrap().as_deref(), Some("one"));
+    assert_eq!(store.claim("b", "two", Duration::MAX).await.unwrap(), "two");
+}
+
+pub async fn a_note_that_is_over_is_free(store: &dyn Store) {
+    assert_eq!(store.claim("a", "one", Duration::ZERO).await.unwrap(), "one");
+    assert_eq!(store.note("a").await.unwrap(), None);
+    assert_eq!(store.claim("a", "two", HOUR).await.unwrap(), "two");
+    store.set_note("a", "three", Duration::ZERO).await.unwrap();
+    assert_eq!(store.note("a").await.unwrap(), None);
+    store.set_note("b", "four", HOUR).await.unwrap();
+    store.set_note("b", "five", HOUR).await.unwrap();
+    assert_eq!(store.note("b").await.unwrap().as_deref(), Some("five"));
+    assert_eq!(store.forget_notes().await.unwrap(), 1);
+    assert_eq!(store.forget_notes().await.unwrap(), 0);
+}
+
+pub async fn of_claimers_side_by_side_one_has_it(store: &dyn Store) {
+    for round in 0..20 {
+        let name = format!("n-{round}");
+        let (one, two) = tokio::join!(store.claim(&name, "one", HOUR), store.claim(&name, "two", HOUR));
+        assert_eq!(one.unwrap(), two.unwrap());
+    }
+}

@@ -1,0 +1,74 @@
+//! Notes on PostgreSQL.
+
+use crate::failure::failure;
+use crate::port::StoreError;
+use sqlx::PgPool;
+use std::time::Duration;
+
+// The clock of the database, so that managers whose clocks differ agree on the end of a lease.
+macro_rules! now {
+    () => {
+        "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint"
+    };
+}
+
+const CLAIM: &str = concat!(
+    "INSERT INTO notes AS n (name, value, until) VALUES ($1, $2, LEAST($3, 9e18 - ",
+    now!(),
+    ")::bigint + ",
+    now!(),
+    ") ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value, until = EXCLUDED.until
+        WHERE n.until <= ",
+    now!(),
+    " OR n.value = EXCLUDED.value RETURNING value"
+);
+
+const SET: &str = concat!(
+    "INSERT INTO notes (name, value, until) VALUES ($1, $2, LEAST($3, 9e18 - ",
+    now!(),
+    ")::bigint + ",
+    now!(),
+    ") ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value, until = EXCLUDED.until"
+);
+
+const READ: &str = concat!("SELECT value FROM notes WHERE name = $1 AND until > ", now!());
+
+/// How often a claim is tried when what stood there ends in between.
+const TRIES: usize = 5;
+
+pub(super) async fn claim(
+    pool: &PgPool,
+    name: &str,
+    value: &str,
+    keep: Duration,
+) -> Result<String, StoreError> {
+    for _ in 0..TRIES {
+        let claim = sqlx::query_scalar(CLAIM).bind(name).bind(value).bind(millis(keep));
+        if let Some(stands) = claim.fetch_optional(pool).await.map_err(failure)? {
+            return Ok(stands);
+        }
+        if let Some(stands) = read(pool, name).await? {
+            return Ok(stands);
+        }
+    }
+    Err(StoreError::Unavailable(format!("the note {name} changes too often")))
+}
+
+pub(super) async fn read(pool: &PgPool, name: &str) -> Result<Option<String>, StoreError> {
+    sqlx::query_scalar(READ).bind(name).fetch_optional(pool).await.map_err(failure)
+}
+
+pub(super) async fn set(pool: &PgPool, name: &str, value: &str, keep: Duration) -> Result<(), StoreError> {
+    let set = sqlx::query(SET).bind(name).bind(value).bind(millis(keep));
+    set.execute(pool).await.map(drop).map_err(failure)
+}
+
+pub(super) async fn forget(pool: &PgPool) -> Result<u64, StoreError> {
+    let forget = concat!("DELETE FROM notes WHERE until <= ", now!());
+    let done = sqlx::query(forget).execute(pool).await.map_err(failure)?;
+    Ok(done.rows_affected())
+}
+
+fn millis(keep: Duration) -> i64 {
+    i64::try_from(keep.as_millis()).unwrap_or(i64::MAX)
+}

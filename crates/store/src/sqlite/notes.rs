@@ -1,0 +1,52 @@
+//! Notes on SQLite.
+
+use crate::failure::failure;
+use crate::port::StoreError;
+use everwatch_core::clock;
+use sqlx::SqlitePool;
+use std::time::Duration;
+
+const CLAIM: &str = "INSERT INTO notes (name, value, until) VALUES (?1, ?2, ?3)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value, until = excluded.until
+        WHERE notes.until <= ?4 OR notes.value = excluded.value";
+
+const SET: &str = "INSERT INTO notes (name, value, until) VALUES (?1, ?2, ?3)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value, until = excluded.until";
+
+const READ: &str = "SELECT value FROM notes WHERE name = ?1 AND until > ?2";
+
+pub(super) async fn claim(
+    writer: &SqlitePool,
+    name: &str,
+    value: &str,
+    keep: Duration,
+) -> Result<String, StoreError> {
+    let now = clock::now();
+    let mut transaction = super::writing(writer).await?;
+    let claim = sqlx::query(CLAIM).bind(name).bind(value).bind(now.plus(keep).0).bind(now.0);
+    claim.execute(&mut *transaction).await.map_err(failure)?;
+    let read = sqlx::query_scalar("SELECT value FROM notes WHERE name = ?1").bind(name);
+    let stands = read.fetch_one(&mut *transaction).await.map_err(failure)?;
+    transaction.commit().await.map_err(failure)?;
+    Ok(stands)
+}
+
+pub(super) async fn read(pool: &SqlitePool, name: &str) -> Result<Option<String>, StoreError> {
+    let read = sqlx::query_scalar(READ).bind(name).bind(clock::now().0);
+    read.fetch_optional(pool).await.map_err(failure)
+}
+
+pub(super) async fn set(
+    writer: &SqlitePool,
+    name: &str,
+    value: &str,
+    keep: Duration,
+) -> Result<(), StoreError> {
+    let set = sqlx::query(SET).bind(name).bind(value).bind(clock::now().plus(keep).0);
+    set.execute(writer).await.map(drop).map_err(failure)
+}
+
+pub(super) async fn forget(writer: &SqlitePool) -> Result<u64, StoreError> {
+    let forget = sqlx::query("DELETE FROM notes WHERE until <= ?1").bind(clock::now().0);
+    Ok(forget.execute(writer).await.map_err(failure)?.rows_affected())
+}
