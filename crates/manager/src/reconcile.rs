@@ -2,7 +2,7 @@
 //! only makes the next pass sooner, and the next pass is the retry of whatever failed in this one.
 
 use crate::intake::births::change;
-use crate::shared::{Manager, Marked};
+use crate::shared::Manager;
 use crate::{RunError, metric, outbox, telling};
 use everwatch_broker::{Fate, Session};
 use everwatch_core::id::{ObserverId, ServiceId};
@@ -64,8 +64,7 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     // Marks first: whether the queues are read does not depend on the database's health.
     let beat = manager.settings.beat;
     if is_over(done.ticked, beat) || !manager.reads_within(beat * 2) {
-        telling::tick(manager, Marked::State).await;
-        telling::tick(manager, Marked::Beats).await;
+        telling::ticks_later(manager);
         done.ticked = Some(Instant::now());
     }
     manager.refresh_clock().await?;

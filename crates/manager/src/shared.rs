@@ -84,6 +84,8 @@ pub(crate) struct Manager {
     pub(crate) published: mpsc::Sender<Published>,
     pub(crate) publishes: Arc<Semaphore>,
     pub(crate) leases: Leases,
+    /// One pair of marks is on its way at a time.
+    pub(crate) ticking: Arc<Semaphore>,
     /// Wakes the reconciler.
     pub(crate) wake: Notify,
     session: watch::Sender<Option<Arc<dyn Session>>>,
@@ -115,6 +117,7 @@ impl Manager {
             published,
             publishes: Arc::new(Semaphore::new(PUBLISHES_MAX)),
             leases: Leases::default(),
+            ticking: Arc::new(Semaphore::new(1)),
             wake: Notify::new(),
             session: watch::Sender::new(None),
             changed: watch::Sender::new(0),

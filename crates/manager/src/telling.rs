@@ -46,8 +46,17 @@ pub(crate) fn welcome_later(manager: &Arc<Manager>, service: ServiceId, floors: 
     });
 }
 
-/// Leaves this manager's mark in a queue.
-pub(crate) async fn tick(manager: &Manager, queue: Marked) {
+/// Leaves this manager's marks in both queues without waiting; not while the last ones are on their way.
+pub(crate) fn ticks_later(manager: &Arc<Manager>) {
+    let Ok(turn) = Arc::clone(&manager.ticking).try_acquire_owned() else { return };
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        tokio::join!(tick(&it, Marked::State), tick(&it, Marked::Beats));
+        drop(turn);
+    });
+}
+
+async fn tick(manager: &Manager, queue: Marked) {
     let tick = Tick { manager: manager.id, sent_at: manager.clock.now() };
     match queue {
         Marked::State => {

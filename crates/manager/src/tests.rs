@@ -237,8 +237,7 @@ async fn an_unreadable_report_is_parked_and_shown() {
     let session = stage.broker.connect("stranger").await.unwrap();
     let message = Message { body: "?!".into(), headers: Vec::new() };
     session.publish(&Target::Queue(stage.manager.topology.state()), message).await.unwrap();
-    let parked = stage.until("/v1/parked", |answer| answer.body["total"] == 1).await.body;
-    assert_eq!(parked["items"][0]["text"], "?!");
+    stage.until("/v1/parked", |answer| answer.body["items"][0]["text"] == "?!").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
