@@ -13,11 +13,17 @@ async fn a_delete_ends_the_code_and_may_be_repeated() {
     let api = cluster.api.clone();
     let marker = cluster.scratch.path().join("ended");
     // Needs half a second to end once it is told, so that OnDeleting can be seen.
+    let ready = cluster.scratch.path().join("ready");
     let script = format!(
-        "trap 'sleep 0.5; echo ended >{}; exit 0' TERM; while :; do sleep 0.1; done",
-        marker.display()
+        "trap 'sleep 0.5; echo ended >{}; exit 0' TERM; touch {}; while :; do sleep 0.1; done",
+        marker.display(),
+        ready.display()
     );
     api.create(json!({"name": "o", "kind": "exec", "spec": {"argv": ["/bin/sh", "-c", script]}})).await;
+    wait_for("the script to listen", || async {
+        ready.exists().then_some(()).ok_or_else(|| "not yet".to_owned())
+    })
+    .await;
     api.until_status("o", "Processing").await;
     let (status, problem) = api.call("DELETE", "/v1/observers/none", None).await;
     assert_eq!((status, problem["code"].as_str()), (404, Some("not-found")));

@@ -75,7 +75,7 @@ async fn until_heard(management: &Management, heard: &str, cluster: &Cluster, st
         let line = format!("line {step} of the log");
         let followed = (0..3).filter(|number| {
             let name = format!("\"tail{number}\"");
-            logs.lines().any(|it| it.ends_with(&line) && it.contains(&name))
+            logs.lines().any(|it| it.contains(&line) && it.contains(&name))
         });
         let (told, followed) = (told.lock().unwrap().clone(), followed.count());
         if told.len() == 3 && followed == 3 {

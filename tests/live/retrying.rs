@@ -63,7 +63,6 @@ async fn each_policy_gives_up_when_it_says_and_tells_the_whole_error() {
 #[tokio::test]
 async fn one_that_blocks_its_thread_or_panics_does_not_disturb_its_neighbours() {
     let mut cluster = Cluster::new("neighbours").with_test_kinds();
-    // The fence cannot stop blocked code: the process must end then, and only then.
     cluster.manager().await;
     cluster.service("a", 20).await;
     let folder = cluster.folder("beacons");
@@ -87,6 +86,8 @@ async fn one_that_blocks_its_thread_or_panics_does_not_disturb_its_neighbours() 
     .await;
     let now = cluster.api.get("/v1/observers/neighbour").await;
     assert_eq!((&now["epoch"], &now["attempt"]), (&neighbour["epoch"], &json!(1)), "{now}");
+    let log = cluster.full_log("a");
+    assert!(log.contains("held a thread") && log.contains("blocks3"), "{log}");
     let (status, _) = cluster.api.call("DELETE", "/v1/observers/neighbour?wait=10s", None).await;
     assert_eq!(status, 200);
 }

@@ -121,7 +121,6 @@ impl Cluster {
             ("EVERWATCH_STORE__URL", &self.store_url),
             ("EVERWATCH_MANAGER__LISTEN", &self.listen),
             ("EVERWATCH_SERVICE__EXEC__ALLOW", "*"),
-            ("EVERWATCH_LOG__FILTER", "info"),
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();

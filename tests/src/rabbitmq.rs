@@ -1,9 +1,11 @@
 //! A RabbitMQ node of a test's own, and RabbitMQ's own HTTP API.
 
 use crate::http::Api;
+use everwatch_broker::{Broker as _, Message, RabbitBroker, Target};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// A node that a test may kill and start again.
 pub struct Node {
@@ -91,4 +93,13 @@ impl Management {
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
         answer
     }
+}
+
+/// Publishes bytes of any size to a queue.
+pub async fn publish(broker_url: &str, queue: &str, body: &[u8]) {
+    let broker = RabbitBroker::new(broker_url, "", Duration::from_secs(5)).unwrap();
+    let session = broker.connect("a stranger").await.unwrap();
+    let message = Message { body: body.to_vec().into(), headers: Vec::new() };
+    session.publish(&Target::Queue(queue.to_owned()), message).await.unwrap();
+    session.close().await;
 }

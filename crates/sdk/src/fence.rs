@@ -5,7 +5,9 @@ use crate::pulse::Pulses;
 use crate::unit::Units;
 use everwatch_broker::Session;
 use everwatch_core::fence::{Proofs, Silence};
+use everwatch_core::id::ObserverId;
 use nix::time::{ClockId, clock_gettime};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 const LOOK: Duration = Duration::from_millis(100);
 /// Every how many looks the pipes are told that all is well.
 const PULSE_EVERY: u32 = 5;
+/// Every how many looks code that blocks its thread is looked for, and what counts as blocking.
+const BLOCKED_EVERY: u32 = 10;
+const BLOCKED: Duration = Duration::from_secs(2);
 /// The exit code of a process whose code could not be stopped.
 const CODE_NOT_STOPPED: i32 = 70;
 
@@ -37,7 +42,7 @@ pub(crate) struct Fence {
     thread: Mutex<Option<std::thread::Thread>>,
 }
 
-fn millis(moment: Duration) -> u64 {
+pub(crate) fn millis(moment: Duration) -> u64 {
     u64::try_from(moment.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -102,7 +107,7 @@ impl Fence {
     }
 
     fn run(&self, session: &dyn Session, units: &Units, pulses: &Pulses) {
-        let mut looks = 0_u32;
+        let (mut looks, mut blocking) = (0_u32, HashSet::new());
         while !self.closed.load(Ordering::Relaxed) {
             if session.is_blocked() {
                 // A blocked publisher is never taken for dead: nothing is given away then.
@@ -113,6 +118,9 @@ impl Fence {
             }
             if let Some(reason) = self.reason() {
                 return self.enforce(&reason, units);
+            }
+            if looks.is_multiple_of(BLOCKED_EVERY) {
+                warn_of_blocking(units, &mut blocking);
             }
             if looks.is_multiple_of(PULSE_EVERY) {
                 pulses.beat();
@@ -152,6 +160,23 @@ impl Fence {
         }
         self.fallen.cancel();
     }
+}
+
+/// Says once of each observer that its code blocks.
+fn warn_of_blocking(units: &Units, known: &mut HashSet<ObserverId>) {
+    let now = units.blocking(BLOCKED);
+    metrics::gauge!("everwatch_service_blocked_threads").set(u32::try_from(now.len()).unwrap_or(u32::MAX));
+    let ids = now.iter().map(|(id, _)| *id).collect();
+    for (id, name) in now {
+        if !known.contains(&id) {
+            tracing::warn!(
+                observer = name,
+                "its code has held a thread for {BLOCKED:?}: others may have to wait; code that blocks \
+                 belongs into tokio::task::spawn_blocking"
+            );
+        }
+    }
+    *known = ids;
 }
 
 fn wait_until(limit: Duration, done: impl Fn() -> bool) -> bool {

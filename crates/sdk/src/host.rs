@@ -140,7 +140,7 @@ fn config_file() -> Result<Option<PathBuf>, SettingsError> {
 pub fn run(broker: &Broker, section: &ServiceSection, registry: Registry) -> Result<(), HostError> {
     let service = section.settings(broker)?;
     let broker = Arc::new(broker.connectable()?);
-    let tasks = people_s_runtime()?;
+    let tasks = people_s_runtime(section.threads)?;
     let machine = |error: std::io::Error| HostError::Machine(format!("no thread can be started: {error}"));
     // The control loop has a runtime of its own: code that blocks cannot hold it up.
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(machine)?;
@@ -161,14 +161,16 @@ pub fn run(broker: &Broker, section: &ServiceSection, registry: Registry) -> Res
     ended
 }
 
-/// The runtime for people's code: more threads than cores, so that one that blocks leaves others free.
+/// The runtime for people's code: many more threads than cores, so that some that block leave others free.
+/// `threads` 0: four for each core, at least 16.
 ///
 /// # Errors
 /// If the machine gives no threads.
-pub fn people_s_runtime() -> Result<Runtime, HostError> {
+pub fn people_s_runtime(threads: u16) -> Result<Runtime, HostError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = if threads == 0 { (4 * cores).max(16) } else { usize::from(threads) };
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads((2 * cores).max(4))
+        .worker_threads(threads)
         .thread_name("observers")
         .enable_all()
         .build()

@@ -10,7 +10,7 @@ use std::any::TypeId;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-type Running = BoxFuture<'static, Result<Exit, Error>>;
+pub(crate) type Running = BoxFuture<'static, Result<Exit, Error>>;
 type Start = Box<dyn Fn(&str, Context) -> Result<Running, serde_json::Error> + Send + Sync>;
 
 /// The kinds that a service offers, and the state that they share.

@@ -1,5 +1,7 @@
 //! One incarnation of a service, from its birth to its end: carries out what `core::slots` decides.
 
+mod ending;
+
 use crate::fence::Fence;
 use crate::machine::{host_name, rss_bytes};
 use crate::mouth::Mouth;
@@ -18,10 +20,11 @@ use everwatch_core::blocks::block_sizes;
 use everwatch_core::clock;
 use everwatch_core::id::ServiceId;
 use everwatch_core::message::{
-    BATCH_MAX, Beat, BeatMessage, Birth, Command, Intent, ListChunk, Predecessor, Report, RunReport, Work,
-    decode, encode,
+    BATCH_MAX, Beat, BeatMessage, Birth, Command, Intent, ListChunk, Predecessor, Report, RunEvent,
+    RunReport, Work, decode, encode,
 };
 use everwatch_core::slots::{Effect, Input, Now, SlotPolicy, Slots};
+use futures::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -201,7 +204,7 @@ impl Life {
     ) -> Result<(), BrokerError> {
         let consume = Consume { queue: queue.to_owned(), prefetch, priority: 0 };
         let mut consumer = self.me.session.consume(&consume).await?;
-        let (arrivals, fence) = (self.arrivals.clone(), self.fence.clone());
+        let (arrivals, fence, session) = (self.arrivals.clone(), self.fence.clone(), self.me.session.clone());
         let keeps_until = self.helpers.clone();
         self.tracker.spawn(async move {
             let mut open = true;
@@ -224,7 +227,11 @@ impl Life {
                         }
                     }
                     None if consumer.cancelled_here() => return,
-                    None => return fence.fall(advice::ENDED_CONSUMER),
+                    None => {
+                        // A consumer that lost its channel tells the session why first.
+                        let why = session.lost().now_or_never();
+                        return fence.fall(why.as_deref().unwrap_or(advice::ENDED_CONSUMER));
+                    }
                 }
             }
         });
@@ -368,7 +375,12 @@ impl Life {
                 Effect::Start { epoch, attempt, work } => self.units.start(work, epoch, attempt),
                 Effect::Cancel { id } => self.units.cancel(id),
                 Effect::Abort { id } => self.units.abort(id),
-                Effect::Report(report) => self.reporter.say(Say::Tell(Report::Run(report))).await,
+                Effect::Report(report) => {
+                    if let RunEvent::Refused { why } = &report.event {
+                        tracing::warn!(observer = %report.id, why, "refused: handed over to another service");
+                    }
+                    self.reporter.say(Say::Tell(Report::Run(report))).await;
+                }
                 Effect::Settle(report) if self.fence.stands() => self.reporter.say(Say::Settle(report)).await,
                 Effect::Settle(_) => {}
                 Effect::Ack(receipt) => self.on_settle(self.me.session.ack(receipt).await),
@@ -414,61 +426,6 @@ impl Life {
             let list = ListChunk { list: self.lists, chunk, chunks, entries: part.to_vec() };
             self.reporter.say(Say::Tell(Report::List(list))).await;
         }
-    }
-
-    /// Hands everything over, says goodbye.
-    async fn drain(mut self) -> Result<End, RunError> {
-        let (hard, limit) = (self.me.handle.hard_stop.clone(), self.me.settings.drain_timeout);
-        tracing::info!(service = %self.me.id, observers = self.slots.held(), "stopping: handing everything over");
-        self.closing.cancel();
-        self.step(Input::Drain).await;
-        self.beat(Intent::Draining);
-        let deadline = Instant::now() + limit.mul_f64(0.8);
-        let mut forced = false;
-        while self.slots.held() > 0 {
-            let wake = self.slots.next_deadline().map(|at| self.started + at);
-            tokio::select! {
-                biased;
-                () = self.fence.fallen.cancelled() => return Ok(End::Stopped),
-                Some(report) = self.settled.recv() => {
-                    self.step(Input::Confirmed { id: report.id, epoch: report.epoch }).await;
-                }
-                Some(Ended { id, epoch, outcome }) = self.ended.recv() => {
-                    self.step(Input::Ended { id, epoch, outcome }).await;
-                }
-                Some(incoming) = self.incoming.recv() => self.on_incoming(incoming).await,
-                () = until(wake) => self.step(Input::Wake).await,
-                () = hard.cancelled(), if !forced => {
-                    forced = true;
-                    self.step(Input::AbortAll).await;
-                }
-                () = tokio::time::sleep_until(deadline), if !forced => {
-                    forced = true;
-                    tracing::warn!(observers = self.slots.held(), "the time for an orderly stop is over: aborting");
-                    self.step(Input::AbortAll).await;
-                }
-                () = tokio::time::sleep_until(deadline + limit.mul_f64(0.1)), if forced => break,
-            }
-        }
-        let goodbye = self.reporter.confirmed(Report::ServiceGone);
-        let said = tokio::time::timeout(Duration::from_secs(2), goodbye).await;
-        tracing::info!(service = %self.me.id, goodbye = said.unwrap_or(false), "stopped");
-        self.fence.close();
-        Ok(End::Stopped)
-    }
-
-    /// Ends like a killed process: nothing is said, everything stops.
-    async fn die(self) -> End {
-        self.units.cancel_all();
-        self.units.abort_all();
-        self.fence.close();
-        self.me.session.close().await;
-        End::Killed
-    }
-
-    async fn fallen(&self) -> Result<End, RunError> {
-        self.fence.fallen.cancelled().await;
-        Ok(End::Lost(self.fence.reason().unwrap_or_default()))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Running code: one task per observer, on the runtime for people's code.
 
 use crate::context::{Context, Inner, Outlet};
+use crate::fence::{boottime, millis};
 use crate::observer::{Error, Exit};
-use crate::registry::Registry;
+use crate::registry::{Registry, Running};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
 use everwatch_core::message::Work;
@@ -10,7 +11,9 @@ use everwatch_core::slots::Outcome;
 use futures::FutureExt as _;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
@@ -36,7 +39,10 @@ pub(crate) struct Units {
 }
 
 struct Unit {
+    work: Arc<Work>,
     epoch: Epoch,
+    /// Since when its code holds a thread, in ms of the fence's clock; 0: it does not.
+    on_thread: Arc<AtomicU64>,
     attempt: u32,
     token: CancellationToken,
     abort: Option<AbortHandle>,
@@ -86,7 +92,15 @@ impl Units {
             ended: self.ended.clone(),
             running: self.running.clone(),
         };
-        let unit = Unit { epoch, attempt, token: token.clone(), abort: None };
+        let on_thread = Arc::new(AtomicU64::new(0));
+        let unit = Unit {
+            work: work.clone(),
+            epoch,
+            on_thread: on_thread.clone(),
+            attempt,
+            token: token.clone(),
+            abort: None,
+        };
         self.lock().insert(id, unit);
         let (outlet, shared) = (self.outlet.clone(), self.registry.shared.clone());
         let ctx = Context::new(Inner { work: work.clone(), epoch, attempt, token, outlet, shared });
@@ -96,7 +110,7 @@ impl Units {
             let mut guard = guard;
             let code = AssertUnwindSafe(async {
                 match registry.start(&work.kind, work.spec.get(), ctx) {
-                    Ok(running) => outcome(running.await),
+                    Ok(running) => outcome(timed(running, &on_thread).await),
                     Err(spec) => Outcome::Failed(spec),
                 }
             });
@@ -136,9 +150,28 @@ impl Units {
         self.lock().len()
     }
 
+    /// Observers whose code has held a thread for at least so long, by name.
+    pub(crate) fn blocking(&self, least: Duration) -> Vec<(ObserverId, String)> {
+        let before = millis(boottime()).saturating_sub(millis(least));
+        let blocks = |unit: &Unit| (1..=before).contains(&unit.on_thread.load(Ordering::Relaxed));
+        let units = self.lock();
+        units.iter().filter(|(_, it)| blocks(it)).map(|(id, it)| (*id, it.work.name.to_string())).collect()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ObserverId, Unit>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Notes since when the code holds a thread.
+async fn timed(mut code: Running, on_thread: &AtomicU64) -> Result<Exit, Error> {
+    std::future::poll_fn(|context| {
+        on_thread.store(millis(boottime()), Ordering::Relaxed);
+        let polled = code.as_mut().poll(context);
+        on_thread.store(0, Ordering::Relaxed);
+        polled
+    })
+    .await
 }
 
 fn outcome(result: Result<Exit, Error>) -> Outcome {

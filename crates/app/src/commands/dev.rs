@@ -21,8 +21,8 @@ type Services = Arc<BTreeMap<String, everwatch::Handle>>;
 
 pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::Result<()> {
     let mut settings = configured(config)?;
-    if settings.log.filter == "info" {
-        "warn,everwatch=info".clone_into(&mut settings.log.filter);
+    if settings.log.filter == host::Log::default().filter {
+        "warn,everwatch=info,lapin=off".clone_into(&mut settings.log.filter);
     }
     host::log_to_stderr(&settings.log)?;
     // A database that nobody asked to keep goes with the process.
@@ -56,7 +56,7 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
 
 fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> anyhow::Result<()> {
     let manager = wiring::manager(settings)?;
-    let tasks = people_s_runtime()?;
+    let tasks = people_s_runtime(settings.service.threads)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let names = (1..=arguments.services).map(|number| format!("service-{number}"));
     let services: Services = Arc::new(names.map(|name| (name, everwatch::Handle::default())).collect());

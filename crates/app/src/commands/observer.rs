@@ -2,7 +2,6 @@
 
 use crate::cli::{Observer, Output};
 use crate::client::{Client, Failure};
-use anyhow::Context as _;
 use everwatch_core::clock;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -63,9 +62,8 @@ fn path(name: &str) -> String {
 
 fn read_spec(text: &str) -> anyhow::Result<Value> {
     let text = match text.strip_prefix('@') {
-        Some(file) => {
-            std::fs::read_to_string(file).with_context(|| format!("the spec file {file} cannot be read"))?
-        }
+        Some(file) => std::fs::read_to_string(file)
+            .map_err(|error| Failure::Usage(format!("--spec @{file}: {error}")))?,
         None => text.to_owned(),
     };
     serde_json::from_str(&text).map_err(|error| Failure::Usage(format!("--spec is not JSON: {error}")).into())

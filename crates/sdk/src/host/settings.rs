@@ -69,6 +69,8 @@ pub struct Service {
     pub fence_grace: Duration,
     #[serde(with = "friendly")]
     pub drain_timeout: Duration,
+    /// Threads for people's code; 0: four for each core, at least 16.
+    pub threads: u16,
     /// Address of `/livez`, `/readyz` and `/metrics`; empty: none.
     pub listen: String,
     pub exec: Exec,
@@ -147,6 +149,7 @@ impl Default for Service {
             beat: Duration::from_secs(5),
             fence_grace: Duration::from_millis(500),
             drain_timeout: Duration::from_secs(20),
+            threads: 0,
             listen: String::new(),
             exec: Exec::default(),
         }
@@ -155,7 +158,7 @@ impl Default for Service {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { filter: "info".to_owned(), format: LogFormat::Text }
+        Self { filter: "info,lapin=off".to_owned(), format: LogFormat::Text }
     }
 }
 
