@@ -128,7 +128,7 @@ async fn client_commands_end_with_the_documented_codes() {
         ("observer create p --kind ticker --spec {", 2, "--spec"),
         ("observer create p --kind ticker --spec @/no/file", 2, "/no/file"),
         ("observer create p --kind ticker --label x", 2, "key=value"),
-        ("observer create p --kind ticker", 1, "capacity"),
+        ("observer create p --kind ticker", 1, "no free slot"),
         ("observer get none", 3, "none"),
         ("observer delete none", 3, "none"),
         ("observer retry o", 4, "o"),

@@ -64,11 +64,14 @@ impl Observer for Exec {
         let pulse = pulses.add(pipe.into_owned_fd()?);
         let out = log_lines(child.stdout.take(), &ctx, "stdout");
         let err = log_lines(child.stderr.take(), &ctx, "stderr");
+        // Its output is read to the last: a program that says something while it ends must not find its
+        // pipe broken.
+        let mut all = std::pin::pin!(async { tokio::join!(child.wait(), out, err).0 });
         let status = tokio::select! {
-            (status, (), ()) = async { tokio::join!(child.wait(), out, err) } => status?,
+            status = &mut all => status?,
             () = ctx.cancelled() => {
                 pulse.say(TERMINATE);
-                child.wait().await?;
+                all.await?;
                 return Ok(Exit::Done);
             }
         };
