@@ -57,12 +57,19 @@ pub(crate) struct Dev {
     /// Where the manager listens
     #[arg(long)]
     pub(crate) listen: Option<String>,
+    /// Take over the observers of another database, where the broker holds some
+    #[arg(long)]
+    pub(crate) adopt: bool,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum Role {
     /// HTTP API and reconciler
-    Manager,
+    Manager {
+        /// Take over the observers of another database, where the broker holds some
+        #[arg(long)]
+        adopt: bool,
+    },
     /// An observer service with the built-in kinds
     Service,
 }

@@ -4,7 +4,10 @@
 
 mod steps;
 
-use crate::port::{Broker, BrokerError, Consume, Declared, Depth, Fate, QueueKind, Receipt, Settle, Target};
+use crate::port::{
+    Broker, BrokerError, Consume, Declared, Depth, Fate, HeaderValue, Message, QueueKind, Receipt, Settle,
+    Target,
+};
 use futures::future::join_all;
 use std::sync::Arc;
 use steps::{
@@ -318,5 +321,25 @@ pub async fn a_higher_priority_is_served_first(broker: &dyn Broker, prefix: &str
     put(&*session, &work(prefix), &["a", "b", "c"]).await;
     assert_eq!(bodies(&receive_many(&mut *preferred, 2).await), ["a", "b"]);
     assert_eq!(body(&receive(&mut *normal).await), "c");
+    session.close().await;
+}
+
+/// What a publisher says beside the body comes with every delivery of the message.
+pub async fn headers_travel(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &[]).await;
+    let headers = vec![
+        ("everwatch-reason".to_owned(), HeaderValue::Text("why".to_owned())),
+        ("everwatch-epoch".to_owned(), HeaderValue::Number(7 << 32)),
+    ];
+    let message = Message { body: "a".into(), headers: headers.clone() };
+    within("publish", session.publish(&Target::Queue(work(prefix)), message)).await.unwrap();
+    let mut consumer = block(&*session, &work(prefix), 1).await;
+    for _ in 0..2 {
+        let delivery = receive(&mut *consumer).await;
+        assert_eq!(delivery.text("everwatch-reason"), Some("why"));
+        assert!(headers.iter().all(|header| delivery.headers.contains(header)), "{:?}", delivery.headers);
+        assert_eq!(delivery.text("everwatch-epoch"), None, "not a text");
+        assert_eq!(session.requeue(delivery.receipt).await, Settle::Done);
+    }
     session.close().await;
 }

@@ -188,7 +188,7 @@ impl State {
         for name in &to {
             let number = self.next_id();
             if let Some(queue) = self.queues.get_mut(name)
-                && !queue.push(number, message.body.clone())
+                && !queue.push(number, message.clone())
             {
                 return Err(BrokerError::NotAccepted(name.clone()));
             }

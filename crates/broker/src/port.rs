@@ -123,6 +123,19 @@ pub struct Delivery {
     /// and `x-delivery-count`, 0 if neither is there.
     pub acquisitions: u32,
     pub redelivered: bool,
+    /// Those that are text or whole numbers, the broker's own included.
+    pub headers: Vec<(String, HeaderValue)>,
+}
+
+impl Delivery {
+    /// A header that is text.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find_map(|(key, value)| match value {
+            HeaderValue::Text(text) if key == name => Some(text.as_str()),
+            HeaderValue::Text(_) | HeaderValue::Number(_) => None,
+        })
+    }
 }
 
 /// What the broker did with a settlement.

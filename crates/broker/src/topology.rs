@@ -35,6 +35,11 @@ impl Topology {
     pub fn parked(&self) -> String {
         format!("{}parked", self.prefix)
     }
+    /// Holds one message: the identity of the database that owns this prefix.
+    #[must_use]
+    pub fn store(&self) -> String {
+        format!("{}store", self.prefix)
+    }
     /// The fan-out exchange for commands.
     #[must_use]
     pub fn commands(&self) -> String {

@@ -84,6 +84,7 @@ conformance! {
     fanout_reaches_all_and_nobody_is_fine,
     declare_tells_existed_or_created,
     get_and_requeue_keep_order,
+    headers_travel,
     depth_counts_messages_and_consumers,
     many_publishes_at_once_keep_their_order,
     a_higher_priority_is_served_first,

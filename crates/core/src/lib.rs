@@ -15,6 +15,7 @@ pub mod fence;
 pub mod id;
 pub mod message;
 pub mod observer;
+pub mod owner;
 pub mod plan;
 pub mod retry;
 pub mod row;

@@ -8,6 +8,7 @@ mod leases;
 mod link;
 mod metric;
 mod outbox;
+mod ownership;
 mod parked;
 mod reconcile;
 mod settings;

@@ -1,9 +1,11 @@
 //! Keeps one session with the broker: connects, declares, reads the queues until the session is lost,
 //! then starts over. The manager serves HTTP meanwhile.
 
+use crate::ownership::{self, NotOwner};
 use crate::shared::Manager;
 use crate::{RunError, intake, parked};
 use everwatch_broker::{Broker, BrokerError, ConnectError, Session};
+use everwatch_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -55,14 +57,24 @@ async fn open(manager: &Manager, broker: &dyn Broker) -> Result<Arc<dyn Session>
         ConnectError::Unreachable(why) => Trouble::Wait(why),
         ConnectError::Refused(why) => Trouble::Person(why),
     })?;
-    if let Err(error) = declare(manager, session.as_ref()).await {
+    let prepared = async {
+        declare(manager, session.as_ref()).await?;
+        ownership::check(manager, session.as_ref()).await
+    };
+    if let Err(error) = prepared.await {
         session.close().await;
         return Err(match error {
-            BrokerError::Refused(why) => Trouble::Person(format!("the broker refused: {why}")),
-            error @ (BrokerError::Lost(_)
-            | BrokerError::NoQueue(_)
-            | BrokerError::Unroutable(_)
-            | BrokerError::NotAccepted(_)) => Trouble::Wait(error.to_string()),
+            NotOwner::Broker(BrokerError::Refused(_))
+            | NotOwner::Store(StoreError::Refused(_) | StoreError::Corrupt(_))
+            | NotOwner::Other { .. } => Trouble::Person(error.to_string()),
+            NotOwner::Broker(
+                BrokerError::Lost(_)
+                | BrokerError::NoQueue(_)
+                | BrokerError::Unroutable(_)
+                | BrokerError::NotAccepted(_),
+            )
+            | NotOwner::Store(StoreError::Unavailable(_))
+            | NotOwner::Busy(_) => Trouble::Wait(error.to_string()),
         });
     }
     Ok(session)

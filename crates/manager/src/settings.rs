@@ -20,6 +20,8 @@ pub struct Settings {
     pub row: RowPolicy,
     /// How long an ended service stays readable (default 1 day).
     pub retention_services: Duration,
+    /// Take over the observers of another database, where the broker holds some (default no).
+    pub adopt: bool,
     /// Pools whose queues are there from the start (default `default`).
     pub pools: Vec<Pool>,
 }
@@ -33,6 +35,7 @@ impl Default for Settings {
             beat: Duration::from_secs(5),
             row: RowPolicy::default(),
             retention_services: Duration::from_secs(86_400),
+            adopt: false,
             pools: vec![Pool::default()],
         }
     }

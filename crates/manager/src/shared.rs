@@ -84,6 +84,8 @@ pub(crate) struct Manager {
     pub(crate) published: mpsc::Sender<Published>,
     pub(crate) publishes: Arc<Semaphore>,
     pub(crate) leases: Leases,
+    /// Whether observers of another database are taken over, once.
+    pub(crate) adopting: AtomicBool,
     /// One pair of marks is on its way at a time.
     pub(crate) ticking: Arc<Semaphore>,
     /// Wakes the reconciler.
@@ -109,7 +111,6 @@ impl Manager {
             id: ManagerId(Uuid::now_v7()),
             store,
             topology: Topology::new(&settings.prefix),
-            settings,
             clock: DbClock::default(),
             stop,
             tasks: TaskTracker::new(),
@@ -117,6 +118,7 @@ impl Manager {
             published,
             publishes: Arc::new(Semaphore::new(PUBLISHES_MAX)),
             leases: Leases::default(),
+            adopting: AtomicBool::new(settings.adopt),
             ticking: Arc::new(Semaphore::new(1)),
             wake: Notify::new(),
             session: watch::Sender::new(None),
@@ -130,6 +132,7 @@ impl Manager {
                 beats_tick: AtomicI64::new(i64::MIN),
                 store_answers: AtomicBool::new(false),
             },
+            settings,
         };
         (Arc::new(manager), Inboxes { creates: creates_in, published: published_in })
     }

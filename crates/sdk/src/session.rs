@@ -349,8 +349,11 @@ impl Life {
         tracing::warn!(reason, bytes = delivery.body.len(), "an unreadable work message is parked");
         let (session, fence) = (self.me.session.clone(), self.fence.clone());
         let target = Target::Queue(self.topology.parked());
-        let headers =
-            vec![("everwatch-reason".to_owned(), HeaderValue::Text(reason.chars().take(500).collect()))];
+        let queue = self.topology.work(&self.me.settings.pool);
+        let headers = vec![
+            ("everwatch-reason".to_owned(), HeaderValue::Text(reason.chars().take(500).collect())),
+            ("everwatch-queue".to_owned(), HeaderValue::Text(queue)),
+        ];
         let ends = self.helpers.clone();
         self.tracker.spawn(async move {
             let parked = session.publish(&target, Message { body: delivery.body, headers });

@@ -55,7 +55,8 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
 }
 
 fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> anyhow::Result<()> {
-    let manager = wiring::manager(settings)?;
+    let mut manager = wiring::manager(settings)?;
+    manager.adopt = arguments.adopt;
     let tasks = people_s_runtime(settings.service.threads)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let names = (1..=arguments.services).map(|number| format!("service-{number}"));

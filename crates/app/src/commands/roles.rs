@@ -17,13 +17,14 @@ pub(crate) fn run(config: Option<&Path>, role: Role) -> anyhow::Result<()> {
     let settings = configured(config)?;
     host::log_to_stderr(&settings.log)?;
     match role {
-        Role::Manager => manager(&settings),
+        Role::Manager { adopt } => manager(&settings, adopt),
         Role::Service => service(&settings),
     }
 }
 
-fn manager(settings: &Settings) -> anyhow::Result<()> {
-    let manager = wiring::manager(settings).map_err(|error| usage(&error))?;
+fn manager(settings: &Settings, adopt: bool) -> anyhow::Result<()> {
+    let mut manager = wiring::manager(settings).map_err(|error| usage(&error))?;
+    manager.adopt = adopt;
     if !manager.listen.ip().is_loopback() {
         tracing::warn!(listen = %manager.listen, "the API has no authentication yet: whoever reaches it commands everything");
     }

@@ -1,6 +1,6 @@
 //! One queue in memory: what is ready, in order, and who may have it next. Knows no session.
 
-use crate::port::{Delivery, QueueKind, Receipt};
+use crate::port::{Delivery, HeaderValue, Message, QueueKind, Receipt};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,6 +14,7 @@ const BEATS_MAX_LENGTH: usize = 100_000;
 pub(super) struct Stored {
     number: u64,
     body: Bytes,
+    headers: Vec<(String, HeaderValue)>,
     acquisitions: u32,
     redelivered: bool,
     since: Instant,
@@ -26,6 +27,7 @@ impl Stored {
             body: self.body.clone(),
             acquisitions: self.acquisitions,
             redelivered: self.redelivered,
+            headers: self.headers.clone(),
         }
     }
 }
@@ -58,7 +60,7 @@ impl Queue {
     }
 
     /// Whether the message was accepted.
-    pub(super) fn push(&mut self, number: u64, body: Bytes) -> bool {
+    pub(super) fn push(&mut self, number: u64, message: Message) -> bool {
         self.expire();
         match self.kind {
             QueueKind::Durable { max_length: Some(most) } if self.ready.len() >= most as usize => {
@@ -70,7 +72,8 @@ impl Queue {
             QueueKind::Durable { .. } | QueueKind::Beats | QueueKind::Exclusive => {}
         }
         let since = Instant::now();
-        self.ready.push_back(Stored { number, body, acquisitions: 0, redelivered: false, since });
+        let Message { body, headers } = message;
+        self.ready.push_back(Stored { number, body, headers, acquisitions: 0, redelivered: false, since });
         true
     }
 

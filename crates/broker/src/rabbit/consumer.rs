@@ -1,7 +1,7 @@
 //! Blocks and what they hold: receipts stand for lapin's ackers, and keep their channel open.
 
 use crate::loss::Loss;
-use crate::port::{BrokerError, Consume, Consumer, Delivery, Receipt, Settle};
+use crate::port::{BrokerError, Consume, Consumer, Delivery, HeaderValue, Receipt, Settle};
 use crate::rabbit::session::{Shared, open_channel};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -60,6 +60,7 @@ impl Receipts {
             body: Bytes::from(delivery.data),
             acquisitions: delivery.properties.headers().as_ref().map_or(0, acquisitions),
             redelivered: delivery.redelivered,
+            headers: delivery.properties.headers().as_ref().map(readable).unwrap_or_default(),
         }
     }
 
@@ -89,6 +90,16 @@ impl Receipts {
 fn acquisitions(headers: &FieldTable) -> u32 {
     let count = |name| headers.inner().get(name).and_then(number).unwrap_or(0);
     count("x-acquired-count").max(count("x-delivery-count"))
+}
+
+fn readable(headers: &FieldTable) -> Vec<(String, HeaderValue)> {
+    let value = |value: &AMQPValue| match value {
+        AMQPValue::LongString(text) => Some(HeaderValue::Text(text.to_string())),
+        AMQPValue::ShortString(text) => Some(HeaderValue::Text(text.to_string())),
+        AMQPValue::LongLongInt(n) => Some(HeaderValue::Number(*n)),
+        other => number(other).map(|n| HeaderValue::Number(n.into())),
+    };
+    headers.inner().iter().filter_map(|(name, it)| Some((name.to_string(), value(it)?))).collect()
 }
 
 fn number(value: &AMQPValue) -> Option<u32> {

@@ -116,6 +116,11 @@ impl Manager {
         self.stop.cancel();
         tokio::time::timeout(Duration::from_secs(20), &mut self.ended).await.expect("it stops").unwrap()
     }
+
+    /// How it ends by itself.
+    pub(crate) async fn ended(mut self) -> Result<(), RunError> {
+        tokio::time::timeout(Duration::from_secs(20), &mut self.ended).await.expect("it ends").unwrap()
+    }
 }
 
 impl Drop for Manager {

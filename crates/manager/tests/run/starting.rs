@@ -122,3 +122,51 @@ async fn an_observer_runs_once_and_ends_once() {
     assert_eq!(service.history.lock().unwrap().len(), 1);
     assert!(Arc::clone(&service.running).lock().unwrap().is_empty());
 }
+
+/// Runs it on both brokers: what a queue that holds one message does is the broker's own affair.
+async fn a_manager_with_another_database_is_refused(mut stage: Stage) {
+    let first = stage.ready_manager().await;
+    first.stop().await.unwrap();
+    let again = stage.ready_manager().await;
+    again.stop().await.unwrap();
+    let own = stage.store_url.clone();
+    stage.store_url = format!("{own}.other");
+    let other = stage.manager().await;
+    let error = other.ended().await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("--adopt") && text.contains("store says"), "{text}");
+    stage.settings.adopt = true;
+    let adopting = stage.ready_manager().await;
+    adopting.stop().await.unwrap();
+    stage.settings.adopt = false;
+    stage.ready_manager().await.stop().await.unwrap();
+    stage.store_url = own;
+    let back = stage.manager().await.ended().await.unwrap_err().to_string();
+    let ids = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !c.is_ascii_hexdigit() && c != '-');
+        words.filter(|word| word.len() == 36).map(str::to_owned).collect()
+    };
+    let (mut before, after) = (ids(&text), ids(&back));
+    assert_eq!((before.len(), after.len()), (2, 2), "{text}; {back}");
+    before.reverse();
+    assert_eq!(before, after, "both errors name both databases");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_database_is_refused_until_it_adopts() {
+    a_manager_with_another_database_is_refused(Stage::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_database_is_refused_until_it_adopts_on_rabbitmq() {
+    a_manager_with_another_database_is_refused(Stage::new().on_rabbit()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn managers_that_start_at_the_same_moment_agree_on_the_owner() {
+    let stage = Stage::new().on_rabbit().on_postgres().await;
+    let (one, two, three) = tokio::join!(stage.ready_manager(), stage.ready_manager(), stage.ready_manager());
+    for manager in [one, two, three] {
+        manager.stop().await.unwrap();
+    }
+}
