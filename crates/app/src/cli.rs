@@ -38,6 +38,21 @@ pub(crate) enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(Config),
+    /// Measure what Everwatch costs on a real broker, beside what the bare broker does
+    Bench(Bench),
+    /// The bare consumer that `bench` compares with
+    #[command(hide = true)]
+    BenchHolder {
+        queue: String,
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=40_000))]
+        count: u32,
+    },
+    /// Ask a process on this host whether it is well: ends with 0 if it is
+    Health {
+        /// What to ask instead of the manager of the configuration, as http://127.0.0.1:7700/readyz
+        #[arg(long)]
+        url: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -60,6 +75,47 @@ pub(crate) struct Dev {
     /// Take over the observers of another database, where the broker holds some
     #[arg(long)]
     pub(crate) adopt: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// The RabbitMQ to measure, instead of that of the configuration
+    #[arg(long)]
+    pub(crate) broker: Option<String>,
+    /// An empty PostgreSQL database instead of temporary SQLite files
+    #[arg(long)]
+    pub(crate) store: Option<String>,
+    /// Measure only these
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) only: Vec<Part>,
+    /// How many observers are created for the rate of creates
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(100..=40_000))]
+    pub(crate) creates: u32,
+    /// How many observers a killed service holds
+    #[arg(long, value_delimiter = ',', default_values_t = [1000, 10_000],
+          value_parser = clap::value_parser!(u32).range(1..=40_000))]
+    pub(crate) failover: Vec<u32>,
+    /// How often a service is killed; the median counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=25))]
+    pub(crate) rounds: u32,
+    /// How many observers idle
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=40_000))]
+    pub(crate) idle: u32,
+    #[arg(short, long, default_value = "table")]
+    pub(crate) output: BenchOutput,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    Creates,
+    Failover,
+    Idle,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchOutput {
+    Table,
+    Json,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]

@@ -1,6 +1,8 @@
 //! What each command does, and with which code it ends.
 
+mod bench;
 mod dev;
+mod health;
 mod observer;
 mod roles;
 mod service;
@@ -18,6 +20,12 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Run(role) => roles::run(cli.config.as_deref(), role),
         Command::Observer(verb) => observer::run(&cli.server, verb),
         Command::Service(verb) => service::run(&cli.server, verb),
+        Command::Bench(arguments) => bench::run(cli.config.as_deref(), &arguments),
+        Command::BenchHolder { queue, count } => roles::configured(cli.config.as_deref())
+            .and_then(|settings| bench::hold(&settings, &queue, count)),
+        Command::Health { url } => {
+            roles::configured(cli.config.as_deref()).and_then(|settings| health::run(&settings, url))
+        }
         Command::Chaos(verb) => service::chaos(&cli.server, verb),
         Command::Config(Config::Print) => roles::configured(cli.config.as_deref()).and_then(|settings| {
             println!("{}", serde_json::to_string_pretty(&settings.redacted())?);

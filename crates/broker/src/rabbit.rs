@@ -4,6 +4,7 @@
 mod consumer;
 mod declare;
 mod publisher;
+mod remove;
 mod session;
 mod version;
 

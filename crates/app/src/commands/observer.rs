@@ -79,7 +79,7 @@ fn read_labels(labels: &[String]) -> anyhow::Result<Value> {
     Ok(Value::Object(pairs.collect::<anyhow::Result<Map<_, _>>>()?))
 }
 
-async fn all(client: &Client, filters: &[(&str, Option<String>)]) -> anyhow::Result<Vec<Value>> {
+pub(super) async fn all(client: &Client, filters: &[(&str, Option<String>)]) -> anyhow::Result<Vec<Value>> {
     let mut query = "limit=1000".to_owned();
     for (key, value) in filters {
         if let Some(value) = value {

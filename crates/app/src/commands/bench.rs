@@ -1,0 +1,60 @@
+//! `everwatch bench`: what Everwatch costs on this machine and broker, each figure beside what the bare
+//! broker does in the same run. Knows which parts there are, not how they measure.
+
+mod creates;
+mod deployment;
+mod failover;
+mod holder;
+mod idle;
+mod outcome;
+
+use super::roles::configured;
+use crate::cli::{Bench, BenchOutput, Part};
+use crate::client::Failure;
+use deployment::Place;
+use everwatch::host::on_signals;
+use outcome::Outcome;
+use std::path::Path;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use holder::run as hold;
+
+/// Measures what was asked for and prints it; ends early, with everything stopped, at Ctrl-C or SIGTERM.
+///
+/// # Errors
+/// If the broker cannot be used or a process does not do its part.
+#[tokio::main]
+pub(crate) async fn run(config: Option<&Path>, arguments: &Bench) -> anyhow::Result<()> {
+    let settings = configured(config)?;
+    let broker_url = arguments.broker.clone().unwrap_or(settings.broker.url);
+    let place = Place::new(broker_url, arguments.store.clone());
+    let (soft, hard) = (CancellationToken::new(), CancellationToken::new());
+    let mut outcomes = Vec::new();
+    let ended = tokio::select! {
+        ended = measure(&place, arguments, &mut outcomes) => ended,
+        Err(error) = on_signals(soft.clone(), hard) => Err(error.into()),
+        () = soft.cancelled() => Err(Failure::Failed("stopped".to_owned()).into()),
+    };
+    let cleaned = place.clean().await;
+    match arguments.output {
+        BenchOutput::Table => outcome::table(&outcomes),
+        BenchOutput::Json => outcome::json(&outcomes)?,
+    }
+    ended.and(cleaned)
+}
+
+async fn measure(place: &Place, arguments: &Bench, outcomes: &mut Vec<Outcome>) -> anyhow::Result<()> {
+    let wants = |part: Part| arguments.only.is_empty() || arguments.only.contains(&part);
+    if wants(Part::Creates) {
+        outcomes.extend(creates::measure(place, arguments.creates).await?);
+    }
+    if wants(Part::Failover) {
+        for held in &arguments.failover {
+            outcomes.extend(failover::measure(place, *held, arguments.rounds).await?);
+        }
+    }
+    if wants(Part::Idle) {
+        outcomes.extend(idle::measure(place, arguments.idle).await?);
+    }
+    Ok(())
+}

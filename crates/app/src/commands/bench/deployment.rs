@@ -1,0 +1,259 @@
+//! A deployment for one measurement: child processes of this binary under a prefix and a folder of their
+//! own. Whatever happens, dropping it kills them; [`Place::clean`] takes their queues away.
+
+use crate::client::{Client, Failure};
+use anyhow::{Context as _, bail};
+use everwatch_broker::{RabbitBroker, Topology};
+use everwatch_core::id::Pool;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use tokio::time::sleep;
+
+/// How many requests or publishes are under way at once.
+pub(super) const CONCURRENCY: usize = 32;
+/// How long anything here may take before the measurement is given up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
+/// How often the API is asked; more often would slow down what is measured.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Where everything happens, and what has to be tidied up after it.
+pub(super) struct Place {
+    pub(super) broker_url: String,
+    pub(super) store_url: Option<String>,
+    prefixes: Mutex<Vec<String>>,
+}
+
+impl Place {
+    pub(super) fn new(broker_url: String, store_url: Option<String>) -> Self {
+        Self { broker_url, store_url, prefixes: Mutex::default() }
+    }
+
+    /// A prefix of its own, remembered for [`Place::clean`].
+    fn prefix(&self) -> String {
+        let prefix = format!("everwatch-bench-{}.", uuid::Uuid::new_v4().simple());
+        self.prefixes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(prefix.clone());
+        prefix
+    }
+
+    /// Deletes the queues and exchanges of everything that ran here.
+    pub(super) async fn clean(&self) -> anyhow::Result<()> {
+        let prefixes =
+            std::mem::take(&mut *self.prefixes.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        if prefixes.is_empty() {
+            return Ok(());
+        }
+        let broker = RabbitBroker::new(&self.broker_url, "", HEARTBEAT)?;
+        let (mut queues, mut exchanges) = (Vec::new(), Vec::new());
+        for prefix in prefixes {
+            let topology = Topology::new(&prefix);
+            queues.extend(topology.durable_queues().into_iter().map(|(queue, _)| queue));
+            queues.extend([topology.work(&Pool::default()), bare(&prefix), format!("{prefix}store")]);
+            exchanges.extend([topology.commands(), topology.output()]);
+        }
+        broker
+            .remove(&queues, &exchanges)
+            .await
+            .context("what the benchmark made on the broker is left there")
+    }
+}
+
+/// The queue that the bare broker is measured with.
+pub(super) fn bare(prefix: &str) -> String {
+    format!("{prefix}bare")
+}
+
+/// A running process of this binary.
+pub(super) struct Process {
+    pub(super) name: String,
+    child: Child,
+}
+
+impl Process {
+    /// `kill -9`; returns as soon as the signal is sent.
+    pub(super) fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.start_kill().with_context(|| self.name.clone())
+    }
+    pub(super) async fn wait(&mut self) -> anyhow::Result<()> {
+        self.child.wait().await.map(drop).with_context(|| self.name.clone())
+    }
+    pub(super) fn pid(&self) -> anyhow::Result<u32> {
+        self.child.id().with_context(|| format!("{} has ended", self.name))
+    }
+    pub(super) fn stdout(&mut self) -> Option<tokio::process::ChildStdout> {
+        self.child.stdout.take()
+    }
+}
+
+/// One prefix, one database, one manager's address.
+pub(super) struct Deployment {
+    pub(super) broker_url: String,
+    pub(super) prefix: String,
+    pub(super) api: Client,
+    store_url: String,
+    listen: String,
+    folder: TempDir,
+    /// Of names, so that deployments can follow each other on one database.
+    tag: String,
+    keeps_store: bool,
+    services: u32,
+}
+
+impl Deployment {
+    /// Nothing runs yet.
+    pub(super) fn new(place: &Place) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("everwatch-bench-").tempdir()?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let listen = format!("127.0.0.1:{port}");
+        let own = || format!("sqlite://{}", folder.path().join("everwatch.db").display());
+        Ok(Self {
+            broker_url: place.broker_url.clone(),
+            prefix: place.prefix(),
+            api: Client::new(&format!("http://{listen}"))?,
+            store_url: place.store_url.clone().unwrap_or_else(own),
+            listen,
+            folder,
+            tag: uuid::Uuid::new_v4().simple().to_string()[..8].to_owned(),
+            keeps_store: place.store_url.is_some(),
+            services: 0,
+        })
+    }
+
+    /// Starts a process of this binary; its log is in the folder.
+    pub(super) fn start(&self, name: &str, what: &[&str], own: &[(&str, &str)]) -> anyhow::Result<Process> {
+        let log = File::create(self.folder.path().join(format!("{name}.log")))?;
+        let mut command = Command::new(std::env::current_exe()?);
+        for (key, _) in std::env::vars().filter(|(key, _)| key.starts_with("EVERWATCH_")) {
+            command.env_remove(key);
+        }
+        let child = command
+            .args(what)
+            .env("EVERWATCH_BROKER__URL", &self.broker_url)
+            .env("EVERWATCH_BROKER__PREFIX", &self.prefix)
+            .env("EVERWATCH_STORE__URL", &self.store_url)
+            .env("EVERWATCH_MANAGER__LISTEN", &self.listen)
+            .env("EVERWATCH_LOG__FILTER", "warn")
+            .envs(own.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(Process { name: name.to_owned(), child })
+    }
+
+    /// Starts the manager and waits until it is ready.
+    pub(super) async fn manager(&self) -> anyhow::Result<Process> {
+        let mut manager = self.start("manager", &["run", "manager"], &[])?;
+        let begun = Instant::now();
+        while self.api.call(Method::GET, "/readyz", None).await.is_err() {
+            self.check(&mut manager, begun)?;
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(manager)
+    }
+
+    /// Starts a service and waits until the manager knows it and its blocks are open; answers its id too.
+    pub(super) async fn service(&mut self, capacity: u32) -> anyhow::Result<(Process, String)> {
+        self.services += 1;
+        let name = format!("bench-{}-{}", self.tag, self.services);
+        let capacity = capacity.to_string();
+        let own = [("EVERWATCH_SERVICE__NAME", &*name), ("EVERWATCH_SERVICE__CAPACITY", &*capacity)];
+        let mut service = self.start(&name, &["run", "service"], &own)?;
+        let begun = Instant::now();
+        loop {
+            let (_, page) = self.api.call(Method::GET, &format!("/v1/services?name={name}"), None).await?;
+            if let Some(id) =
+                page["items"][0]["id"].as_str().filter(|_| page["items"][0]["state"] == "active")
+            {
+                // Its blocks open within a second of the manager's welcome.
+                sleep(Duration::from_secs(3)).await;
+                return Ok((service, id.to_owned()));
+            }
+            self.check(&mut service, begun)?;
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn check(&self, process: &mut Process, begun: Instant) -> anyhow::Result<()> {
+        let ended = process.child.try_wait()?;
+        if ended.is_none() && begun.elapsed() < PATIENCE {
+            return Ok(());
+        }
+        let log = std::fs::read_to_string(self.folder.path().join(format!("{}.log", process.name)))?;
+        let tail: Vec<_> = log.lines().rev().take(5).collect();
+        let tail: Vec<_> = tail.into_iter().rev().collect();
+        bail!("{} did not get ready: {}", process.name, tail.join("\n"))
+    }
+
+    /// Creates observers that idle; answers how long it took until the last was accepted.
+    pub(super) async fn create(&self, count: u32) -> anyhow::Result<Duration> {
+        let begun = Instant::now();
+        stream::iter(0..count)
+            .map(|number| async move {
+                self.api.call(Method::POST, "/v1/observers", Some(&self.observer(number))).await.map(drop)
+            })
+            .buffer_unordered(CONCURRENCY)
+            .try_collect::<()>()
+            .await?;
+        Ok(begun.elapsed())
+    }
+
+    /// How many run on this service.
+    async fn running(&self, service: &str) -> anyhow::Result<u64> {
+        let path = format!("/v1/observers?status=Processing&limit=1&service={service}");
+        let (_, page) = self.api.call(Method::GET, &path, None).await?;
+        page["total"].as_u64().context("a list without its total")
+    }
+
+    /// Waits until so many run on this service.
+    pub(super) async fn until_running(&self, service: &str, count: u32) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let running = self.running(service).await?;
+            if running == u64::from(count) {
+                return Ok(());
+            }
+            if begun.elapsed() > PATIENCE {
+                let waited = PATIENCE.as_secs();
+                let text = format!("{running} of {count} observers run after {waited} s");
+                return Err(Failure::TimedOut(text).into());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// All observers of a service, page by page.
+    pub(super) async fn observers(&self, service: &str) -> anyhow::Result<Vec<Value>> {
+        crate::commands::observer::all(&self.api, &[("service", Some(service.to_owned()))]).await
+    }
+
+    /// An observer that does nothing for an hour.
+    pub(super) fn observer(&self, number: u32) -> Value {
+        let (name, spec) = (format!("bench-{}-{number:06}", self.tag), json!({"every": "1h"}));
+        json!({"name": name, "kind": "ticker", "spec": spec, "on_full": "queue"})
+    }
+
+    /// Deletes the observers where they would outlive this deployment.
+    pub(super) async fn leave(&self, count: u32) -> anyhow::Result<()> {
+        if !self.keeps_store {
+            return Ok(());
+        }
+        stream::iter(0..count)
+            .map(|number| async move {
+                let path = format!("/v1/observers/bench-{}-{number:06}?wait=60s", self.tag);
+                self.api.call(Method::DELETE, &path, None).await.map(drop)
+            })
+            .buffer_unordered(CONCURRENCY)
+            .try_collect()
+            .await
+    }
+}

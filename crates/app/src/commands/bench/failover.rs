@@ -1,0 +1,99 @@
+//! How long it takes until the observers of a killed service run elsewhere, beside how long the bare
+//! broker takes to hand as many messages of a killed consumer to another.
+
+use super::creates::publish;
+use super::deployment::{Deployment, PATIENCE, Place, Process, bare};
+use super::outcome::{Aim, Outcome, median};
+use anyhow::Context as _;
+use everwatch_core::clock::{self, Timestamp};
+use serde::Deserialize as _;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::ChildStdout;
+
+/// In this many observers the aim holds; below it the constant part weighs more.
+const MANY: u32 = 10_000;
+
+pub(super) async fn measure(place: &Place, held: u32, rounds: u32) -> anyhow::Result<Vec<Outcome>> {
+    let bare = bare_broker(&Deployment::new(place)?, held, rounds).await?;
+    let (started, seen) = everwatch(Deployment::new(place)?, held, rounds).await?;
+    let what = |until: &str| format!("failover of {held}, until {until}");
+    let running = Outcome::beside(what("all run"), "s", (started, bare));
+    let running = if held >= MANY { running.aim(Aim::AtMost(1.5)) } else { running };
+    Ok(vec![running, Outcome::beside(what("the API shows it"), "s", (seen, bare))])
+}
+
+/// Seconds from the kill until the last observer had started elsewhere, and until the API said so.
+async fn everwatch(mut deployment: Deployment, held: u32, rounds: u32) -> anyhow::Result<(f64, f64)> {
+    let _manager = deployment.manager().await?;
+    let (mut owner, owner_id) = deployment.service(held).await?;
+    deployment.create(held).await?;
+    deployment.until_running(&owner_id, held).await?;
+    let (mut started, mut seen) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let (heir, heir_id) = deployment.service(held).await?;
+        let killed = clock::now();
+        owner.kill()?;
+        deployment.until_running(&heir_id, held).await?;
+        seen.push(clock::now().since(killed).as_secs_f64());
+        started.push(last_start(&deployment, &heir_id).await?.since(killed).as_secs_f64());
+        owner.wait().await?;
+        owner = heir;
+    }
+    deployment.leave(held).await?;
+    Ok((median(started), median(seen)))
+}
+
+/// By the services' own reports.
+async fn last_start(deployment: &Deployment, service: &str) -> anyhow::Result<Timestamp> {
+    let observers = deployment.observers(service).await?;
+    let starts = observers.iter().map(|it| Timestamp::deserialize(&it["started_at"]));
+    let starts = starts.collect::<Result<Vec<_>, _>>().context("an observer without its start")?;
+    starts.into_iter().max().context("no observers")
+}
+
+/// Seconds from the kill of a consumer until another has all that it held.
+async fn bare_broker(deployment: &Deployment, held: u32, rounds: u32) -> anyhow::Result<f64> {
+    publish(deployment, held).await?;
+    let mut owner = Holder::start(deployment, held, 0).await?;
+    owner.received().await?;
+    let mut took = Vec::new();
+    for round in 0..rounds {
+        let mut heir = Holder::start(deployment, held, round + 1).await?;
+        let killed = clock::now();
+        owner.process.kill()?;
+        took.push(heir.received().await?.since(killed).as_secs_f64());
+        owner.process.wait().await?;
+        owner = heir;
+    }
+    Ok(median(took))
+}
+
+struct Holder {
+    process: Process,
+    says: Lines<BufReader<ChildStdout>>,
+}
+
+impl Holder {
+    async fn start(deployment: &Deployment, held: u32, number: u32) -> anyhow::Result<Self> {
+        let (queue, count) = (bare(&deployment.prefix), held.to_string());
+        let what = ["bench-holder", &queue, &count];
+        let mut process = deployment.start(&format!("holder-{number}"), &what, &[])?;
+        let says = process.stdout().context("no pipe from a child")?;
+        let mut holder = Self { process, says: BufReader::new(says).lines() };
+        holder.says().await?;
+        // as much peace as a service has after its birth
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok(holder)
+    }
+
+    async fn received(&mut self) -> anyhow::Result<Timestamp> {
+        Ok(Timestamp(self.says().await?.parse()?))
+    }
+
+    async fn says(&mut self) -> anyhow::Result<String> {
+        let line = tokio::time::timeout(PATIENCE, self.says.next_line()).await;
+        line.with_context(|| format!("{} says nothing", self.process.name))??
+            .with_context(|| format!("{} ended", self.process.name))
+    }
+}

@@ -1,0 +1,114 @@
+//! Figures and how they are shown.
+
+use crate::commands::observer::{print, table as print_table};
+use serde::Serialize;
+
+/// How good a figure is to be.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Aim {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// One figure, beside the broker's own where it has one.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Outcome {
+    pub(super) what: String,
+    pub(super) unit: &'static str,
+    pub(super) everwatch: f64,
+    pub(super) broker: Option<f64>,
+    /// What the aim is about: the ratio of the two, or the figure itself where the broker has none.
+    pub(super) ratio: Option<f64>,
+    pub(super) aim: Option<Aim>,
+}
+
+impl Outcome {
+    pub(super) fn beside(what: String, unit: &'static str, (everwatch, broker): (f64, f64)) -> Self {
+        Self { what, unit, everwatch, broker: Some(broker), ratio: Some(everwatch / broker), aim: None }
+    }
+    pub(super) fn alone(what: String, unit: &'static str, everwatch: f64) -> Self {
+        Self { what, unit, everwatch, broker: None, ratio: None, aim: None }
+    }
+    pub(super) fn aim(self, aim: Aim) -> Self {
+        Self { aim: Some(aim), ..self }
+    }
+
+    fn is_met(&self) -> Option<bool> {
+        let figure = self.ratio.unwrap_or(self.everwatch);
+        self.aim.map(|aim| match aim {
+            Aim::AtLeast(least) => figure >= least,
+            Aim::AtMost(most) => figure <= most,
+        })
+    }
+}
+
+pub(super) fn table(outcomes: &[Outcome]) {
+    if outcomes.is_empty() {
+        return;
+    }
+    let row = |it: &Outcome| {
+        let aim = it.aim.map_or_else(String::new, |aim| match aim {
+            Aim::AtLeast(least) => format!("≥ {least}"),
+            Aim::AtMost(most) => format!("≤ {most}"),
+        });
+        let met = it.is_met().map_or("", |met| if met { "yes" } else { "no" });
+        [
+            it.what.clone(),
+            it.unit.to_owned(),
+            number(it.everwatch),
+            it.broker.map_or_else(String::new, number),
+            it.ratio.map_or_else(String::new, number),
+            aim,
+            met.to_owned(),
+        ]
+    };
+    let head = ["MEASURED", "UNIT", "EVERWATCH", "BARE BROKER", "RATIO", "AIM", "MET"];
+    print_table(&head, outcomes.iter().map(row));
+}
+
+pub(super) fn json(outcomes: &[Outcome]) -> anyhow::Result<()> {
+    print(&serde_json::to_string_pretty(outcomes)?);
+    Ok(())
+}
+
+/// Three digits that mean something.
+fn number(value: f64) -> String {
+    match value.abs() {
+        big if big >= 100.0 => format!("{value:.0}"),
+        some if some >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// The middle one; of an even number the better of the two would flatter, so the worse.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aim_is_about_the_ratio_where_there_is_one() {
+        let beside = Outcome::beside("x".to_owned(), "s", (3.0, 2.0));
+        assert_eq!(beside.clone().aim(Aim::AtMost(1.5)).is_met(), Some(true));
+        assert_eq!(beside.aim(Aim::AtMost(1.4)).is_met(), Some(false));
+        let alone = Outcome::alone("x".to_owned(), "KiB", 3.0);
+        assert_eq!(alone.clone().is_met(), None);
+        assert_eq!(alone.aim(Aim::AtLeast(4.0)).is_met(), Some(false));
+    }
+
+    #[test]
+    fn the_median_is_the_middle_or_the_worse_of_the_middle_two() {
+        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
+        assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 3.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn numbers_show_about_three_digits() {
+        assert_eq!([1234.5, 12.34, 0.123].map(number), ["1234", "12.3", "0.12"]);
+    }
+}
