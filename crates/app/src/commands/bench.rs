@@ -28,6 +28,7 @@ pub(crate) async fn run(config: Option<&Path>, arguments: &Bench) -> anyhow::Res
     let settings = configured(config)?;
     let broker_url = arguments.broker.clone().unwrap_or(settings.broker.url);
     let place = Place::new(broker_url, arguments.store.clone());
+    place.check().await?;
     let (soft, hard) = (CancellationToken::new(), CancellationToken::new());
     let mut outcomes = Vec::new();
     let ended = tokio::select! {

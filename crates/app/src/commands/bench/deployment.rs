@@ -3,7 +3,7 @@
 
 use crate::client::{Client, Failure};
 use anyhow::{Context as _, bail};
-use everwatch_broker::{RabbitBroker, Topology};
+use everwatch_broker::{Broker as _, RabbitBroker, Topology};
 use everwatch_core::id::Pool;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use reqwest::Method;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::net::TcpListener;
 use std::process::Stdio;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -37,17 +37,24 @@ impl Place {
         Self { broker_url, store_url, prefixes: Mutex::default() }
     }
 
+    /// Makes sure, before anything is started, that the broker can be used.
+    pub(super) async fn check(&self) -> anyhow::Result<()> {
+        let broker = RabbitBroker::new(&self.broker_url, "", HEARTBEAT)
+            .map_err(|error| Failure::Usage(format!("--broker: {error}")))?;
+        broker.connect("everwatch bench").await?.close().await;
+        Ok(())
+    }
+
     /// A prefix of its own, remembered for [`Place::clean`].
     fn prefix(&self) -> String {
         let prefix = format!("everwatch-bench-{}.", uuid::Uuid::new_v4().simple());
-        self.prefixes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(prefix.clone());
+        self.prefixes.lock().unwrap_or_else(PoisonError::into_inner).push(prefix.clone());
         prefix
     }
 
     /// Deletes the queues and exchanges of everything that ran here.
     pub(super) async fn clean(&self) -> anyhow::Result<()> {
-        let prefixes =
-            std::mem::take(&mut *self.prefixes.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let prefixes = std::mem::take(&mut *self.prefixes.lock().unwrap_or_else(PoisonError::into_inner));
         if prefixes.is_empty() {
             return Ok(());
         }
