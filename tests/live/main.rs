@@ -11,3 +11,4 @@ mod managers;
 mod real_input;
 mod refusals;
 mod retrying;
+mod tls;
