@@ -274,7 +274,8 @@ impl Row {
     #[must_use]
     pub fn due_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
         let mark = self.mark.map(|mark| mark.until);
-        let repeat = self.repeat.filter(|_| self.awaits_end()).map(|repeat| repeat.next_at);
+        let again = || self.repeat.map_or(self.modified_at, |repeat| repeat.next_at);
+        let repeat = self.awaits_end().then(again);
         let reissue = self.wants_reissue().then_some(self.modified_at);
         let forget = self.forget_at(policy);
         [mark, repeat, reissue, forget].into_iter().flatten().min()

@@ -165,6 +165,13 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     fn on_arrival(&mut self, arrival: Arrival<R>, now: Now, effects: &mut Vec<Effect<R>>) {
         let id = arrival.id;
         let Some(slot) = self.slots.get_mut(&id) else { return self.admit(arrival, now, effects) };
+        let held = slot.successor.as_ref().map_or(slot.epoch, |successor| successor.epoch);
+        if [slot.epoch, held].iter().any(|held| held.generation() == arrival.epoch.generation()) {
+            // Naively, the earlier run is settled here and with it the generation of the later one. But one
+            // message is handed out again only after it was taken from us: the session has lost it.
+            effects.push(Effect::Lost { id, epoch: slot.epoch });
+            return;
+        }
         if arrival.epoch <= slot.epoch {
             return self.settle_unstarted(arrival.receipt, id, arrival.epoch, effects);
         }

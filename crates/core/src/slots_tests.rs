@@ -65,6 +65,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Settle(it) => report("settle", it),
         Effect::Ack(receipt) => format!("ack {receipt}"),
         Effect::Requeue(receipt) => format!("requeue {receipt}"),
+        Effect::Lost { epoch, .. } => format!("lost {epoch}"),
     }
 }
 

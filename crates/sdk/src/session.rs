@@ -388,6 +388,9 @@ impl Life {
                 Effect::Settle(_) => {}
                 Effect::Ack(receipt) => self.on_settle(self.me.session.ack(receipt).await),
                 Effect::Requeue(receipt) => self.on_settle(self.me.session.requeue(receipt).await),
+                Effect::Lost { id, epoch } => {
+                    self.fence.fall(&format!("observer {id}, held as {epoch}, was handed out again"));
+                }
             }
         }
     }

@@ -78,4 +78,6 @@ pub enum Effect<R> {
     Ack(R),
     /// Give the message back.
     Requeue(R),
+    /// The broker has handed out again what this session holds: nothing of the session is ours any more.
+    Lost { id: ObserverId, epoch: Epoch },
 }

@@ -1,0 +1,146 @@
+//! Every wire message as the files of `golden/v1` hold it: read and written by this version. Files are only
+//! ever added; one that has to change is a new version of the message.
+
+use everwatch_core::clock::Timestamp;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::{Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
+use everwatch_core::message::{
+    Beat, BeatMessage, Birth, Command, Floor, Intent, KindInfo, ListChunk, Numbered, Predecessor, Report,
+    Reports, RunEvent, RunReport, StateMessage, Tick, Work, WorkRead, decode, encode,
+};
+use everwatch_core::observer::Wanted;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::fmt::Debug;
+use std::path::PathBuf;
+use uuid::Uuid;
+
+fn golden(name: &str, written: &[u8]) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1").join(format!("{name}.json"));
+    if !path.exists() && std::env::var_os("GOLDEN_ADD").is_some() {
+        std::fs::write(&path, [written, b"\n"].concat()).unwrap();
+    }
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}; GOLDEN_ADD=1 adds what is missing"))
+}
+
+#[track_caller]
+fn both_ways<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, message: &T) {
+    let written = encode(message).unwrap();
+    let kept = golden(name, &written);
+    assert_eq!(&decode::<T>(&kept).unwrap(), message, "{name} is read otherwise now");
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!(written, serde_json::from_slice::<Value>(&kept).unwrap(), "{name} is written otherwise now");
+}
+
+fn service() -> ServiceId {
+    ServiceId(Uuid::from_u128(0xa))
+}
+fn observer() -> ObserverId {
+    ObserverId(Uuid::from_u128(0xb))
+}
+fn at(millis: i64) -> Timestamp {
+    Timestamp(1_700_000_000_000 + millis)
+}
+
+fn birth() -> Birth {
+    Birth {
+        name: Name::new("s1").unwrap(),
+        pool: Pool::default(),
+        capacity: 10,
+        kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: json!({"type": "object"}) }],
+        version: "0.1.0".to_owned(),
+        host: "h".to_owned(),
+        labels: [("zone".to_owned(), "a".to_owned())].into(),
+        predecessor: Some(Predecessor {
+            service: ServiceId(Uuid::from_u128(0xc)),
+            ended: "fenced".to_owned(),
+        }),
+    }
+}
+
+#[test]
+fn work() {
+    let wanted = json!({"name": "o", "kind": "http", "spec": {"url": "http://x/"}, "labels": {"app": "x"},
+        "retry": {"kind": "intervals", "delays": ["1m", "4m"]}, "overlap": "forbid", "grace": "3s"});
+    let wanted = Wanted::parse(wanted, &Name::new("o").unwrap()).unwrap();
+    let work = Work::of(observer(), 3, &wanted).unwrap();
+    let written = serde_json::to_vec(&work).unwrap();
+    let kept = golden("work", &written);
+    let WorkRead::Ours(read) = Work::read(&kept).unwrap() else { panic!("foreign") };
+    assert_eq!(format!("{read:?}"), format!("{work:?}"));
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!(written, serde_json::from_slice::<Value>(&kept).unwrap());
+}
+
+#[test]
+fn reports() {
+    let run = |event| Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
+    let all = [
+        Report::ServiceBorn(Box::new(birth())),
+        run(RunEvent::Taken { reason: "redelivered".to_owned() }),
+        run(RunEvent::Started { attempt: 1, started_at: at(1) }),
+        run(RunEvent::Erred { attempt: 1, error: "e".to_owned(), next_at: at(2) }),
+        run(RunEvent::Progress { text: "37 of 120".to_owned() }),
+        run(RunEvent::HandedOver),
+        run(RunEvent::Refused { why: "kind".to_owned() }),
+        run(RunEvent::Stopped),
+        run(RunEvent::Completed),
+        run(RunEvent::Failed { error: "e".to_owned(), attempts: 4 }),
+        Report::List(ListChunk {
+            list: 1,
+            chunk: 0,
+            chunks: 1,
+            entries: vec![RunReport {
+                id: observer(),
+                epoch: Epoch::new(3, 2),
+                event: RunEvent::Started { attempt: 1, started_at: at(1) },
+            }],
+        }),
+        Report::WorkQueueCreated { pool: Pool::default() },
+        Report::ServiceGone,
+    ];
+    let numbered = (1..).zip(all).map(|(seq, report)| Numbered { seq, at: at(0), report });
+    let reports = Reports { service: service(), entries: numbered.collect() };
+    both_ways("reports", &StateMessage::Reports(reports));
+    both_ways(
+        "state-tick",
+        &StateMessage::Tick(Tick { manager: ManagerId(Uuid::from_u128(1)), sent_at: at(0) }),
+    );
+}
+
+#[test]
+fn beats() {
+    let beat = Beat {
+        service: service(),
+        seq: 7,
+        state: Intent::Draining,
+        capacity: 10,
+        held: 4,
+        loop_lag_ms: 2,
+        rss_bytes: 1 << 20,
+    };
+    both_ways("beat", &BeatMessage::Beat(beat));
+    both_ways("probe", &BeatMessage::Probe { service: service() });
+}
+
+#[test]
+fn commands() {
+    let floors = vec![Floor { id: observer(), below: Epoch::after_generation(3) }];
+    both_ways("floors", &Command::Floors(floors.clone()));
+    both_ways("welcome", &Command::Welcome { service: service(), floors });
+}
+
+#[test]
+fn what_a_newer_version_adds_is_passed_over() {
+    let command = br#"{"v": 1, "body": {"dance": {"who": "all"}}}"#;
+    assert!(matches!(decode::<Command>(command), Ok(Command::Unknown(_))));
+    let floors = br#"{"v": 1, "sent_by": "m", "body": {"floors": []}}"#;
+    assert_eq!(decode::<Command>(floors).unwrap(), Command::Floors(Vec::new()));
+    assert!(
+        decode::<Command>(br#"{"v": 2, "body": {"floors": []}}"#)
+            .unwrap_err()
+            .to_string()
+            .contains("version 2")
+    );
+}

@@ -1,0 +1,131 @@
+//! Every state of a slot with every input: what follows is written down in the snapshot, so that a change of
+//! any pair is seen.
+
+use everwatch_core::clock::Timestamp;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::{Kind, Name, ObserverId};
+use everwatch_core::message::{Floor, RunReport, Work, WorkRead};
+use everwatch_core::observer::Wanted;
+use everwatch_core::slots::{Effect, Input, Now, Outcome, SlotPolicy, Slots};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::time::Duration;
+use uuid::Uuid;
+
+const ID: ObserverId = ObserverId(Uuid::from_u128(1));
+/// The run that every state is about.
+const RUN: (u32, u32) = (2, 1);
+
+fn now(secs: u64) -> Now {
+    let mono = Duration::from_secs(secs);
+    Now { mono, wall: Timestamp(i64::try_from(mono.as_millis()).unwrap()), chance: 0.5 }
+}
+
+fn work(generation: u32, kind: &str, overlap: &str) -> WorkRead {
+    let retry = json!({"kind": "fixed", "every": "10s", "attempts": 2});
+    let wanted = json!({"kind": kind, "retry": retry, "overlap": overlap, "grace": "30s"});
+    let wanted = Wanted::parse(wanted, &Name::new("w").unwrap()).unwrap();
+    WorkRead::Ours(Box::new(Work::of(ID, generation, &wanted).unwrap()))
+}
+
+fn delivered(receipt: u32, (generation, acquisitions): (u32, u32)) -> Input<u32> {
+    Input::Delivered { receipt, read: work(generation, "ticker", "allow"), acquisitions }
+}
+fn special(kind: &str, overlap: &str) -> Input<u32> {
+    Input::Delivered { receipt: 1, read: work(RUN.0, kind, overlap), acquisitions: RUN.1 }
+}
+fn ended(outcome: Outcome) -> Input<u32> {
+    Input::Ended { id: ID, epoch: Epoch::new(RUN.0, RUN.1), outcome }
+}
+fn floor(below: Epoch) -> Input<u32> {
+    Input::Floors(vec![Floor { id: ID, below }])
+}
+fn doomed() -> Input<u32> {
+    floor(Epoch::after_generation(RUN.0))
+}
+fn take() -> Input<u32> {
+    delivered(1, RUN)
+}
+
+type Path = fn() -> Vec<Input<u32>>;
+
+/// How each state is reached.
+const STATES: [(&str, Path); 11] = [
+    ("absent", Vec::new),
+    ("absent, under a floor", || vec![doomed()]),
+    ("waiting", || vec![special("ticker", "forbid")]),
+    ("running", || vec![take()]),
+    ("backoff", || vec![take(), ended(Outcome::Erred("e".into()))]),
+    ("ending by a floor", || vec![take(), doomed()]),
+    ("ending by hand-over", || vec![take(), Input::Drain]),
+    ("refusing", || vec![special("unknown", "allow")]),
+    ("settling", || vec![take(), ended(Outcome::Done)]),
+    ("unstarted, settling", || vec![doomed(), take()]),
+    ("with a later copy behind", || vec![take(), delivered(2, (3, 0))]),
+];
+
+type Make = fn() -> Input<u32>;
+
+const INPUTS: [(&str, Make); 15] = [
+    ("delivery of the run before", || delivered(9, (RUN.0, 0))),
+    ("delivery of the next run", || delivered(9, (RUN.0, RUN.1 + 1))),
+    ("delivery of the next generation", || delivered(9, (RUN.0 + 1, 0))),
+    ("floor under the run", || floor(Epoch::new(RUN.0, RUN.1))),
+    ("floor over the run", || floor(Epoch::new(RUN.0, RUN.1 + 1))),
+    ("floor over the generation", doomed),
+    ("ended: done", || ended(Outcome::Done)),
+    ("ended: failed", || ended(Outcome::Failed("f".into()))),
+    ("ended: error", || ended(Outcome::Erred("e".into()))),
+    ("ended: aborted", || ended(Outcome::Aborted)),
+    ("ended: another run", || Input::Ended { id: ID, epoch: Epoch::new(RUN.0, 0), outcome: Outcome::Done }),
+    ("confirmed", || Input::Confirmed { id: ID, epoch: Epoch::new(RUN.0, RUN.1) }),
+    ("the deadline", || Input::Wake),
+    ("drain", || Input::Drain),
+    ("abort all", || Input::AbortAll),
+];
+
+fn told(effect: &Effect<u32>) -> String {
+    let report = |word: &str, it: &RunReport| {
+        let event = format!("{:?}", it.event);
+        let event = event.split([' ', '{']).next().unwrap_or_default().to_owned();
+        format!("{word} {event} {}", it.epoch)
+    };
+    match effect {
+        Effect::Start { epoch, attempt, .. } => format!("start {epoch} attempt {attempt}"),
+        Effect::Cancel { .. } => "cancel".to_owned(),
+        Effect::Abort { .. } => "abort".to_owned(),
+        Effect::Report(it) => report("report", it),
+        Effect::Settle(it) => report("settle", it),
+        Effect::Ack(receipt) => format!("ack {receipt}"),
+        Effect::Requeue(receipt) => format!("requeue {receipt}"),
+        Effect::Lost { epoch, .. } => format!("lost {epoch}"),
+    }
+}
+
+#[test]
+fn every_state_with_every_input() {
+    let mut table = String::new();
+    for (state, path) in STATES {
+        writeln!(table, "{state}").unwrap();
+        for (input, make) in INPUTS {
+            let policy = SlotPolicy {
+                kinds: [Kind::new("ticker").unwrap()].into(),
+                fence_grace: Duration::from_millis(500),
+                refuse_first: Duration::from_secs(1),
+                refuse_max: Duration::from_secs(60),
+            };
+            let mut slots = Slots::new(policy);
+            for step in path() {
+                slots.step(step, now(0));
+            }
+            let effects = slots.step(make(), now(60));
+            // I7: an end of the message follows only a confirm.
+            let acks = effects.iter().any(|effect| matches!(effect, Effect::Ack(_)));
+            assert!(!acks || input == "confirmed", "{state} + {input} acknowledges");
+            let effects: Vec<_> = effects.iter().map(told).collect();
+            let effects = if effects.is_empty() { "nothing".to_owned() } else { effects.join(", ") };
+            writeln!(table, "  + {input:33} -> {effects}; holds {}", slots.held()).unwrap();
+        }
+    }
+    insta::assert_snapshot!(table);
+}
