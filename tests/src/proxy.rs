@@ -1,10 +1,28 @@
-//! A TCP proxy in front of a broker, so that a test can cut what passes through it.
+//! A TCP proxy in front of a broker, so that a test can hold or cut what passes through it.
 
+use socket2::SockRef;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Passes everything on until it is dropped.
+/// What passes at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Flow {
+    /// From the client to the broker.
+    up: bool,
+    /// From the broker to the client.
+    down: bool,
+    /// Links made before this number was raised are reset.
+    resets: u64,
+}
+
+/// Passes everything on until it is told otherwise or dropped. What is held is late, not lost, as TCP has it.
 pub struct Proxy {
+    pub address: String,
+    flow: watch::Sender<Flow>,
     _tasks: JoinSet<()>,
 }
 
@@ -12,19 +30,60 @@ impl Proxy {
     /// Listens on `address` and connects to `to`.
     pub async fn listen(address: &str, to: &str) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
         let to = to.to_owned();
+        let (flow, flows) = watch::channel(Flow { up: true, down: true, resets: 0 });
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut links = JoinSet::new();
-            while let Ok((mut here, _)) = listener.accept().await {
-                let to = to.clone();
+            while let Ok((here, _)) = listener.accept().await {
+                let (to, flows) = (to.clone(), flows.clone());
                 links.spawn(async move {
-                    if let Ok(mut there) = TcpStream::connect(to).await {
-                        let _either_side_closed = tokio::io::copy_bidirectional(&mut here, &mut there).await;
+                    if let Ok(there) = TcpStream::connect(to).await {
+                        link(here, there, flows).await;
                     }
                 });
             }
         });
-        Self { _tasks: tasks }
+        Self { address, flow, _tasks: tasks }
+    }
+
+    /// Holds or passes each direction: from the client to the broker, and back.
+    pub fn pass(&self, up: bool, down: bool) {
+        self.flow.send_modify(|flow| (flow.up, flow.down) = (up, down));
+    }
+    /// Resets every link that stands.
+    pub fn reset(&self) {
+        self.flow.send_modify(|flow| flow.resets += 1);
+    }
+}
+
+async fn link(here: TcpStream, there: TcpStream, flows: watch::Receiver<Flow>) {
+    let born = flows.borrow().resets;
+    for stream in [&here, &there] {
+        // A dropped socket is a reset, not a goodbye.
+        SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    let (from_here, to_here) = here.into_split();
+    let (from_there, to_there) = there.into_split();
+    let mut resets = flows.clone();
+    tokio::select! {
+        () = pump(from_here, to_there, flows.clone(), |flow| flow.up) => {}
+        () = pump(from_there, to_here, flows, |flow| flow.down) => {}
+        _ = resets.wait_for(|flow| flow.resets > born) => {}
+    }
+}
+
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut flows: watch::Receiver<Flow>,
+    open: fn(&Flow) -> bool,
+) {
+    let mut bytes = vec![0; 64 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+        if flows.wait_for(open).await.is_err() || to.write_all(&bytes[..count]).await.is_err() {
+            return;
+        }
     }
 }

@@ -47,22 +47,39 @@ const EARLIER: (u32, u64) = (0, 9);
 
 const STATES: [(&str, &[Change]); 13] = [
     ("created, to be published", &[]),
-    ("created, published", &[|row| { row.confirmed(1, at(1)); }]),
+    (
+        "created, published",
+        &[|row| {
+            row.confirmed(1, at(1));
+        }],
+    ),
     ("taken", &[|row| hear(row, RUN, taken())]),
     ("refused", &[|row| hear(row, RUN, refused())]),
     ("running", &[|row| hear(row, RUN, started())]),
     ("restarting", &[|row| hear(row, RUN, started()), |row| hear(row, (1, 6), erred())]),
     ("handed over", &[|row| hear(row, RUN, started()), |row| hear(row, (1, 6), RunEvent::HandedOver)]),
-    ("told to stop before its publish", &[|row| { row.delete(at(1), &RowPolicy::default()); }]),
+    (
+        "told to stop before its publish",
+        &[|row| {
+            row.delete(at(1), &RowPolicy::default());
+        }],
+    ),
     (
         "told to stop",
-        &[|row| hear(row, RUN, started()), |row| { row.delete(at(1), &RowPolicy::default()); }],
+        &[
+            |row| hear(row, RUN, started()),
+            |row| {
+                row.delete(at(1), &RowPolicy::default());
+            },
+        ],
     ),
     (
         "deleted",
         &[
             |row| hear(row, RUN, started()),
-            |row| { row.delete(at(1), &RowPolicy::default()); },
+            |row| {
+                row.delete(at(1), &RowPolicy::default());
+            },
             |row| hear(row, (1, 6), RunEvent::Stopped),
         ],
     ),
@@ -72,7 +89,9 @@ const STATES: [(&str, &[Change]); 13] = [
 ];
 
 const EVENTS: [(&str, Change); 19] = [
-    ("confirm of the publish", |row| { row.confirmed(row.generation, at(2)); },
+    ("confirm of the publish", |row| {
+        row.confirmed(row.generation, at(2));
+    }),
     ("taken, later run", |row| hear(row, LATER, taken())),
     ("taken, earlier run", |row| hear(row, EARLIER, taken())),
     ("started, later run", |row| hear(row, LATER, started())),
@@ -94,8 +113,12 @@ const EVENTS: [(&str, Change); 19] = [
         let report = RunReport { id: row.id, epoch: Epoch::new(row.generation + 1, 0), event: started() };
         row.apply(ServiceId(Uuid::from_u128(8)), 1, at(2), &report, at(2));
     }),
-    ("delete", |row| { row.delete(at(2), &RowPolicy::default()); },
-    ("retry", |row| { row.retry(at(2), &RowPolicy::default()); },
+    ("delete", |row| {
+        row.delete(at(2), &RowPolicy::default());
+    }),
+    ("retry", |row| {
+        row.retry(at(2), &RowPolicy::default());
+    }),
     ("a pass after a minute", |row| {
         if let Some(step) = plan_row(row, at(61), &RowPolicy::default()) {
             *row = step.row;
