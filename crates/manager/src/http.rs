@@ -2,19 +2,22 @@
 
 pub mod api;
 mod body;
+mod document;
+mod kinds;
 mod observers;
+mod once;
 mod ops;
 mod page;
+mod parked;
 mod problem;
 mod query;
 mod scrape;
 mod services;
 
 use crate::shared::Manager;
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::{Extension, Router};
 use problem::{Code, Problem};
 use std::any::Any;
 use std::sync::Arc;
@@ -36,17 +39,19 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .routes(routes!(services::list))
         .routes(routes!(services::read))
         .routes(routes!(services::pools))
-        .routes(routes!(ops::parked))
+        .routes(routes!(kinds::list))
+        .routes(routes!(parked::list))
+        .routes(routes!(parked::discard))
+        .routes(routes!(parked::retry))
         .routes(routes!(ops::stats))
         .routes(routes!(ops::version))
         .routes(routes!(ops::livez))
         .routes(routes!(ops::readyz))
         .routes(routes!(scrape::metrics))
+        .routes(routes!(document::document))
         .split_for_parts();
-    "Everwatch".clone_into(&mut document.info.title);
-    env!("CARGO_PKG_VERSION").clone_into(&mut document.info.version);
-    let document = Arc::new(document);
-    api.route("/openapi.json", get(move || async move { axum::Json(document.as_ref().clone()) }))
+    document::complete(&mut document);
+    api.layer(Extension(Arc::new(document)))
         .with_state(manager)
         .merge(extra)
         .layer(CatchPanicLayer::custom(on_panic))

@@ -32,10 +32,12 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
 }
 
 fn describe(manager: &Manager, delivery: &Delivery) -> Parked {
+    // Said by the service that parked it, or by the broker if it gave up on the message itself.
+    let queue = delivery.text("everwatch-queue").or_else(|| delivery.text("x-first-death-queue"));
     Parked {
         id: 0,
-        queue: manager.topology.parked(),
-        reason: "unreadable work message".to_owned(),
+        queue: queue.map_or_else(|| manager.topology.parked(), str::to_owned),
+        reason: delivery.text("everwatch-reason").unwrap_or("unreadable work message").to_owned(),
         body: delivery.body.to_vec(),
         at: manager.clock.now(),
     }

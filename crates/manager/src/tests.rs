@@ -1,12 +1,14 @@
 //! A whole manager on an in-process broker and a SQLite file, with a service played by hand.
 
+mod api;
+
 use crate::shared::{Inboxes, Manager};
 use crate::{RunError, Settings, creator, http, link, outbox, reconcile};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use everwatch_broker::{
-    Broker, Consume, Consumer, Delivery, MemoryBroker, Message, QueueKind, Session, Target,
+    Broker, Consume, Consumer, Delivery, HeaderValue, MemoryBroker, Message, QueueKind, Session, Target,
 };
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::epoch::Epoch;
@@ -67,7 +69,10 @@ impl Stage {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let body = body.map_or_else(Body::empty, |text| Body::from(text.to_owned()));
-        let response = self.app.clone().oneshot(request.body(body).unwrap()).await.unwrap();
+        self.ask(request.body(body).unwrap()).await
+    }
+    async fn ask(&self, request: Request<Body>) -> Answer {
+        let response = self.app.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = to_bytes(body, usize::MAX).await.unwrap();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
@@ -241,35 +246,6 @@ async fn an_unreadable_report_is_parked_and_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_error_is_a_problem_with_a_code() {
-    let stage = Stage::new().await;
-    let _service = stage.service(1).await;
-    let big = format!("{{\"kind\": \"{}\"}}", "x".repeat(http::BODY_MAX));
-    let cases: [(&str, &str, Option<&str>, u16, &str); 14] = [
-        ("GET", "/v1/nothing", None, 404, "no-such-route"),
-        ("GET", "/v1/observers/none", None, 404, "not-found"),
-        ("GET", "/v1/observers/a%20b", None, 404, "not-found"),
-        ("DELETE", "/v1/observers/none", None, 404, "not-found"),
-        ("PUT", "/v1/observers", None, 405, "method-not-allowed"),
-        ("POST", "/v1/observers", None, 415, "not-json"),
-        ("POST", "/v1/observers", Some("{"), 400, "malformed-json"),
-        ("POST", "/v1/observers", Some("{}"), 422, "invalid"),
-        ("POST", "/v1/observers", Some(r#"{"kind": "other"}"#), 422, "no-service-for-kind"),
-        ("POST", "/v1/observers", Some(&big), 413, "too-large"),
-        ("GET", "/v1/observers?statu=x", None, 400, "bad-query"),
-        ("GET", "/v1/observers?limit=1001", None, 400, "bad-query"),
-        ("GET", "/v1/observers?cursor=zzz", None, 400, "bad-query"),
-        ("GET", "/v1/observers?status=Running", None, 400, "bad-query"),
-    ];
-    for (method, path, body, status, code) in cases {
-        let answer = stage.send(method, path, body).await;
-        assert_eq!((answer.status.as_u16(), &answer.body["code"]), (status, &json!(code)), "{method} {path}");
-        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/problem+json");
-        assert_eq!(answer.body["instance"], path.split('?').next().unwrap());
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn capacity_is_a_limit_unless_the_observer_waits() {
     let stage = Stage::new().await;
     let _service = stage.service(1).await;
@@ -283,5 +259,4 @@ async fn capacity_is_a_limit_unless_the_observer_waits() {
     let next = format!("/v1/observers?limit=1&cursor={}", first["next_cursor"].as_str().unwrap());
     let second = stage.get(&next).await.body;
     assert_eq!((&second["items"][0]["name"], &second["next_cursor"]), (&json!("b"), &Value::Null));
-    assert_eq!(stage.get("/openapi.json").await.body["info"]["title"], "Everwatch");
 }

@@ -147,6 +147,10 @@ pub trait Store: Notes {
 
     /// Keeps unreadable messages.
     async fn park(&self, parked: &[Parked]) -> Result<(), StoreError>;
+    /// One of them.
+    async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError>;
+    /// Forgets one; answers whether it was there.
+    async fn unpark(&self, id: i64) -> Result<bool, StoreError>;
     /// Newest first, ids below `before` (all if `None`).
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<Parked>, u64), StoreError>;
 }

@@ -134,6 +134,12 @@ impl Store for PgStore {
     async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
         answered(parked::park(&self.pool, parked)).await
     }
+    async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError> {
+        answered(parked::one(&self.pool, id)).await
+    }
+    async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
+        answered(parked::unpark(&self.pool, id)).await
+    }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<Parked>, u64), StoreError> {
         answered(parked::page(&self.pool, before, limit)).await
     }

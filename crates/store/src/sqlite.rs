@@ -165,6 +165,12 @@ impl Store for SqliteStore {
     async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
         parked::park(&self.writer, parked).await
     }
+    async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError> {
+        parked::one(&self.readers, id).await
+    }
+    async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
+        parked::unpark(&self.writer, id).await
+    }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<Parked>, u64), StoreError> {
         parked::page(&self.readers, before, limit).await
     }

@@ -184,6 +184,18 @@ pub struct Pool {
     pub observers: BTreeMap<String, u64>,
 }
 
+/// A kind of observer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Kind {
+    pub name: String,
+    /// JSON schema of its spec; null if the services do not tell one.
+    pub schema: Value,
+    /// Pools in which a living service can run it.
+    pub pools: Vec<String>,
+    /// Living services that can run it.
+    pub services: u32,
+}
+
 /// A message that nobody could read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ParkedMessage {

@@ -2,6 +2,7 @@
 
 use super::api::{Listed, Observer, ProblemBody, ServiceName};
 use super::body::JsonBody;
+use super::once::{self, Once};
 use super::page::{Part, cursor};
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
@@ -9,7 +10,7 @@ use crate::shared::Manager;
 use crate::{creator, outbox, telling};
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::observer::{FieldError, Wanted};
@@ -33,19 +34,25 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(10);
 type Shared = State<Arc<Manager>>;
 
 /// Create an observer.
-#[utoipa::path(post, path = "/v1/observers", tag = "observers", request_body = Object, responses(
-    (status = 201, body = Observer), (status = 409, body = ProblemBody, description = "name-exists"),
-    (status = 422, body = ProblemBody, description = "invalid or no-service-for-kind"),
-    (status = 503, body = ProblemBody, description = "no-capacity or name-ending")))]
+#[utoipa::path(post, path = "/v1/observers", tag = "observers", request_body = Object,
+    params(("idempotency-key" = Option<String>, Header, description = "sent again with its key, a create answers what the first one made")),
+    responses((status = 201, body = Observer), (status = 400, body = ProblemBody, description = "bad-header"),
+    (status = 409, body = ProblemBody, description = "name-exists"),
+    (status = 422, body = ProblemBody, description = "no-service-for-kind, idempotency-key-reused"),
+    (status = 503, body = ProblemBody, description = "no-capacity, name-ending")))]
 pub(crate) async fn create(
     State(manager): Shared,
     params: Params,
+    headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    let wanted = Wanted::parse(body, &made_up_name()?).map_err(Problem::invalid)?;
+    let wanted = Wanted::parse(body.clone(), &made_up_name()?).map_err(Problem::invalid)?;
+    let (id, again) = match once::reserve(&manager, &headers, &body).await? {
+        Once::Make { id, again } => (id, again),
+        Once::Made(row) => return Ok(made(&one(&manager, &row).await?)),
+    };
     check_kind(&manager, &wanted).await?;
-    let id = ObserverId(Uuid::now_v7());
     let row = Row::created(id, wanted, manager.clock.now(), &manager.settings.row);
     let outcome = creator::create(&manager, row.clone()).await;
     let created = outcome.ok_or_else(|| Problem::new(Code::Stopping, "ask another manager"))?;
@@ -53,10 +60,13 @@ pub(crate) async fn create(
     match created.map_err(|error| Problem::from(error.as_ref()))? {
         Created::Done => {
             info!(observer = %id, %name, kind = %row.wanted.kind, "observer created");
-            let place: [(HeaderName, String); 1] = [(header::LOCATION, format!("/v1/observers/{id}"))];
-            Ok((StatusCode::CREATED, place, Json(Observer::of(&row, None))).into_response())
+            Ok(made(&Observer::of(&row, None)))
         }
         Created::NameTaken => {
+            // By the same request, sent twice at once?
+            if again && let Some(row) = manager.store.load(&[id]).await?.pop() {
+                return Ok(made(&one(&manager, &row).await?));
+            }
             Err(Problem::new(Code::NameExists, format!("an observer named {name} exists already")))
         }
         Created::NameEnding => {
@@ -70,6 +80,11 @@ pub(crate) async fn create(
             Err(Problem::new(Code::NoCapacity, detail))
         }
     }
+}
+
+fn made(observer: &Observer) -> Response {
+    let place: [(HeaderName, String); 1] = [(header::LOCATION, format!("/v1/observers/{}", observer.id))];
+    (StatusCode::CREATED, place, Json(observer)).into_response()
 }
 
 fn made_up_name() -> Result<Name, Problem> {
@@ -110,7 +125,7 @@ struct Start {
     ("q" = Option<String>, Query, description = "part of the name"),
     ("sort" = Option<String>, Query, description = "name, created_at; with - in front descending"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
-    responses((status = 200, body = Listed<Observer>), (status = 400, body = ProblemBody)))]
+    responses((status = 200, body = Listed<Observer>)))]
 pub(crate) async fn list(
     State(manager): Shared,
     mut params: Params,
@@ -165,7 +180,7 @@ fn filter(params: &mut Params) -> Result<Filter, Problem> {
     ("key" = String, Path, description = "id or name"),
     ("wait_for" = Option<String>, Query, description = "status=X: answer once it has this status"),
     ("wait" = Option<String>, Query, description = "how long at most, up to 60s (default 10s)")),
-    responses((status = 200, body = Observer), (status = 404, body = ProblemBody)))]
+    responses((status = 200, body = Observer), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn read(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -218,8 +233,8 @@ async fn await_status(
     ("wait" = Option<String>, Query, description = "wait for its end, up to 60s"),
     ("only_if" = Option<String>, Query, description = "Processing: else 409")),
     responses((status = 200, body = Observer, description = "Deleted"),
-    (status = 202, body = Observer, description = "OnDeleting"), (status = 404, body = ProblemBody),
-    (status = 409, body = ProblemBody, description = "observer-not-active, only with only_if")))]
+    (status = 202, body = Observer, description = "OnDeleting"), (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 409, body = ProblemBody, description = "observer-not-active: only with only_if")))]
 pub(crate) async fn delete(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -257,8 +272,8 @@ pub(crate) async fn delete(
 /// Bring a failed observer back.
 #[utoipa::path(post, path = "/v1/observers/{key}/retry", tag = "observers", params(
     ("key" = String, Path, description = "id or name")),
-    responses((status = 202, body = Observer), (status = 404, body = ProblemBody),
-    (status = 409, body = ProblemBody, description = "observer-not-failed or observer-deleted")))]
+    responses((status = 202, body = Observer), (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 409, body = ProblemBody, description = "observer-not-failed, observer-deleted")))]
 pub(crate) async fn retry(
     State(manager): Shared,
     Path(key): Path<String>,

@@ -1,14 +1,11 @@
-//! What operators and orchestrators ask: parked messages, totals, health.
+//! What operators and orchestrators ask: totals, health.
 
-use super::api::{Health, Listed, ParkedMessage, ProblemBody, Stats, Version};
-use super::page::{Part, cursor};
+use super::api::{Health, ProblemBody, Stats, Version};
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::shared::Manager;
 use axum::Json;
 use axum::extract::State;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use everwatch_core::service::ServiceState;
 use everwatch_core::status::Status;
 use std::sync::Arc;
@@ -17,31 +14,6 @@ use std::time::Duration;
 const SERVICES_AGE: Duration = Duration::from_secs(1);
 
 type Shared = State<Arc<Manager>>;
-
-/// List messages that nobody could read, newest first.
-#[utoipa::path(get, path = "/v1/parked", tag = "operations",
-    params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
-    responses((status = 200, body = Listed<ParkedMessage>), (status = 400, body = ProblemBody)))]
-pub(crate) async fn parked(
-    State(manager): Shared,
-    mut params: Params,
-) -> Result<Json<Listed<ParkedMessage>>, Problem> {
-    let part: Part<i64> = Part::read(&mut params)?;
-    params.finish()?;
-    let (mut messages, total) = manager.store.parked(part.after, part.limit + 1).await?;
-    let more = messages.len() > part.limit;
-    messages.truncate(part.limit);
-    let next_cursor = messages.last().filter(|_| more).and_then(|last| cursor(&last.id));
-    let items = messages.into_iter().map(|it| ParkedMessage {
-        id: it.id,
-        queue: it.queue,
-        reason: it.reason,
-        body: STANDARD.encode(&it.body),
-        text: String::from_utf8(it.body).ok(),
-        at: it.at,
-    });
-    Ok(Json(Listed { items: items.collect(), next_cursor, total }))
-}
 
 /// Totals.
 #[utoipa::path(get, path = "/v1/stats", tag = "operations", responses((status = 200, body = Stats)))]
@@ -77,7 +49,7 @@ pub(crate) async fn livez() -> Json<Health> {
 
 /// Whether the database answers, the broker is connected and the state queue is read up to now.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
-    responses((status = 200, body = Health), (status = 503, body = ProblemBody)))]
+    responses((status = 200, body = Health), (status = 503, body = ProblemBody, description = "not-ready")))]
 pub(crate) async fn readyz(State(manager): Shared) -> Result<Json<Health>, Problem> {
     match manager.lacks() {
         lacks if lacks.is_empty() => Ok(Json(Health { ok: true })),

@@ -18,19 +18,24 @@ const MEDIA_TYPE: &str = "application/problem+json";
 pub(crate) enum Code {
     MalformedJson,
     BadQuery,
+    BadHeader,
+    BadRequest,
     NotFound,
     NoSuchRoute,
     MethodNotAllowed,
     NameExists,
+    NoSuchQueue,
     NotActive,
     NotFailed,
     Deleted,
     TooLarge,
     NotJson,
     Invalid,
+    KeyReused,
     NoServiceForKind,
     NoCapacity,
     NameEnding,
+    BrokerUnavailable,
     DatabaseUnavailable,
     NotReady,
     Stopping,
@@ -44,21 +49,28 @@ impl Code {
         let (status, code, title) = match self {
             Self::MalformedJson => (S::BAD_REQUEST, "malformed-json", "the body is not JSON"),
             Self::BadQuery => (S::BAD_REQUEST, "bad-query", "a query parameter is wrong"),
+            Self::BadHeader => (S::BAD_REQUEST, "bad-header", "a header is wrong"),
+            Self::BadRequest => (S::BAD_REQUEST, "bad-request", "the request cannot be read"),
             Self::NotFound => (S::NOT_FOUND, "not-found", "not found"),
             Self::NoSuchRoute => (S::NOT_FOUND, "no-such-route", "there is nothing at this path"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method-not-allowed", "not with this method"),
             Self::NameExists => (S::CONFLICT, "name-exists", "the name is taken"),
+            Self::NoSuchQueue => (S::CONFLICT, "no-such-queue", "there is no queue for this message"),
             Self::NotActive => (S::CONFLICT, "observer-not-active", "the observer is not active"),
             Self::NotFailed => (S::CONFLICT, "observer-not-failed", "the observer has not failed"),
             Self::Deleted => (S::CONFLICT, "observer-deleted", "the observer is deleted"),
             Self::TooLarge => (S::PAYLOAD_TOO_LARGE, "too-large", "the body is too large"),
             Self::NotJson => (S::UNSUPPORTED_MEDIA_TYPE, "not-json", "the body must be application/json"),
             Self::Invalid => (S::UNPROCESSABLE_ENTITY, "invalid", "the body is not valid"),
+            Self::KeyReused => (S::UNPROCESSABLE_ENTITY, "idempotency-key-reused", "the key was used before"),
             Self::NoServiceForKind => {
                 (S::UNPROCESSABLE_ENTITY, "no-service-for-kind", "no service can run this kind")
             }
             Self::NoCapacity => (S::SERVICE_UNAVAILABLE, "no-capacity", "the pool has no free slot"),
             Self::NameEnding => (S::SERVICE_UNAVAILABLE, "name-ending", "the name is about to become free"),
+            Self::BrokerUnavailable => {
+                (S::SERVICE_UNAVAILABLE, "broker-unavailable", "the broker does not answer")
+            }
             Self::DatabaseUnavailable => {
                 (S::SERVICE_UNAVAILABLE, "database-unavailable", "the database does not answer")
             }
@@ -76,9 +88,15 @@ impl Code {
     fn retry_after(self) -> Option<u32> {
         match self {
             Self::NoCapacity | Self::NotReady => Some(5),
-            Self::NameEnding | Self::DatabaseUnavailable | Self::Stopping => Some(1),
+            Self::NameEnding | Self::BrokerUnavailable | Self::DatabaseUnavailable | Self::Stopping => {
+                Some(1)
+            }
             Self::MalformedJson
             | Self::BadQuery
+            | Self::BadHeader
+            | Self::BadRequest
+            | Self::NoSuchQueue
+            | Self::KeyReused
             | Self::NotFound
             | Self::NoSuchRoute
             | Self::MethodNotAllowed
@@ -95,8 +113,18 @@ impl Code {
         }
     }
 
+    /// The status it is answered with.
+    pub(crate) fn status(self) -> StatusCode {
+        self.describe().0
+    }
+    /// The word that programs rely on.
+    pub(crate) fn word(self) -> &'static str {
+        self.describe().1
+    }
+
     fn of_status(status: StatusCode) -> Self {
         match status {
+            StatusCode::BAD_REQUEST => Self::BadRequest,
             StatusCode::NOT_FOUND => Self::NoSuchRoute,
             StatusCode::METHOD_NOT_ALLOWED => Self::MethodNotAllowed,
             StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge,

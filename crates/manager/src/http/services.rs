@@ -20,7 +20,7 @@ type Shared = State<Arc<Manager>>;
     ("state" = Option<String>, Query, description = "active, cordoned, draining, suspect, lost, gone"),
     ("pool" = Option<String>, Query), ("name" = Option<String>, Query),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
-    responses((status = 200, body = Listed<Service>), (status = 400, body = ProblemBody)))]
+    responses((status = 200, body = Listed<Service>)))]
 pub(crate) async fn list(
     State(manager): Shared,
     mut params: Params,
@@ -63,7 +63,7 @@ fn is_state(text: &str) -> bool {
 /// Read a service.
 #[utoipa::path(get, path = "/v1/services/{key}", tag = "services",
     params(("key" = String, Path, description = "id, or name (the newest of that name)")),
-    responses((status = 200, body = Service), (status = 404, body = ProblemBody)))]
+    responses((status = 200, body = Service), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn read(
     State(manager): Shared,
     Path(key): Path<String>,

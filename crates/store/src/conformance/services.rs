@@ -64,9 +64,13 @@ pub async fn parked_messages_are_shown_newest_first(store: &dyn Store) {
     assert_eq!((page.len(), total), (2, 3));
     assert!(page[0].id > page[1].id && page[1].id > 0);
     assert_eq!(Parked { id: 0, ..page[0].clone() }, parked(3));
+    assert_eq!(store.parked_one(page[0].id).await.unwrap().as_ref(), Some(&page[0]));
     let (rest, total) = store.parked(Some(page[1].id), 2).await.unwrap();
     assert_eq!((rest.len(), total), (1, 3));
     assert_eq!(rest[0].body, [0, 255, 1]);
+    assert!(store.unpark(rest[0].id).await.unwrap() && !store.unpark(rest[0].id).await.unwrap());
+    assert_eq!(store.parked_one(rest[0].id).await.unwrap(), None);
+    assert_eq!(store.parked(None, 9).await.unwrap().1, 2);
 }
 
 pub async fn a_parked_reason_may_hold_a_nul(store: &dyn Store) {

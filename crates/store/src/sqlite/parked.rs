@@ -28,16 +28,30 @@ pub(super) async fn page(
     most: usize,
 ) -> Result<(Vec<Parked>, u64), StoreError> {
     let newest = "SELECT id, queue, reason, body, at FROM parked WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
-    let rows: Vec<(i64, String, String, Vec<u8>, i64)> = sqlx::query_as(newest)
+    let rows: Vec<Stored> = sqlx::query_as(newest)
         .bind(before.unwrap_or(i64::MAX))
         .bind(limit(most))
         .fetch_all(pool)
         .await
         .map_err(failure)?;
     let total = sqlx::query_scalar("SELECT COUNT(*) FROM parked").fetch_one(pool).await.map_err(failure)?;
-    let parked = rows
-        .into_iter()
-        .map(|(id, queue, reason, body, at)| Parked { id, queue, reason, body, at: Timestamp(at) })
-        .collect();
-    Ok((parked, number(total)))
+    Ok((rows.into_iter().map(parked).collect(), number(total)))
+}
+
+type Stored = (i64, String, String, Vec<u8>, i64);
+
+fn parked((id, queue, reason, body, at): Stored) -> Parked {
+    Parked { id, queue, reason, body, at: Timestamp(at) }
+}
+
+pub(super) async fn one(pool: &SqlitePool, id: i64) -> Result<Option<Parked>, StoreError> {
+    let one = sqlx::query_as("SELECT id, queue, reason, body, at FROM parked WHERE id = ?1").bind(id);
+    let found: Option<Stored> = one.fetch_optional(pool).await.map_err(failure)?;
+    Ok(found.map(parked))
+}
+
+pub(super) async fn unpark(pool: &SqlitePool, id: i64) -> Result<bool, StoreError> {
+    let gone =
+        sqlx::query("DELETE FROM parked WHERE id = ?1").bind(id).execute(pool).await.map_err(failure)?;
+    Ok(gone.rows_affected() > 0)
 }

@@ -1,0 +1,91 @@
+//! The OpenAPI document: made from the handlers, completed here with what every route can answer.
+
+use super::api::ProblemBody;
+use super::problem::Code;
+use axum::{Extension, Json};
+use std::sync::Arc;
+use utoipa::openapi::path::{HttpMethod, Operation, PathItem};
+use utoipa::openapi::{
+    ContentBuilder, Info, License, OpenApi, Ref, RefOr, ResponseBuilder, ResponsesBuilder,
+};
+use utoipa::{PartialSchema as _, ToSchema as _};
+
+/// What this API offers.
+#[utoipa::path(get, path = "/openapi.json", tag = "operations",
+    responses((status = 200, body = Object, description = "this document")))]
+pub(crate) async fn document(Extension(document): Extension<Arc<OpenApi>>) -> Json<OpenApi> {
+    Json(document.as_ref().clone())
+}
+
+/// Adds title, licence, and the problems that do not depend on the handler.
+pub(crate) fn complete(document: &mut OpenApi) {
+    document.info = Info::new("Everwatch", env!("CARGO_PKG_VERSION"));
+    document.info.license = Some(License::new("MIT OR Apache-2.0"));
+    let components = document.components.get_or_insert_default();
+    components.schemas.insert(ProblemBody::name().into_owned(), ProblemBody::schema());
+    for (path, item) in &mut document.paths.paths {
+        for (method, operation) in operations(item) {
+            add_problems(path, &method, operation);
+        }
+    }
+}
+
+fn operations(item: &mut PathItem) -> Vec<(HttpMethod, &mut Operation)> {
+    let all = [
+        (HttpMethod::Get, &mut item.get),
+        (HttpMethod::Post, &mut item.post),
+        (HttpMethod::Put, &mut item.put),
+        (HttpMethod::Patch, &mut item.patch),
+        (HttpMethod::Delete, &mut item.delete),
+    ];
+    all.into_iter().filter_map(|(method, operation)| operation.as_mut().map(|it| (method, it))).collect()
+}
+
+fn add_problems(path: &str, method: &HttpMethod, operation: &mut Operation) {
+    let mut codes = vec![Code::Internal];
+    if path.starts_with("/v1") {
+        codes.extend([Code::BadQuery, Code::DatabaseUnavailable, Code::Stopping]);
+    }
+    if operation.request_body.is_some() {
+        codes.extend([Code::MalformedJson, Code::TooLarge, Code::NotJson, Code::Invalid]);
+        debug_assert!(*method != HttpMethod::Get && *method != HttpMethod::Delete, "a body on {path}");
+    }
+    for code in codes {
+        let (status, word) = (code.status().as_u16().to_string(), code.word());
+        let response = operation.responses.responses.entry(status).or_insert_with(|| RefOr::T(empty()));
+        if let RefOr::T(response) = response
+            && !response.description.split([' ', ',', ':']).any(|known| known == word)
+        {
+            let glue = if response.description.is_empty() { "" } else { ", " };
+            response.description = format!("{}{glue}{word}", response.description);
+        }
+    }
+    let mut sorted = ResponsesBuilder::new();
+    for (status, response) in std::mem::take(&mut operation.responses.responses) {
+        sorted = sorted.response(status, as_problem(response));
+    }
+    operation.responses = sorted.build();
+}
+
+fn empty() -> utoipa::openapi::Response {
+    let body = ContentBuilder::new().schema(Some(Ref::from_schema_name(ProblemBody::name()))).build();
+    ResponseBuilder::new().content("application/problem+json", body).build()
+}
+
+/// A handler says `body = ProblemBody`; it travels under the media type of problems.
+fn as_problem(response: RefOr<utoipa::openapi::Response>) -> RefOr<utoipa::openapi::Response> {
+    let RefOr::T(mut response) = response else { return response };
+    let name = ProblemBody::name();
+    let is_problem = |content: &RefOr<utoipa::openapi::Content>| match content {
+        RefOr::T(content) => {
+            matches!(&content.schema, Some(RefOr::Ref(it)) if it.ref_location.ends_with(&*name))
+        }
+        RefOr::Ref(_) => false,
+    };
+    if response.content.get("application/json").is_some_and(is_problem)
+        && let Some(content) = response.content.shift_remove("application/json")
+    {
+        response.content.insert("application/problem+json".to_owned(), content);
+    }
+    RefOr::T(response)
+}

@@ -1,0 +1,118 @@
+//! Messages that nobody could read: shown as they came, sent back, or thrown away by a person.
+
+use super::api::{Listed, ParkedMessage, ProblemBody};
+use super::page::{Part, cursor};
+use super::problem::{Code, Problem};
+use super::query::Params;
+use crate::shared::Manager;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use everwatch_broker::{BrokerError, HeaderValue, Message, Target};
+use everwatch_store::Parked;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::info;
+
+type Shared = State<Arc<Manager>>;
+
+/// How long the broker may take to confirm a message that goes back.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
+
+/// List messages that nobody could read, newest first.
+#[utoipa::path(get, path = "/v1/parked", tag = "operations",
+    params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    responses((status = 200, body = Listed<ParkedMessage>)))]
+pub(crate) async fn list(
+    State(manager): Shared,
+    mut params: Params,
+) -> Result<Json<Listed<ParkedMessage>>, Problem> {
+    let part: Part<i64> = Part::read(&mut params)?;
+    params.finish()?;
+    let (mut messages, total) = manager.store.parked(part.after, part.limit + 1).await?;
+    let more = messages.len() > part.limit;
+    messages.truncate(part.limit);
+    let next_cursor = messages.last().filter(|_| more).and_then(|last| cursor(&last.id));
+    Ok(Json(Listed { items: messages.into_iter().map(shown).collect(), next_cursor, total }))
+}
+
+fn shown(it: Parked) -> ParkedMessage {
+    ParkedMessage {
+        id: it.id,
+        queue: it.queue,
+        reason: it.reason,
+        body: STANDARD.encode(&it.body),
+        text: String::from_utf8(it.body).ok(),
+        at: it.at,
+    }
+}
+
+/// Send a message back to the queue that it came from.
+#[utoipa::path(post, path = "/v1/parked/{id}/retry", tag = "operations",
+    params(("id" = String, Path, description = "number of the message")),
+    responses((status = 202, body = ParkedMessage), (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 409, body = ProblemBody, description = "no-such-queue: what it came from is gone or unknown"),
+    (status = 503, body = ProblemBody, description = "broker-unavailable")))]
+pub(crate) async fn retry(
+    State(manager): Shared,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<(StatusCode, Json<ParkedMessage>), Problem> {
+    params.finish()?;
+    let parked = find(&manager, &id).await?;
+    if parked.queue == manager.topology.parked() {
+        return Err(Problem::new(
+            Code::NoSuchQueue,
+            format!("where message {id} came from is unknown; delete it"),
+        ));
+    }
+    send_back(&manager, &parked).await?;
+    // Only now: between the two it is there twice, which an observer or a report may be.
+    manager.store.unpark(parked.id).await?;
+    info!(message = parked.id, queue = parked.queue, "a parked message is sent back");
+    Ok((StatusCode::ACCEPTED, Json(shown(parked))))
+}
+
+async fn send_back(manager: &Manager, parked: &Parked) -> Result<(), Problem> {
+    let unavailable = |why: String| Problem::new(Code::BrokerUnavailable, why);
+    let Some(session) = manager.session().filter(|session| !session.is_blocked()) else {
+        return Err(unavailable("the broker is not connected or takes no messages now".to_owned()));
+    };
+    let reason = HeaderValue::Text("sent back by a person".to_owned());
+    let headers = vec![("everwatch-reason".to_owned(), reason)];
+    let message = Message { body: parked.body.clone().into(), headers };
+    let target = Target::Queue(parked.queue.clone());
+    match tokio::time::timeout(CONFIRM_WITHIN, session.publish(&target, message)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(BrokerError::NoQueue(queue) | BrokerError::Unroutable(queue))) => {
+            Err(Problem::new(Code::NoSuchQueue, format!("the queue {queue} is not there any more")))
+        }
+        Ok(Err(error)) => Err(unavailable(error.to_string())),
+        Err(_) => Err(unavailable("the broker has not confirmed the message".to_owned())),
+    }
+}
+
+/// Throw a message away.
+#[utoipa::path(delete, path = "/v1/parked/{id}", tag = "operations",
+    params(("id" = String, Path, description = "number of the message")),
+    responses((status = 204), (status = 404, body = ProblemBody, description = "not-found")))]
+pub(crate) async fn discard(
+    State(manager): Shared,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<StatusCode, Problem> {
+    params.finish()?;
+    let parked = find(&manager, &id).await?;
+    manager.store.unpark(parked.id).await?;
+    info!(message = parked.id, queue = parked.queue, "a parked message is thrown away");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn find(manager: &Manager, id: &str) -> Result<Parked, Problem> {
+    let shown: String = id.chars().take(40).collect();
+    let missing = || Problem::new(Code::NotFound, format!("there is no parked message `{shown}`"));
+    let id = id.parse().map_err(|_| missing())?;
+    manager.store.parked_one(id).await?.ok_or_else(missing)
+}

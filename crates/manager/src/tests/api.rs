@@ -1,0 +1,261 @@
+//! The HTTP surface: what is refused and how, what is documented, what happens once.
+
+use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Method, path, body, status, code, and words that the detail must hold.
+type Case<'a> = (&'a str, &'a str, Option<&'a str>, u16, &'a str, &'a [&'a str]);
+
+async fn refused(stage: &Stage, cases: &[Case<'_>]) {
+    for (method, path, body, status, code, words) in cases {
+        let answer = stage.send(method, path, *body).await;
+        let told = format!("{method} {path}: {}", answer.body);
+        assert_eq!((answer.status.as_u16(), &answer.body["code"]), (*status, &json!(code)), "{told}");
+        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/problem+json", "{told}");
+        assert_eq!(answer.body["status"], *status, "{told}");
+        assert_eq!(answer.body["instance"], path.split('?').next().unwrap(), "{told}");
+        assert_eq!(answer.body["type"], format!("urn:everwatch:problem:{code}"), "{told}");
+        let detail = answer.body["detail"].as_str().unwrap();
+        assert!(!detail.is_empty() && words.iter().all(|word| detail.contains(word)), "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_request_is_named_with_its_cure() {
+    let stage = Stage::new().await;
+    let _service = stage.service(1).await;
+    refused(
+        &stage,
+        &[
+            ("GET", "/v1/nothing", None, 404, "no-such-route", &[]),
+            ("GET", "/nothing", None, 404, "no-such-route", &[]),
+            ("GET", "/v1/observers/none", None, 404, "not-found", &["`none`"]),
+            ("GET", "/v1/observers/a%20b", None, 404, "not-found", &["`a b`"]),
+            ("GET", "/v1/observers/%ff", None, 400, "bad-request", &[]),
+            ("GET", "/v1/services/none", None, 404, "not-found", &["`none`"]),
+            ("DELETE", "/v1/observers/none", None, 404, "not-found", &["`none`"]),
+            ("POST", "/v1/observers/none/retry", None, 404, "not-found", &["`none`"]),
+            ("DELETE", "/v1/parked/7", None, 404, "not-found", &["`7`"]),
+            ("POST", "/v1/parked/x/retry", None, 404, "not-found", &["`x`"]),
+            ("PUT", "/v1/observers", None, 405, "method-not-allowed", &[]),
+            ("DELETE", "/v1/services", None, 405, "method-not-allowed", &[]),
+            ("GET", "/v1/observers?statu=x", None, 400, "bad-query", &["`statu`", "status"]),
+            ("GET", "/v1/kinds?x=1", None, 400, "bad-query", &["`x`", "none is known"]),
+            ("GET", "/v1/observers?limit=1001", None, 400, "bad-query", &["limit", "1 to 1000"]),
+            ("GET", "/v1/observers?limit=0", None, 400, "bad-query", &["limit"]),
+            ("GET", "/v1/observers?limit=many", None, 400, "bad-query", &["limit"]),
+            ("GET", "/v1/observers?limit=1&limit=2", None, 400, "bad-query", &["more than once"]),
+            ("GET", "/v1/observers?cursor=zzz", None, 400, "bad-query", &["cursor"]),
+            ("GET", "/v1/parked?cursor=zzz", None, 400, "bad-query", &["cursor"]),
+            ("GET", "/v1/services?cursor=zzz", None, 400, "bad-query", &["cursor"]),
+            ("GET", "/v1/observers?status=Running", None, 400, "bad-query", &["`Running`", "Processing"]),
+            ("GET", "/v1/observers?kind=A%20B", None, 400, "bad-query", &["kind", "a-z"]),
+            ("GET", "/v1/observers?pool=A", None, 400, "bad-query", &["pool", "a-z"]),
+            ("GET", "/v1/observers?service=x", None, 400, "bad-query", &["service"]),
+            ("GET", "/v1/observers?label=x", None, 400, "bad-query", &["key=value"]),
+            ("GET", "/v1/observers?sort=age", None, 400, "bad-query", &["created_at"]),
+            ("GET", "/v1/services?state=up", None, 400, "bad-query", &["`up`", "active"]),
+            ("GET", "/v1/observers/x?wait=soon", None, 400, "bad-query", &["`soon`", "30s"]),
+            ("GET", "/v1/observers/x?wait=2m", None, 400, "bad-query", &["at most 60s"]),
+            ("GET", "/v1/observers/x?wait_for=Failed", None, 400, "bad-query", &["status=X"]),
+            ("DELETE", "/v1/observers/x?only_if=Failed", None, 400, "bad-query", &["only Processing"]),
+        ],
+    )
+    .await;
+}
+
+fn post<'a>(body: &'a str, status: u16, code: &'a str, words: &'a [&'a str]) -> Case<'a> {
+    ("POST", "/v1/observers", Some(body), status, code, words)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_body_is_named_with_its_cure() {
+    let stage = Stage::new().await;
+    let _service = stage.service(1).await;
+    let big = format!("{{\"kind\": \"{}\"}}", "x".repeat(http::BODY_MAX));
+    let spec = format!("{{\"kind\": \"ticker\", \"spec\": \"{}\"}}", "x".repeat(64 * 1024));
+    let name = format!("{{\"kind\": \"ticker\", \"name\": \"{}\"}}", "x".repeat(129));
+    let nested = |levels: usize| {
+        format!("{{\"kind\": \"ticker\", \"spec\": {}{}}}", "[".repeat(levels), "]".repeat(levels))
+    };
+    let (deep, deeper) = (nested(65), nested(500));
+    let uuid = r#"{"kind": "ticker", "name": "0196f0a0-0000-7000-8000-000000000000"}"#;
+    refused(
+        &stage,
+        &[
+            ("POST", "/v1/observers", None, 415, "not-json", &["application/json"]),
+            post("{", 400, "malformed-json", &["line 1"]),
+            post("", 400, "malformed-json", &[]),
+            post("[]", 422, "invalid", &["object"]),
+            post("{}", 422, "invalid", &["/kind", "required"]),
+            post(r#"{"kind": "ticker", "spek": {}}"#, 422, "invalid", &["/spek", "known: name"]),
+            post(r#"{"kind": 7}"#, 422, "invalid", &["/kind", "string"]),
+            post(r#"{"kind": "ticker", "grace": 7}"#, 422, "invalid", &["/grace"]),
+            post(r#"{"kind": "ticker", "on_full": "drop"}"#, 422, "invalid", &["/on_full", "reject"]),
+            post(r#"{"kind": "ticker", "labels": {"": "x"}}"#, 422, "invalid", &["/labels/"]),
+            post(r#"{"kind": "ticker", "retry": {"kind": "never"}}"#, 422, "invalid", &["/retry", "fixed"]),
+            post(r#"{"kind": "ticker", "pool": "No"}"#, 422, "invalid", &["/pool", "a-z"]),
+            post(r#"{"kind": "other"}"#, 422, "no-service-for-kind", &["other", "default"]),
+            post(uuid, 422, "invalid", &["/name", "UUID"]),
+            ("POST", "/v1/observers", Some(&name), 422, "invalid", &["/name", "128"]),
+            ("POST", "/v1/observers", Some(&spec), 422, "invalid", &["/spec", "65536"]),
+            ("POST", "/v1/observers", Some(&deep), 422, "invalid", &["/spec", "64 levels"]),
+            ("POST", "/v1/observers", Some(&deeper), 422, "invalid", &["flatter"]),
+            ("POST", "/v1/observers", Some(&big), 413, "too-large", &["1048576"]),
+        ],
+    )
+    .await;
+    assert_eq!(stage.get("/v1/observers").await.body["total"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_of_another_type_or_a_bad_key_is_refused() {
+    let stage = Stage::new().await;
+    let request = || Request::post("/v1/observers");
+    let plain = request().header(header::CONTENT_TYPE, "text/plain").body(Body::from("{}")).unwrap();
+    assert_eq!(stage.ask(plain).await.body["code"], "not-json");
+    let long = request()
+        .header(header::CONTENT_TYPE, "application/json; charset=utf-8")
+        .header("idempotency-key", "x".repeat(256))
+        .body(Body::from(r#"{"kind": "ticker"}"#));
+    let answer = stage.ask(long.unwrap()).await;
+    assert_eq!((answer.status.as_u16(), &answer.body["code"]), (400, &json!("bad-header")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_create_with_a_key_makes_one_observer() {
+    let stage = Stage::new().await;
+    let post = |key: &str, body: Value| {
+        let request = Request::post("/v1/observers").header(header::CONTENT_TYPE, "application/json");
+        stage.ask(request.header("idempotency-key", key).body(Body::from(body.to_string())).unwrap())
+    };
+    let body = json!({"kind": "ticker", "on_full": "queue"});
+    let first = post("k1", body.clone()).await;
+    let again = post("k1", body.clone()).await;
+    assert_eq!((first.status, again.status), (StatusCode::CREATED, StatusCode::CREATED));
+    assert_eq!((&first.body["id"], &first.body["name"]), (&again.body["id"], &again.body["name"]));
+    assert_eq!(first.headers[header::LOCATION], again.headers[header::LOCATION]);
+    let other = post("k1", json!({"kind": "ticker", "name": "x", "on_full": "queue"})).await;
+    assert_eq!((other.status.as_u16(), &other.body["code"]), (422, &json!("idempotency-key-reused")));
+    assert_ne!(post("k2", body.clone()).await.body["id"], first.body["id"]);
+    // Sent many times at once.
+    let named = json!({"kind": "ticker", "name": "once", "on_full": "queue"});
+    let all = futures::future::join_all((0..20).map(|_| post("k3", named.clone()))).await;
+    let ids: BTreeSet<String> = all.iter().map(|answer| answer.body["id"].to_string()).collect();
+    assert!(all.iter().all(|answer| answer.status == StatusCode::CREATED) && ids.len() == 1, "{ids:?}");
+    assert_eq!(stage.get("/v1/observers").await.body["total"], 3);
+    // A create that was refused may be tried again with its key.
+    let full = json!({"kind": "ticker", "name": "later"});
+    assert_eq!(post("k4", full.clone()).await.body["code"], "no-capacity");
+    let _service = stage.service(9).await;
+    assert_eq!(post("k4", full).await.status, StatusCode::CREATED);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_message_goes_back_to_its_queue_or_away() {
+    let stage = Stage::new().await;
+    let topology = stage.manager.topology.clone();
+    let session = stage.broker.connect("stranger").await.unwrap();
+    let put = async |queue: String, body: &'static str, origin: Option<String>| {
+        let origin = origin.map(|it| ("everwatch-queue".to_owned(), HeaderValue::Text(it)));
+        let message = Message { body: body.into(), headers: origin.into_iter().collect() };
+        session.publish(&Target::Queue(queue), message).await.unwrap();
+        let parked = stage.until("/v1/parked", |answer| answer.body["items"][0]["text"] == body).await;
+        (parked.body["items"][0]["id"].to_string(), parked.body["items"][0]["queue"].clone())
+    };
+    let work = topology.work(&Pool::default());
+    let (id, queue) = put(topology.parked(), "from work", Some(work.clone())).await;
+    assert_eq!(queue, work);
+    let sent = stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await;
+    assert_eq!((sent.status, &sent.body["text"]), (StatusCode::ACCEPTED, &json!("from work")));
+    let back = session.get(&work, 9).await.unwrap();
+    assert_eq!((back.len(), back[0].body.as_ref()), (1, &b"from work"[..]));
+    assert_eq!(stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await.status, 404);
+
+    let (id, _) = put(topology.state(), "a report?", None).await;
+    assert_eq!(stage.send("DELETE", &format!("/v1/parked/{id}"), None).await.status, 204);
+    assert_eq!(stage.get("/v1/parked").await.body["total"], 0);
+
+    let (id, _) = put(topology.parked(), "from nowhere", None).await;
+    let unknown = stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await;
+    assert_eq!((unknown.status.as_u16(), &unknown.body["code"]), (409, &json!("no-such-queue")));
+    let (id, _) = put(topology.parked(), "from a gone one", Some("gone".to_owned())).await;
+    let gone = stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await;
+    assert_eq!((gone.status.as_u16(), &gone.body["code"]), (409, &json!("no-such-queue")));
+    stage.broker.block(true);
+    let blocked = stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await;
+    assert_eq!((blocked.status.as_u16(), &blocked.body["code"]), (503, &json!("broker-unavailable")));
+    assert_eq!(stage.get("/v1/parked").await.body["total"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kinds_version_and_metrics_are_told() {
+    let stage = Stage::new().await;
+    let _services = (stage.service(1).await, stage.service(1).await);
+    let kinds = stage.get("/v1/kinds").await.body;
+    let ticker = json!({"name": "ticker", "schema": null, "pools": ["default"], "services": 2});
+    assert_eq!((&kinds["items"], &kinds["total"]), (&json!([ticker]), &json!(1)));
+    assert_eq!(stage.get("/v1/version").await.body["version"], env!("CARGO_PKG_VERSION"));
+    stage.create(json!({"kind": "ticker", "name": "a"})).await;
+    let response = stage.app.clone().oneshot(Request::get("/metrics").body(Body::empty()).unwrap()).await;
+    let text = to_bytes(response.unwrap().into_body(), usize::MAX).await.unwrap();
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    for line in [
+        "everwatch_observers{pool=\"default\",status=\"Created\"} 1",
+        "everwatch_observers{pool=\"default\",status=\"Failed\"} 0",
+        "everwatch_services{state=\"active\"} 2",
+        "everwatch_capacity_slots{pool=\"default\"} 2",
+        "everwatch_broker_connected 1",
+        "# TYPE everwatch_reconcile_pass_seconds histogram",
+        "# HELP everwatch_state_queue_lag_seconds ",
+    ] {
+        assert!(text.contains(line), "{line} is not in:\n{text}");
+    }
+}
+
+/// What axum serves is what it says of itself when it is printed.
+fn served(app: &Router) -> BTreeSet<String> {
+    let printed = format!("{app:?}");
+    let quoted = printed.split('"').skip(1).step_by(2);
+    let own = |text: &&str| text.len() > 1 && text.starts_with('/') && !text.contains("__private");
+    quoted.filter(own).map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_route_is_documented_and_every_documented_one_is_there() {
+    let stage = Stage::new().await;
+    let document = stage.get("/openapi.json").await.body;
+    assert_eq!(document["info"]["title"], "Everwatch");
+    let paths: BTreeMap<String, Value> = serde_json::from_value(document["paths"].clone()).unwrap();
+    assert_eq!(paths.keys().cloned().collect::<BTreeSet<_>>(), served(&stage.app));
+    for (path, item) in &paths {
+        let documented: BTreeSet<String> =
+            item.as_object().unwrap().keys().map(|it| it.to_uppercase()).collect();
+        let there = path.replace("{key}", "none").replace("{id}", "none");
+        let answer = stage.send("TRACE", &there, None).await;
+        let mut allowed: BTreeSet<String> = answer.headers[header::ALLOW]
+            .to_str()
+            .unwrap()
+            .split(',')
+            .map(|it| it.trim().to_owned())
+            .collect();
+        allowed.remove("HEAD");
+        assert_eq!(allowed, documented, "{path}");
+        for (method, operation) in item.as_object().unwrap() {
+            let responses = operation["responses"].as_object().unwrap();
+            assert!(responses.contains_key("500"), "{method} {path}");
+            let problems = responses.iter().filter(|(status, _)| !status.starts_with('2'));
+            for (status, response) in problems {
+                let told = format!("{method} {path} {status}: {response}");
+                assert!(
+                    response["description"].as_str().is_some_and(|it| it.contains('-')
+                        || it == "invalid"
+                        || it == "internal"
+                        || it == "stopping"),
+                    "{told}"
+                );
+                assert!(response["content"].get("application/problem+json").is_some(), "{told}");
+            }
+        }
+    }
+}
