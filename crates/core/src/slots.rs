@@ -13,7 +13,7 @@ use crate::id::ObserverId;
 use crate::message::{Floor, RunEvent, RunReport, Work, WorkRead};
 use crate::observer::Overlap;
 use crate::retry::Verdict;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +82,8 @@ struct Arrival<R> {
 #[derive(Debug)]
 pub struct Slots<R> {
     policy: SlotPolicy,
-    slots: HashMap<ObserverId, Slot<R>>,
+    /// Ordered, so that the same inputs always have the same effects in the same order.
+    slots: BTreeMap<ObserverId, Slot<R>>,
     /// Older copies whose end is reported and not yet confirmed.
     leftovers: HashMap<(ObserverId, Epoch), R>,
     timers: BTreeSet<(Duration, ObserverId)>,
@@ -97,7 +98,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     pub fn new(policy: SlotPolicy) -> Self {
         Self {
             policy,
-            slots: HashMap::new(),
+            slots: BTreeMap::new(),
             leftovers: HashMap::new(),
             timers: BTreeSet::new(),
             floors: HashMap::new(),
