@@ -38,9 +38,11 @@ impl Proofs {
         }
     }
 
-    /// Whether the end of a run may still be told: its message is surely ours.
+    /// Whether what is held is surely still ours: only then may a run start, or its end be told. If not,
+    /// the fence is to fall at once: after a freeze, what comes first may be a delivery that the broker
+    /// has given to somebody else since.
     #[must_use]
-    pub fn may_settle(&self, now: Duration, fence_after: Duration) -> bool {
+    pub fn are_fresh(&self, now: Duration, fence_after: Duration) -> bool {
         now.saturating_sub(self.answered) < fence_after
     }
 }
@@ -65,9 +67,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_settled_from_the_moment_on_when_the_fence_might_fall() {
+    fn nothing_starts_or_settles_from_the_moment_on_when_the_fence_might_fall() {
         let proofs = Proofs::given(at(0));
-        assert!(proofs.may_settle(at(4999), AFTER));
-        assert!(!proofs.may_settle(at(5000), AFTER));
+        assert!(proofs.are_fresh(at(4999), AFTER));
+        assert!(!proofs.are_fresh(at(5000), AFTER));
     }
 }

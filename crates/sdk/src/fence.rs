@@ -81,9 +81,9 @@ impl Fence {
     pub(crate) fn confirmed(&self, sent: Duration) {
         self.confirmed.fetch_max(millis(sent), Ordering::Relaxed);
     }
-    /// Whether this service may still settle: nothing is lost that it knows or should know of.
+    /// Whether this service may still start and settle: nothing is lost that it knows or should know of.
     pub(crate) fn stands(&self) -> bool {
-        self.proofs().may_settle(boottime(), self.fence_after) && self.reason().is_none()
+        self.proofs().are_fresh(boottime(), self.fence_after) && self.reason().is_none()
     }
     /// Falls now.
     pub(crate) fn fall(&self, reason: &str) {

@@ -374,6 +374,11 @@ impl Life {
             return;
         }
         for effect in self.slots.step(input, self.now()) {
+            // This loop may run before the fence's thread does, after a freeze for one. And a settlement
+            // that is passed over while the fence stays up would leave its message held for ever.
+            if matches!(effect, Effect::Start { .. } | Effect::Settle(_)) && !self.fence.stands() {
+                return self.fence.fall("the broker has not answered in time");
+            }
             match effect {
                 Effect::Start { epoch, attempt, work } => self.units.start(work, epoch, attempt),
                 Effect::Cancel { id } => self.units.cancel(id),
@@ -384,8 +389,7 @@ impl Life {
                     }
                     self.reporter.say(Say::Tell(Report::Run(report))).await;
                 }
-                Effect::Settle(report) if self.fence.stands() => self.reporter.say(Say::Settle(report)).await,
-                Effect::Settle(_) => {}
+                Effect::Settle(report) => self.reporter.say(Say::Settle(report)).await,
                 Effect::Ack(receipt) => self.on_settle(self.me.session.ack(receipt).await),
                 Effect::Requeue(receipt) => self.on_settle(self.me.session.requeue(receipt).await),
                 Effect::Lost { id, epoch } => {
