@@ -1,0 +1,71 @@
+//! Deliberate bugs: each must be found within the budget of an ordinary test run.
+
+use crate::history::History;
+use crate::play::play;
+
+/// One thing done wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    ReissuedAsItWas,
+    LeaseRepublishedAsItWas,
+    AckBeforeConfirm,
+    FloorIgnored,
+    FloorForgotten,
+    SettlementIgnored,
+    SettlementOverwritten,
+    StaleReportApplied,
+    LeftoversUnanswered,
+    EpochsCompareOrEqual,
+    FenceLate,
+    FenceCancelsNothing,
+    OlderAckedForNewer,
+    OverCapacity,
+    OverlapForbidIgnored,
+    AcquisitionsIgnored,
+    CreatedDeletedAtOnce,
+    RetryCountsHandovers,
+    UnsureTakenForConfirmed,
+    LostBySilence,
+    ReportsAckedBeforeCommit,
+}
+
+const ALL: [Bug; 21] = [
+    Bug::ReissuedAsItWas,
+    Bug::LeaseRepublishedAsItWas,
+    Bug::AckBeforeConfirm,
+    Bug::FloorIgnored,
+    Bug::FloorForgotten,
+    Bug::SettlementIgnored,
+    Bug::SettlementOverwritten,
+    Bug::StaleReportApplied,
+    Bug::LeftoversUnanswered,
+    Bug::EpochsCompareOrEqual,
+    Bug::FenceLate,
+    Bug::FenceCancelsNothing,
+    Bug::OlderAckedForNewer,
+    Bug::OverCapacity,
+    Bug::OverlapForbidIgnored,
+    Bug::AcquisitionsIgnored,
+    Bug::CreatedDeletedAtOnce,
+    Bug::RetryCountsHandovers,
+    Bug::UnsureTakenForConfirmed,
+    Bug::LostBySilence,
+    Bug::ReportsAckedBeforeCommit,
+];
+
+/// Histories in which each bug must show.
+const BUDGET: u64 = 2000;
+
+#[test]
+fn every_deliberate_bug_is_found() {
+    let mut survivors = Vec::new();
+    for bug in ALL {
+        let found =
+            (0..BUDGET).find_map(|seed| play(&History::of(seed), Some(bug)).err().map(|it| (seed, it)));
+        match found {
+            Some((seed, breach)) => println!("{bug:?}: seed {seed}, {}: {}", breach.rule, breach.text),
+            None => survivors.push(bug),
+        }
+    }
+    assert!(survivors.is_empty(), "not found in {BUDGET} histories: {survivors:?}");
+}

@@ -1,0 +1,195 @@
+//! Every decision that the simulated hosts ask of the real core goes through here, so that one of the
+//! deliberate bugs can spoil it at the boundary. Without a bug this is the core and nothing else.
+
+use crate::mutations::Bug;
+use crate::outbox::How;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::ObserverId;
+use everwatch_core::message::{Floor, RunEvent, RunReport, WorkRead};
+use everwatch_core::observer::Overlap;
+use everwatch_core::plan::{RowStep, plan_row};
+use everwatch_core::row::{Applied, Row, RowPolicy};
+use everwatch_core::seen::{Heard, Settled, Settlement};
+use everwatch_core::slots::{Effect, Input, Now, Outcome, Slots};
+use everwatch_core::status::Status;
+use std::collections::BTreeMap;
+
+pub(crate) struct Rules {
+    bug: Option<Bug>,
+    /// Receipts by service and observer, for one of the bugs.
+    copies: BTreeMap<(usize, ObserverId), Vec<(Epoch, u64)>>,
+}
+
+impl Rules {
+    pub(crate) fn of(bug: Option<Bug>) -> Self {
+        Self { bug, copies: BTreeMap::new() }
+    }
+    fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// A service decides.
+    pub(crate) fn step(
+        &mut self,
+        (s, slots): (usize, &mut Slots<u64>),
+        input: Input<u64>,
+        now: Now,
+    ) -> Vec<Effect<u64>> {
+        self.note_copy(s, &input);
+        let input = match input {
+            Input::Floors(_) if self.has(Bug::FloorIgnored) => return Vec::new(),
+            Input::Floors(floors) if self.has(Bug::FloorForgotten) => {
+                // Only what is held now hears of it.
+                let held: Vec<_> = slots.list(now).iter().map(|it| it.id).collect();
+                Input::Floors(floors.into_iter().filter(|floor| held.contains(&floor.id)).collect())
+            }
+            Input::Ended { id, epoch, outcome: Outcome::Erred(why) }
+                if self.has(Bug::RetryCountsHandovers) && epoch.acquisitions() > 0 =>
+            {
+                Input::Ended { id, epoch, outcome: Outcome::Failed(why) }
+            }
+            other => other,
+        };
+        let mut effects = slots.step(input, now);
+        if self.has(Bug::AckBeforeConfirm) {
+            let settled: Vec<RunReport> = effects.iter().filter_map(settlement).collect();
+            for RunReport { id, epoch, .. } in settled {
+                effects.extend(slots.step(Input::Confirmed { id, epoch }, now));
+            }
+        }
+        for effect in &mut effects {
+            if let Effect::Ack(receipt) = effect {
+                *receipt = self.acked_instead(*receipt);
+            }
+        }
+        effects
+    }
+
+    fn note_copy(&mut self, s: usize, input: &Input<u64>) {
+        if let Input::Delivered { receipt, read: WorkRead::Ours(work), acquisitions } = input
+            && self.has(Bug::OlderAckedForNewer)
+        {
+            let copy = (Epoch::new(work.generation, *acquisitions), *receipt);
+            self.copies.entry((s, work.id)).or_default().push(copy);
+        }
+    }
+
+    fn acked_instead(&self, receipt: u64) -> u64 {
+        let copies = self.copies.values().find(|copies| copies.iter().any(|copy| copy.1 == receipt));
+        copies.and_then(|copies| copies.iter().max()).map_or(receipt, |newest| newest.1)
+    }
+
+    /// What a service makes of a delivery.
+    pub(crate) fn delivered(&self, mut read: WorkRead, acquisitions: u32) -> (WorkRead, u32) {
+        if let WorkRead::Ours(work) = &mut read
+            && self.has(Bug::OverlapForbidIgnored)
+        {
+            work.overlap = Overlap::Allow;
+        }
+        (read, if self.has(Bug::AcquisitionsIgnored) { 0 } else { acquisitions })
+    }
+
+    pub(crate) fn prefetch(&self, block: u16) -> usize {
+        usize::from(block) + usize::from(self.has(Bug::OverCapacity))
+    }
+
+    pub(crate) fn fence_after(&self, configured: u64) -> u64 {
+        if self.has(Bug::FenceLate) { configured * 4 } else { configured }
+    }
+    pub(crate) fn fence_cancels(&self) -> bool {
+        !self.has(Bug::FenceCancelsNothing)
+    }
+
+    /// A manager folds one report into a row.
+    pub(crate) fn apply(&self, row: &mut Row, heard: &Heard, epoch: Epoch, now: Timestamp) -> Applied {
+        let mut epoch = epoch;
+        if self.has(Bug::SettlementIgnored) && matches!(heard.event, RunEvent::Stopped) {
+            return Applied::Same;
+        }
+        if self.has(Bug::StaleReportApplied) && epoch.generation() < row.generation {
+            epoch = Epoch::new(row.generation, epoch.acquisitions());
+        }
+        let report = RunReport { id: row.id, epoch, event: heard.event.clone() };
+        let applied = row.apply(heard.service, heard.key.seq, heard.at, &report, now);
+        if self.has(Bug::SettlementOverwritten) && matches!(heard.event, RunEvent::Started { .. }) {
+            row.seen.settled = None;
+        }
+        applied
+    }
+
+    /// A manager answers a report.
+    pub(crate) fn answer(&self, row: &Row, report: &RunReport) -> Option<Floor> {
+        if self.has(Bug::LeftoversUnanswered) {
+            return None;
+        }
+        if self.has(Bug::EpochsCompareOrEqual) {
+            let floor = row.floor();
+            let next = Epoch::from(u64::from(floor.below) + 1);
+            return (report.event.holds() && report.epoch <= floor.below)
+                .then_some(Floor { below: next, ..floor });
+        }
+        row.answer(report)
+    }
+
+    pub(crate) fn plan_row(&self, row: &Row, now: Timestamp, policy: &RowPolicy) -> Option<RowStep> {
+        let mut step = plan_row(row, now, policy)?;
+        let lease_over = row.mark.is_some_and(|mark| mark.until <= now);
+        let forgets = if lease_over { Bug::LeaseRepublishedAsItWas } else { Bug::ReissuedAsItWas };
+        if step.publish && self.has(forgets) {
+            step.row.generation = row.generation;
+        }
+        Some(step)
+    }
+
+    pub(crate) fn delete(&self, row: &mut Row, now: Timestamp, policy: &RowPolicy) -> bool {
+        let created = row.verdict().status == Status::Created;
+        let changed = row.delete(now, policy);
+        if changed && created && self.has(Bug::CreatedDeletedAtOnce) {
+            let key = everwatch_core::seen::Key { acquisitions: 0, seq: 0 };
+            let service = everwatch_core::id::ServiceId(uuid::Uuid::nil());
+            row.seen.settled = Some(Settled { key, service, at: now, how: Settlement::Stopped });
+        }
+        changed
+    }
+
+    pub(crate) fn retry(&self, row: &mut Row, now: Timestamp, policy: &RowPolicy) -> bool {
+        let generation = row.generation;
+        let changed = row.retry(now, policy);
+        if self.has(Bug::ReissuedAsItWas) {
+            row.generation = generation;
+        }
+        changed
+    }
+
+    /// What the broker answered to a publish is written down.
+    pub(crate) fn published(
+        &self,
+        row: &mut Row,
+        (generation, how): (u32, How),
+        now: Timestamp,
+        policy: &RowPolicy,
+    ) -> bool {
+        match how {
+            How::Confirmed => row.confirmed(generation, now),
+            How::Unsure if self.has(Bug::UnsureTakenForConfirmed) => row.confirmed(generation, now),
+            How::Unsure => row.unsure(generation, now, policy),
+        }
+    }
+
+    /// What the broker answers about a session, as the manager takes it.
+    pub(crate) fn session_lives(&self, lives: bool) -> bool {
+        lives && !self.has(Bug::LostBySilence)
+    }
+
+    pub(crate) fn acks_before_commit(&self) -> bool {
+        self.has(Bug::ReportsAckedBeforeCommit)
+    }
+}
+
+fn settlement(effect: &Effect<u64>) -> Option<RunReport> {
+    match effect {
+        Effect::Settle(report) => Some(report.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,402 @@
+//! A service process: one incarnation after another, each carrying out what `core::slots` decides.
+//! It mirrors `session`, `reporter` and `runtime` of the SDK; the fence is in `fencing`, code in `code`.
+
+use crate::broker::{Delivery, QueueId};
+use crate::code::Unit;
+use crate::history::ServiceSetup;
+use crate::net::Lane;
+use crate::world::{World, duration};
+use everwatch_core::blocks::block_sizes;
+use everwatch_core::fence::Proofs;
+use everwatch_core::id::{ObserverId, Pool, ServiceId};
+use everwatch_core::message::{
+    Beat, BeatMessage, Birth, Command, Intent, KindInfo, ListChunk, Predecessor, Report, Work, decode, encode,
+};
+use everwatch_core::slots::{Effect, Input, Now, SlotPolicy, Slots};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// Pause between the opening of two blocks.
+const RAMP: u64 = 50;
+/// How long a newborn waits for its welcome.
+const WELCOME: u64 = 1000;
+const BEAT: u64 = 5000;
+const LIST: u64 = 60_000;
+/// The time of an orderly stop before code is aborted, and from there to the end.
+const DRAIN: u64 = 16_000;
+const DRAIN_FORCED: u64 = 2_000;
+pub(crate) const FENCE_AFTER: u64 = 5000;
+pub(crate) const FENCE_GRACE: u64 = 500;
+
+/// What is told, and who waits for its confirm.
+#[derive(Debug, Clone)]
+pub(crate) enum Say {
+    Tell(Report),
+    Settle(everwatch_core::message::RunReport),
+    Born,
+    Gone,
+}
+
+/// Where an incarnation stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Connecting,
+    Living,
+    Draining,
+    /// The goodbye is on its way.
+    Leaving,
+    /// The fence has fallen.
+    Fenced,
+}
+
+pub(crate) struct Service {
+    pub(crate) setup: ServiceSetup,
+    pub(crate) id: ServiceId,
+    /// Counts the incarnations: what belongs to an older one is void.
+    pub(crate) incarnation: u64,
+    pub(crate) stage: Stage,
+    pub(crate) conns: [usize; 2],
+    pub(crate) slots: Slots<u64>,
+    pub(crate) units: BTreeMap<ObserverId, Unit>,
+    pub(crate) proofs: Proofs,
+    pub(crate) said: VecDeque<Say>,
+    pub(crate) saying: bool,
+    pub(crate) seq: u64,
+    began: u64,
+    blocks: VecDeque<u16>,
+    welcomed: bool,
+    beats: u64,
+    lists: u64,
+    wakes_at: Option<u64>,
+    predecessor: Option<Predecessor>,
+    pause: u64,
+}
+
+impl Service {
+    pub(crate) fn new(setup: &ServiceSetup) -> Self {
+        Self {
+            id: ServiceId(Uuid::nil()),
+            incarnation: 0,
+            stage: Stage::Connecting,
+            conns: [0; 2],
+            slots: Slots::new(policy(setup)),
+            units: BTreeMap::new(),
+            proofs: Proofs::given(duration(0)),
+            said: VecDeque::new(),
+            saying: false,
+            seq: 0,
+            began: 0,
+            blocks: VecDeque::new(),
+            welcomed: false,
+            beats: 0,
+            lists: 0,
+            wakes_at: None,
+            predecessor: None,
+            pause: 1000,
+            setup: setup.clone(),
+        }
+    }
+    pub(crate) fn conn(&self, lane: Lane) -> usize {
+        self.conns[lane as usize]
+    }
+    fn birth(&self) -> Birth {
+        let kinds = self.setup.kinds.iter();
+        Birth {
+            name: self.setup.name.clone(),
+            pool: Pool::default(),
+            capacity: self.setup.capacity,
+            kinds: kinds.map(|kind| KindInfo { name: kind.clone(), schema: Value::Null }).collect(),
+            version: "sim".to_owned(),
+            host: String::new(),
+            labels: BTreeMap::new(),
+            predecessor: self.predecessor.clone(),
+        }
+    }
+}
+
+fn policy(setup: &ServiceSetup) -> SlotPolicy {
+    SlotPolicy {
+        kinds: setup.kinds.iter().cloned().collect(),
+        fence_grace: duration(FENCE_GRACE),
+        refuse_first: duration(1000),
+        refuse_max: duration(60_000),
+    }
+}
+
+impl World {
+    pub(crate) fn service_boots(&mut self, s: usize) {
+        let setup = self.services[s].setup.clone();
+        let incarnation = self.services[s].incarnation;
+        self.services[s] = Service { incarnation, ..Service::new(&setup) };
+        self.connect(s, 500);
+    }
+
+    pub(crate) fn service_dies(&mut self, s: usize) {
+        self.services[s].units.clear();
+        self.observe_executions();
+    }
+
+    /// Something that this incarnation does later.
+    pub(crate) fn soon(&mut self, s: usize, delay: u64, act: impl FnOnce(&mut Self) + 'static) {
+        let incarnation = self.services[s].incarnation;
+        self.after(delay, s, move |world| {
+            if world.services[s].incarnation == incarnation {
+                act(world);
+            }
+        });
+    }
+
+    fn connect(&mut self, s: usize, pause: u64) {
+        let latency = self.roll(5, 50);
+        self.after(latency, s, move |world| match world.open_session(s) {
+            Some(conns) => world.begin(s, conns),
+            None => {
+                let jittered = world.roll(pause / 4, pause);
+                world.after(jittered, s, move |world| world.connect(s, (pause * 2).min(30_000)));
+            }
+        });
+    }
+
+    fn begin(&mut self, s: usize, conns: [usize; 2]) {
+        let (now, id) = (self.now, ServiceId(self.new_uuid()));
+        let it = &mut self.services[s];
+        let fresh = Service::new(&it.setup);
+        *it = Service {
+            id,
+            incarnation: it.incarnation + 1,
+            stage: Stage::Living,
+            conns,
+            proofs: Proofs::given(duration(now)),
+            began: now,
+            blocks: block_sizes(it.setup.capacity).into(),
+            predecessor: it.predecessor.take(),
+            pause: it.pause,
+            ..fresh
+        };
+        self.tell(|world| format!("{} is born as {}", world.name(s), short(id.0)));
+        let incarnation = self.services[s].incarnation;
+        self.ask(
+            conns[0],
+            move |world| {
+                world.declare_commands(conns[0], id);
+                world.consume((conns[0], QueueId::Commands(id)), 100, move |world, delivery| {
+                    if world.services[s].incarnation == incarnation {
+                        world.on_command(s, &delivery);
+                    }
+                });
+            },
+            move |world, answer| {
+                if answer.is_some() && world.services[s].incarnation == incarnation {
+                    world.watch(s);
+                    world.say(s, Say::Born);
+                }
+            },
+        );
+    }
+
+    /// The broker has confirmed the birth.
+    pub(crate) fn on_born(&mut self, s: usize) {
+        self.beat_loop(s);
+        self.soon(s, LIST, move |world| world.list(s));
+        self.soon(s, WELCOME, move |world| world.welcomed(s));
+    }
+
+    fn welcomed(&mut self, s: usize) {
+        if !std::mem::replace(&mut self.services[s].welcomed, true) {
+            self.open_block(s);
+        }
+    }
+
+    fn open_block(&mut self, s: usize) {
+        let it = &mut self.services[s];
+        if it.stage != Stage::Living {
+            return;
+        }
+        let Some(size) = it.blocks.pop_front() else { return };
+        let (conn, incarnation) = (it.conn(Lane::Consume), it.incarnation);
+        let size = self.rules.prefetch(size);
+        self.up(conn, move |world| {
+            world.consume((conn, QueueId::Work), size, move |world, delivery| {
+                if world.services[s].incarnation == incarnation {
+                    world.on_work(s, &delivery);
+                }
+            });
+        });
+        self.soon(s, RAMP, move |world| world.open_block(s));
+    }
+
+    fn on_work(&mut self, s: usize, delivery: &Delivery) {
+        let Ok(read) = Work::read(&delivery.body) else { return };
+        let receipt = delivery.receipt;
+        let (read, acquisitions) = self.rules.delivered(read, delivery.acquisitions);
+        self.step(s, Input::Delivered { receipt, read, acquisitions });
+    }
+
+    fn on_command(&mut self, s: usize, delivery: &Delivery) {
+        match decode::<Command>(&delivery.body) {
+            Ok(Command::Floors(floors)) => {
+                self.on_floors(s, &floors);
+                self.step(s, Input::Floors(floors));
+            }
+            Ok(Command::Welcome { service, floors }) => {
+                self.on_floors(s, &floors);
+                self.step(s, Input::Floors(floors));
+                if service == self.services[s].id {
+                    self.welcomed(s);
+                }
+            }
+            Ok(Command::Unknown(_)) | Err(_) => {}
+        }
+        let (conn, receipt) = (self.services[s].conn(Lane::Consume), delivery.receipt);
+        let queue = QueueId::Commands(self.services[s].id);
+        self.up(conn, move |world| world.ack(conn, queue, receipt));
+    }
+
+    pub(crate) fn step(&mut self, s: usize, input: Input<u64>) {
+        if !matches!(self.services[s].stage, Stage::Living | Stage::Draining | Stage::Leaving) {
+            return;
+        }
+        let (began, wall, chance) = (self.services[s].began, self.wall(s), self.fraction());
+        let now = Now { mono: duration(self.now - began), wall, chance };
+        for effect in self.rules.step((s, &mut self.services[s].slots), input, now) {
+            if matches!(effect, Effect::Start { .. } | Effect::Settle(_)) && !self.stands(s) {
+                return self.fall(s, "the broker has not answered in time");
+            }
+            self.carry_out(s, effect);
+        }
+        self.set_wake(s);
+        let it = &mut self.services[s];
+        if it.stage == Stage::Draining && it.slots.held() == 0 {
+            self.leave(s);
+        }
+    }
+
+    fn carry_out(&mut self, s: usize, effect: Effect<u64>) {
+        let conn = self.services[s].conn(Lane::Consume);
+        match effect {
+            Effect::Start { epoch, attempt, work } => self.start_code(s, &work, epoch, attempt),
+            Effect::Cancel { id } => self.cancel_code(s, id),
+            Effect::Abort { id } => self.abort_code(s, id),
+            Effect::Report(report) => self.say(s, Say::Tell(Report::Run(report))),
+            Effect::Settle(report) => self.say(s, Say::Settle(report)),
+            Effect::Ack(receipt) => self.up(conn, move |world| world.ack(conn, QueueId::Work, receipt)),
+            Effect::Requeue(receipt) => {
+                self.up(conn, move |world| world.requeue(conn, QueueId::Work, receipt));
+            }
+            Effect::Lost { .. } => self.fall(s, "a message that is held was handed out again"),
+        }
+    }
+
+    fn set_wake(&mut self, s: usize) {
+        let it = &mut self.services[s];
+        let Some(at) = it.slots.next_deadline() else { return };
+        let at = (it.began + u64::try_from(at.as_millis()).unwrap()).max(self.now);
+        if it.wakes_at.is_none_or(|known| at < known || known < self.now) {
+            it.wakes_at = Some(at);
+            self.soon(s, at - self.now, move |world| {
+                if world.services[s].wakes_at == Some(at) {
+                    world.services[s].wakes_at = None;
+                }
+                world.step(s, Input::Wake);
+            });
+        }
+    }
+
+    fn beat_loop(&mut self, s: usize) {
+        if self.services[s].stage == Stage::Living {
+            self.beat(s, Intent::Active);
+            self.soon(s, BEAT, move |world| world.beat_loop(s));
+        }
+    }
+
+    fn beat(&mut self, s: usize, state: Intent) {
+        let it = &mut self.services[s];
+        it.beats += 1;
+        let held = u32::try_from(it.slots.held()).unwrap();
+        let (service, seq, capacity) = (it.id, it.beats, it.setup.capacity);
+        let beat = Beat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 0 };
+        let body: Rc<[u8]> = encode(&BeatMessage::Beat(beat)).unwrap().into();
+        let conn = it.conn(Lane::Publish);
+        self.up(conn, move |world| {
+            world.enqueue(QueueId::Beats, body);
+        });
+    }
+
+    fn list(&mut self, s: usize) {
+        if self.services[s].stage != Stage::Living {
+            return;
+        }
+        let (began, wall) = (self.services[s].began, self.wall(s));
+        let it = &mut self.services[s];
+        it.lists += 1;
+        let entries = it.slots.list(Now { mono: duration(self.now - began), wall, chance: 0.0 });
+        if !entries.is_empty() {
+            let list = ListChunk { list: it.lists, chunk: 0, chunks: 1, entries };
+            self.say(s, Say::Tell(Report::List(list)));
+        }
+        self.soon(s, LIST, move |world| world.list(s));
+    }
+
+    /// An orderly stop: hand everything over, say goodbye, end.
+    pub(crate) fn drain(&mut self, s: usize) {
+        if self.services[s].stage != Stage::Living {
+            return;
+        }
+        self.services[s].stage = Stage::Draining;
+        let conn = self.services[s].conn(Lane::Consume);
+        self.up(conn, move |world| world.cancel_consumers(conn, QueueId::Work));
+        self.beat(s, Intent::Draining);
+        self.soon(s, DRAIN, move |world| world.step(s, Input::AbortAll));
+        self.soon(s, DRAIN + DRAIN_FORCED, move |world| world.leave(s));
+        self.step(s, Input::Drain);
+    }
+
+    fn leave(&mut self, s: usize) {
+        if self.services[s].stage == Stage::Draining {
+            self.services[s].stage = Stage::Leaving;
+            self.say(s, Say::Gone);
+            self.soon(s, 2000, move |world| world.exit(s));
+        }
+    }
+
+    pub(crate) fn exit(&mut self, s: usize) {
+        if self.services[s].stage == Stage::Leaving {
+            self.tell(|world| format!("{} has stopped in order", world.name(s)));
+            self.kill(s, crate::net::Ending::Killed);
+        }
+    }
+
+    /// All code has let go after a fence: the session ends, a new incarnation follows.
+    pub(crate) fn reborn(&mut self, s: usize, reason: String) {
+        for conn in self.services[s].conns {
+            self.host_closes(conn);
+        }
+        let it = &mut self.services[s];
+        it.incarnation += 1;
+        it.stage = Stage::Connecting;
+        it.predecessor = Some(Predecessor { service: it.id, ended: reason });
+        if self.now - it.began > 60_000 {
+            it.pause = 1000;
+        }
+        let pause = it.pause * 2;
+        it.pause = pause.min(30_000);
+        let jittered = self.roll(pause / 4, pause);
+        self.after(jittered, s, move |world| world.connect(s, 500));
+    }
+
+    /// Whether its process may be about to end.
+    pub(crate) fn is_stopping(&self, s: usize) -> bool {
+        matches!(self.services[s].stage, Stage::Draining | Stage::Leaving | Stage::Fenced)
+    }
+
+    pub(crate) fn birth_of(&self, s: usize) -> Report {
+        Report::ServiceBorn(Box::new(self.services[s].birth()))
+    }
+}
+
+/// The first digits of an id.
+pub(crate) fn short(id: Uuid) -> String {
+    id.simple().to_string()[..6].to_owned()
+}
