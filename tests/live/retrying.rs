@@ -77,7 +77,7 @@ async fn one_that_blocks_its_thread_or_panics_does_not_disturb_its_neighbours() 
     // Longer than two heartbeats: a blocked control loop or a starved heartbeat would show by now.
     wait_for("the neighbour to have run for 12 s", || async {
         let runs = everwatch_tests::beacons::read(&folder);
-        let run = runs.get("neighbour").and_then(|runs| runs.last().copied());
+        let run = runs.get("neighbour").and_then(|runs| runs.last().cloned());
         match run {
             Some(run) if run.last - run.first > 12_000 => Ok(()),
             other => Err(format!("{other:?}")),

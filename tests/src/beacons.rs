@@ -11,11 +11,31 @@ pub fn exec_spec(folder: &Path) -> Value {
 }
 
 /// One run as its beacons tell it, in ms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     pub epoch: u64,
     pub first: i64,
     pub last: i64,
+    /// When it was seen to run, from and to: a frozen run has more than one such time.
+    pub awake: Vec<(i64, i64)>,
+}
+
+/// Silence of a run, in ms, that means it was frozen.
+const FROZEN: i64 = 1500;
+
+impl Run {
+    fn add(&mut self, at: i64) {
+        match self.awake.last_mut() {
+            Some((_, until)) if at - *until < FROZEN => *until = at.max(*until),
+            _ => self.awake.push((at, at)),
+        }
+        self.last = self.last.max(at);
+    }
+    /// For how long both were seen to run, in ms.
+    pub fn overlap(&self, other: &Self) -> i64 {
+        let both = |a: &(i64, i64), b: &(i64, i64)| (a.1.min(b.1) - a.0.max(b.0)).max(0);
+        self.awake.iter().flat_map(|mine| other.awake.iter().map(move |its| both(mine, its))).sum()
+    }
 }
 
 /// The runs of every observer, in the order of their epochs.
@@ -29,8 +49,8 @@ pub fn read(folder: &Path) -> BTreeMap<String, Vec<Run>> {
         for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
             let (epoch, at) = line.split_once(' ').unwrap();
             let (epoch, at) = (epoch.parse().unwrap(), at.parse().unwrap());
-            let run = runs.entry(epoch).or_insert(Run { epoch, first: at, last: at });
-            run.last = run.last.max(at);
+            let new = || Run { epoch, first: at, last: at, awake: Vec::new() };
+            runs.entry(epoch).or_insert_with(new).add(at);
         }
         all.insert(file.file_name().into_string().unwrap(), runs.into_values().collect());
     }
@@ -63,7 +83,8 @@ pub fn judge(what: &str, folder: &Path, allowed: impl Fn(&str) -> i64) -> i64 {
     gaps[gaps.len() - 1]
 }
 
-fn percentiles(values: &mut [i64]) -> String {
+/// The 50th and 99th percentile and the greatest, in ms.
+pub fn percentiles(values: &mut [i64]) -> String {
     values.sort_unstable();
     let at = |percent: usize| values[(values.len() - 1) * percent / 100];
     format!("p50 {} p99 {} max {}", at(50), at(99), at(100))

@@ -95,11 +95,17 @@ impl Cluster {
 
     /// On a fresh PostgreSQL database.
     #[must_use]
-    pub fn with_postgres(mut self) -> Self {
+    pub fn with_postgres(self) -> Self {
         let server = from_environment("EVERWATCH_TEST_POSTGRES_URL");
+        self.with_postgres_at(&server)
+    }
+
+    /// On a fresh database of this server.
+    #[must_use]
+    pub fn with_postgres_at(mut self, server: &str) -> Self {
         let database = self.prefix.trim_end_matches('.').replace('-', "_");
         let create = format!("create database {database}");
-        let made = Command::new("psql").args([&server, "-qc", &create]).status().unwrap();
+        let made = Command::new("psql").args([server, "-qc", &create]).status().unwrap();
         assert!(made.success(), "psql cannot create {database}");
         let (base, _) = server.rsplit_once('/').unwrap();
         self.store_url = format!("{base}/{database}");
@@ -188,8 +194,17 @@ impl Cluster {
 
     /// Starts a service without waiting.
     pub fn spawn_service(&mut self, name: &str, capacity: u32) {
+        self.spawn_service_at(name, capacity, &self.broker_url.clone());
+    }
+
+    /// Starts a service that reaches the broker at another URL, without waiting.
+    pub fn spawn_service_at(&mut self, name: &str, capacity: u32, broker_url: &str) {
         let capacity = capacity.to_string();
-        let own = [("EVERWATCH_SERVICE__NAME", name), ("EVERWATCH_SERVICE__CAPACITY", &*capacity)];
+        let own = [
+            ("EVERWATCH_SERVICE__NAME", name),
+            ("EVERWATCH_SERVICE__CAPACITY", &*capacity),
+            ("EVERWATCH_BROKER__URL", broker_url),
+        ];
         let program = self.service_program.clone();
         let arguments: &[&str] = if program == everwatch() { &["run", "service"] } else { &[] };
         self.start(name, (&program, arguments), &own);
@@ -219,6 +234,21 @@ impl Cluster {
     pub fn signal(&self, name: &str, signal: nix::sys::signal::Signal) {
         let pid = i32::try_from(self.processes[name].id()).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+    }
+
+    /// The process and everything that it has started.
+    pub fn family(&self, name: &str) -> Vec<i32> {
+        let mut family = vec![i32::try_from(self.processes[name].id()).unwrap()];
+        let mut next = 0;
+        while let Some(parent) = family.get(next).copied() {
+            let threads = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+            for thread in threads {
+                let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+                family.extend(children.split_whitespace().map(|pid| pid.parse::<i32>().unwrap()));
+            }
+            next += 1;
+        }
+        family
     }
 
     fn log_file(&self, name: &str) -> PathBuf {

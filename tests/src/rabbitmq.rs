@@ -1,10 +1,10 @@
 //! A RabbitMQ node of a test's own, and RabbitMQ's own HTTP API.
 
 use crate::http::Api;
+use crate::script;
 use everwatch_broker::{Broker as _, Message, RabbitBroker, Target};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 /// A node that a test may kill and start again.
@@ -24,6 +24,12 @@ impl Node {
     /// SIGKILL.
     pub fn kill(&self) {
         run(&[Path::new("kill"), &self.folder]);
+    }
+    /// `rabbitmqctl`
+    pub fn ctl(&self, arguments: &[&str]) {
+        let mut all = vec![Path::new("ctl"), &self.folder];
+        all.extend(arguments.iter().map(Path::new));
+        run(&all);
     }
     /// Starts it again on the data that it left.
     pub fn start_again(&self) {
@@ -46,18 +52,7 @@ fn start(folder: &Path, configuration: &[&str]) -> (String, String) {
 }
 
 fn run(arguments: &[&Path]) -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/rabbitmq");
-    // Output to files: the node inherits it and would keep a pipe open.
-    let (out, err) = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
-    let status = Command::new(script)
-        .args(arguments)
-        .stdin(std::process::Stdio::null())
-        .stdout(out.reopen().unwrap())
-        .stderr(err.reopen().unwrap())
-        .status()
-        .unwrap();
-    assert!(status.success(), "{arguments:?}: {}", std::fs::read_to_string(err.path()).unwrap());
-    std::fs::read_to_string(out.path()).unwrap()
+    script("rabbitmq", arguments)
 }
 
 /// RabbitMQ's HTTP API, of the vhost `/`.

@@ -1,8 +1,6 @@
 //! Every state of an observer's row with every event: status, reason and floor that follow are written down in
 //! the snapshot, so that a change of any pair is seen.
 
-#![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
-
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Name, ObserverId, ServiceId};

@@ -1,0 +1,50 @@
+//! A campaign of faults on real processes: one after another from a seeded schedule, while people create and
+//! delete. Every run leaves beacons; what they tell is judged at the end like a history.
+//!
+//! EVERWATCH_CHAOS_SECS: how long faults are made (default 100). EVERWATCH_CHAOS_SEED: the schedule (default 1).
+
+#![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
+
+mod faults;
+mod judgement;
+mod world;
+
+use faults::Fault;
+use judgement::Window;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use rand::{Rng as _, SeedableRng as _};
+use std::time::{Duration, Instant};
+use world::World;
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::print_stdout, reason = "the seed and the figures are the point")]
+async fn nothing_is_lost_doubled_or_resurrected_under_any_fault() {
+    let seed = number("EVERWATCH_CHAOS_SEED", 1);
+    let limit = Duration::from_secs(number("EVERWATCH_CHAOS_SECS", 100));
+    println!("EVERWATCH_CHAOS_SEED={seed} EVERWATCH_CHAOS_SECS={}", limit.as_secs());
+    let mut dice = StdRng::seed_from_u64(seed);
+    let mut world = World::start().await;
+    let begun = Instant::now();
+    let mut windows: Vec<Window> = Vec::new();
+    // Each fault once in a random order, then at random.
+    let mut first = Fault::ALL.to_vec();
+    while begun.elapsed() < limit || !first.is_empty() {
+        let fault = if first.is_empty() {
+            *Fault::ALL.choose(&mut dice).unwrap()
+        } else {
+            first.swap_remove(dice.random_range(0..first.len()))
+        };
+        let from = world::now();
+        world.people_act(&mut dice).await;
+        fault.strike(&mut world, &mut dice).await;
+        world.until_all_run(fault).await;
+        windows.push(Window { fault, from, until: world::now() });
+    }
+    world.check_end().await;
+    judgement::judge(&world, &windows);
+}
