@@ -120,6 +120,7 @@ fn policy(setup: &ServiceSetup) -> SlotPolicy {
     SlotPolicy {
         kinds: setup.kinds.iter().cloned().collect(),
         fence_grace: duration(FENCE_GRACE),
+        consumers: u32::try_from(block_sizes(setup.capacity).len()).unwrap(),
         refuse_first: duration(1000),
         refuse_max: duration(60_000),
     }

@@ -229,13 +229,20 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         }
     }
 
+    /// Naively, each refusal waits longer than the last. But the broker hands what one consumer gives back
+    /// to the next, and that may be this service's own: eight of them held a message for three minutes
+    /// while another service stood ready for it. So a message passes all consumers, then it waits.
     fn refusal_pause(&mut self, id: ObserverId) -> Duration {
         if self.refusals.len() >= REFUSALS_MAX {
             self.refusals.clear();
         }
         let times = self.refusals.entry(id).or_insert(0);
-        let factor = 1_u32.checked_shl((*times).min(16)).unwrap_or(u32::MAX);
-        *times += 1;
+        let (round, turn) = (*times / self.policy.consumers.max(1), *times % self.policy.consumers.max(1));
+        *times = times.saturating_add(1);
+        if round == 0 || turn > 0 {
+            return Duration::ZERO;
+        }
+        let factor = 1_u32.checked_shl((round - 1).min(16)).unwrap_or(u32::MAX);
         self.policy.refuse_first.saturating_mul(factor).min(self.policy.refuse_max)
     }
 

@@ -31,6 +31,7 @@ impl Script {
         let policy = SlotPolicy {
             kinds: [Kind::new("ticker").unwrap()].into(),
             fence_grace: Duration::from_millis(500),
+            consumers: 2,
             refuse_first: Duration::from_secs(1),
             refuse_max: Duration::from_secs(60),
         };
@@ -158,23 +159,24 @@ fn of_two_copies_the_later_runs_after_the_earlier_is_settled() {
 }
 
 #[test]
-fn what_cannot_be_run_here_is_given_back_with_growing_delay() {
+fn what_cannot_be_run_here_passes_all_consumers_and_then_waits_longer_each_round() {
     let foreign = || {
         let body =
             br#"{"v": 9, "id": "00000000-0000-0000-0000-000000000001", "generation": 1, "kind": "new"}"#;
         Input::Delivered { receipt: 7, read: Work::read(body).unwrap(), acquisitions: 0 }
     };
-    Script::new()
-        .on(foreign(), &["report Taken 1.0"])
-        .at(1000)
-        .on(Input::Wake, &["report Refused 1.0", "requeue 7"])
-        .on(foreign(), &["report Taken 1.0"])
-        .at(2999)
-        .on(Input::Wake, &[])
-        .at(3000)
-        .on(Input::Wake, &["report Refused 1.0", "requeue 7"])
-        .on(floor(Epoch::after_generation(1)), &[])
-        .on(foreign(), &["settle Stopped 1.0"]);
+    let (taken, back) = (&["report Taken 1.0"], &["report Refused 1.0", "requeue 7"]);
+    let mut script = Script::new();
+    // This service has two consumers: the message passes both, then waits before the next round.
+    for pause in [0, 0, 1000, 0, 2000, 0, 4000] {
+        let at = u64::try_from(script.now.mono.as_millis()).unwrap() + pause;
+        script.on(foreign(), taken);
+        if pause > 0 {
+            script.at(at - 1).on(Input::Wake, &[]);
+        }
+        script.at(at).on(Input::Wake, back);
+    }
+    script.on(floor(Epoch::after_generation(1)), &[]).on(foreign(), &["settle Stopped 1.0"]);
 }
 
 #[test]

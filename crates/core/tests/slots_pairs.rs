@@ -113,6 +113,7 @@ fn every_state_with_every_input() {
             let policy = SlotPolicy {
                 kinds: [Kind::new("ticker").unwrap()].into(),
                 fence_grace: Duration::from_millis(500),
+                consumers: 2,
                 refuse_first: Duration::from_secs(1),
                 refuse_max: Duration::from_secs(60),
             };

@@ -152,14 +152,16 @@ impl Life {
             let _over = ends.run_until_cancelled(sender.run(said)).await;
         });
         let (arrivals, incoming) = mpsc::channel(1024);
+        let capacity = me.settings.capacity.slots();
         let policy = SlotPolicy {
             kinds: me.registry.kinds(),
             fence_grace: me.settings.fence_grace,
+            consumers: u32::try_from(block_sizes(capacity).len()).unwrap_or(u32::MAX),
             refuse_first: Duration::from_secs(1),
             refuse_max: Duration::from_secs(60),
         };
         let life = Self {
-            capacity: me.settings.capacity.slots(),
+            capacity,
             started: Instant::now(),
             slots: Slots::new(policy),
             units,

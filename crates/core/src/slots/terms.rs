@@ -24,6 +24,8 @@ pub struct Now {
 pub struct SlotPolicy {
     pub kinds: BTreeSet<Kind>,
     pub fence_grace: Duration,
+    /// How many consumers take messages for this service.
+    pub consumers: u32,
     /// First and longest pause before a refused message is given back.
     pub refuse_first: Duration,
     pub refuse_max: Duration,
