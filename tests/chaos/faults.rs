@@ -1,10 +1,9 @@
 //! What goes wrong, and how it is made to.
 
-use crate::world::{SERVICES, World};
+use crate::world::World;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom as _;
 use std::time::Duration;
 
 /// Longer than three heartbeats of 3 s, after which the broker has given everything away.
@@ -69,6 +68,11 @@ impl Fault {
         }
     }
 
+    /// Whether it is done to the broker itself.
+    pub(crate) fn is_the_broker_s(self) -> bool {
+        matches!(self, Self::CloseAll | Self::BrokerKill | Self::Alarm)
+    }
+
     /// Whether any observer may move because of it.
     pub(crate) fn moves(self) -> bool {
         !matches!(self, Self::Alarm | Self::ManagerKill | Self::DatabaseKill)
@@ -76,19 +80,22 @@ impl Fault {
 
     /// The longest gap, in ms, that counts as good: for a killed process a second, for what the broker has to
     /// notice three heartbeats and two seconds.
-    pub(crate) fn good_gap(self) -> i64 {
-        match self {
-            Self::Kill | Self::Stop => 1000,
-            Self::Freeze | Self::CutBoth | Self::CutUp | Self::CutDown => 3 * 3000 + 2000,
-            // A lost session comes back as a new incarnation within a few seconds.
-            Self::Reset | Self::CloseAll => 5000,
-            Self::BrokerKill => 60_000,
-            Self::Alarm | Self::ManagerKill | Self::DatabaseKill => 0,
-        }
+    /// One that may not overlap waits for two `fence_grace` more.
+    pub(crate) fn good_gap(self, allowed: bool) -> i64 {
+        let waits = if allowed { 0 } else { 1000 };
+        waits
+            + match self {
+                Self::Kill | Self::Stop => 1000,
+                Self::Freeze | Self::CutBoth | Self::CutUp | Self::CutDown => 3 * 3000 + 2000,
+                // A lost session comes back as a new incarnation within a few seconds.
+                Self::Reset | Self::CloseAll => 5000,
+                Self::BrokerKill => 45_000,
+                Self::Alarm | Self::ManagerKill | Self::DatabaseKill => 0,
+            }
     }
 
     pub(crate) async fn strike(self, world: &mut World, dice: &mut StdRng) {
-        let victim = *SERVICES.choose(dice).unwrap();
+        let victim = world.victim(dice).await;
         match self {
             Self::Kill => {
                 world.cluster.kill(victim);
@@ -108,18 +115,18 @@ impl Fault {
                 for_a_while(Duration::from_secs(5)).await;
             }
             Self::CloseAll => {
-                world.node.ctl(&["close_all_connections", "chaos"]);
+                world.node().ctl(&["close_all_connections", "chaos"]);
                 for_a_while(Duration::from_secs(5)).await;
             }
             Self::BrokerKill => {
-                world.node.kill();
+                world.node().kill();
                 for_a_while(Duration::from_secs(4)).await;
-                world.node.start_again();
+                world.node().start_again();
             }
             Self::Alarm => {
-                world.node.ctl(&["set_disk_free_limit", "999GB"]);
+                world.node().ctl(&["set_disk_free_limit", "999GB"]);
                 for_a_while(LONG).await;
-                world.node.ctl(&["set_disk_free_limit", "50MB"]);
+                world.node().ctl(&["set_disk_free_limit", "50MB"]);
             }
             Self::ManagerKill => {
                 world.cluster.kill("manager");

@@ -40,7 +40,7 @@ pub(crate) fn judge(world: &World, windows: &[Window]) {
             if !fault.moves() {
                 breaches.push(format!("{fault:?}: {name} moved: {pair:?}"));
             }
-            if gap > fault.good_gap() {
+            if gap > fault.good_gap(may_overlap(name)) {
                 breaches.push(format!("{fault:?}: {name} stood still for {gap} ms: {pair:?}"));
             }
         }

@@ -10,6 +10,7 @@ use everwatch_tests::proxy::Proxy;
 use everwatch_tests::rabbitmq::Node;
 use rand::Rng as _;
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,7 +29,8 @@ pub(crate) struct World {
     // The processes go before what they are connected to.
     pub(crate) cluster: Cluster,
     pub(crate) proxies: BTreeMap<&'static str, Proxy>,
-    pub(crate) node: Node,
+    /// `None`: a broker that was given, to which nothing is done.
+    node: Option<Node>,
     pub(crate) postgres: Server,
     pub(crate) folder: PathBuf,
     pub(crate) other: Api,
@@ -52,16 +54,22 @@ impl World {
     pub(crate) async fn start() -> Self {
         let scratch = tempfile::tempdir().unwrap();
         open_to_all(scratch.path());
-        let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=315360000000"]);
+        let (node, url) = match std::env::var("EVERWATCH_CHAOS_BROKER") {
+            Ok(url) => (None, url),
+            Err(_) => {
+                let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=315360000000"]);
+                let url = node.url.clone();
+                (Some(node), url)
+            }
+        };
         let postgres = Server::start(&scratch.path().join("postgres"));
-        let mut cluster =
-            Cluster::new("chaos").on(&node.url).with_postgres_at(&postgres.url).with_test_kinds();
+        let mut cluster = Cluster::new("chaos").on(&url).with_postgres_at(&postgres.url).with_test_kinds();
         cluster.extra.push(("EVERWATCH_BROKER__HEARTBEAT".to_owned(), "3s".to_owned()));
         cluster.manager().await;
         let other = cluster.another_manager("other").await;
         let folder = cluster.folder("beacons");
         let mut proxies = BTreeMap::new();
-        let broker = node.url.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned();
+        let broker = url.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned();
         for name in SERVICES {
             proxies.insert(name, Proxy::listen(&free_address(), &broker).await);
         }
@@ -88,6 +96,22 @@ impl World {
         }
         world.until_all_run(Fault::Kill).await;
         world
+    }
+
+    /// The broker, to do something to it.
+    pub(crate) fn node(&self) -> &Node {
+        self.node.as_ref().expect("such faults are not chosen for a broker that was given")
+    }
+    pub(crate) fn can_make(&self, fault: Fault) -> bool {
+        self.node.is_some() || !fault.is_the_broker_s()
+    }
+
+    /// A service that holds something.
+    pub(crate) async fn victim(&self, dice: &mut StdRng) -> &'static str {
+        let services = self.cluster.api.items("/v1/observers?limit=1000").await;
+        let holds = |name: &&&str| services.iter().any(|it| it["service"]["name"] == **name);
+        let candidates: Vec<&str> = SERVICES.iter().filter(holds).copied().collect();
+        candidates.choose(dice).copied().unwrap_or(SERVICES[0])
     }
 
     pub(crate) fn start_service(&mut self, name: &str) {

@@ -14,8 +14,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// The longest pause between two attempts to connect.
+/// The longest pause before the next incarnation, and between two attempts to reach the broker: it is short,
+/// because nothing runs until one succeeds.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+const CONNECT_PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// Why a service ended though nobody asked it to.
 #[derive(Debug, thiserror::Error)]
@@ -133,7 +135,7 @@ async fn connect(
                 if handle.stop.is_cancelled() {
                     return Ok(None);
                 }
-                pause = (pause * 2).min(PAUSE_MAX);
+                pause = (pause * 2).min(CONNECT_PAUSE_MAX);
             }
         }
     }
