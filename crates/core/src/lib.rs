@@ -8,6 +8,7 @@
 //! - I7 only a confirmed settlement or park precedes an ack: `slots::tests`
 //! - I3, I6, I8 need real processes: the package `tests`, `live`.
 
+pub mod actions;
 pub mod blocks;
 pub mod clock;
 pub mod epoch;

@@ -158,6 +158,18 @@ impl Wanted {
         }
     }
 
+    /// Whether the code would run no differently: what a service is told is the same, labels aside.
+    #[must_use]
+    pub fn runs_like(&self, other: &Self) -> bool {
+        let told = |it: &Self| Self {
+            labels: BTreeMap::new(),
+            on_full: OnFull::default(),
+            name: other.name.clone(),
+            ..it.clone()
+        };
+        told(self) == told(other)
+    }
+
     fn check(&self) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
         let bytes = self.spec.to_string().len();

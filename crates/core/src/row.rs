@@ -50,6 +50,9 @@ pub struct Row {
     pub mark: Option<Mark>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Repeat>,
+    /// This generation is to end so that the next one can begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<u32>,
     #[serde(default)]
     pub seen: Seen,
     pub created_at: Timestamp,
@@ -115,6 +118,7 @@ impl Row {
             generation: 1,
             mark: Some(Mark { until: now.plus(policy.lease), failures: 0 }),
             repeat: None,
+            ending: None,
             seen: Seen::default(),
             created_at: now,
             modified_at: now,
@@ -131,7 +135,7 @@ impl Row {
     /// No run under this may start or go on.
     #[must_use]
     pub fn floor(&self) -> Floor {
-        let over = self.seen.settled.is_some() || self.desired != Desired::Running;
+        let over = self.seen.settled.is_some() || self.is_to_end();
         let below = if over { Epoch::after_generation(self.generation) } else { self.epoch() };
         Floor { id: self.id, below }
     }
@@ -194,20 +198,15 @@ impl Row {
         true
     }
 
-    /// Brings a failed observer back as a new generation; `false` if it has not failed.
-    pub fn retry(&mut self, now: Timestamp, policy: &RowPolicy) -> bool {
-        if self.verdict().status != Status::Failed {
-            return false;
-        }
-        self.reissue(now, policy);
-        true
-    }
-
     /// Raises the generation and leases its publish. What was seen of the old one is forgotten.
     pub fn reissue(&mut self, now: Timestamp, policy: &RowPolicy) {
         let failures = self.mark.map_or(0, |mark| mark.failures.saturating_add(1));
         self.generation = self.generation.saturating_add(1);
         self.seen = Seen::default();
+        self.ending = None;
+        if self.desired == Desired::Running {
+            self.repeat = None;
+        }
         self.mark = Some(Mark { until: now.plus(policy.lease), failures });
         self.ended_at = None;
         self.modified_at = now;
@@ -256,7 +255,11 @@ impl Row {
     /// Whether an end was asked for and is not reported yet.
     #[must_use]
     pub fn awaits_end(&self) -> bool {
-        self.desired != Desired::Running && self.seen.settled.is_none()
+        self.is_to_end() && self.generation > 0 && self.seen.settled.is_none()
+    }
+
+    fn is_to_end(&self) -> bool {
+        self.desired != Desired::Running || self.ending == Some(self.generation)
     }
 
     /// Whether it is to be published again because its last generation was stopped.

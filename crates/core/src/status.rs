@@ -111,6 +111,8 @@ pub enum Reason {
     Refused { why: String },
     /// Told to stop, not yet reported as stopped.
     Ending,
+    /// Told to stop so that it can begin anew.
+    StartingAnew,
     /// Told to pause, not yet reported as stopped.
     Pausing,
     /// It gave up.
@@ -128,6 +130,7 @@ impl fmt::Display for Reason {
             Self::Moving => f.write_str("handed over, waiting for a slot"),
             Self::Refused { why } => write!(f, "refused: {why}"),
             Self::Ending => f.write_str("told to stop, waiting for its service to say that it has"),
+            Self::StartingAnew => f.write_str("told to stop, then started anew"),
             Self::Pausing => f.write_str("pausing"),
             Self::GaveUp { error, attempts } => write!(f, "gave up after {attempts} attempts: {error}"),
         }
@@ -141,6 +144,7 @@ pub fn status_of(row: &Row) -> Verdict {
     let settled = row.seen.settled.as_ref().map(|settled| &settled.how);
     match (row.desired, settled) {
         (Desired::Deleted, Some(_)) => to(Status::Deleted, Reason::None),
+        (Desired::Deleted, None) if row.generation == 0 => to(Status::Deleted, Reason::None),
         (Desired::Deleted, None) => to(Status::OnDeleting, Reason::Ending),
         (Desired::Running | Desired::Paused, Some(Settlement::Completed)) => {
             to(Status::Completed, Reason::None)
@@ -149,8 +153,10 @@ pub fn status_of(row: &Row) -> Verdict {
             to(Status::Failed, Reason::GaveUp { error: error.clone(), attempts: *attempts })
         }
         (Desired::Paused, Some(Settlement::Stopped)) => to(Status::Paused, Reason::None),
+        (Desired::Paused, None) if row.generation == 0 => to(Status::Paused, Reason::None),
         (Desired::Paused, None) => to(word(&row.seen), Reason::Pausing),
         (Desired::Running, Some(Settlement::Stopped)) => to(Status::Created, Reason::ToBePublished),
+        (Desired::Running, None) if row.awaits_end() => to(word(&row.seen), Reason::StartingAnew),
         (Desired::Running, None) => to(word(&row.seen), why(row)),
     }
 }

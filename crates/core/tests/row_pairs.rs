@@ -115,7 +115,7 @@ const EVENTS: [(&str, Change); 19] = [
         row.delete(at(2), &RowPolicy::default());
     }),
     ("retry", |row| {
-        row.retry(at(2), &RowPolicy::default());
+        let _refused_or_not = row.retry(at(2), &RowPolicy::default());
     }),
     ("a pass after a minute", |row| {
         if let Some(step) = plan_row(row, at(61), &RowPolicy::default()) {

@@ -1,8 +1,10 @@
 //! The HTTP API: requests in, rows and problems out. Knows no SQL and no AMQP.
 
+mod actions;
 pub mod api;
 mod body;
 mod document;
+mod edits;
 mod kinds;
 mod observers;
 mod once;
@@ -34,8 +36,12 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
     scrape::install(&manager);
     let (api, mut document) = OpenApiRouter::new()
         .routes(routes!(observers::create, observers::list))
-        .routes(routes!(observers::read, observers::delete))
-        .routes(routes!(observers::retry))
+        .routes(routes!(observers::read, observers::delete, edits::patch, edits::put))
+        .routes(routes!(actions::pause))
+        .routes(routes!(actions::resume))
+        .routes(routes!(actions::restart))
+        .routes(routes!(actions::retry))
+        .routes(routes!(actions::relocate))
         .routes(routes!(services::list))
         .routes(routes!(services::read))
         .routes(routes!(services::pools))

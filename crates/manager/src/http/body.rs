@@ -2,7 +2,7 @@
 
 use super::BODY_MAX;
 use super::problem::{Code, Problem};
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody as _};
 use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse as _;
@@ -37,6 +37,22 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
             }
             Err(error) => Err(Problem::new(Code::MalformedJson, error.to_string())),
         }
+    }
+}
+
+/// A body that may be left out.
+pub(crate) struct OptionalJson(pub(crate) Option<Value>);
+
+impl<S: Send + Sync> FromRequest<S> for OptionalJson {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let none = request.headers().get(header::CONTENT_TYPE).is_none()
+            && request.body().size_hint().exact() == Some(0);
+        if none {
+            return Ok(Self(None));
+        }
+        JsonBody::from_request(request, state).await.map(|JsonBody(value)| Self(Some(value)))
     }
 }
 

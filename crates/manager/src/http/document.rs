@@ -25,6 +25,10 @@ pub(crate) fn complete(document: &mut OpenApi) {
     components.schemas.insert(ProblemBody::name().into_owned(), ProblemBody::schema());
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
+            // The name of the handler is not unique.
+            let words = format!("{} {path}", word(&method)).to_lowercase();
+            let words = words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+            operation.operation_id = Some(words.collect::<Vec<_>>().join("-"));
             add_problems(path, &method, operation);
         }
     }
@@ -75,6 +79,10 @@ fn empty() -> utoipa::openapi::Response {
 /// A handler says `body = ProblemBody`; it travels under the media type of problems.
 fn as_problem(response: RefOr<utoipa::openapi::Response>) -> RefOr<utoipa::openapi::Response> {
     let RefOr::T(mut response) = response else { return response };
+    // OpenAPI wants a description of everything.
+    if response.description.is_empty() {
+        "done".clone_into(&mut response.description);
+    }
     let name = ProblemBody::name();
     let is_problem = |content: &RefOr<utoipa::openapi::Content>| match content {
         RefOr::T(content) => {
@@ -88,4 +96,15 @@ fn as_problem(response: RefOr<utoipa::openapi::Response>) -> RefOr<utoipa::opena
         response.content.insert("application/problem+json".to_owned(), content);
     }
     RefOr::T(response)
+}
+
+fn word(method: &HttpMethod) -> &'static str {
+    match method {
+        HttpMethod::Get => "get",
+        HttpMethod::Post => "post",
+        HttpMethod::Put => "put",
+        HttpMethod::Patch => "patch",
+        HttpMethod::Delete => "delete",
+        HttpMethod::Options | HttpMethod::Head | HttpMethod::Trace => "other",
+    }
 }

@@ -1,16 +1,17 @@
-//! Observers over HTTP: create, list, read, wait, delete, retry.
+//! Observers over HTTP: create, list, read, wait, delete.
 
 use super::api::{Listed, Observer, ProblemBody, ServiceName};
 use super::body::JsonBody;
+use super::edits::{self, Draft};
 use super::once::{self, Once};
 use super::page::{Part, cursor};
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::shared::Manager;
-use crate::{creator, outbox, telling};
+use crate::{creator, telling};
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::observer::{FieldError, Wanted};
@@ -47,25 +48,36 @@ pub(crate) async fn create(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    let wanted = Wanted::parse(body.clone(), &made_up_name()?).map_err(Problem::invalid)?;
-    let (id, again) = match once::reserve(&manager, &headers, &body).await? {
-        Once::Make { id, again } => (id, again),
-        Once::Made(row) => return Ok(made(&one(&manager, &row).await?)),
-    };
-    check_kind(&manager, &wanted).await?;
-    let row = Row::created(id, wanted, manager.clock.now(), &manager.settings.row);
-    let outcome = creator::create(&manager, row.clone()).await;
+    let draft = edits::draft(body.clone(), &made_up_name()?)?;
+    match once::reserve(&manager, &headers, &body).await? {
+        Once::Make { id, again } => create_as(&manager, (id, again), draft).await,
+        Once::Made(row) => Ok(edits::created(&row, &one(&manager, &row).await?)),
+    }
+}
+
+/// `again`: an observer of this identity may have been created by the same request before.
+pub(super) async fn create_as(
+    manager: &Arc<Manager>,
+    (id, again): (ObserverId, bool),
+    Draft { wanted, paused }: Draft,
+) -> Result<Response, Problem> {
+    check_kind(manager, &wanted).await?;
+    let mut row = Row::created(id, wanted, manager.clock.now(), &manager.settings.row);
+    if paused == Some(true) {
+        row = row.created_paused();
+    }
+    let outcome = creator::create(manager, row.clone()).await;
     let created = outcome.ok_or_else(|| Problem::new(Code::Stopping, "ask another manager"))?;
     let name = &row.wanted.name;
     match created.map_err(|error| Problem::from(error.as_ref()))? {
         Created::Done => {
             info!(observer = %id, %name, kind = %row.wanted.kind, "observer created");
-            Ok(made(&Observer::of(&row, None)))
+            Ok(edits::created(&row, &Observer::of(&row, None)))
         }
         Created::NameTaken => {
             // By the same request, sent twice at once?
             if again && let Some(row) = manager.store.load(&[id]).await?.pop() {
-                return Ok(made(&one(&manager, &row).await?));
+                return Ok(edits::created(&row, &one(manager, &row).await?));
             }
             Err(Problem::new(Code::NameExists, format!("an observer named {name} exists already")))
         }
@@ -82,11 +94,6 @@ pub(crate) async fn create(
     }
 }
 
-fn made(observer: &Observer) -> Response {
-    let place: [(HeaderName, String); 1] = [(header::LOCATION, format!("/v1/observers/{}", observer.id))];
-    (StatusCode::CREATED, place, Json(observer)).into_response()
-}
-
 fn made_up_name() -> Result<Name, Problem> {
     let random = Uuid::new_v4().simple().to_string();
     Name::new(&format!("observer-{}", &random[..12]))
@@ -94,7 +101,7 @@ fn made_up_name() -> Result<Name, Problem> {
 }
 
 /// Refuses a kind that the living services of the pool lack, all of them.
-async fn check_kind(manager: &Manager, wanted: &Wanted) -> Result<(), Problem> {
+pub(super) async fn check_kind(manager: &Manager, wanted: &Wanted) -> Result<(), Problem> {
     for age in [SERVICES_AGE, Duration::ZERO] {
         let services = manager.services(age).await?;
         let mut of_pool = services.iter().filter(|it| it.birth.pool == wanted.pool).peekable();
@@ -185,7 +192,7 @@ pub(crate) async fn read(
     State(manager): Shared,
     Path(key): Path<String>,
     mut params: Params,
-) -> Result<Json<Observer>, Problem> {
+) -> Result<Response, Problem> {
     let status = params.one("wait_for")?.map(|text| wanted_status(&text)).transpose()?;
     let wait = params.wait()?;
     params.finish()?;
@@ -194,7 +201,7 @@ pub(crate) async fn read(
         None => row,
         Some(status) => await_status(&manager, row, wait.unwrap_or(WAIT_DEFAULT), |it| it == status).await?,
     };
-    one(&manager, &row).await.map(Json)
+    Ok((edits::tag(&row), Json(one(&manager, &row).await?)).into_response())
 }
 
 fn wanted_status(text: &str) -> Result<Status, Problem> {
@@ -266,57 +273,21 @@ pub(crate) async fn delete(
     }
     let row = await_status(&manager, row, wait, |status| status == Status::Deleted).await?;
     let status = if row.verdict().status == Status::Deleted { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((status, Json(one(&manager, &row).await?)).into_response())
+    Ok((status, edits::tag(&row), Json(one(&manager, &row).await?)).into_response())
 }
 
-/// Bring a failed observer back.
-#[utoipa::path(post, path = "/v1/observers/{key}/retry", tag = "observers", params(
-    ("key" = String, Path, description = "id or name")),
-    responses((status = 202, body = Observer), (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 409, body = ProblemBody, description = "observer-not-failed, observer-deleted")))]
-pub(crate) async fn retry(
-    State(manager): Shared,
-    Path(key): Path<String>,
-    params: Params,
-) -> Result<Response, Problem> {
-    params.finish()?;
-    let id = find(&manager, &key).await?.id;
-    let now = manager.clock.now();
-    let mut fresh = false;
-    let change = |row: &mut Row| {
-        fresh = row.retry(now, &manager.settings.row);
-        fresh
-    };
-    let row = manager.change(id, change).await?.ok_or_else(|| not_found(&key))?;
-    if !fresh {
-        let status = row.verdict().status;
-        let code = match status {
-            Status::OnDeleting | Status::Deleted => Code::Deleted,
-            Status::Created | Status::Processing | Status::Paused | Status::Completed | Status::Failed => {
-                Code::NotFailed
-            }
-        };
-        return Err(Problem::new(code, format!("observer {} is {status}", row.wanted.name)));
-    }
-    info!(observer = %id, name = %row.wanted.name, "failed observer is brought back");
-    // The floor first: no run of the generations before may meet the new one.
-    telling::floors(&manager, &[row.floor()]).await;
-    outbox::publish(&manager, vec![row.clone()]);
-    Ok((StatusCode::ACCEPTED, Json(Observer::of(&row, None))).into_response())
-}
-
-async fn find(manager: &Manager, key: &str) -> Result<Row, Problem> {
+pub(super) async fn find(manager: &Manager, key: &str) -> Result<Row, Problem> {
     // What cannot be a name cannot be there.
     let Ok(which) = key.parse::<ObserverRef>() else { return Err(not_found(key)) };
     manager.store.find(&which).await?.ok_or_else(|| not_found(key))
 }
 
-fn not_found(key: &str) -> Problem {
+pub(super) fn not_found(key: &str) -> Problem {
     let key: String = key.chars().take(140).collect();
     Problem::new(Code::NotFound, format!("there is no observer `{key}`"))
 }
 
-async fn one(manager: &Manager, row: &Row) -> Result<Observer, Problem> {
+pub(super) async fn one(manager: &Manager, row: &Row) -> Result<Observer, Problem> {
     let holder = match row.seen.holder() {
         None => None,
         Some(id) => manager.store.service(Some(id), None).await?.filter(|service| service.end.is_none()),

@@ -28,6 +28,8 @@ pub(crate) enum Code {
     NotActive,
     NotFailed,
     Deleted,
+    Paused,
+    Changed,
     TooLarge,
     NotJson,
     Invalid,
@@ -59,6 +61,8 @@ impl Code {
             Self::NotActive => (S::CONFLICT, "observer-not-active", "the observer is not active"),
             Self::NotFailed => (S::CONFLICT, "observer-not-failed", "the observer has not failed"),
             Self::Deleted => (S::CONFLICT, "observer-deleted", "the observer is deleted"),
+            Self::Paused => (S::CONFLICT, "observer-paused", "the observer is paused"),
+            Self::Changed => (S::PRECONDITION_FAILED, "observer-changed", "the observer was changed"),
             Self::TooLarge => (S::PAYLOAD_TOO_LARGE, "too-large", "the body is too large"),
             Self::NotJson => (S::UNSUPPORTED_MEDIA_TYPE, "not-json", "the body must be application/json"),
             Self::Invalid => (S::UNPROCESSABLE_ENTITY, "invalid", "the body is not valid"),
@@ -104,6 +108,8 @@ impl Code {
             | Self::NotActive
             | Self::NotFailed
             | Self::Deleted
+            | Self::Paused
+            | Self::Changed
             | Self::TooLarge
             | Self::NotJson
             | Self::Invalid

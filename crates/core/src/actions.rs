@@ -1,0 +1,301 @@
+//! What a person can ask of an observer that is there: each answers whether anything changed.
+//!
+//! Whatever runs must end before the next generation begins, except where nothing can run: so an action
+//! on a live one only marks its generation as ending, and the report of its end publishes the next.
+
+use crate::clock::Timestamp;
+use crate::observer::Wanted;
+use crate::row::{Desired, Row, RowPolicy};
+use crate::status::Status;
+
+/// Why it cannot be done, whenever it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is deleted, or about to be.
+    Deleted,
+    /// Only a failed one can be retried.
+    NotFailed,
+    /// It is paused: resume it instead.
+    Paused,
+}
+
+type Asked = Result<bool, Refusal>;
+
+impl Row {
+    /// A new observer that is not to run yet: nothing is published, which is generation 0.
+    #[must_use]
+    pub fn created_paused(mut self) -> Self {
+        (self.desired, self.generation, self.mark) = (Desired::Paused, 0, None);
+        self
+    }
+
+    /// Brings a failed observer back.
+    ///
+    /// # Errors
+    /// If it is deleted or has not failed.
+    pub fn retry(&mut self, now: Timestamp, policy: &RowPolicy) -> Asked {
+        self.refuse_deleted()?;
+        if self.verdict().status != Status::Failed {
+            return Err(Refusal::NotFailed);
+        }
+        self.desired = Desired::Running;
+        self.reissue(now, policy);
+        Ok(true)
+    }
+
+    /// Ends what runs, until it is resumed. One that has ended by itself stays as it is.
+    ///
+    /// # Errors
+    /// If it is deleted.
+    pub fn pause(&mut self, now: Timestamp, policy: &RowPolicy) -> Asked {
+        self.refuse_deleted()?;
+        if self.desired == Desired::Paused || self.verdict().status.is_final() {
+            return Ok(false);
+        }
+        self.desired = Desired::Paused;
+        self.modified_at = now;
+        if self.awaits_end() {
+            self.command(now, policy);
+        }
+        Ok(true)
+    }
+
+    /// Lets it run again: at once if it has ended, else as soon as it has.
+    ///
+    /// # Errors
+    /// If it is deleted.
+    pub fn resume(&mut self, now: Timestamp, policy: &RowPolicy) -> Asked {
+        self.refuse_deleted()?;
+        if self.desired == Desired::Running {
+            return Ok(false);
+        }
+        let rests = self.verdict().status == Status::Paused;
+        self.desired = Desired::Running;
+        self.modified_at = now;
+        if rests {
+            self.reissue(now, policy);
+        } else if !self.verdict().status.is_final() {
+            // Its services were told that this generation ends; they may or may not have heard.
+            self.ending = Some(self.generation);
+            self.command(now, policy);
+        }
+        Ok(true)
+    }
+
+    /// Ends what runs and starts it anew; one that has ended by itself starts anew at once.
+    ///
+    /// # Errors
+    /// If it is deleted or paused.
+    pub fn restart(&mut self, now: Timestamp, policy: &RowPolicy) -> Asked {
+        self.refuse_deleted()?;
+        if self.desired == Desired::Paused && !self.verdict().status.is_final() {
+            return Err(Refusal::Paused);
+        }
+        self.desired = Desired::Running;
+        self.renew_run(now, policy);
+        Ok(true)
+    }
+
+    /// What is wanted from now on. If that changes what runs, it is started anew.
+    ///
+    /// # Errors
+    /// If it is deleted.
+    pub fn update(&mut self, wanted: Wanted, now: Timestamp, policy: &RowPolicy) -> Asked {
+        self.refuse_deleted()?;
+        if wanted == self.wanted {
+            return Ok(false);
+        }
+        let runs_otherwise = !wanted.runs_like(&self.wanted);
+        self.wanted = wanted;
+        self.modified_at = now;
+        if runs_otherwise && self.desired == Desired::Running {
+            self.renew_run(now, policy);
+        }
+        Ok(true)
+    }
+
+    fn renew_run(&mut self, now: Timestamp, policy: &RowPolicy) {
+        if self.seen.settled.is_some() || self.generation == 0 {
+            self.reissue(now, policy);
+        } else {
+            self.ending = Some(self.generation);
+            self.modified_at = now;
+            self.command(now, policy);
+        }
+    }
+
+    fn refuse_deleted(&self) -> Result<(), Refusal> {
+        if self.desired == Desired::Deleted { Err(Refusal::Deleted) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epoch::Epoch;
+    use crate::id::{Name, ObserverId, ServiceId};
+    use crate::message::{RunEvent, RunReport};
+    use crate::plan::plan_row;
+    use serde_json::{Value, json};
+    use uuid::Uuid;
+
+    /// One observer, what is done to it, and what it says of itself after each step.
+    struct Script {
+        row: Row,
+        now: i64,
+    }
+
+    impl Script {
+        fn new() -> Self {
+            let row =
+                Row::created(ObserverId(Uuid::from_u128(1)), wanted(&json!({})), Timestamp(0), &policy());
+            Self { row, now: 0 }
+        }
+        fn at(&mut self) -> Timestamp {
+            self.now += 1000;
+            Timestamp(self.now)
+        }
+        fn hear(&mut self, event: RunEvent) -> &mut Self {
+            let at = self.at();
+            let report = RunReport { id: self.row.id, epoch: self.row.epoch(), event };
+            let seq = u64::try_from(self.now).unwrap();
+            self.row.apply(ServiceId(Uuid::from_u128(9)), seq, at, &report, at);
+            self
+        }
+        fn run(&mut self) -> &mut Self {
+            self.hear(RunEvent::Started { attempt: 1, started_at: Timestamp(1) })
+        }
+        fn act(&mut self, act: fn(&mut Row, Timestamp, &RowPolicy) -> Asked) -> Asked {
+            let at = self.at();
+            act(&mut self.row, at, &policy())
+        }
+        /// The reconciler's pass that follows.
+        fn pass(&mut self) -> &mut Self {
+            let at = self.at();
+            if let Some(step) = plan_row(&self.row, at, &policy()) {
+                self.row = step.row;
+            }
+            self
+        }
+        fn is(&self, expected: &str) {
+            let verdict = self.row.verdict();
+            let floor = if self.row.floor().below > self.row.epoch() { ", ends" } else { "" };
+            let shown = format!("{} {} {}", self.row.generation, verdict.status, verdict.reason);
+            assert_eq!(format!("{}{floor}", shown.trim()), expected);
+        }
+    }
+
+    fn policy() -> RowPolicy {
+        RowPolicy::default()
+    }
+    fn wanted(extra: &Value) -> Wanted {
+        let mut body = json!({"kind": "ticker"});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        Wanted::parse(body, &Name::new("a").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_pause_lasts_until_it_is_resumed() {
+        let mut it = Script::new();
+        it.run().is("1 Processing");
+        assert_eq!(it.act(Row::pause), Ok(true));
+        it.is("1 Processing pausing, ends");
+        assert_eq!(it.act(Row::pause), Ok(false));
+        it.hear(RunEvent::Stopped).pass().is("1 Paused, ends");
+        assert_eq!(it.act(Row::restart), Err(Refusal::Paused));
+        assert_eq!(it.act(Row::resume), Ok(true));
+        it.is("2 Created to be published");
+        assert!(it.row.mark.is_some());
+        assert_eq!(it.act(Row::resume), Ok(false));
+    }
+
+    #[test]
+    fn a_resume_before_the_end_starts_anew_after_it() {
+        let mut it = Script::new();
+        it.run();
+        it.act(Row::pause).unwrap();
+        assert_eq!(it.act(Row::resume), Ok(true));
+        it.is("1 Processing told to stop, then started anew, ends");
+        it.hear(RunEvent::Stopped).pass().is("2 Created to be published");
+        it.run().is("2 Processing");
+    }
+
+    #[test]
+    fn one_that_is_created_paused_is_published_by_its_resume() {
+        let mut it = Script::new();
+        it.row = it.row.clone().created_paused();
+        it.pass().is("0 Paused, ends");
+        assert_eq!(it.row.due_at(&policy()), None);
+        it.act(Row::resume).unwrap();
+        it.is("1 Created to be published");
+        let mut other = Script::new();
+        other.row = other.row.clone().created_paused();
+        assert!(other.row.delete(Timestamp(5), &policy()));
+        other.is("0 Deleted, ends");
+    }
+
+    #[test]
+    fn a_restart_is_commanded_until_it_is_answered() {
+        let mut it = Script::new();
+        it.run();
+        assert_eq!(it.act(Row::restart), Ok(true));
+        it.is("1 Processing told to stop, then started anew, ends");
+        let floor = it.row.floor();
+        assert_eq!(floor.below, Epoch::after_generation(1));
+        let due = it.row.due_at(&policy()).unwrap();
+        assert_eq!(plan_row(&it.row, due, &policy()).unwrap().floor, Some(floor));
+        it.hear(RunEvent::Stopped).pass().is("2 Created to be published");
+        assert_eq!(it.row.repeat, None);
+    }
+
+    #[test]
+    fn what_has_ended_by_itself_stays_so_until_it_is_started_anew() {
+        let mut it = Script::new();
+        it.run().hear(RunEvent::Completed);
+        assert_eq!(it.act(Row::pause), Ok(false));
+        assert_eq!(it.act(Row::retry), Err(Refusal::NotFailed));
+        it.is("1 Completed, ends");
+        assert_eq!(it.act(Row::restart), Ok(true));
+        it.is("2 Created to be published");
+        // It fails while it is told to stop: that is how it ended.
+        it.run();
+        it.act(Row::pause).unwrap();
+        it.hear(RunEvent::Failed { error: "e".into(), attempts: 1 }).pass();
+        it.is("2 Failed gave up after 1 attempts: e, ends");
+        assert_eq!(it.act(Row::retry), Ok(true));
+        it.is("3 Created to be published");
+    }
+
+    #[test]
+    fn only_what_changes_the_run_starts_it_anew() {
+        let update = |it: &mut Script, extra: Value| {
+            let at = it.at();
+            it.row.update(wanted(&extra), at, &policy())
+        };
+        let mut it = Script::new();
+        it.run();
+        assert_eq!(update(&mut it, json!({})), Ok(false));
+        assert_eq!(update(&mut it, json!({"labels": {"a": "b"}, "on_full": "queue"})), Ok(true));
+        it.is("1 Processing");
+        assert_eq!(update(&mut it, json!({"spec": {"every": "2s"}})), Ok(true));
+        it.is("1 Processing told to stop, then started anew, ends");
+        it.hear(RunEvent::Stopped).pass().run();
+        it.act(Row::pause).unwrap();
+        it.hear(RunEvent::Stopped);
+        assert_eq!(update(&mut it, json!({"pool": "other"})), Ok(true));
+        it.pass().is("2 Paused, ends");
+    }
+
+    #[test]
+    fn nothing_is_asked_of_a_deleted_one() {
+        let mut it = Script::new();
+        it.run().row.delete(Timestamp(9000), &policy());
+        for act in [Row::pause, Row::resume, Row::restart, Row::retry] {
+            assert_eq!(it.act(act), Err(Refusal::Deleted));
+        }
+        assert_eq!(
+            it.row.update(wanted(&json!({"spec": 1})), Timestamp(9), &policy()),
+            Err(Refusal::Deleted)
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! What a person asks of an observer that is there: pause, resume, restart, retry, move.
+
+use super::api::{Observer, ProblemBody};
+use super::body::OptionalJson;
+use super::observers::{find, not_found, one};
+use super::problem::{Code, Problem};
+use super::query::Params;
+use crate::shared::Manager;
+use crate::{outbox, telling};
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use everwatch_core::actions::Refusal;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::{ObserverId, Pool};
+use everwatch_core::observer::FieldError;
+use everwatch_core::row::{Row, RowPolicy};
+use serde_json::Value;
+use std::sync::Arc;
+use tracing::info;
+
+type Shared = State<Arc<Manager>>;
+type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
+
+macro_rules! action {
+    ($name:ident, $path:literal, $act:path, $doc:literal) => {
+        #[doc = $doc]
+        #[utoipa::path(post, path = $path, tag = "observers",
+            params(("key" = String, Path, description = "id or name")),
+            responses((status = 200, body = Observer, description = "it was so already"),
+            (status = 202, body = Observer, description = "asked for"),
+            (status = 404, body = ProblemBody, description = "not-found"),
+            (status = 409, body = ProblemBody,
+                description = "observer-deleted, observer-not-failed (retry), observer-paused (restart)")))]
+        pub(crate) async fn $name(
+            State(manager): Shared,
+            Path(key): Path<String>,
+            params: Params,
+        ) -> Result<Response, Problem> {
+            params.finish()?;
+            plain(&manager, &key, stringify!($name), $act).await
+        }
+    };
+}
+
+action!(pause, "/v1/observers/{key}/pause", Row::pause, "End what runs, until it is resumed.");
+action!(resume, "/v1/observers/{key}/resume", Row::resume, "Let a paused observer run again.");
+action!(restart, "/v1/observers/{key}/restart", Row::restart, "End what runs and start it anew.");
+action!(retry, "/v1/observers/{key}/retry", Row::retry, "Bring a failed observer back.");
+
+async fn plain(manager: &Arc<Manager>, key: &str, what: &str, act: Act) -> Result<Response, Problem> {
+    let id = find(manager, key).await?.id;
+    let (row, fresh) = act_on(manager, id, key, act).await?;
+    if fresh {
+        info!(observer = %id, name = %row.wanted.name, what, "asked for by a person");
+    }
+    answer(manager, &row, fresh).await
+}
+
+/// Move an observer to another pool, or let its queue choose another service.
+#[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", request_body = Option<Object>,
+    params(("key" = String, Path, description = "id or name")),
+    responses((status = 200, body = Observer, description = "it is there already"),
+    (status = 202, body = Observer, description = "asked for"),
+    (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 409, body = ProblemBody, description = "observer-deleted, observer-paused (without a pool)"),
+    (status = 422, body = ProblemBody, description = "no-service-for-kind")))]
+pub(crate) async fn relocate(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let Some(pool) = pool_of(body)? else { return plain(&manager, &key, "move", Row::restart).await };
+    let row = find(&manager, &key).await?;
+    let mut wanted = row.wanted.clone();
+    wanted.pool = pool.clone();
+    super::observers::check_kind(&manager, &wanted).await?;
+    let (row, fresh) = act_on(&manager, row.id, &key, |row, now, policy| {
+        let mut wanted = row.wanted.clone();
+        wanted.pool = pool.clone();
+        row.update(wanted, now, policy)
+    })
+    .await?;
+    answer(&manager, &row, fresh).await
+}
+
+fn pool_of(body: Option<Value>) -> Result<Option<Pool>, Problem> {
+    let wrong = |pointer: &str, detail: String| {
+        Problem::invalid(vec![FieldError { pointer: pointer.to_owned(), detail }])
+    };
+    let Some(body) = body else { return Ok(None) };
+    let Value::Object(mut members) = body else { return Err(wrong("", "must be a JSON object".to_owned())) };
+    let pool = members.remove("pool").filter(|pool| !pool.is_null());
+    if let Some(member) = members.keys().next() {
+        return Err(wrong(&format!("/{member}"), "is not known here; known: pool".to_owned()));
+    }
+    pool.map(serde_json::from_value).transpose().map_err(|error| wrong("/pool", error.to_string()))
+}
+
+/// Acts on a row, and does what follows: its floor goes out, then its new generation.
+pub(super) async fn act_on(
+    manager: &Arc<Manager>,
+    id: ObserverId,
+    key: &str,
+    mut act: impl FnMut(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal> + Send,
+) -> Result<(Row, bool), Problem> {
+    let now = manager.clock.now();
+    let (mut outcome, mut before) = (Ok(false), 0);
+    let change = |row: &mut Row| {
+        before = row.generation;
+        outcome = act(row, now, &manager.settings.row);
+        outcome == Ok(true)
+    };
+    let row = manager.change(id, change).await?.ok_or_else(|| not_found(key))?;
+    let fresh = outcome.map_err(|refusal| refused(&row, refusal))?;
+    if row.generation > before {
+        // The floor first: no run of the generations before may meet the new one.
+        if row.generation > 1 {
+            telling::floors(manager, &[row.floor()]).await;
+        }
+        outbox::publish(manager, vec![row.clone()]);
+    } else if fresh && row.awaits_end() {
+        telling::floors_later(manager, vec![row.floor()]);
+    }
+    Ok((row, fresh))
+}
+
+fn refused(row: &Row, refusal: Refusal) -> Problem {
+    let (name, status) = (&row.wanted.name, row.verdict().status);
+    let (code, cure) = match refusal {
+        Refusal::Deleted => (Code::Deleted, "create a new one"),
+        Refusal::NotFailed => (Code::NotFailed, "only a failed one is retried; restart starts it anew"),
+        Refusal::Paused => (Code::Paused, "resume it instead"),
+    };
+    Problem::new(code, format!("observer {name} is {status}: {cure}"))
+}
+
+async fn answer(manager: &Manager, row: &Row, fresh: bool) -> Result<Response, Problem> {
+    let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, super::edits::tag(row), Json(one(manager, row).await?)).into_response())
+}

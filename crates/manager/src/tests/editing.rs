@@ -1,0 +1,156 @@
+//! Actions on observers and changes of what is wanted, with a service played by hand.
+
+use super::*;
+
+impl Stage {
+    async fn act(&self, what: &str) -> Answer {
+        self.send("POST", &format!("/v1/observers/a/{what}"), None).await
+    }
+    async fn edit(&self, method: &str, body: &Value, tag: Option<&str>) -> Answer {
+        let mut request = Request::builder().method(method).uri("/v1/observers/a");
+        request = request.header(header::CONTENT_TYPE, "application/merge-patch+json");
+        if let Some(tag) = tag {
+            request = request.header(header::IF_MATCH, tag);
+        }
+        self.ask(request.body(Body::from(body.to_string())).unwrap()).await
+    }
+    async fn until_status(&self, status: &str) -> Value {
+        self.until("/v1/observers/a", |answer| answer.body["status"] == status).await.body
+    }
+}
+
+impl Service {
+    /// Takes the next message, says that it runs, and waits until that is seen.
+    async fn run(&mut self, stage: &Stage, generation: u32) -> (Delivery, Work, Epoch) {
+        let (delivery, work, epoch) = self.take().await;
+        assert_eq!(epoch, Epoch::new(generation, 0));
+        self.run_event(&work, epoch, started()).await;
+        stage
+            .until("/v1/observers/a", |it| it.body["status"] == "Processing" && it.body["reason"] == "")
+            .await;
+        (delivery, work, epoch)
+    }
+    /// Does what a floor asks for.
+    async fn stop(&mut self, (delivery, work, epoch): (Delivery, Work, Epoch)) {
+        self.floor_over(&work, epoch).await;
+        self.run_event(&work, epoch, RunEvent::Stopped).await;
+        self.session.ack(delivery.receipt).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_observer_is_paused_resumed_and_restarted() {
+    let stage = Stage::new().await;
+    let mut service = stage.service(2).await;
+    stage.create(json!({"kind": "ticker", "name": "a"})).await;
+    let first = service.run(&stage, 1).await;
+    let pausing = stage.act("pause").await;
+    assert_eq!((pausing.status, &pausing.body["reason"]), (StatusCode::ACCEPTED, &json!("pausing")));
+    assert_eq!(stage.act("pause").await.status, StatusCode::OK);
+    service.stop(first).await;
+    let paused = stage.until_status("Paused").await;
+    assert_eq!((&paused["desired"], &paused["service"]), (&json!("paused"), &Value::Null));
+    assert_eq!(stage.act("restart").await.body["code"], "observer-paused");
+    assert_eq!(stage.act("resume").await.status, StatusCode::ACCEPTED);
+    let second = service.run(&stage, 2).await;
+    assert_eq!(stage.act("resume").await.status, StatusCode::OK);
+    assert_eq!(stage.act("restart").await.status, StatusCode::ACCEPTED);
+    service.stop(second).await;
+    let third = service.run(&stage, 3).await;
+    // Another pool is another queue.
+    let moving = stage.send("POST", "/v1/observers/a/move", Some(r#"{"pool": "other"}"#)).await;
+    assert_eq!((moving.status, &moving.body["pool"]), (StatusCode::ACCEPTED, &json!("other")));
+    service.stop(third).await;
+    let there = stage.manager.topology.work(&Pool::new("other").unwrap());
+    let session = Arc::clone(&service.session);
+    stage.until("/v1/observers/a", |it| it.body["reason"] == "waiting for a slot in pool other").await;
+    assert_eq!(session.get(&there, 9).await.unwrap().len(), 1);
+    stage.send("DELETE", "/v1/observers/a", None).await;
+    for what in ["pause", "resume", "restart", "retry", "move"] {
+        let refused = stage.act(what).await;
+        assert_eq!(
+            (refused.status.as_u16(), &refused.body["code"]),
+            (409, &json!("observer-deleted")),
+            "{what}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_created_paused_runs_when_it_is_resumed() {
+    let stage = Stage::new().await;
+    let mut service = stage.service(2).await;
+    let created = stage.create(json!({"kind": "ticker", "name": "a", "desired": "paused"})).await;
+    assert_eq!((&created.body["status"], &created.body["generation"]), (&json!("Paused"), &json!(0)));
+    assert_eq!(stage.act("resume").await.body["status"], "Created");
+    service.run(&stage, 1).await;
+    let other = stage.create(json!({"kind": "ticker", "name": "b", "desired": "paused"})).await;
+    assert_eq!(other.status, StatusCode::CREATED);
+    let gone = stage.send("DELETE", "/v1/observers/b", None).await;
+    assert_eq!((gone.status, &gone.body["status"]), (StatusCode::OK, &json!("Deleted")));
+    let wrong = stage.create(json!({"kind": "ticker", "desired": "ended"})).await;
+    assert_eq!((wrong.status.as_u16(), &wrong.body["errors"][0]["pointer"]), (422, &json!("/desired")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_patch_changes_some_and_only_what_it_was_meant_for() {
+    let stage = Stage::new().await;
+    let mut service = stage.service(2).await;
+    let created = stage.create(json!({"kind": "ticker", "name": "a", "labels": {"x": "1", "y": "2"}})).await;
+    let old = created.headers[header::ETAG].to_str().unwrap().to_owned();
+    let run = service.run(&stage, 1).await;
+    let read = stage.get("/v1/observers/a").await;
+    assert_eq!(read.headers[header::ETAG], old, "what is seen does not change it");
+    let patched =
+        stage.edit("PATCH", &json!({"labels": {"x": null, "z": "3"}, "grace": null}), Some(&old)).await;
+    assert_eq!((patched.status, &patched.body["labels"]), (StatusCode::OK, &json!({"y": "2", "z": "3"})));
+    assert_eq!((&patched.body["generation"], &patched.body["reason"]), (&json!(1), &json!("")));
+    let late = stage.edit("PATCH", &json!({"labels": {"q": "4"}}), Some(&old)).await;
+    assert_eq!((late.status.as_u16(), &late.body["code"]), (412, &json!("observer-changed")));
+    let bad = stage.edit("PATCH", &json!({"labels": {}}), Some("old")).await;
+    assert_eq!((bad.status.as_u16(), &bad.body["code"]), (400, &json!("bad-header")));
+    let fixed = json!({"retry": {"kind": "fixed", "every": "1s"}, "spec": {"every": "2s"}});
+    let changed = stage.edit("PATCH", &fixed, None).await;
+    assert_eq!(changed.body["reason"], "told to stop, then started anew");
+    service.stop(run).await;
+    let (_, work, _) = service.run(&stage, 2).await;
+    assert_eq!(work.spec.get(), r#"{"every":"2s"}"#);
+    for (patch, code) in [
+        (json!({"name": "b"}), "invalid"),
+        (json!({"kind": "other"}), "no-service-for-kind"),
+        (json!({"kind": null}), "invalid"),
+        (json!({"spek": 1}), "invalid"),
+        (json!([]), "invalid"),
+    ] {
+        let refused = stage.edit("PATCH", &patch, None).await;
+        assert_eq!((refused.status.as_u16(), &refused.body["code"]), (422, &json!(code)), "{patch}");
+    }
+    assert_eq!(stage.get("/v1/observers/a").await.body["generation"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_creates_then_changes_nothing_then_changes_what_differs() {
+    let stage = Stage::new().await;
+    let mut service = stage.service(2).await;
+    let body = json!({"kind": "ticker", "spec": {"every": "1s"}});
+    let created = stage.edit("PUT", &body, None).await;
+    assert_eq!((created.status, &created.body["name"]), (StatusCode::CREATED, &json!("a")));
+    let run = service.run(&stage, 1).await;
+    let before = stage.get("/v1/observers/a").await.body;
+    let same = stage.edit("PUT", &body, None).await;
+    assert_eq!((same.status, &same.body), (StatusCode::OK, &before));
+    let changed = stage.edit("PUT", &json!({"kind": "ticker", "spec": {"every": "5s"}}), None).await;
+    assert_eq!((changed.status, &changed.body["spec"]), (StatusCode::OK, &json!({"every": "5s"})));
+    service.stop(run).await;
+    let run = service.run(&stage, 2).await;
+    let paused = stage.edit("PUT", &json!({"kind": "ticker", "desired": "paused"}), None).await;
+    assert_eq!((&paused.body["desired"], &paused.body["reason"]), (&json!("paused"), &json!("pausing")));
+    service.stop(run).await;
+    stage.until_status("Paused").await;
+    let resumed = stage.edit("PUT", &json!({"kind": "ticker", "desired": "running"}), None).await;
+    assert_eq!(resumed.body["generation"], 3);
+    let renamed = stage.edit("PUT", &json!({"kind": "ticker", "name": "b"}), None).await;
+    assert_eq!(renamed.body["errors"][0]["pointer"], "/name");
+    let nobody = stage.send("PUT", &format!("/v1/observers/{}", Uuid::nil()), Some(&body.to_string())).await;
+    assert_eq!(nobody.status, StatusCode::NOT_FOUND);
+}
