@@ -25,7 +25,8 @@ impl Observer for Ticker {
         if self.every < Duration::from_millis(10) {
             return Ok(Exit::Failed("`every` is at least 10ms".to_owned()));
         }
-        let mut ticks = tokio::time::interval(self.every);
+        // Not at once: a service that takes over many starts them without a burst of messages.
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + self.every, self.every);
         let mut count = 0_u64;
         while ctx.until_cancelled(ticks.tick()).await.is_some() {
             count += 1;
