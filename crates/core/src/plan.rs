@@ -197,6 +197,24 @@ mod tests {
     }
 
     #[test]
+    fn a_list_entry_repeats_the_row_only_while_nothing_else_is_known_of_that_attempt() {
+        let (mut row, holder) = (row(), ServiceId(Uuid::from_u128(9)));
+        let entry = |attempt, acquisitions| RunReport {
+            id: row.id,
+            epoch: Epoch::new(1, acquisitions),
+            event: RunEvent::Started { attempt, started_at: at(1) },
+        };
+        let (same, next, other_run) = (entry(1, 0), entry(2, 0), entry(1, 1));
+        assert!(!row.repeats(holder, &same), "nothing was reported yet");
+        report(&mut row, started(), 1);
+        assert!(row.repeats(holder, &same));
+        assert!(!row.repeats(holder, &next) && !row.repeats(holder, &other_run));
+        assert!(!row.repeats(ServiceId(Uuid::from_u128(8)), &same), "another holder");
+        row.apply(holder, 2, at(2), &RunReport { event: RunEvent::HandedOver, ..same.clone() }, at(2));
+        assert!(!row.repeats(holder, &same), "handed over");
+    }
+
+    #[test]
     fn a_running_observer_needs_nothing() {
         let mut row = row();
         report(&mut row, started(), 1);

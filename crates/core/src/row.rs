@@ -4,7 +4,7 @@
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
-use crate::message::{Floor, RunReport};
+use crate::message::{Floor, RunEvent, RunReport};
 use crate::observer::Wanted;
 use crate::seen::{Heard, Key, Seen};
 use crate::status::{Status, Verdict, status_of};
@@ -174,6 +174,16 @@ impl Row {
         }
         self.modified_at = now;
         Applied::Changed
+    }
+
+    /// Whether a list entry only repeats what the row says. Naively it is applied like the start that it
+    /// tells of, and as its number is higher every row is written anew once a minute. An attempt starts
+    /// once in a run, so nothing that came in between is lost by passing the entry over.
+    #[must_use]
+    pub fn repeats(&self, service: ServiceId, entry: &RunReport) -> bool {
+        let RunEvent::Started { attempt, .. } = entry.event else { return false };
+        let same = self.mark.is_none() && entry.epoch.generation() == self.generation;
+        same && self.seen.is_running(service, entry.epoch.acquisitions(), attempt)
     }
 
     /// The row's answer to a report, where the run it speaks of may not go on.

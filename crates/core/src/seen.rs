@@ -145,6 +145,18 @@ impl Seen {
         }
     }
 
+    /// Whether this attempt of this run is known to go on, on this service.
+    pub(crate) fn is_running(&self, service: ServiceId, acquisitions: u32, attempt: u32) -> bool {
+        let latest = self.latest.as_ref().is_some_and(|it| {
+            it.service == service && it.key.acquisitions == acquisitions && it.doing == Doing::Running
+        });
+        let started = self
+            .started
+            .as_ref()
+            .is_some_and(|it| it.key.acquisitions == acquisitions && it.value.attempt == attempt);
+        self.settled.is_none() && latest && started
+    }
+
     /// The highest run heard of.
     #[must_use]
     pub fn acquisitions(&self) -> u32 {

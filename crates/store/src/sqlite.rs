@@ -41,6 +41,8 @@ impl SqliteStore {
             .pragma("journal_size_limit", "67108864")
             // 16 MiB for each connection; the default of 2 is read through anew by every batch
             .pragma("cache_size", "-16384")
+            // each time this many rows wait, two threads take turns
+            .row_buffer_size(1000)
             .optimize_on_close(true, None);
         // In memory there is nothing to share with another process, nor between two connections.
         let path = options.get_filename().to_path_buf();

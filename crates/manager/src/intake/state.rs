@@ -25,6 +25,16 @@ struct Run {
     seq: u64,
     at: Timestamp,
     report: RunReport,
+    told: Told,
+}
+
+/// What makes a service tell of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// Something happened to it.
+    Event,
+    /// It lists all that it holds.
+    List,
 }
 
 /// What was taken from the queue in one go.
@@ -85,10 +95,10 @@ impl Batch {
     fn add_report(&mut self, service: ServiceId, Numbered { seq, at, report }: Numbered) {
         metrics::counter!(metric::REPORTS).increment(1);
         match report {
-            Report::Run(report) => self.runs.push(Run { service, seq, at, report }),
+            Report::Run(report) => self.runs.push(Run { service, seq, at, report, told: Told::Event }),
             Report::List(chunk) => {
-                let runs = chunk.entries.into_iter().map(|report| Run { service, seq, at, report });
-                self.runs.extend(runs);
+                let run = |report| Run { service, seq, at, report, told: Told::List };
+                self.runs.extend(chunk.entries.into_iter().map(run));
             }
             Report::ServiceBorn(birth) => self.newborns.push(Newborn { service, birth: *birth, at }),
             Report::ServiceGone => self.gone.push(service),
@@ -174,6 +184,9 @@ fn fold(manager: &Manager, row: &mut Row, runs: &[&Run]) -> bool {
     let now = manager.clock.now();
     let mut changed = false;
     for run in runs {
+        if run.told == Told::List && row.repeats(run.service, &run.report) {
+            continue;
+        }
         match row.apply(run.service, run.seq, run.at, &run.report, now) {
             Applied::Changed => changed = true,
             Applied::Same => {}
