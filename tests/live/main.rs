@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
 
+mod abuse;
 mod ack_timeout;
 mod blackout;
 mod ending;

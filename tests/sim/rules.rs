@@ -155,7 +155,8 @@ impl Rules {
 
     pub(crate) fn retry(&self, row: &mut Row, now: Timestamp, policy: &RowPolicy) -> bool {
         let generation = row.generation;
-        let changed = row.retry(now, policy);
+        // Refused is unchanged.
+        let changed = row.retry(now, policy).unwrap_or(false);
         if self.has(Bug::ReissuedAsItWas) {
             row.generation = generation;
         }
