@@ -80,7 +80,7 @@ async fn a_full_disk_under_sqlite_is_told_and_survived() {
         }
     })
     .await;
-    assert_eq!((problem.0, problem.1["code"].as_str()), (503, Some("store-unavailable")), "{}", problem.1);
+    assert_eq!((problem.0, problem.1["code"].as_str()), (503, Some("database-unavailable")), "{}", problem.1);
     // Failover needs no database.
     cluster.kill("a");
     wait_for("all six to run on b", || async {
