@@ -14,7 +14,7 @@ use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
@@ -60,9 +60,17 @@ impl SqliteStore {
     }
 }
 
-/// Connections that are never closed: the last one to close a file in memory ends it.
+/// Connections that are not closed while they work: the last one to close a file in memory ends it.
+///
+/// A full disk ends a transaction behind the client's back, and the client's own rollback then fails: such a
+/// connection would refuse every later transaction, so it is replaced.
 fn pool(most: u32) -> SqlitePoolOptions {
-    SqlitePoolOptions::new().max_connections(most).min_connections(1).idle_timeout(None).max_lifetime(None)
+    SqlitePoolOptions::new()
+        .max_connections(most)
+        .min_connections(1)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
 }
 
 fn at(path: &Path, error: StoreError) -> StoreError {
