@@ -58,7 +58,7 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
         beat: manager.beat,
         row: settings.row_policy(),
         retention_services: manager.retention_services,
-        adopt: false,
         pools: vec![Pool::default()],
+        ..everwatch_manager::Settings::default()
     })
 }

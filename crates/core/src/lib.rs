@@ -13,6 +13,7 @@ pub mod blocks;
 pub mod clock;
 pub mod epoch;
 pub mod fence;
+pub mod history;
 pub mod id;
 pub mod message;
 pub mod observer;

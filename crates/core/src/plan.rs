@@ -93,7 +93,9 @@ pub fn on_alive(service: &mut ServiceRow, now: Timestamp, lost_after: Duration) 
 /// Whether the queue of this row's pool is to be searched for its message.
 #[must_use]
 pub fn wants_sweep(row: &Row, now: Timestamp, policy: &RowPolicy) -> bool {
-    row.awaits_end() && !row.seen.begun && now.since(row.modified_at) >= policy.sweep_after
+    row.awaits_end()
+        && !row.seen.begun
+        && now.since(row.doomed_at.unwrap_or(row.modified_at)) >= policy.sweep_after
 }
 
 /// What becomes of a work message that a sweep has in its hands.

@@ -50,6 +50,9 @@ pub struct Row {
     pub mark: Option<Mark>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Repeat>,
+    /// When its delete was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doomed_at: Option<Timestamp>,
     /// This generation is to end so that the next one can begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<u32>,
@@ -118,6 +121,7 @@ impl Row {
             generation: 1,
             mark: Some(Mark { until: now.plus(policy.lease), failures: 0 }),
             repeat: None,
+            doomed_at: None,
             ending: None,
             seen: Seen::default(),
             created_at: now,
@@ -199,6 +203,7 @@ impl Row {
             return false;
         }
         self.desired = Desired::Deleted;
+        self.doomed_at = Some(now);
         self.modified_at = now;
         self.ended_at = None;
         self.settle_into(now);

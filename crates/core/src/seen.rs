@@ -38,6 +38,12 @@ pub struct Seen {
     /// The report with the highest key that was not a settlement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest: Option<Latest>,
+    /// The newest word of the newest run whose code was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Ran>,
+    /// The same of the run before that one: where the observer came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Ran>,
     /// The newest error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Told<String>>,
@@ -57,6 +63,16 @@ pub struct Seen {
 pub struct Told<T> {
     pub key: Key,
     pub value: T,
+}
+
+/// What a run whose code was started said last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    pub key: Key,
+    pub service: ServiceId,
+    pub at: Timestamp,
+    /// Whether it said that its code has ended.
+    pub over: bool,
 }
 
 /// A start of the code.
@@ -117,15 +133,20 @@ impl Seen {
             RunEvent::Started { attempt, started_at } => {
                 self.begun = true;
                 raise(&mut self.started, key, Start { attempt: *attempt, at: *started_at });
+                self.note_run(heard, false);
                 self.advance(heard, Doing::Running);
             }
             RunEvent::Erred { error, next_at, .. } => {
                 self.begun = true;
                 raise(&mut self.last_error, key, error.clone());
+                self.note_run(heard, false);
                 self.advance(heard, Doing::Restarting { next_at: *next_at });
             }
             RunEvent::Progress { text } => raise(&mut self.progress, key, text.clone()),
-            RunEvent::HandedOver => self.advance(heard, Doing::HandedOver),
+            RunEvent::HandedOver => {
+                self.note_run(heard, true);
+                self.advance(heard, Doing::HandedOver);
+            }
             RunEvent::Refused { why } => {
                 self.refused_since = Some(self.refused_since.map_or(heard.at, |at| at.min(heard.at)));
                 self.advance(heard, Doing::Refused { why: why.clone() });
@@ -136,6 +157,25 @@ impl Seen {
     fn settle(&mut self, heard: &Heard, how: Settlement) {
         if self.settled.as_ref().is_none_or(|settled| heard.key < settled.key) {
             self.settled = Some(Settled { key: heard.key, service: heard.service, at: heard.at, how });
+        }
+    }
+
+    /// Keeps the two newest runs, of each its newest word.
+    fn note_run(&mut self, heard: &Heard, over: bool) {
+        let word = Ran { key: heard.key, service: heard.service, at: heard.at, over };
+        match &self.ran {
+            Some(ran) if heard.key.acquisitions < ran.key.acquisitions => {
+                if self.before.as_ref().is_none_or(|before| heard.key > before.key) {
+                    self.before = Some(word);
+                }
+            }
+            Some(ran) if heard.key.acquisitions == ran.key.acquisitions => {
+                if heard.key > ran.key {
+                    self.ran = Some(word);
+                }
+            }
+            Some(_) => self.before = self.ran.replace(word),
+            None => self.ran = Some(word),
         }
     }
 

@@ -68,6 +68,7 @@ async fn commit(manager: &Arc<Manager>, batch: Vec<Create>) {
     let mut publish = Vec::new();
     for ((row, answer), outcome) in rows.into_iter().zip(waiting).zip(outcomes) {
         if matches!(outcome, Ok(Created::Done)) {
+            manager.tell(None, &row);
             publish.push(row);
         }
         if answer.send(outcome).is_err() {

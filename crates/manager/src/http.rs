@@ -5,6 +5,7 @@ pub mod api;
 mod body;
 mod document;
 mod edits;
+mod events;
 mod kinds;
 mod observers;
 mod once;
@@ -45,6 +46,9 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .routes(routes!(services::list))
         .routes(routes!(services::read))
         .routes(routes!(services::pools))
+        .routes(routes!(events::list))
+        .routes(routes!(events::of_observer))
+        .routes(routes!(events::runs))
         .routes(routes!(kinds::list))
         .routes(routes!(parked::list))
         .routes(routes!(parked::discard))

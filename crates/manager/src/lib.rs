@@ -2,6 +2,7 @@
 //! Every decision is made in `core`; what stands here is loops. It knows no SQL and no AMQP.
 
 mod creator;
+mod history;
 mod http;
 mod intake;
 mod leases;
@@ -88,6 +89,8 @@ pub async fn run(
     loops.spawn(async move { ("creator", creator::run(it, inboxes.creates).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("outbox", outbox::run(it, inboxes.published).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("history", history::run(it, inboxes.events).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("keeper of leases", leases::run(it).await) });
     let it = Arc::clone(&manager);

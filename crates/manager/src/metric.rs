@@ -22,6 +22,7 @@ pub(crate) const UNKNOWN_OBSERVERS: &str = "everwatch_unknown_observers_total";
 pub(crate) const UNREADABLE: &str = "everwatch_unreadable_total";
 pub(crate) const BEATS: &str = "everwatch_beats_total";
 pub(crate) const PROBES: &str = "everwatch_probes_total";
+pub(crate) const LOST_EVENTS: &str = "everwatch_lost_events_total";
 pub(crate) const FAILED_PASSES: &str = "everwatch_failed_passes_total";
 
 pub(crate) const INTAKE_BATCH: &str = "everwatch_intake_batch_reports";
@@ -43,7 +44,8 @@ const GAUGES: [(&str, Unit, &str); 9] = [
     (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 10] = [
+const COUNTERS: [(&str, Unit, &str); 11] = [
+    (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
     (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
     (REISSUES, Unit::Count, "work messages published again as the next generation"),
     (REPORTS, Unit::Count, "reports read from the state queue"),

@@ -5,13 +5,14 @@ use crate::intake::births::change;
 use crate::shared::Manager;
 use crate::{RunError, metric, outbox, telling};
 use everwatch_broker::{Fate, Session};
+use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::Floor;
 use everwatch_core::plan::{on_alive, plan_row, plan_services};
 use everwatch_core::row::Row;
 use everwatch_store::StoreError;
 use futures::StreamExt as _;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -78,6 +79,8 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
         let before = manager.clock.now().minus(manager.settings.retention_services);
         manager.store.forget_services(before).await?;
         manager.store.forget_notes().await?;
+        let before = manager.clock.now().minus(manager.settings.retention_events);
+        manager.store.forget_events(before, manager.settings.events_max).await?;
         done.forgot = Some(Instant::now());
     }
     Ok(())
@@ -113,6 +116,10 @@ async fn steps(manager: &Arc<Manager>, due: &[Row]) -> Result<bool, StoreError> 
     // Whoever lost the race here was beaten by a report, a person or another manager: their turn.
     let lost: HashSet<ObserverId> = manager.store.save(&rows).await?.into_iter().collect();
     let won: Vec<_> = keep.into_iter().filter(|step| !lost.contains(&step.row.id)).collect();
+    let before: HashMap<ObserverId, &Row> = due.iter().map(|row| (row.id, row)).collect();
+    for step in &won {
+        manager.tell(before.get(&step.row.id).copied(), &step.row);
+    }
     let floors: Vec<Floor> = won.iter().filter_map(|step| step.floor).collect();
     telling::floors(manager, &floors).await;
     let publish: Vec<Row> = won.into_iter().filter(|step| step.publish).map(|step| step.row).collect();
@@ -126,13 +133,16 @@ async fn services(manager: &Manager, session: &dyn Session) -> Result<(), StoreE
     let now = manager.clock.now();
     let lost_after = manager.settings.lost_after;
     let services = manager.store.services(now).await?;
+    manager.known.learn(&services);
     let plan = plan_services(&services, now, lost_after, manager.may_conclude());
     for service in plan.suspect {
         // Looked at again on the row as it is: a beat may have come in meanwhile.
         let suspected = |row: &mut everwatch_core::service::ServiceRow| {
             row.is_silent(now, lost_after) && row.suspect(now)
         };
-        change(manager, service, suspected).await?;
+        if let Some(row) = change(manager, service, suspected).await? {
+            manager.tell_service(What::ServiceSuspect, &row, "nothing was heard of it".to_owned());
+        }
         warn!(%service, "service is silent, the broker is asked about its session");
     }
     let answers: Vec<(ServiceId, Option<Fate>)> = futures::stream::iter(plan.ask)
@@ -143,7 +153,14 @@ async fn services(manager: &Manager, session: &dyn Session) -> Result<(), StoreE
     for (service, fate) in answers {
         match fate {
             Some(Fate::Gone) => {
-                change(manager, service, |row| row.on_session_gone(manager.clock.now())).await?;
+                let lost = change(manager, service, |row| row.on_session_gone(manager.clock.now())).await?;
+                if let Some(row) = lost {
+                    manager.tell_service(
+                        What::ServiceLost,
+                        &row,
+                        "the broker has no session of it".to_owned(),
+                    );
+                }
                 info!(%service, "service lost: its session with the broker is gone");
                 manager.note_change();
             }

@@ -20,6 +20,9 @@ pub struct Settings {
     pub row: RowPolicy,
     /// How long an ended service stays readable (default 1 day).
     pub retention_services: Duration,
+    /// How long, and how many, events are kept (defaults 7 days and 100,000).
+    pub retention_events: Duration,
+    pub events_max: usize,
     /// Take over the observers of another database, where the broker holds some (default no).
     pub adopt: bool,
     /// Pools whose queues are there from the start (default `default`).
@@ -35,6 +38,8 @@ impl Default for Settings {
             beat: Duration::from_secs(5),
             row: RowPolicy::default(),
             retention_services: Duration::from_secs(86_400),
+            retention_events: Duration::from_secs(7 * 86_400),
+            events_max: 100_000,
             adopt: false,
             pools: vec![Pool::default()],
         }

@@ -3,6 +3,7 @@
 
 use crate::RunError;
 use crate::creator::Create;
+use crate::history::{self, Known};
 use crate::leases::Leases;
 use crate::outbox::Published;
 use crate::settings::Settings;
@@ -11,7 +12,7 @@ use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::{ManagerId, ObserverId, Pool};
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
-use everwatch_store::{Store, StoreError};
+use everwatch_store::{Event, Store, StoreError};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +30,8 @@ const PUBLISHES_MAX: usize = 1000;
 const CREATES_MAX: usize = 2000;
 /// Answers of the broker that wait to be written down.
 const PUBLISHED_MAX: usize = 4000;
+/// Clients that follow the events.
+const STREAMS_MAX: usize = 200;
 /// How often a change is tried again after somebody else changed the row.
 pub(crate) const CAS_TRIES: usize = 20;
 
@@ -67,6 +70,7 @@ struct Reading {
 pub(crate) struct Inboxes {
     pub(crate) creates: mpsc::Receiver<Create>,
     pub(crate) published: mpsc::Receiver<Published>,
+    pub(crate) events: mpsc::Receiver<Event>,
 }
 
 /// Services as the store had them a moment ago.
@@ -82,6 +86,11 @@ pub(crate) struct Manager {
     pub(crate) tasks: TaskTracker,
     pub(crate) creates: mpsc::Sender<Create>,
     pub(crate) published: mpsc::Sender<Published>,
+    pub(crate) events: mpsc::Sender<Event>,
+    pub(crate) known: Known,
+    /// Counts batches of events that this manager has written down.
+    pub(crate) recorded: watch::Sender<u64>,
+    pub(crate) streams: Arc<Semaphore>,
     pub(crate) publishes: Arc<Semaphore>,
     pub(crate) leases: Leases,
     /// Whether observers of another database are taken over, once.
@@ -107,6 +116,7 @@ impl Manager {
     ) -> (Arc<Self>, Inboxes) {
         let (creates, creates_in) = mpsc::channel(CREATES_MAX);
         let (published, published_in) = mpsc::channel(PUBLISHED_MAX);
+        let (events, events_in) = mpsc::channel(history::WAITING_MAX);
         let manager = Self {
             id: ManagerId(Uuid::now_v7()),
             store,
@@ -116,6 +126,10 @@ impl Manager {
             tasks: TaskTracker::new(),
             creates,
             published,
+            events,
+            known: Known::default(),
+            recorded: watch::Sender::new(0),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             publishes: Arc::new(Semaphore::new(PUBLISHES_MAX)),
             leases: Leases::default(),
             adopting: AtomicBool::new(settings.adopt),
@@ -134,7 +148,7 @@ impl Manager {
             },
             settings,
         };
-        (Arc::new(manager), Inboxes { creates: creates_in, published: published_in })
+        (Arc::new(manager), Inboxes { creates: creates_in, published: published_in, events: events_in })
     }
 
     /// The first word with the store: a refusal ends the start, an absence does not.
@@ -277,6 +291,7 @@ impl Manager {
         }
         let mut services = self.store.services(self.clock.now()).await?;
         services.retain(|service| service.end.is_none());
+        self.known.learn(&services);
         let services = Arc::new(services);
         *lock(&self.services) = Some((Instant::now(), Arc::clone(&services)));
         Ok(services)
@@ -291,11 +306,13 @@ impl Manager {
     ) -> Result<Option<Row>, StoreError> {
         for _ in 0..CAS_TRIES {
             let Some(mut row) = self.store.load(&[id]).await?.pop() else { return Ok(None) };
+            let before = row.clone();
             if !change(&mut row) {
                 return Ok(Some(row));
             }
             if self.store.save(std::slice::from_ref(&row)).await?.is_empty() {
                 row.version += 1;
+                self.tell(Some(&before), &row);
                 self.note_change();
                 return Ok(Some(row));
             }

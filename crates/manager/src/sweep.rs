@@ -128,6 +128,9 @@ async fn judge(manager: &Manager, held: &[Delivery]) -> Result<Vec<bool>, StoreE
     }
     let settled: Vec<Row> = settled.into_values().collect();
     let lost = if settled.is_empty() { Vec::new() } else { manager.store.save(&settled).await? };
+    for row in settled.iter().filter(|row| !lost.contains(&row.id)) {
+        manager.tell(rows.get(&row.id).copied(), row);
+    }
     let over = |(verdict, label): (Sweep, &Option<(ObserverId, u32)>)| match verdict {
         Sweep::Keep => false,
         Sweep::Stale => true,

@@ -2,9 +2,10 @@
 
 mod api;
 mod editing;
+mod events;
 
 use crate::shared::{Inboxes, Manager};
-use crate::{RunError, Settings, creator, http, link, outbox, reconcile};
+use crate::{RunError, Settings, creator, history, http, link, outbox, reconcile};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
@@ -37,6 +38,7 @@ struct Stage {
     _dir: TempDir,
 }
 
+#[derive(Debug)]
 struct Answer {
     status: StatusCode,
     headers: axum::http::HeaderMap,
@@ -50,13 +52,14 @@ impl Stage {
         let url = format!("sqlite://{}", dir.path().join("test.db").display());
         let store = everwatch_store::open(&url, settings.row.clone()).await.unwrap();
         let broker = Arc::new(MemoryBroker::new());
-        let (manager, Inboxes { creates, published }) =
+        let (manager, Inboxes { creates, published, events }) =
             Manager::new(settings, store, CancellationToken::new());
         manager.check_store().await.unwrap();
         let mut loops = JoinSet::new();
         loops.spawn(link::run(Arc::clone(&manager), Arc::clone(&broker) as Arc<dyn Broker>));
         loops.spawn(creator::run(Arc::clone(&manager), creates));
         loops.spawn(outbox::run(Arc::clone(&manager), published));
+        loops.spawn(history::run(Arc::clone(&manager), events));
         loops.spawn(reconcile::run(Arc::clone(&manager)));
         let app = http::app(Arc::clone(&manager), Router::new());
         let stage = Self { app, manager, broker, _loops: loops, _dir: dir };

@@ -84,7 +84,7 @@ impl ServiceColumns {
     }
 }
 
-fn written<T: Serialize>(value: &T) -> Result<String, StoreError> {
+pub(crate) fn written<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 

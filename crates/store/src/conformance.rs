@@ -5,6 +5,7 @@
 
 mod changing;
 mod creating;
+mod events;
 mod fresh;
 mod listing;
 mod notes;
@@ -12,6 +13,7 @@ mod services;
 
 pub use changing::*;
 pub use creating::*;
+pub use events::*;
 pub use fresh::*;
 pub use listing::*;
 pub use notes::*;

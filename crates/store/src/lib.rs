@@ -3,12 +3,14 @@
 mod admission;
 mod columns;
 pub mod conformance;
+mod events;
 mod failure;
 mod listing;
 pub mod port;
 mod postgres;
 mod sqlite;
 
+pub use events::Named;
 pub use port::*;
 
 use everwatch_core::row::RowPolicy;

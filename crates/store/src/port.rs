@@ -1,6 +1,7 @@
 //! The store port: rows as documents with indexed columns, changed only by compare-and-set on their
 //! version. Every decision about a row's content is made in `core`; the store decides nothing.
 
+pub use crate::events::{Event, EventFilter, EventPage, Events, Stretch};
 use async_trait::async_trait;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
@@ -107,7 +108,7 @@ pub trait Notes: Send + Sync + 'static {
 
 /// The database. All times are the database's own clock.
 #[async_trait]
-pub trait Store: Notes {
+pub trait Store: Notes + Events {
     /// The database's clock.
     async fn now(&self) -> Result<Timestamp, StoreError>;
     /// Inserts new rows in one transaction, each checked by name and, unless it queues, by capacity:

@@ -1,5 +1,6 @@
 //! The store on PostgreSQL: any number of managers share one.
 
+mod events;
 mod notes;
 mod observers;
 mod parked;
@@ -77,6 +78,27 @@ impl Notes for PgStore {
     }
     async fn forget_notes(&self) -> Result<u64, StoreError> {
         answered(notes::forget(&self.pool)).await
+    }
+}
+
+#[async_trait]
+impl Events for PgStore {
+    async fn record(&self, events: &[Event]) -> Result<(), StoreError> {
+        answered(events::record(&self.pool, events)).await
+    }
+    async fn events(
+        &self,
+        filter: &EventFilter,
+        stretch: Stretch,
+        most: usize,
+    ) -> Result<EventPage, StoreError> {
+        answered(events::page(&self.pool, filter, stretch, most)).await
+    }
+    async fn event_ends(&self) -> Result<(i64, i64), StoreError> {
+        answered(events::ends(&self.pool)).await
+    }
+    async fn forget_events(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+        answered(events::forget(&self.pool, before, keep)).await
     }
 }
 

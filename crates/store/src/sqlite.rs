@@ -1,5 +1,6 @@
 //! The store on SQLite: one manager, one file. One connection writes, four read.
 
+mod events;
 mod notes;
 mod observers;
 mod parked;
@@ -123,6 +124,27 @@ impl Notes for SqliteStore {
     }
     async fn forget_notes(&self) -> Result<u64, StoreError> {
         notes::forget(&self.writer).await
+    }
+}
+
+#[async_trait]
+impl Events for SqliteStore {
+    async fn record(&self, events: &[Event]) -> Result<(), StoreError> {
+        events::record(&self.writer, events).await
+    }
+    async fn events(
+        &self,
+        filter: &EventFilter,
+        stretch: Stretch,
+        most: usize,
+    ) -> Result<EventPage, StoreError> {
+        events::page(&self.readers, filter, stretch, most).await
+    }
+    async fn event_ends(&self) -> Result<(i64, i64), StoreError> {
+        events::ends(&self.readers).await
+    }
+    async fn forget_events(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+        events::forget(&self.writer, before, keep).await
     }
 }
 

@@ -85,6 +85,9 @@ both! {
     parked_messages_are_shown_newest_first
     a_parked_reason_may_hold_a_nul
     the_first_to_claim_a_note_has_it
+    events_are_told_in_order_and_by_filter
+    the_oldest_events_are_forgotten
+    whoever_follows_the_numbers_misses_nothing
     a_note_that_is_over_is_free
     of_claimers_side_by_side_one_has_it
 }

@@ -1,6 +1,8 @@
 //! What travels over HTTP, for servers and clients alike.
 
 use everwatch_core::clock::{Timestamp, show};
+use everwatch_core::epoch::Epoch;
+use everwatch_core::history::What;
 use everwatch_core::observer::{FieldError, OnFull, Overlap};
 use everwatch_core::retry::Retry;
 use everwatch_core::row::{self, Row};
@@ -208,6 +210,92 @@ pub struct ParkedMessage {
     pub body: String,
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
+}
+
+/// Something with a name, as it was called then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NamedThing {
+    pub id: Uuid,
+    pub name: String,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Higher for what was written down later.
+    pub id: i64,
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    #[schema(value_type = String, example = "started")]
+    pub what: What,
+    pub observer: Option<NamedThing>,
+    pub service: Option<NamedThing>,
+    /// `generation << 32 | acquisitions`.
+    pub epoch: Option<u64>,
+    /// The cause, as far as it is known.
+    pub text: String,
+    /// Where it was started on its next service: time without a run, in ms.
+    pub gap_ms: Option<u64>,
+    /// Where it was started on its next service: time with two runs, in ms.
+    pub overlap_ms: Option<u64>,
+}
+
+impl Event {
+    #[must_use]
+    pub fn of(event: everwatch_store::Event) -> Self {
+        let named = |it: everwatch_store::Named| NamedThing { id: it.id, name: it.name };
+        Self {
+            id: event.id,
+            at: event.at,
+            what: event.what,
+            observer: event.observer.map(named),
+            service: event.service.map(named),
+            epoch: event.epoch,
+            text: event.text,
+            gap_ms: event.gap_ms,
+            overlap_ms: event.overlap_ms,
+        }
+    }
+}
+
+/// One tenure of an observer on one service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Run {
+    /// `generation << 32 | acquisitions`.
+    pub epoch: u64,
+    pub generation: u32,
+    pub acquisitions: u32,
+    pub service: Option<NamedThing>,
+    #[schema(value_type = String, format = DateTime)]
+    pub started_at: Timestamp,
+    /// When its service said that it was over; null while it runs, and if its service was lost.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+    /// How it ended: stopped, completed, failed or handed_over.
+    pub ended: Option<String>,
+    /// Starts of its code.
+    pub attempts: u32,
+    /// Time without a run before it, in ms.
+    pub gap_ms: Option<u64>,
+}
+
+impl Run {
+    #[must_use]
+    pub fn started(epoch: u64, event: &everwatch_store::Event) -> Self {
+        let (generation, acquisitions) = (Epoch::from(epoch).generation(), Epoch::from(epoch).acquisitions());
+        let service = event.service.as_ref().map(|it| NamedThing { id: it.id, name: it.name.clone() });
+        Self {
+            epoch,
+            generation,
+            acquisitions,
+            service,
+            started_at: event.at,
+            ended_at: None,
+            ended: None,
+            attempts: 1,
+            gap_ms: event.gap_ms,
+        }
+    }
 }
 
 /// Everything in one glance.

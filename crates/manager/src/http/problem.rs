@@ -30,6 +30,8 @@ pub(crate) enum Code {
     Deleted,
     Paused,
     Changed,
+    EventsGone,
+    TooManyStreams,
     TooLarge,
     NotJson,
     Invalid,
@@ -63,6 +65,10 @@ impl Code {
             Self::Deleted => (S::CONFLICT, "observer-deleted", "the observer is deleted"),
             Self::Paused => (S::CONFLICT, "observer-paused", "the observer is paused"),
             Self::Changed => (S::PRECONDITION_FAILED, "observer-changed", "the observer was changed"),
+            Self::EventsGone => (S::GONE, "events-gone", "these events are not kept any more"),
+            Self::TooManyStreams => {
+                (S::SERVICE_UNAVAILABLE, "too-many-streams", "too many follow the events")
+            }
             Self::TooLarge => (S::PAYLOAD_TOO_LARGE, "too-large", "the body is too large"),
             Self::NotJson => (S::UNSUPPORTED_MEDIA_TYPE, "not-json", "the body must be application/json"),
             Self::Invalid => (S::UNPROCESSABLE_ENTITY, "invalid", "the body is not valid"),
@@ -91,7 +97,7 @@ impl Code {
 
     fn retry_after(self) -> Option<u32> {
         match self {
-            Self::NoCapacity | Self::NotReady => Some(5),
+            Self::NoCapacity | Self::NotReady | Self::TooManyStreams => Some(5),
             Self::NameEnding | Self::BrokerUnavailable | Self::DatabaseUnavailable | Self::Stopping => {
                 Some(1)
             }
@@ -110,6 +116,7 @@ impl Code {
             | Self::Deleted
             | Self::Paused
             | Self::Changed
+            | Self::EventsGone
             | Self::TooLarge
             | Self::NotJson
             | Self::Invalid

@@ -25,11 +25,11 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
     let Some(mut consumer) = open(session.as_ref(), queue).await else { return };
     while let Some(first) = next(consumer.as_mut(), &over).await {
         let mut batch = Batch::default();
-        batch.add(&first);
+        batch.add(&manager, &first);
         while batch.receipts.len() < BATCH_MAX
             && let Some(delivery) = next_ready(consumer.as_mut())
         {
-            batch.add(&delivery);
+            batch.add(&manager, &delivery);
         }
         if insist(&over, || apply(&manager, &batch.beats)).await.is_none() {
             return;
@@ -42,14 +42,16 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
 }
 
 impl Batch {
-    fn add(&mut self, delivery: &Delivery) {
+    fn add(&mut self, manager: &Manager, delivery: &Delivery) {
         self.receipts.push(delivery.receipt);
         match decode::<BeatMessage>(&delivery.body) {
             Ok(BeatMessage::Tick(tick)) => self.ticks.push(tick),
-            Ok(BeatMessage::Probe { .. }) => {
+            Ok(BeatMessage::Probe { service }) => {
+                manager.known.heard(service, manager.clock.now());
                 metrics::counter!(metric::PROBES).increment(1);
             }
             Ok(BeatMessage::Beat(beat)) => {
+                manager.known.heard(beat.service, manager.clock.now());
                 metrics::counter!(metric::BEATS).increment(1);
                 let newest = self.beats.entry(beat.service).or_insert_with(|| beat.clone());
                 if beat.seq > newest.seq {

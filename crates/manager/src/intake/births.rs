@@ -3,6 +3,7 @@
 use crate::shared::{CAS_TRIES, Manager};
 use crate::telling;
 use everwatch_core::clock::Timestamp;
+use everwatch_core::history::What;
 use everwatch_core::id::ServiceId;
 use everwatch_core::message::{Birth, Floor};
 use everwatch_core::row::Row;
@@ -53,6 +54,12 @@ async fn on_born(manager: &Manager, newborn: &Newborn) -> Result<(), StoreError>
     if !manager.store.save_services(&[row]).await?.is_empty() {
         return Ok(());
     }
+    if let Some(row) = manager.store.service(Some(newborn.service), None).await? {
+        let from = newborn.birth.predecessor.as_ref();
+        let text =
+            from.map_or_else(String::new, |it| format!("after {}, which ended: {}", it.service, it.ended));
+        manager.tell_service(What::ServiceBorn, &row, text);
+    }
     info!(service = %newborn.service, name = %newborn.birth.name, pool = %newborn.birth.pool, "service born");
     if said_goodbye().await?.is_some() {
         return on_gone(manager, newborn.service).await;
@@ -76,7 +83,10 @@ async fn on_gone(manager: &Manager, service: ServiceId) -> Result<(), StoreError
         gone = change(manager, service, |row| row.on_gone(now)).await?;
     }
     match gone {
-        Some(row) => info!(%service, name = %row.birth.name, "service gone"),
+        Some(row) => {
+            manager.tell_service(What::ServiceGone, &row, "it said goodbye".to_owned());
+            info!(%service, name = %row.birth.name, "service gone");
+        }
         None => debug!(%service, "a service unknown here says goodbye"),
     }
     Ok(())

@@ -7,6 +7,7 @@ use crate::shared::{CAS_TRIES, Manager, Marked};
 use crate::telling;
 use everwatch_broker::{Delivery, Receipt, Session};
 use everwatch_core::clock::Timestamp;
+use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::message::{
     BATCH_MAX, Floor, Numbered, Report, Reports, RunReport, StateMessage, Tick, decode,
@@ -156,10 +157,16 @@ async fn apply_runs(
         let ids: Vec<ObserverId> = pending.keys().copied().collect();
         let rows = manager.store.load(&ids).await?;
         note_unknown(&pending, &rows);
-        let (mut changed, mut same) = (Vec::new(), Vec::new());
+        let (mut changed, mut same, mut before) = (Vec::new(), Vec::new(), HashMap::new());
         for mut row in rows {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
-            if fold(manager, &mut row, runs) { changed.push(row) } else { same.push(row) }
+            let was = row.clone();
+            if fold(manager, &mut row, runs) {
+                before.insert(row.id, was);
+                changed.push(row);
+            } else {
+                same.push(row);
+            }
         }
         // Those that another manager has changed meanwhile are loaded and folded again: a join, so
         // that the order in which the two come does not matter.
@@ -168,6 +175,9 @@ async fn apply_runs(
         } else {
             manager.store.save(&changed).await?.into_iter().collect()
         };
+        for row in changed.iter().filter(|row| !lost.contains(&row.id)) {
+            manager.tell(before.get(&row.id), row);
+        }
         for row in changed.iter().chain(&same).filter(|row| !lost.contains(&row.id)) {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
             floors.extend(runs.iter().filter_map(|run| row.answer(&run.report)));
@@ -218,6 +228,7 @@ async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, floo
     }
     for pool in &batch.pools {
         warn!(%pool, "a service had to make the work queue of its pool");
+        manager.tell_all(What::WorkQueueCreated, format!("pool {pool}"));
     }
     let newborn_pools = batch.newborns.iter().map(|newborn| &newborn.birth.pool);
     for pool in newborn_pools.chain(&batch.pools) {

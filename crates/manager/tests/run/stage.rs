@@ -161,6 +161,11 @@ impl Api {
     pub(crate) async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         self.try_call(method, path, body).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
+    /// A stream of server-sent events.
+    pub(crate) async fn follow(&self, path: &str) -> reqwest::Response {
+        let request = self.client.get(format!("{}{path}", self.url)).header("accept", "text/event-stream");
+        request.send().await.unwrap().error_for_status().unwrap()
+    }
     pub(crate) async fn get(&self, path: &str) -> Value {
         let (status, body) = self.call("GET", path, None).await;
         assert_eq!(status, 200, "GET {path}: {body}");

@@ -27,6 +27,7 @@ async fn a_stop_ends_it_cleanly_even_while_somebody_waits() {
     let manager = stage.ready_manager().await;
     let api = manager.api.clone();
     api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
+    let mut stream = api.follow("/v1/events").await;
     let waiting = api.get("/v1/observers/a?wait_for=status%3DProcessing&wait=60s");
     let (waited, stopped) = tokio::join!(waiting, async {
         // Served after the wait has begun.
@@ -35,6 +36,7 @@ async fn a_stop_ends_it_cleanly_even_while_somebody_waits() {
     });
     stopped.unwrap();
     assert_eq!(waited["status"], "Created");
+    assert_eq!(stream.chunk().await.unwrap(), None, "the stream of events ends");
     // The port, the session and the file are free again.
     let again = stage.ready_manager().await;
     assert_eq!(again.api.get("/v1/observers/a").await["generation"], 1);

@@ -1,0 +1,223 @@
+//! What happened: history, and live as server-sent events.
+
+use super::api::{Event, Listed, ProblemBody, Run};
+use super::observers::find;
+use super::page::{Part, cursor};
+use super::problem::{Code, Problem};
+use super::query::{Params, bad};
+use crate::shared::Manager;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use everwatch_core::history::What;
+use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_store::{EventFilter, Stretch};
+use futures::Stream;
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tracing::debug;
+
+type Shared = State<Arc<Manager>>;
+
+const COMMENT_EVERY: Duration = Duration::from_secs(15);
+/// Other managers write events too: a stream looks this often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const PAGE: usize = 500;
+/// Events of one observer that its runs are read from.
+const RUNS_FROM: usize = 1000;
+
+/// What happened, newest first; with `Accept: text/event-stream`, what happens from now on.
+#[utoipa::path(get, path = "/v1/events", tag = "events", params(
+    ("observer" = Option<String>, Query, description = "id"), ("service" = Option<String>, Query, description = "id"),
+    ("what" = Option<String>, Query, description = "one or several, comma-separated"),
+    ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
+    ("last-event-id" = Option<i64>, Header, description = "live: the last one that was seen")),
+    responses((status = 200, body = Listed<Event>), (status = 400, body = ProblemBody, description = "bad-header"),
+    (status = 410, body = ProblemBody, description = "events-gone"),
+    (status = 503, body = ProblemBody, description = "too-many-streams")))]
+pub(crate) async fn list(
+    State(manager): Shared,
+    mut params: Params,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let filter = EventFilter {
+        observer: params.parsed::<ObserverId>("observer")?,
+        service: params.parsed::<ServiceId>("service")?,
+        what: words(&mut params)?,
+    };
+    page_or_stream(&manager, params, &headers, filter).await
+}
+
+/// What happened to one observer; with `Accept: text/event-stream`, what happens from now on.
+#[utoipa::path(get, path = "/v1/observers/{key}/events", tag = "events", params(
+    ("key" = String, Path, description = "id or name"),
+    ("what" = Option<String>, Query, description = "one or several, comma-separated"),
+    ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
+    ("last-event-id" = Option<i64>, Header, description = "live: the last one that was seen")),
+    responses((status = 200, body = Listed<Event>), (status = 400, body = ProblemBody, description = "bad-header"),
+    (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 410, body = ProblemBody, description = "events-gone"),
+    (status = 503, body = ProblemBody, description = "too-many-streams")))]
+pub(crate) async fn of_observer(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    mut params: Params,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let observer = Some(find(&manager, &key).await?.id);
+    let filter = EventFilter { observer, service: None, what: words(&mut params)? };
+    page_or_stream(&manager, params, &headers, filter).await
+}
+
+fn words(params: &mut Params) -> Result<Vec<What>, Problem> {
+    let words = params.many("what");
+    let words = words.iter().flat_map(|text| text.split(','));
+    words.map(|word| word.trim().parse().map_err(|error: String| bad("what", error))).collect()
+}
+
+async fn page_or_stream(
+    manager: &Arc<Manager>,
+    mut params: Params,
+    headers: &HeaderMap,
+    filter: EventFilter,
+) -> Result<Response, Problem> {
+    let live = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    if live.is_some_and(|accept| accept.contains("text/event-stream")) {
+        params.finish()?;
+        return stream(manager, headers, filter).await;
+    }
+    let part: Part<i64> = Part::read(&mut params)?;
+    params.finish()?;
+    let before = Stretch::Before(part.after.unwrap_or(i64::MAX));
+    let mut page = manager.store.events(&filter, before, part.limit + 1).await?;
+    let more = page.events.len() > part.limit;
+    page.events.truncate(part.limit);
+    let next_cursor = page.events.last().filter(|_| more).and_then(|last| cursor(&last.id));
+    let items = page.events.into_iter().map(Event::of).collect();
+    Ok(Json(Listed { items, next_cursor, total: page.total }).into_response())
+}
+
+async fn stream(
+    manager: &Arc<Manager>,
+    headers: &HeaderMap,
+    filter: EventFilter,
+) -> Result<Response, Problem> {
+    let permit = Arc::clone(&manager.streams).try_acquire_owned().map_err(|_| {
+        Problem::new(Code::TooManyStreams, "too many follow the events here; ask another manager, or later")
+    })?;
+    let (oldest, newest) = manager.store.event_ends().await?;
+    let last = match headers.get("last-event-id") {
+        None => newest,
+        Some(id) => {
+            let id = id.to_str().ok().and_then(|id| id.parse::<i64>().ok());
+            id.ok_or_else(|| {
+                Problem::new(Code::BadHeader, "the header last-event-id is the number of an event")
+            })?
+        }
+    };
+    if last.saturating_add(1) < oldest || last > newest {
+        let detail = format!("events after {last} are not kept any more; read the list, then follow anew");
+        return Err(Problem::new(Code::EventsGone, detail));
+    }
+    let recorded = manager.recorded.subscribe();
+    let manager = Arc::clone(manager);
+    let follower = Follower { manager, filter, last, ready: VecDeque::new(), recorded, _permit: permit };
+    let comments = KeepAlive::new().interval(COMMENT_EVERY).text("still here");
+    Ok(Sse::new(follow(follower)).keep_alive(comments).into_response())
+}
+
+struct Follower {
+    manager: Arc<Manager>,
+    filter: EventFilter,
+    last: i64,
+    ready: VecDeque<everwatch_store::Event>,
+    recorded: watch::Receiver<u64>,
+    _permit: OwnedSemaphorePermit,
+}
+
+fn follow(follower: Follower) -> impl Stream<Item = Result<sse::Event, Infallible>> {
+    futures::stream::unfold(follower, |mut follower| async move {
+        loop {
+            while let Some(event) = follower.ready.pop_front() {
+                let shown = Event::of(event);
+                let message = sse::Event::default().id(shown.id.to_string()).event(shown.what.as_str());
+                match message.json_data(&shown) {
+                    Ok(message) => return Some((Ok(message), follower)),
+                    Err(error) => debug!(%error, event = shown.id, "an event cannot be written"),
+                }
+            }
+            follower.recorded.mark_unchanged();
+            follower.look().await;
+            if follower.ready.is_empty() {
+                tokio::select! {
+                    () = follower.manager.stop.cancelled() => return None,
+                    _ = follower.recorded.changed() => {}
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                }
+            }
+        }
+    })
+}
+
+impl Follower {
+    async fn look(&mut self) {
+        let store = &self.manager.store;
+        let looked = async {
+            let (_, newest) = store.event_ends().await?;
+            let page = store.events(&self.filter, Stretch::After(self.last), PAGE).await?;
+            Ok::<_, everwatch_store::StoreError>((newest, page))
+        };
+        match looked.await {
+            Ok((newest, page)) => {
+                let last = page.events.last().map_or(self.last, |event| event.id);
+                // What the filter leaves out need not be looked at again.
+                self.last = if page.events.len() < PAGE { last.max(newest) } else { last };
+                self.ready.extend(page.events);
+            }
+            Err(error) => debug!(%error, "followers wait for the database"),
+        }
+    }
+}
+
+/// The runs of an observer, as far as its events are kept, newest first.
+#[utoipa::path(get, path = "/v1/observers/{key}/runs", tag = "events",
+    params(("key" = String, Path, description = "id or name")),
+    responses((status = 200, body = Listed<Run>), (status = 404, body = ProblemBody, description = "not-found")))]
+pub(crate) async fn runs(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+) -> Result<Json<Listed<Run>>, Problem> {
+    params.finish()?;
+    let filter = EventFilter { observer: Some(find(&manager, &key).await?.id), ..EventFilter::default() };
+    let mut page = manager.store.events(&filter, Stretch::Before(i64::MAX), RUNS_FROM).await?;
+    page.events.reverse();
+    let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
+    for event in page.events {
+        let Some(epoch) = event.epoch else { continue };
+        match event.what {
+            What::Started => {
+                runs.insert(epoch, Run::started(epoch, &event));
+            }
+            What::Restarted => {
+                if let Some(run) = runs.get_mut(&epoch) {
+                    run.attempts += 1;
+                }
+            }
+            What::HandedOver | What::Stopped | What::Completed | What::Failed => {
+                if let Some(run) = runs.get_mut(&epoch) {
+                    (run.ended_at, run.ended) = (Some(event.at), Some(event.what.to_string()));
+                }
+            }
+            _ => {}
+        }
+    }
+    let items: Vec<Run> = runs.into_values().rev().collect();
+    let total = items.len() as u64;
+    Ok(Json(Listed { items, next_cursor: None, total }))
+}

@@ -1,0 +1,113 @@
+//! What happened, as a list, as a stream, and as runs.
+
+use super::*;
+use futures::StreamExt as _;
+
+type Lines = std::pin::Pin<Box<dyn futures::Stream<Item = String> + Send>>;
+
+impl Stage {
+    async fn words(&self, path: &str) -> Vec<String> {
+        let body = self.get(path).await.body;
+        let word = |event: &Value| event["what"].as_str().unwrap().to_owned();
+        body["items"].as_array().unwrap().iter().map(word).collect()
+    }
+
+    async fn follow(&self, path: &str, last: Option<&str>) -> Result<Lines, Answer> {
+        let mut request = Request::get(path).header(header::ACCEPT, "text/event-stream");
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let response = self.app.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        if response.status() != StatusCode::OK {
+            let (parts, body) = response.into_parts();
+            let body = serde_json::from_slice(&to_bytes(body, usize::MAX).await.unwrap()).unwrap();
+            return Err(Answer { status: parts.status, headers: parts.headers, body });
+        }
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+        let chunks = response.into_body().into_data_stream();
+        Ok(Box::pin(chunks.map(|chunk| String::from_utf8(chunk.unwrap().to_vec()).unwrap())))
+    }
+}
+
+/// The next event's number and body.
+async fn next(lines: &mut Lines) -> (String, Value) {
+    let text = tokio::time::timeout(SOON, lines.next()).await.expect("an event comes").unwrap();
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).trim().to_owned()
+    };
+    let body: Value = serde_json::from_str(&field("data:")).unwrap();
+    assert_eq!(body["what"], field("event:"));
+    (field("id:"), body)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_life_is_listed_and_its_runs_are_told() {
+    let stage = Stage::new().await;
+    let mut first = stage.service(1).await;
+    stage.create(json!({"kind": "ticker", "name": "a"})).await;
+    let (delivery, work, epoch) = first.take().await;
+    first.run_event(&work, epoch, RunEvent::Started { attempt: 1, started_at: clock::now() }).await;
+    first.run_event(&work, epoch, RunEvent::HandedOver).await;
+    let mut second = stage.service(1).await;
+    first.session.requeue(delivery.receipt).await;
+    drop(first);
+    let (_, _, epoch) = second.take().await;
+    second.run_event(&work, epoch, RunEvent::Started { attempt: 1, started_at: clock::now() }).await;
+    let path = "/v1/observers/a/events";
+    stage.until(path, |answer| answer.body["items"][0]["gap_ms"].is_number()).await;
+    assert_eq!(stage.words(path).await, ["started", "handed_over", "started", "created"]);
+    assert_eq!(stage.words("/v1/events?what=handed_over,created&limit=1").await, ["handed_over"]);
+    let page = stage.get("/v1/events?limit=2&what=started,created").await.body;
+    assert_eq!(page["total"], 3);
+    let rest = format!("/v1/events?what=started,created&cursor={}", page["next_cursor"].as_str().unwrap());
+    assert_eq!(stage.words(&rest).await, ["created"]);
+    let of_service = format!("/v1/events?service={}", second.id);
+    assert_eq!(stage.words(&of_service).await, ["started", "service_born"]);
+    let moved = &stage.get(path).await.body["items"][0];
+    assert_eq!((&moved["service"]["name"], &moved["overlap_ms"]), (&json!("s1"), &json!(0)));
+    assert!(moved["gap_ms"].as_u64().unwrap() < 10_000, "{moved}");
+    let runs = stage.get("/v1/observers/a/runs").await.body;
+    assert_eq!((&runs["total"], &runs["items"][0]["ended"]), (&json!(2), &Value::Null));
+    assert_eq!(
+        (&runs["items"][1]["ended"], &runs["items"][1]["acquisitions"]),
+        (&json!("handed_over"), &json!(0))
+    );
+    assert_eq!(stage.get("/v1/events?what=moved").await.body["code"], "bad-query");
+    assert_eq!(stage.get("/v1/observers/none/runs").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_followed_resumed_and_end_with_the_manager() {
+    let stage = Stage::new().await;
+    let create = async |name: &str| {
+        stage.create(json!({"kind": "ticker", "name": name, "on_full": "queue"})).await;
+    };
+    create("before").await;
+    stage.until("/v1/events", |answer| answer.body["total"] == 1).await;
+    let mut live = stage.follow("/v1/events", None).await.unwrap();
+    let mut paused = stage.follow("/v1/events?what=pause_asked", None).await.unwrap();
+    create("a").await;
+    let (id, event) = next(&mut live).await;
+    assert_eq!((&event["what"], &event["observer"]["name"]), (&json!("created"), &json!("a")));
+    assert_eq!(event["id"].to_string(), id);
+    stage.send("POST", "/v1/observers/a/pause", None).await;
+    assert_eq!(next(&mut live).await.1["what"], "pause_asked");
+    assert_eq!(next(&mut paused).await.1["what"], "pause_asked");
+    drop(live);
+    create("b").await;
+    let mut resumed = stage.follow("/v1/events", Some(&id)).await.unwrap();
+    assert_eq!(next(&mut resumed).await.1["what"], "pause_asked");
+    assert_eq!(next(&mut resumed).await.1["observer"]["name"], "b");
+
+    stage.manager.store.forget_events(Timestamp(i64::MAX), 0).await.unwrap();
+    for last in ["0", "999999"] {
+        let gone = stage.follow("/v1/events", Some(last)).await.err().unwrap();
+        assert_eq!((gone.status.as_u16(), &gone.body["code"]), (410, &json!("events-gone")), "{last}");
+    }
+    let wrong = stage.follow("/v1/events", Some("x")).await.err().unwrap();
+    assert_eq!((wrong.status.as_u16(), &wrong.body["code"]), (400, &json!("bad-header")));
+    stage.manager.stop.cancel();
+    let end = tokio::time::timeout(SOON, resumed.next()).await.expect("the stream ends");
+    assert_eq!(end, None);
+}

@@ -1,0 +1,80 @@
+//! Events: numbered in order, filtered, forgotten from the oldest on.
+
+use super::*;
+use crate::events::{Event, EventFilter, Named, Stretch};
+use everwatch_core::history::What;
+
+fn event(number: u128, what: What) -> Event {
+    let named = |id: Uuid| Some(Named { id, name: format!("n-{number} \u{0}") });
+    Event {
+        id: 0,
+        at: Timestamp(NOW.0 + i64::try_from(number).unwrap()),
+        what,
+        observer: named(id(number).0),
+        service: if what == What::Started { named(service_id(1).0) } else { None },
+        epoch: Some(1 << 32),
+        text: String::new(),
+        gap_ms: None,
+        overlap_ms: None,
+    }
+}
+
+async fn numbers(store: &dyn Store, filter: &EventFilter, stretch: Stretch) -> Vec<u128> {
+    let page = store.events(filter, stretch, 10).await.unwrap();
+    page.events.iter().map(|event| event.observer.as_ref().unwrap().id.as_u128()).collect()
+}
+
+pub async fn events_are_told_in_order_and_by_filter(store: &dyn Store) {
+    assert_eq!(store.event_ends().await.unwrap(), (0, 0));
+    store.record(&[event(1, What::Created), event(1, What::Started), event(2, What::Created)]).await.unwrap();
+    store.record(&[event(3, What::Failed)]).await.unwrap();
+    let all = EventFilter::default();
+    assert_eq!(numbers(store, &all, Stretch::Before(i64::MAX)).await, [3, 2, 1, 1]);
+    assert_eq!(numbers(store, &all, Stretch::After(0)).await, [1, 1, 2, 3]);
+    let page = store.events(&all, Stretch::Before(i64::MAX), 2).await.unwrap();
+    assert_eq!((page.events.len(), page.total), (2, 4));
+    assert_eq!(Event { id: 0, ..page.events[0].clone() }, event(3, What::Failed));
+    let rest = Stretch::Before(page.events[1].id);
+    assert_eq!(numbers(store, &all, rest).await, [1, 1]);
+    let of = |observer, service, what| EventFilter { observer, service, what };
+    assert_eq!(numbers(store, &of(Some(id(1)), None, vec![]), Stretch::After(0)).await, [1, 1]);
+    assert_eq!(numbers(store, &of(None, Some(service_id(1)), vec![]), Stretch::After(0)).await, [1]);
+    let two = vec![What::Failed, What::Started];
+    assert_eq!(numbers(store, &of(None, None, two), Stretch::After(0)).await, [1, 3]);
+    assert_eq!(numbers(store, &of(Some(id(2)), None, vec![What::Failed]), Stretch::After(0)).await, []);
+}
+
+pub async fn the_oldest_events_are_forgotten(store: &dyn Store) {
+    let all = EventFilter::default();
+    store.record(&(1..=6).map(|number| event(number, What::Created)).collect::<Vec<_>>()).await.unwrap();
+    assert_eq!(store.forget_events(Timestamp(NOW.0 + 3), 100).await.unwrap(), 2);
+    assert_eq!(store.forget_events(Timestamp(0), 3).await.unwrap(), 1);
+    assert_eq!(numbers(store, &all, Stretch::After(0)).await, [4, 5, 6]);
+    let (oldest, newest) = store.event_ends().await.unwrap();
+    assert_eq!(newest - oldest, 2);
+    // The numbers go on even if everything is old.
+    store.forget_events(Timestamp(i64::MAX), 0).await.unwrap();
+    store.record(&[event(7, What::Created)]).await.unwrap();
+    assert_eq!(numbers(store, &all, Stretch::After(newest)).await, [7]);
+}
+
+pub async fn whoever_follows_the_numbers_misses_nothing(store: &dyn Store) {
+    let all = EventFilter::default();
+    let write = async |from: u128| {
+        for number in from..from + 25 {
+            store.record(&[event(number, What::Created), event(number, What::Started)]).await.unwrap();
+        }
+    };
+    let follow = async {
+        let (mut last, mut seen) = (0, 0);
+        while seen < 100 {
+            let page = store.events(&all, Stretch::After(last), 7).await.unwrap();
+            seen += page.events.len();
+            last = page.events.last().map_or(last, |event| event.id);
+            tokio::task::yield_now().await;
+        }
+        last
+    };
+    let ((), (), last) = tokio::join!(write(100), write(200), follow);
+    assert_eq!(store.event_ends().await.unwrap().1, last);
+}

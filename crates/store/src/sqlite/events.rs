@@ -1,0 +1,78 @@
+//! Events on SQLite.
+
+use crate::columns::{limit, number, written};
+use crate::failure::failure;
+use crate::port::{Event, EventFilter, EventPage, StoreError, Stretch};
+use everwatch_core::clock::Timestamp;
+use sqlx::SqlitePool;
+
+const MATCHING: &str = "(?1 IS NULL OR observer_id = ?1) AND (?2 IS NULL OR service_id = ?2)
+    AND (json_array_length(?3) = 0 OR what IN (SELECT value FROM json_each(?3)))";
+
+pub(super) async fn record(writer: &SqlitePool, events: &[Event]) -> Result<(), StoreError> {
+    let insert =
+        "INSERT INTO events (at, what, observer_id, service_id, document) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let mut transaction = super::writing(writer).await?;
+    for event in events {
+        sqlx::query(insert)
+            .bind(event.at.0)
+            .bind(event.what.as_str())
+            .bind(event.observer.as_ref().map(|it| it.id.to_string()))
+            .bind(event.service.as_ref().map(|it| it.id.to_string()))
+            .bind(written(event)?)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure)?;
+    }
+    transaction.commit().await.map_err(failure)
+}
+
+pub(super) async fn page(
+    pool: &SqlitePool,
+    filter: &EventFilter,
+    stretch: Stretch,
+    most: usize,
+) -> Result<EventPage, StoreError> {
+    let (place, order, from) = match stretch {
+        Stretch::Before(id) => ("id < ?4", "DESC", id),
+        Stretch::After(id) => ("id > ?4", "ASC", id),
+    };
+    let what: Vec<&str> = filter.what.iter().map(|what| what.as_str()).collect();
+    let what = serde_json::json!(what).to_string();
+    let select =
+        format!("SELECT id, document FROM events WHERE {MATCHING} AND {place} ORDER BY id {order} LIMIT ?5");
+    let rows: Vec<(i64, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+        .bind(filter.observer.map(|id| id.to_string()))
+        .bind(filter.service.map(|id| id.to_string()))
+        .bind(&what)
+        .bind(from)
+        .bind(limit(most))
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?;
+    let count = format!("SELECT COUNT(*) FROM events WHERE {MATCHING}");
+    let total = match stretch {
+        Stretch::After(_) => 0,
+        Stretch::Before(_) => sqlx::query_scalar(sqlx::AssertSqlSafe(count))
+            .bind(filter.observer.map(|id| id.to_string()))
+            .bind(filter.service.map(|id| id.to_string()))
+            .bind(&what)
+            .fetch_one(pool)
+            .await
+            .map_err(failure)?,
+    };
+    EventPage::read(rows, number(total))
+}
+
+pub(super) async fn ends(pool: &SqlitePool) -> Result<(i64, i64), StoreError> {
+    let ends = "SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), 0) FROM events";
+    sqlx::query_as(ends).fetch_one(pool).await.map_err(failure)
+}
+
+pub(super) async fn forget(writer: &SqlitePool, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+    // One always stays: the numbers go on from it.
+    let forget = "DELETE FROM events WHERE (at < ?1 OR id <= (SELECT MAX(id) FROM events) - ?2)
+        AND id < (SELECT MAX(id) FROM events)";
+    let done = sqlx::query(forget).bind(before.0).bind(limit(keep)).execute(writer).await.map_err(failure)?;
+    Ok(done.rows_affected())
+}
