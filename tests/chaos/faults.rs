@@ -1,8 +1,10 @@
 //! What goes wrong, and how it is made to.
 
 use crate::world::World;
+use everwatch_tests::proxy::Proxy;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rand::Rng as _;
 use rand::rngs::StdRng;
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ pub(crate) enum Fault {
     CloseAll,
     /// The broker is killed and started again.
     BrokerKill,
+    /// One node of a cluster is killed and started again.
+    NodeKill,
     /// The broker blocks publishers for longer than three heartbeats.
     Alarm,
     /// A manager is killed and started again.
@@ -38,7 +42,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Kill,
         Self::Stop,
         Self::Freeze,
@@ -48,6 +52,7 @@ impl Fault {
         Self::Reset,
         Self::CloseAll,
         Self::BrokerKill,
+        Self::NodeKill,
         Self::Alarm,
         Self::ManagerKill,
         Self::DatabaseKill,
@@ -63,14 +68,9 @@ impl Fault {
             // From the thaw on: a frozen process cannot know before.
             Self::Freeze => PROBE + FENCE_GRACE,
             // Both ends learn of it at once, and the other's start is as fast as this one's end.
-            Self::Reset | Self::CloseAll if allowed => FENCE_GRACE,
+            Self::Reset | Self::CloseAll | Self::NodeKill if allowed => FENCE_GRACE,
             _ => 0,
         }
-    }
-
-    /// Whether it is done to the broker itself.
-    pub(crate) fn is_the_broker_s(self) -> bool {
-        matches!(self, Self::CloseAll | Self::BrokerKill | Self::Alarm)
     }
 
     /// Whether any observer may move because of it.
@@ -89,6 +89,8 @@ impl Fault {
                 Self::Freeze | Self::CutBoth | Self::CutUp | Self::CutDown => 3 * 3000 + 2000,
                 // A lost session comes back as a new incarnation within a few seconds.
                 Self::Reset | Self::CloseAll => 5000,
+                // The queue waits 15 s for a consumer whose node is gone.
+                Self::NodeKill => 25_000,
                 Self::BrokerKill => 45_000,
                 Self::Alarm | Self::ManagerKill | Self::DatabaseKill => 0,
             }
@@ -111,22 +113,28 @@ impl Fault {
             Self::CutUp => cut(world, victim, (false, true)).await,
             Self::CutDown => cut(world, victim, (true, false)).await,
             Self::Reset => {
-                world.proxies[victim].reset();
+                world.proxies[victim].iter().for_each(Proxy::reset);
                 for_a_while(Duration::from_secs(5)).await;
             }
             Self::CloseAll => {
-                world.node().ctl(&["close_all_connections", "chaos"]);
+                world.broker.own().ctl(&["close_all_connections", "chaos"]);
                 for_a_while(Duration::from_secs(5)).await;
             }
             Self::BrokerKill => {
-                world.node().kill();
+                world.broker.own().kill();
                 for_a_while(Duration::from_secs(4)).await;
-                world.node().start_again();
+                world.broker.own().start_again();
+            }
+            Self::NodeKill => {
+                let number = dice.random_range(1..=world.broker.urls.len());
+                world.broker.node("kill", number);
+                for_a_while(LONG).await;
+                world.broker.node("start", number);
             }
             Self::Alarm => {
-                world.node().ctl(&["set_disk_free_limit", "999GB"]);
+                world.broker.own().ctl(&["set_disk_free_limit", "999GB"]);
                 for_a_while(LONG).await;
-                world.node().ctl(&["set_disk_free_limit", "50MB"]);
+                world.broker.own().ctl(&["set_disk_free_limit", "50MB"]);
             }
             Self::ManagerKill => {
                 world.cluster.kill("manager");
@@ -134,9 +142,10 @@ impl Fault {
                 world.cluster.manager().await;
             }
             Self::DatabaseKill => {
-                world.postgres.kill();
+                let server = world.postgres.as_ref().expect("chosen only where there is one");
+                server.kill();
                 for_a_while(Duration::from_secs(4)).await;
-                world.postgres.start_again();
+                server.start_again();
             }
         }
     }
@@ -161,9 +170,10 @@ async fn freeze(world: &World, victim: &str) {
 }
 
 async fn cut(world: &World, victim: &str, (up, down): (bool, bool)) {
-    world.proxies[victim].pass(up, down);
+    let pass = |up, down| world.proxies[victim].iter().for_each(|proxy| proxy.pass(up, down));
+    pass(up, down);
     for_a_while(LONG).await;
-    world.proxies[victim].pass(true, true);
+    pass(true, true);
     world.cluster.until_active(victim).await;
 }
 

@@ -2,10 +2,13 @@
 //! delete. Every run leaves beacons; what they tell is judged at the end like a history.
 //!
 //! EVERWATCH_CHAOS_SECS: how long faults are made (default 100). EVERWATCH_CHAOS_SEED: the schedule (default 1).
-//! EVERWATCH_CHAOS_BROKER: a broker to use instead of a node of its own; then nothing is done to the broker.
+//! EVERWATCH_CHAOS_STORE: `sqlite` for one manager on SQLite; else two on a PostgreSQL server of their own.
+//! EVERWATCH_CHAOS_BROKER: nodes to use, comma-separated, instead of one of its own. EVERWATCH_CHAOS_NODE: what
+//! `sh -c` runs with `kill` or `start` and the number of a node, to do that to it.
 
 #![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
 
+mod broker;
 mod faults;
 mod judgement;
 mod world;

@@ -1,13 +1,13 @@
 //! A deployment under attack: a broker and a database of its own, two managers, four services each behind a
 //! proxy, and what people want of it.
 
+use crate::broker::{Broker, host_and_port};
 use crate::faults::Fault;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, free_address};
 use everwatch_tests::http::{Api, wait_for};
 use everwatch_tests::postgres::Server;
 use everwatch_tests::proxy::Proxy;
-use everwatch_tests::rabbitmq::Node;
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -28,10 +28,11 @@ pub(crate) fn now() -> i64 {
 pub(crate) struct World {
     // The processes go before what they are connected to.
     pub(crate) cluster: Cluster,
-    pub(crate) proxies: BTreeMap<&'static str, Proxy>,
-    /// `None`: a broker that was given, to which nothing is done.
-    node: Option<Node>,
-    pub(crate) postgres: Server,
+    /// Of each service: one to each node of the broker.
+    pub(crate) proxies: BTreeMap<&'static str, Vec<Proxy>>,
+    pub(crate) broker: Broker,
+    /// `None`: on SQLite, with one manager.
+    pub(crate) postgres: Option<Server>,
     pub(crate) folder: PathBuf,
     pub(crate) other: Api,
     /// Names that people want to run.
@@ -53,30 +54,32 @@ pub(crate) fn may_overlap(name: &str) -> bool {
 impl World {
     pub(crate) async fn start() -> Self {
         let scratch = tempfile::tempdir().unwrap();
-        open_to_all(scratch.path());
-        let (node, url) = match std::env::var("EVERWATCH_CHAOS_BROKER") {
-            Ok(url) => (None, url),
-            Err(_) => {
-                let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=315360000000"]);
-                let url = node.url.clone();
-                (Some(node), url)
-            }
-        };
-        let postgres = Server::start(&scratch.path().join("postgres"));
-        let mut cluster = Cluster::new("chaos").on(&url).with_postgres_at(&postgres.url).with_test_kinds();
+        let broker = Broker::from_environment(scratch.path());
+        let mut cluster = Cluster::new("chaos").on(&broker.urls.join(",")).with_test_kinds();
+        let on_sqlite = std::env::var("EVERWATCH_CHAOS_STORE").is_ok_and(|store| store == "sqlite");
+        let postgres = (!on_sqlite).then(|| Server::start(&scratch.path().join("postgres")));
+        if let Some(server) = &postgres {
+            cluster = cluster.with_postgres_at(&server.url);
+        }
         cluster.extra.push(("EVERWATCH_BROKER__HEARTBEAT".to_owned(), "3s".to_owned()));
         cluster.manager().await;
-        let other = cluster.another_manager("other").await;
+        let other = match &postgres {
+            Some(_) => cluster.another_manager("other").await,
+            None => cluster.api.clone(),
+        };
         let folder = cluster.folder("beacons");
         let mut proxies = BTreeMap::new();
-        let broker = url.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned();
         for name in SERVICES {
-            proxies.insert(name, Proxy::listen(&free_address(), &broker).await);
+            let mut own = Vec::new();
+            for url in &broker.urls {
+                own.push(Proxy::listen(&free_address(), host_and_port(url)).await);
+            }
+            proxies.insert(name, own);
         }
         let mut world = Self {
             cluster,
             proxies,
-            node,
+            broker,
             postgres,
             folder,
             other,
@@ -98,12 +101,13 @@ impl World {
         world
     }
 
-    /// The broker, to do something to it.
-    pub(crate) fn node(&self) -> &Node {
-        self.node.as_ref().expect("such faults are not chosen for a broker that was given")
-    }
     pub(crate) fn can_make(&self, fault: Fault) -> bool {
-        self.node.is_some() || !fault.is_the_broker_s()
+        match fault {
+            Fault::CloseAll | Fault::BrokerKill | Fault::Alarm => self.broker.own.is_some(),
+            Fault::NodeKill => self.broker.command.is_some(),
+            Fault::DatabaseKill => self.postgres.is_some(),
+            _ => true,
+        }
     }
 
     /// A service that holds something.
@@ -115,8 +119,9 @@ impl World {
     }
 
     pub(crate) fn start_service(&mut self, name: &str) {
-        let url = format!("amqp://guest:guest@{}/%2f", self.proxies[name].address);
-        self.cluster.spawn_service_at(name, CAPACITY, &url);
+        let through = |proxy: &Proxy| format!("amqp://guest:guest@{}/%2f", proxy.address);
+        let urls: Vec<_> = self.proxies[name].iter().map(through).collect();
+        self.cluster.spawn_service_at(name, CAPACITY, &urls.join(","));
     }
 
     async fn create(&mut self) {
@@ -190,10 +195,4 @@ impl World {
         })
         .await;
     }
-}
-
-/// The servers run as users of their own.
-fn open_to_all(path: &std::path::Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }

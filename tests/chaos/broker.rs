@@ -1,0 +1,44 @@
+//! The broker of a campaign: a node of its own, or one that was given.
+
+use everwatch_tests::rabbitmq::Node;
+use std::path::Path;
+use std::process::Command;
+
+pub(crate) struct Broker {
+    /// Of each node.
+    pub(crate) urls: Vec<String>,
+    /// To which anything may be done.
+    pub(crate) own: Option<Node>,
+    /// `sh -c COMMAND node kill|start K` for a node of a cluster that was given.
+    pub(crate) command: Option<String>,
+}
+
+impl Broker {
+    pub(crate) fn from_environment(scratch: &Path) -> Self {
+        if let Ok(urls) = std::env::var("EVERWATCH_CHAOS_BROKER") {
+            let urls = urls.split(',').map(str::to_owned).collect();
+            return Self { urls, own: None, command: std::env::var("EVERWATCH_CHAOS_NODE").ok() };
+        }
+        // The server runs as a user of its own.
+        std::fs::set_permissions(scratch, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let node = Node::start(&scratch.join("node"), &["consumer_timeout=315360000000"]);
+        Self { urls: vec![node.url.clone()], own: Some(node), command: None }
+    }
+
+    pub(crate) fn own(&self) -> &Node {
+        self.own.as_ref().expect("such faults are not chosen for a broker that was given")
+    }
+
+    /// Kills or starts a node of a cluster, counted from 1.
+    pub(crate) fn node(&self, verb: &str, number: usize) {
+        let command = self.command.as_ref().expect("such faults are chosen only where a command is given");
+        let done = Command::new("sh").args(["-c", command, "node", verb, &number.to_string()]).status();
+        assert!(done.unwrap().success(), "{command} {verb} {number}");
+    }
+}
+
+/// `host:port` of a broker's URL.
+pub(crate) fn host_and_port(url: &str) -> &str {
+    let (_, rest) = url.rsplit_once('@').unwrap();
+    rest.split('/').next().unwrap()
+}
