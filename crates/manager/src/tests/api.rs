@@ -197,6 +197,8 @@ async fn kinds_version_and_metrics_are_told() {
     assert_eq!((&kinds["items"], &kinds["total"]), (&json!([ticker]), &json!(1)));
     assert_eq!(stage.get("/v1/version").await.body["version"], env!("CARGO_PKG_VERSION"));
     stage.create(json!({"kind": "ticker", "name": "a"})).await;
+    // A younger one of its name makes a service suspect until the broker has been asked.
+    stage.until("/v1/stats", |answer| answer.body["services"]["active"] == 2).await;
     let response = stage.app.clone().oneshot(Request::get("/metrics").body(Body::empty()).unwrap()).await;
     let text = to_bytes(response.unwrap().into_body(), usize::MAX).await.unwrap();
     let text = String::from_utf8(text.to_vec()).unwrap();
