@@ -54,6 +54,8 @@ words! {
     ServiceGone = "service_gone",
     WorkQueueCreated = "work_queue_created",
     Hold = "hold",
+    /// So many seemed to be lost at once that only some are published anew now.
+    ReissuesCapped = "reissues_capped",
 }
 
 impl fmt::Display for What {

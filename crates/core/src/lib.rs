@@ -16,6 +16,7 @@ pub mod fence;
 pub mod history;
 pub mod id;
 pub mod message;
+pub mod missing;
 pub mod observer;
 pub mod owner;
 pub mod plan;

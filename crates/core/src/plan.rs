@@ -39,6 +39,12 @@ pub fn plan_row(row: &Row, now: Timestamp, policy: &RowPolicy) -> Option<RowStep
         let floor = Some(row.floor());
         return Some(RowStep { row, publish: true, floor, forget: false });
     }
+    if row.fails_at(policy).is_some_and(|at| at <= now) {
+        let mut row = row.clone();
+        row.fail_refused(now);
+        let floor = Some(row.floor());
+        return Some(RowStep { row, publish: false, floor, forget: false });
+    }
     let silent = row.repeat.is_none_or(|repeat| repeat.next_at <= now);
     if row.awaits_end() && silent {
         let mut row = row.clone();

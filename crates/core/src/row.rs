@@ -50,6 +50,9 @@ pub struct Row {
     pub mark: Option<Mark>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Repeat>,
+    /// When this generation's message was first known to be in its queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_at: Option<Timestamp>,
     /// When its delete was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doomed_at: Option<Timestamp>,
@@ -76,6 +79,8 @@ pub struct RowPolicy {
     /// First and longest pause before a command is sent again (defaults 2 s and 60 s).
     pub repeat_first: Duration,
     pub repeat_max: Duration,
+    /// How long services may refuse an observer before it fails (default 15 min).
+    pub refused_max: Duration,
     /// How long a doomed observer waits in its queue before the queue is swept (default 30 s).
     pub sweep_after: Duration,
     /// How long a deleted and a failed or completed observer stays readable (defaults 1 h and 3 days).
@@ -91,6 +96,7 @@ impl Default for RowPolicy {
             unsure_max: Duration::from_secs(60),
             repeat_first: Duration::from_secs(2),
             repeat_max: Duration::from_secs(60),
+            refused_max: Duration::from_secs(900),
             sweep_after: Duration::from_secs(30),
             retention_deleted: Duration::from_secs(3600),
             retention_failed: Duration::from_secs(3 * 86_400),
@@ -121,6 +127,7 @@ impl Row {
             generation: 1,
             mark: Some(Mark { until: now.plus(policy.lease), failures: 0 }),
             repeat: None,
+            published_at: None,
             doomed_at: None,
             ending: None,
             seen: Seen::default(),
@@ -168,10 +175,12 @@ impl Row {
             // The database forgot a publish (it was restored): what runs is the truth.
             self.generation = generation;
             self.seen = Seen::default();
+            self.published_at = None;
         }
         let key = Key { acquisitions: report.epoch.acquisitions(), seq };
         self.seen.join(&Heard { service, key, at, event: report.event.clone() });
         self.mark = None;
+        self.published_at = self.published_at.or(Some(now));
         self.settle_into(now);
         if *self == before {
             return Applied::Same;
@@ -194,7 +203,8 @@ impl Row {
     #[must_use]
     pub fn answer(&self, report: &RunReport) -> Option<Floor> {
         let floor = self.floor();
-        (report.event.holds() && report.epoch < floor.below).then_some(floor)
+        let comes_again = matches!(report.event, RunEvent::Refused { .. });
+        ((report.event.holds() || comes_again) && report.epoch < floor.below).then_some(floor)
     }
 
     /// The person wants it gone. Repeatable; answers whether anything changed.
@@ -219,6 +229,7 @@ impl Row {
         self.generation = self.generation.saturating_add(1);
         self.seen = Seen::default();
         self.ending = None;
+        self.published_at = None;
         if self.desired == Desired::Running {
             self.repeat = None;
         }
@@ -233,6 +244,7 @@ impl Row {
             return false;
         }
         self.mark = None;
+        self.published_at = Some(now);
         self.modified_at = now;
         true
     }
@@ -296,7 +308,7 @@ impl Row {
         let repeat = self.awaits_end().then(again);
         let reissue = self.wants_reissue().then_some(self.modified_at);
         let forget = self.forget_at(policy);
-        [mark, repeat, reissue, forget].into_iter().flatten().min()
+        [mark, repeat, reissue, forget, self.fails_at(policy)].into_iter().flatten().min()
     }
 
     /// When the row may be forgotten.
@@ -309,6 +321,12 @@ impl Row {
             Status::Created | Status::Processing | Status::OnDeleting | Status::Paused => return None,
         };
         Some(ended.plus(keep))
+    }
+
+    /// It was settled by a manager.
+    pub(crate) fn note_settled(&mut self, now: Timestamp) {
+        self.settle_into(now);
+        self.modified_at = now;
     }
 
     fn settle_into(&mut self, now: Timestamp) {

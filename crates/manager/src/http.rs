@@ -53,6 +53,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .routes(routes!(parked::list))
         .routes(routes!(parked::discard))
         .routes(routes!(parked::retry))
+        .routes(routes!(ops::read_hold, ops::write_hold))
         .routes(routes!(ops::stats))
         .routes(routes!(ops::version))
         .routes(routes!(ops::livez))

@@ -3,11 +3,13 @@
 
 mod creator;
 mod history;
+mod hold;
 mod http;
 mod intake;
 mod leases;
 mod link;
 mod metric;
+mod orphans;
 mod outbox;
 mod ownership;
 mod parked;
@@ -95,6 +97,8 @@ pub async fn run(
     loops.spawn(async move { ("keeper of leases", leases::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("reconciler", reconcile::run(it).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("search for what is missing", orphans::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("sweep", sweep::run(it).await) });
     loops.spawn(async move { ("HTTP server", serve(listener, app, stop).await) });

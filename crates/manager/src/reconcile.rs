@@ -3,7 +3,7 @@
 
 use crate::intake::births::change;
 use crate::shared::Manager;
-use crate::{RunError, metric, outbox, telling};
+use crate::{RunError, hold, metric, outbox, telling};
 use everwatch_broker::{Fate, Session};
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
@@ -74,7 +74,9 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     if !session.is_blocked() && manager.leases.have_room() {
         rows(manager).await?;
     }
-    services(manager, session.as_ref()).await?;
+    if !hold::is_on(manager).await? {
+        services(manager, session.as_ref()).await?;
+    }
     if is_over(done.forgot, FORGET_EVERY) {
         let before = manager.clock.now().minus(manager.settings.retention_services);
         manager.store.forget_services(before).await?;

@@ -14,6 +14,8 @@ pub struct Settings {
     pub prefix: String,
     /// A service that is silent for this long is suspect (default 15 s).
     pub lost_after: Duration,
+    /// How long nobody may hold an observer before it is published anew (default 90 s).
+    pub orphan_after: Duration,
     /// How often services beat, and managers mark the queues (default 5 s).
     pub beat: Duration,
     /// Leases, repeats and retention of observers.
@@ -35,6 +37,7 @@ impl Default for Settings {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7700)),
             prefix: "everwatch.".to_owned(),
             lost_after: Duration::from_secs(15),
+            orphan_after: Duration::from_secs(90),
             beat: Duration::from_secs(5),
             row: RowPolicy::default(),
             retention_services: Duration::from_secs(86_400),

@@ -126,6 +126,8 @@ pub trait Store: Notes + Events {
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
     /// Rows whose command went out since `since` and is unanswered: what a newborn service must know.
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
+    /// Live observers of the pool whose holder is none of `living`, oldest creation first.
+    async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError>;
     /// A page of observers after `after`.
     async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError>;
     /// Counts by pool and status, Deleted included.

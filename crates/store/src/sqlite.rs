@@ -10,7 +10,7 @@ use crate::failure::{failure, migration};
 use crate::port::*;
 use async_trait::async_trait;
 use everwatch_core::clock::{self, Timestamp};
-use everwatch_core::id::{Name, ObserverId, ObserverRef, ServiceId};
+use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
 use sqlx::migrate::Migrator;
@@ -170,6 +170,9 @@ impl Store for SqliteStore {
     }
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
         observers::commanded_since(&self.readers, since, most).await
+    }
+    async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
+        observers::unheld(&self.readers, pool, living, most).await
     }
     async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
         observers::list(&self.readers, filter, after, limit).await

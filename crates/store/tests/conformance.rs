@@ -75,6 +75,7 @@ both! {
     the_clock_goes_forward
     filters_hold_together
     deleted_ones_are_shown_only_on_request
+    what_nobody_alive_holds_is_found
     pages_show_each_row_once_in_either_order
     one_name_of_many_times_is_paged_by_id
     a_place_that_is_no_time_is_refused

@@ -311,6 +311,16 @@ pub struct Stats {
     pub broker: bool,
 }
 
+/// The switch that stops conclusions from silence.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hold {
+    pub on: bool,
+    /// Why, for those who come later.
+    #[serde(default)]
+    pub reason: String,
+}
+
 /// Which program answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Version {

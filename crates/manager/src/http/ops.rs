@@ -1,17 +1,22 @@
 //! What operators and orchestrators ask: totals, health.
 
-use super::api::{Health, ProblemBody, Stats, Version};
+use super::api::{Health, Hold, ProblemBody, Stats, Version};
+use super::body::JsonBody;
 use super::problem::{Code, Problem};
 use super::query::Params;
+use crate::hold;
 use crate::shared::Manager;
 use axum::Json;
 use axum::extract::State;
+use everwatch_core::observer::FieldError;
 use everwatch_core::service::ServiceState;
 use everwatch_core::status::Status;
 use std::sync::Arc;
 use std::time::Duration;
 
 const SERVICES_AGE: Duration = Duration::from_secs(1);
+
+const REASON_MAX: usize = 1000;
 
 type Shared = State<Arc<Manager>>;
 
@@ -55,4 +60,31 @@ pub(crate) async fn readyz(State(manager): Shared) -> Result<Json<Health>, Probl
         lacks if lacks.is_empty() => Ok(Json(Health { ok: true })),
         lacks => Err(Problem::new(Code::NotReady, lacks.join("; "))),
     }
+}
+
+/// Whether managers hold back with conclusions from silence.
+#[utoipa::path(get, path = "/v1/hold", tag = "operations", responses((status = 200, body = Hold)))]
+pub(crate) async fn read_hold(State(manager): Shared, params: Params) -> Result<Json<Hold>, Problem> {
+    params.finish()?;
+    Ok(Json(hold::read(&manager).await?))
+}
+
+/// Switch the hold: while it is on no service is called lost and nothing is published anew out of silence.
+#[utoipa::path(put, path = "/v1/hold", tag = "operations", request_body = Hold,
+    responses((status = 200, body = Hold)))]
+pub(crate) async fn write_hold(
+    State(manager): Shared,
+    params: Params,
+    JsonBody(body): JsonBody,
+) -> Result<Json<Hold>, Problem> {
+    params.finish()?;
+    let wanted: Hold = serde_json::from_value(body).map_err(|error| {
+        Problem::invalid(vec![FieldError { pointer: String::new(), detail: error.to_string() }])
+    })?;
+    if wanted.reason.len() > REASON_MAX {
+        let detail = format!("at most {REASON_MAX} bytes");
+        return Err(Problem::invalid(vec![FieldError { pointer: "/reason".to_owned(), detail }]));
+    }
+    hold::write(&manager, &wanted).await?;
+    Ok(Json(wanted))
 }

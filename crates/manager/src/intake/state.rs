@@ -2,9 +2,9 @@
 
 use super::births::{self, Newborn};
 use super::{ack_all, insist, next, next_ready, open};
-use crate::metric;
 use crate::shared::{CAS_TRIES, Manager, Marked};
 use crate::telling;
+use crate::{metric, orphans};
 use everwatch_broker::{Delivery, Receipt, Session};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
@@ -45,7 +45,8 @@ struct Batch {
     runs: Vec<Run>,
     newborns: Vec<Newborn>,
     gone: Vec<ServiceId>,
-    pools: Vec<Pool>,
+    /// Whose work queues were made anew, and when.
+    pools: Vec<(Pool, Timestamp)>,
     ticks: Vec<Tick>,
     parked: Vec<Parked>,
 }
@@ -103,7 +104,7 @@ impl Batch {
             }
             Report::ServiceBorn(birth) => self.newborns.push(Newborn { service, birth: *birth, at }),
             Report::ServiceGone => self.gone.push(service),
-            Report::WorkQueueCreated { pool } => self.pools.push(pool),
+            Report::WorkQueueCreated { pool } => self.pools.push((pool, at)),
             Report::Unknown(_) => {
                 metrics::counter!(metric::UNKNOWN_REPORTS).increment(1);
                 debug!(%service, seq, "a report of a newer version is passed over");
@@ -115,6 +116,9 @@ impl Batch {
 /// Commits the batch; answers the floors that its senders must hear.
 async fn apply(manager: &Manager, batch: &Batch) -> Result<Vec<Floor>, StoreError> {
     births::apply(manager, &batch.newborns, &batch.gone).await?;
+    for (pool, at) in &batch.pools {
+        orphans::note_new_queue(manager, pool, *at).await?;
+    }
     if !batch.parked.is_empty() {
         manager.store.park(&batch.parked).await?;
     }
@@ -226,12 +230,12 @@ async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, floo
     for tick in &batch.ticks {
         manager.on_tick(Marked::State, tick.sent_at);
     }
-    for pool in &batch.pools {
+    for (pool, _) in &batch.pools {
         warn!(%pool, "a service had to make the work queue of its pool");
         manager.tell_all(What::WorkQueueCreated, format!("pool {pool}"));
     }
     let newborn_pools = batch.newborns.iter().map(|newborn| &newborn.birth.pool);
-    for pool in newborn_pools.chain(&batch.pools) {
+    for pool in newborn_pools.chain(batch.pools.iter().map(|(pool, _)| pool)) {
         if let Err(error) = manager.ensure_work(session, pool).await {
             warn!(%pool, %error, "a work queue could not be declared");
         }

@@ -108,3 +108,65 @@ async fn during_an_alarm_creates_are_accepted_and_published_once_after_it() {
     assert_eq!(service.history.lock().unwrap().len(), 21);
     manager.api.until_ready().await;
 }
+
+/// The broker's data is gone, or somebody deleted a queue: what was in it is published anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_in_a_queue_that_is_made_anew_is_published_again() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    for name in ["a", "b"] {
+        queued(&manager, name).await;
+        manager
+            .api
+            .until(&format!("/v1/observers/{name}"), |_, it| {
+                it["reason"] == "waiting for a slot in pool default"
+            })
+            .await;
+    }
+    // Their messages vanish, and a service that finds no queue makes it and says so.
+    let mut voice = crate::service::Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
+    let queue = voice.topology.work(&Pool::default());
+    for delivery in voice.session.get(&queue, 9).await.unwrap() {
+        voice.session.ack(delivery.receipt).await;
+    }
+    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(1100));
+    ticks.tick().await;
+    ticks.tick().await;
+    voice.report(everwatch_core::message::Report::WorkQueueCreated { pool: Pool::default() }).await;
+    let service = Service::new(&stage, "s", 5).await;
+    for name in ["a", "b"] {
+        assert_eq!(manager.api.until_status(name, "Processing").await["generation"], 2);
+    }
+    assert_eq!(service.history.lock().unwrap().len(), 2);
+}
+
+/// Nobody holds it, and it is in no queue: it is published anew, unless somebody holds the managers back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_vanished_is_missed() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    let hold = |on: bool| json!({"on": on, "reason": "a drill"});
+    assert_eq!(manager.api.call("PUT", "/v1/hold", Some(hold(true))).await.0, 200);
+    assert_eq!(manager.api.get("/v1/hold").await, hold(true));
+    queued(&manager, "a").await;
+    manager.api.until("/v1/observers/a", |_, it| it["reason"] == "waiting for a slot in pool default").await;
+    let session = stage.broker.connect("thief").await.unwrap();
+    let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
+    for delivery in session.get(&queue, 9).await.unwrap() {
+        session.ack(delivery.receipt).await;
+    }
+    let service = Service::new(&stage, "s", 5).await;
+    throughout(stage.settings.orphan_after * 3, || async {
+        let generation = manager.api.get("/v1/observers/a").await["generation"].clone();
+        if generation == 1 { Ok(()) } else { Err("published anew in spite of the hold".to_owned()) }
+    })
+    .await;
+    assert_eq!(manager.api.call("PUT", "/v1/hold", Some(hold(false))).await.0, 200);
+    let running = manager.api.until_status("a", "Processing").await;
+    assert_eq!(running["generation"], 2);
+    assert_eq!(service.history.lock().unwrap().len(), 1);
+    let told = manager.api.get("/v1/observers/a/events?what=reissued").await;
+    assert_eq!(told["items"][0]["text"], "its message was not to be found");
+    let (status, wrong) = manager.api.call("PUT", "/v1/hold", Some(json!({"off": true}))).await;
+    assert_eq!((status, &wrong["code"]), (422, &json!("invalid")));
+}

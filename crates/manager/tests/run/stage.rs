@@ -27,6 +27,7 @@ pub(crate) fn quick() -> Settings {
     let mut settings = Settings { listen: SocketAddr::from(([127, 0, 0, 1], 0)), ..Settings::default() };
     settings.beat = Duration::from_millis(500);
     settings.lost_after = Duration::from_millis(1500);
+    settings.orphan_after = Duration::from_secs(3);
     settings.row.lease = Duration::from_secs(4);
     settings.row.sweep_after = Duration::from_secs(2);
     settings

@@ -138,3 +138,20 @@ pub async fn counts_are_by_pool_and_status(store: &dyn Store) {
         ]
     );
 }
+
+pub async fn what_nobody_alive_holds_is_found(store: &dyn Store) {
+    let names = ["a", "b", "c", "d"];
+    let rows: Vec<Row> = (1..).zip(names).map(|(number, text)| waiting(number, text)).collect();
+    all_created(store, &rows).await;
+    change(store, 1, |row| hear(row, 8, 1, started())).await;
+    change(store, 2, |row| hear(row, 9, 1, started())).await;
+    change(store, 4, |row| hear(row, 9, 1, RunEvent::Completed)).await;
+    let unheld = async |pool: &str, living: &[ServiceId]| -> Vec<ObserverId> {
+        let rows = store.unheld(&pool.parse().unwrap(), living, 10).await.unwrap();
+        rows.iter().map(|row| row.id).collect()
+    };
+    assert_eq!(unheld("default", &[service_id(8)]).await, [id(2), id(3)]);
+    assert_eq!(unheld("default", &[]).await, [id(1), id(2), id(3)]);
+    assert_eq!(unheld("default", &[service_id(8), service_id(9)]).await, [id(3)]);
+    assert_eq!(unheld("other", &[]).await, []);
+}

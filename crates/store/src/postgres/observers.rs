@@ -6,7 +6,7 @@ use crate::failure::failure;
 use crate::listing::{Parameters, page};
 use crate::port::{After, Counts, Created, Filter, Page, Sort, StoreError};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{ObserverId, ObserverRef};
+use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::status::Status;
 use sqlx::{PgConnection, PgPool};
@@ -214,6 +214,22 @@ pub(super) async fn commanded_since(
 ) -> Result<Vec<Row>, StoreError> {
     let sent = "SELECT document FROM observers WHERE commanded_at >= $1 ORDER BY commanded_at, id LIMIT $2";
     up_to(pool, sent, since, most).await
+}
+
+pub(super) async fn unheld(
+    pool: &PgPool,
+    of: &Pool,
+    living: &[ServiceId],
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let unheld = "SELECT document FROM observers
+        WHERE pool = $1 AND status IN ('Created', 'Processing', 'OnDeleting')
+          AND (service_id IS NULL OR NOT service_id = ANY($2::uuid[]))
+        ORDER BY created_at, id LIMIT $3";
+    let living: Vec<Uuid> = living.iter().map(|service| service.0).collect();
+    let query = sqlx::query_scalar(unheld).bind(of.as_str()).bind(living).bind(limit(most));
+    let documents: Vec<String> = query.fetch_all(pool).await.map_err(failure)?;
+    read_all(&documents)
 }
 
 async fn up_to(

@@ -1,0 +1,176 @@
+//! Looks for observers whose message is gone: nobody holds it and it is in no queue, or the queue itself
+//! was made anew. The conclusions are `core::missing`'s; here are the looks.
+
+use crate::shared::Manager;
+use crate::{RunError, hold, metric, outbox, telling};
+use everwatch_broker::Session;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::history::What;
+use everwatch_core::id::{ObserverId, Pool, ServiceId};
+use everwatch_core::message::Floor;
+use everwatch_core::missing::{Orphan, Quiet, orphan};
+use everwatch_core::row::Row;
+use everwatch_core::status::Status;
+use everwatch_store::{After, Filter, Sort, StoreError};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+const EVERY: Duration = Duration::from_secs(5);
+const DEPTH_WITHIN: Duration = Duration::from_secs(5);
+const BATCH: usize = 500;
+/// Conclusions from silence in a minute: a mistake must not publish everything anew at once.
+const REISSUES_A_MINUTE: usize = 500;
+const MINUTE: Duration = Duration::from_secs(60);
+/// How long a note of a new queue waits for a manager.
+const QUEUE_NOTE: Duration = Duration::from_secs(3600);
+/// A queue's message may be confirmed a moment before the report of the queue's making is written.
+const SLACK: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+struct Looks {
+    quiet: HashMap<Pool, Quiet>,
+    budget: Option<(Instant, usize)>,
+}
+
+pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
+    let every = EVERY.min(manager.settings.orphan_after / 4);
+    let mut looks = Looks::default();
+    loop {
+        tokio::select! {
+            () = manager.stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep(every) => {}
+        }
+        let Some(session) = manager.session().filter(|session| !session.is_blocked()) else {
+            looks.quiet.clear();
+            continue;
+        };
+        if let Err(error) = pass(&manager, session.as_ref(), &mut looks).await {
+            warn!(%error, "what is missing is not looked for now");
+            looks.quiet.clear();
+        }
+    }
+}
+
+async fn pass(manager: &Arc<Manager>, session: &dyn Session, looks: &mut Looks) -> Result<(), StoreError> {
+    let held = hold::is_on(manager).await?;
+    for pool in manager.pools() {
+        new_queue(manager, &pool).await?;
+        let quiet = looks.quiet.entry(pool.clone()).or_default();
+        let swept = manager.store.note(&format!("sweep/{pool}")).await?.is_some();
+        let queue = manager.topology.work(&pool);
+        match tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await {
+            Ok(Ok(depth)) if !held && !swept && manager.may_conclude() => {
+                quiet.look(depth.ready, depth.consumers, manager.clock.now());
+            }
+            _ => quiet.interrupt(),
+        }
+        if quiet.lasts(manager.clock.now(), manager.settings.orphan_after) {
+            let left = room(&mut looks.budget);
+            let used = orphans(manager, &pool, left).await?;
+            if let Some((_, count)) = &mut looks.budget {
+                *count += used;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn room(budget: &mut Option<(Instant, usize)>) -> usize {
+    let fresh = budget.is_none_or(|(since, _)| since.elapsed() >= MINUTE);
+    if fresh {
+        *budget = Some((Instant::now(), 0));
+    }
+    REISSUES_A_MINUTE - budget.map_or(0, |(_, used)| used.min(REISSUES_A_MINUTE))
+}
+
+/// Ends or publishes anew what nobody holds; answers how many.
+async fn orphans(manager: &Arc<Manager>, pool: &Pool, most: usize) -> Result<usize, StoreError> {
+    let now = manager.clock.now();
+    let services = manager.store.services(now.minus(manager.settings.retention_services)).await?;
+    let living: Vec<ServiceId> = services.iter().filter(|it| it.end.is_none()).map(|it| it.id).collect();
+    let ended: BTreeMap<ServiceId, Timestamp> =
+        services.iter().filter_map(|it| it.end.map(|end| (it.id, end.at))).collect();
+    let rows = manager.store.unheld(pool, &living, BATCH).await?;
+    let mut changes = Vec::new();
+    for row in rows {
+        let mut next = row.clone();
+        match orphan(&row, &living, &ended, now, manager.settings.orphan_after) {
+            Orphan::No => continue,
+            Orphan::End => next.end_orphan(now),
+            Orphan::Reissue => next.reissue(now, &manager.settings.row),
+        }
+        changes.push((row, next));
+    }
+    if changes.len() > most {
+        let text = format!(
+            "{} observers of pool {pool} seem to be lost: {most} are published anew now",
+            changes.len()
+        );
+        manager.tell_all(What::ReissuesCapped, text);
+        changes.truncate(most);
+    }
+    let count = changes.len();
+    if count > 0 {
+        warn!(%pool, count, "observers without a message are published anew");
+    }
+    carry_out(manager, changes).await?;
+    Ok(count)
+}
+
+/// Says that the queue of a pool was made anew; kept until some manager has dealt with it.
+pub(crate) async fn note_new_queue(manager: &Manager, pool: &Pool, at: Timestamp) -> Result<(), StoreError> {
+    manager.store.set_note(&note(pool), &at.minus(SLACK).0.to_string(), QUEUE_NOTE).await
+}
+
+fn note(pool: &Pool) -> String {
+    format!("queue/{pool}")
+}
+
+async fn new_queue(manager: &Arc<Manager>, pool: &Pool) -> Result<(), StoreError> {
+    let Some(made_at) = manager.store.note(&note(pool)).await? else { return Ok(()) };
+    let made_at = Timestamp(made_at.parse().unwrap_or_default());
+    let status = vec![Status::Created, Status::Processing, Status::OnDeleting];
+    let filter = Filter { pool: Some(pool.clone()), status, sort: Sort::CreatedAt, ..Filter::default() };
+    let (mut after, mut count) = (None, 0);
+    loop {
+        let page = manager.store.list(&filter, after.as_ref(), BATCH).await?;
+        let now = manager.clock.now();
+        after = page.rows.last().map(|row| After { value: row.created_at.0.to_string(), id: row.id });
+        let lost: Vec<Row> = page.rows.into_iter().filter(|row| row.is_lost_with_queue(made_at)).collect();
+        count += lost.len();
+        let changes = lost.into_iter().map(|row| {
+            let mut next = row.clone();
+            next.reissue(now, &manager.settings.row);
+            (row, next)
+        });
+        carry_out(manager, changes.collect()).await?;
+        if !page.more {
+            break;
+        }
+    }
+    info!(%pool, count, "the work queue was made anew: what was in the old one is published again");
+    manager.store.set_note(&note(pool), "", Duration::ZERO).await
+}
+
+/// Saves changed rows; of those that nobody else has changed, sends the floors and publishes.
+async fn carry_out(manager: &Arc<Manager>, changes: Vec<(Row, Row)>) -> Result<(), StoreError> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<Row> = changes.iter().map(|(_, next)| next.clone()).collect();
+    let lost: HashSet<ObserverId> = manager.store.save(&rows).await?.into_iter().collect();
+    let won: Vec<(Row, Row)> = changes.into_iter().filter(|(_, next)| !lost.contains(&next.id)).collect();
+    for (before, after) in &won {
+        manager.tell(Some(before), after);
+    }
+    let floors: Vec<Floor> = won.iter().map(|(_, next)| next.floor()).collect();
+    telling::floors(manager, &floors).await;
+    let publish: Vec<Row> = won.into_iter().map(|(_, next)| next).filter(|row| row.mark.is_some()).collect();
+    metrics::counter!(metric::REISSUES).increment(publish.len() as u64);
+    outbox::publish(manager, publish);
+    manager.note_change();
+    Ok(())
+}
