@@ -165,8 +165,9 @@ async fn a_message_that_vanished_is_missed() {
     let running = manager.api.until_status("a", "Processing").await;
     assert_eq!(running["generation"], 2);
     assert_eq!(service.history.lock().unwrap().len(), 1);
-    let told = manager.api.get("/v1/observers/a/events?what=reissued").await;
-    assert_eq!(told["items"][0]["text"], "its message was not to be found");
+    let why = "its message was not to be found";
+    let path = "/v1/observers/a/events?what=reissued";
+    manager.api.until(path, |_, events| events["items"][0]["text"] == why).await;
     let (status, wrong) = manager.api.call("PUT", "/v1/hold", Some(json!({"off": true}))).await;
     assert_eq!((status, &wrong["code"]), (422, &json!("invalid")));
 }
