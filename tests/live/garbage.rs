@@ -79,10 +79,10 @@ async fn an_unknown_version_or_kind_is_handed_over_again_and_again_ever_more_slo
             let refusals = log.lines().filter(|line| line.contains("refused") && line.contains(word));
             let at: Vec<i64> = refusals.map(|line| millis(line.split(' ').next().unwrap())).collect();
             let pauses: Vec<i64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            // At first it passes every consumer of this service, in case one elsewhere can run it.
-            let last = pauses.iter().rev().take(3).rev().collect::<Vec<_>>();
+            // Each time it passes every consumer of this service at once, then it waits.
+            let long: Vec<_> = pauses.iter().filter(|pause| **pause > 500).collect();
             let doubled =
-                last.len() == 3 && last.iter().zip([900, 1800, 3600]).all(|(pause, least)| **pause >= least);
+                long.len() >= 3 && long.iter().zip([900, 1800, 3600]).all(|(it, least)| **it >= least);
             if doubled { Ok(()) } else { Err(format!("{word}: {pauses:?}: {log}")) }
         })
         .await;
