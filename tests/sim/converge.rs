@@ -41,6 +41,9 @@ impl World {
                 Some(row) if intent.deleted && row.desired != Desired::Deleted => {
                     return Err(format!("the delete of {name} was promised and is forgotten"));
                 }
+                Some(row) if row.desired == Desired::Running && row.generation <= intent.begun_anew_after => {
+                    return Err(format!("the restart of {name} was promised and never came"));
+                }
                 _ => {}
             }
         }
@@ -57,7 +60,9 @@ impl World {
                 return Err(format!("{name} is {} and runs", verdict.status));
             }
             return match (row.desired, verdict.status) {
-                (Desired::Deleted, Status::Deleted) | (Desired::Running, _) => Ok(()),
+                (Desired::Deleted, Status::Deleted)
+                | (Desired::Paused, Status::Paused | Status::Completed | Status::Failed)
+                | (Desired::Running, _) => Ok(()),
                 (_, status) => Err(format!("{name} is {status}: {}", verdict.reason)),
             };
         }
@@ -149,7 +154,7 @@ impl World {
     }
 
     fn is_doomed(&self, id: everwatch_core::id::ObserverId) -> bool {
-        self.db.rows.get(&id).is_none_or(|row| row.desired != Desired::Running)
+        self.db.rows.get(&id).is_none_or(Row::awaits_end)
     }
 }
 

@@ -176,8 +176,10 @@ impl Dice {
         for observer in 0..observers {
             let created = if self.one_in(2) { self.up_to(0, 3000) } else { self.up_to(0, CALM) };
             actions.push((created, Action::Person(observer, Ask::Create)));
-            for _ in 0..self.below(3) {
-                actions.push((self.up_to(created, CALM), Action::Person(observer, Ask::Retry)));
+            for _ in 0..self.below(4) {
+                let asks = [Ask::Retry, Ask::Pause, Ask::Resume, Ask::Restart];
+                let ask = asks[self.below(asks.len())];
+                actions.push((self.up_to(created, CALM), Action::Person(observer, ask)));
             }
             if self.one_in(2) {
                 let soon = if self.one_in(3) { created + 500 } else { CALM };

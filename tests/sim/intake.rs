@@ -25,6 +25,7 @@ pub(crate) struct Run {
     seq: u64,
     at: Timestamp,
     report: RunReport,
+    listed: bool,
 }
 
 #[derive(Clone, Default)]
@@ -44,10 +45,10 @@ impl Batch {
             StateMessage::Reports(Reports { service, entries }) => {
                 for Numbered { seq, at, report } in entries {
                     match report {
-                        Report::Run(report) => self.run(Run { service, seq, at, report }),
+                        Report::Run(report) => self.run(Run { service, seq, at, report, listed: false }),
                         Report::List(chunk) => {
                             for report in chunk.entries {
-                                self.run(Run { service, seq, at, report });
+                                self.run(Run { service, seq, at, report, listed: true });
                             }
                         }
                         Report::ServiceBorn(birth) => self.newborns.push((service, *birth, at)),
@@ -199,6 +200,9 @@ impl World {
         let now = self.manager_now(m);
         let (mut changed, mut list) = (false, Vec::new());
         for run in runs {
+            if run.listed && row.repeats(run.service, &run.report) {
+                continue;
+            }
             let key = Key { acquisitions: run.report.epoch.acquisitions(), seq: run.seq };
             let event = run.report.event.clone();
             let heard = Heard { service: run.service, key, at: run.at, event };

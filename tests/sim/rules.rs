@@ -3,14 +3,15 @@
 
 use crate::mutations::Bug;
 use crate::outbox::How;
+use crate::users::Ask;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::ObserverId;
+use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{Floor, RunEvent, RunReport, WorkRead};
 use everwatch_core::observer::Overlap;
 use everwatch_core::plan::{RowStep, plan_row};
 use everwatch_core::row::{Applied, Row, RowPolicy};
-use everwatch_core::seen::{Heard, Settled, Settlement};
+use everwatch_core::seen::{Heard, Key, Settled, Settlement};
 use everwatch_core::slots::{Effect, Input, Now, Outcome, Slots};
 use everwatch_core::status::Status;
 use std::collections::BTreeMap;
@@ -142,21 +143,22 @@ impl Rules {
         Some(step)
     }
 
-    pub(crate) fn delete(&self, row: &mut Row, now: Timestamp, policy: &RowPolicy) -> bool {
-        let created = row.verdict().status == Status::Created;
-        let changed = row.delete(now, policy);
-        if changed && created && self.has(Bug::CreatedDeletedAtOnce) {
-            let key = everwatch_core::seen::Key { acquisitions: 0, seq: 0 };
-            let service = everwatch_core::id::ServiceId(uuid::Uuid::nil());
+    /// A person asks; refused is unchanged.
+    pub(crate) fn act(&self, row: &mut Row, ask: Ask, (now, policy): (Timestamp, &RowPolicy)) -> bool {
+        let (generation, created) = (row.generation, row.verdict().status == Status::Created);
+        let changed = match ask {
+            Ask::Create | Ask::Delete => Ok(row.delete(now, policy)),
+            Ask::Retry => row.retry(now, policy),
+            Ask::Pause => row.pause(now, policy),
+            Ask::Resume => row.resume(now, policy),
+            Ask::Restart => row.restart(now, policy),
+        };
+        let changed = changed.unwrap_or(false);
+        if changed && created && ask == Ask::Delete && self.has(Bug::CreatedDeletedAtOnce) {
+            let key = Key { acquisitions: 0, seq: 0 };
+            let service = ServiceId(uuid::Uuid::nil());
             row.seen.settled = Some(Settled { key, service, at: now, how: Settlement::Stopped });
         }
-        changed
-    }
-
-    pub(crate) fn retry(&self, row: &mut Row, now: Timestamp, policy: &RowPolicy) -> bool {
-        let generation = row.generation;
-        // Refused is unchanged.
-        let changed = row.retry(now, policy).unwrap_or(false);
         if self.has(Bug::ReissuedAsItWas) {
             row.generation = generation;
         }

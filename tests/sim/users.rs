@@ -15,6 +15,9 @@ pub(crate) enum Ask {
     Create,
     Delete,
     Retry,
+    Pause,
+    Resume,
+    Restart,
 }
 
 /// What one person wants with one observer.
@@ -26,6 +29,8 @@ pub(crate) struct Intent {
     /// It was promised.
     pub(crate) created: bool,
     pub(crate) deleted: bool,
+    /// A restart was promised: a generation after this one is to come.
+    pub(crate) begun_anew_after: u32,
     /// Requests without an answer.
     pub(crate) open: u32,
 }
@@ -62,14 +67,14 @@ impl World {
         match ask {
             Ask::Create => intent.asked_create = true,
             // Nobody deletes what was not promised yet.
-            Ask::Delete | Ask::Retry if !intent.created => {
+            _ if ask != Ask::Create && !intent.created => {
                 if intent.asked_create {
                     self.later(500, move |world| world.person_asks(observer, ask));
                 }
                 return;
             }
             Ask::Delete => intent.asked_delete = true,
-            Ask::Retry => {}
+            Ask::Retry | Ask::Pause | Ask::Resume | Ask::Restart => {}
         }
         let intent = &mut self.users.intents[observer];
         intent.open += 1;
@@ -95,7 +100,7 @@ impl World {
         let host = self.host_of(m);
         self.after(latency, host, move |world| match ask {
             Ask::Create => world.serve_create(m, (observer, number)),
-            Ask::Delete | Ask::Retry => world.serve_change(m, (observer, number), ask),
+            _ => world.serve_change(m, (observer, number), ask),
         });
     }
 
@@ -107,7 +112,7 @@ impl World {
             match ask {
                 Ask::Create => intent.created = true,
                 Ask::Delete => intent.deleted = true,
-                Ask::Retry => {}
+                Ask::Retry | Ask::Pause | Ask::Resume | Ask::Restart => {}
             }
         }
     }
@@ -138,10 +143,8 @@ impl World {
         self.query(host, Access::Read, find, move |world, found| {
             let Some(Some(mut row)) = found else { return };
             let (now, policy) = (world.manager_now(m), world.db.policy.clone());
-            let fresh = match ask {
-                Ask::Create | Ask::Delete => world.rules.delete(&mut row, now, &policy),
-                Ask::Retry => world.rules.retry(&mut row, now, &policy),
-            };
+            let before = row.generation;
+            let fresh = world.rules.act(&mut row, ask, (now, &policy));
             if !fresh {
                 return world.answered(number, observer, ask);
             }
@@ -151,20 +154,22 @@ impl World {
                 None => {}
                 Some(lost) if !lost.is_empty() => world.serve_change(m, (observer, number), ask),
                 Some(_) => {
+                    if ask == Ask::Restart {
+                        world.users.intents[observer].begun_anew_after = before;
+                    }
                     world.answered(number, observer, ask);
-                    world.after_change(m, row, ask);
+                    world.after_change(m, row, before);
                 }
             });
         });
     }
 
-    fn after_change(&mut self, m: usize, row: Row, ask: Ask) {
-        match ask {
-            Ask::Create | Ask::Delete => self.floors_later(m, vec![row.floor()]),
-            Ask::Retry => {
-                let floor = row.floor();
-                self.floors(m, vec![floor], move |world| world.publish(m, &row));
-            }
+    fn after_change(&mut self, m: usize, row: Row, before: u32) {
+        let floor = row.floor();
+        if row.generation > before {
+            self.floors(m, vec![floor], move |world| world.publish(m, &row));
+        } else if row.awaits_end() {
+            self.floors_later(m, vec![floor]);
         }
     }
 }

@@ -118,7 +118,7 @@ impl Row {
         if self.seen.settled.is_some() || self.generation == 0 {
             self.reissue(now, policy);
         } else {
-            self.ending = Some(self.generation);
+            (self.ending, self.promised) = (Some(self.generation), Some(self.generation));
             self.modified_at = now;
             self.command(now, policy);
         }
@@ -246,6 +246,20 @@ mod tests {
         assert_eq!(plan_row(&it.row, due, &policy()).unwrap().floor, Some(floor));
         it.hear(RunEvent::Stopped).pass().is("2 Created to be published");
         assert_eq!(it.row.repeat, None);
+    }
+
+    #[test]
+    fn a_restart_comes_though_the_code_ends_by_itself_before_it_hears_of_it() {
+        let mut it = Script::new();
+        it.run();
+        it.act(Row::restart).unwrap();
+        it.hear(RunEvent::Completed).is("1 Created to be published, ends");
+        it.pass().is("2 Created to be published");
+        // A resume promises less: what has ended by itself stays as it is.
+        it.run();
+        it.act(Row::pause).unwrap();
+        it.act(Row::resume).unwrap();
+        it.hear(RunEvent::Completed).pass().is("2 Completed, ends");
     }
 
     #[test]

@@ -59,6 +59,9 @@ pub struct Row {
     /// This generation is to end so that the next one can begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<u32>,
+    /// However this generation ends, even by itself: the next one was promised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promised: Option<u32>,
     #[serde(default)]
     pub seen: Seen,
     pub created_at: Timestamp,
@@ -130,6 +133,7 @@ impl Row {
             published_at: None,
             doomed_at: None,
             ending: None,
+            promised: None,
             seen: Seen::default(),
             created_at: now,
             modified_at: now,
@@ -228,7 +232,7 @@ impl Row {
         let failures = self.mark.map_or(0, |mark| mark.failures.saturating_add(1));
         self.generation = self.generation.saturating_add(1);
         self.seen = Seen::default();
-        self.ending = None;
+        (self.ending, self.promised) = (None, None);
         self.published_at = None;
         if self.desired == Desired::Running {
             self.repeat = None;
@@ -289,15 +293,14 @@ impl Row {
         self.desired != Desired::Running || self.ending == Some(self.generation)
     }
 
-    /// Whether it is to be published again because its last generation was stopped.
+    /// Whether it is to be published again: its last generation was stopped, or has ended by itself after
+    /// the next one was promised.
     #[must_use]
     pub fn wants_reissue(&self) -> bool {
+        let promised = self.promised == Some(self.generation);
+        let settled = self.seen.settled.as_ref();
         self.desired == Desired::Running
-            && self
-                .seen
-                .settled
-                .as_ref()
-                .is_some_and(|settled| settled.how == crate::seen::Settlement::Stopped)
+            && settled.is_some_and(|settled| promised || settled.how == crate::seen::Settlement::Stopped)
     }
 
     /// When the reconciler has to look at this row again; `None`: only a report or a person moves it.

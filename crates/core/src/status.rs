@@ -146,6 +146,7 @@ pub fn status_of(row: &Row) -> Verdict {
         (Desired::Deleted, Some(_)) => to(Status::Deleted, Reason::None),
         (Desired::Deleted, None) if row.generation == 0 => to(Status::Deleted, Reason::None),
         (Desired::Deleted, None) => to(Status::OnDeleting, Reason::Ending),
+        (Desired::Running, Some(_)) if row.wants_reissue() => to(Status::Created, Reason::ToBePublished),
         (Desired::Running | Desired::Paused, Some(Settlement::Completed)) => {
             to(Status::Completed, Reason::None)
         }
