@@ -25,7 +25,8 @@ impl World {
         // Of several managers one sweeps.
         let wanted = move |world: &mut Self| {
             let db = &mut world.db;
-            let wanted = db.rows.values().any(|row| wants_sweep(row, now, &db.policy));
+            let lives = |id| db.services.get(&id).is_some_and(|it| it.end.is_none());
+            let wanted = db.rows.values().any(|row| wants_sweep(row, now, &db.policy, lives));
             wanted && db.claim_sweep(m, now)
         };
         self.query(host, Access::Write, wanted, move |world, wanted| {

@@ -96,12 +96,14 @@ pub fn on_alive(service: &mut ServiceRow, now: Timestamp, lost_after: Duration) 
     true
 }
 
-/// Whether the queue of this row's pool is to be searched for its message.
+/// Whether the queue of this row's pool is to be searched for its message: it is to end, and no service
+/// that lives has it by its own word. One that ran and lost its service waits in the queue like one that
+/// never did; in a full pool nobody else would ever end it.
 #[must_use]
-pub fn wants_sweep(row: &Row, now: Timestamp, policy: &RowPolicy) -> bool {
+pub fn wants_sweep(row: &Row, now: Timestamp, policy: &RowPolicy, lives: impl Fn(ServiceId) -> bool) -> bool {
     row.awaits_end()
-        && !row.seen.begun
-        && now.since(row.doomed_at.unwrap_or(row.modified_at)) >= policy.sweep_after
+        && now.since(row.modified_at) >= policy.sweep_after
+        && !row.seen.holder().is_some_and(lives)
 }
 
 /// What becomes of a work message that a sweep has in its hands.
@@ -111,7 +113,8 @@ pub enum Sweep {
     Keep,
     /// Of a generation that is over: end it.
     Stale,
-    /// Its observer is to end and was never started: settle the row, then end it.
+    /// Its observer is to end, and whoever has the message in hand knows that nobody else has it: settle
+    /// the row, then end it.
     Settle,
 }
 
@@ -121,7 +124,7 @@ pub fn plan_sweep(row: Option<&Row>, generation: u32) -> Sweep {
     match row {
         None => Sweep::Keep,
         Some(row) if generation < row.generation => Sweep::Stale,
-        Some(row) if generation == row.generation && row.awaits_end() && !row.seen.begun => Sweep::Settle,
+        Some(row) if generation == row.generation && row.awaits_end() => Sweep::Settle,
         Some(_) => Sweep::Keep,
     }
 }
@@ -313,12 +316,18 @@ mod tests {
         assert_eq!(plan_sweep(None, 1), Sweep::Keep);
         assert_eq!(plan_sweep(Some(&row), 1), Sweep::Keep);
         row.delete(at(1), &policy());
-        assert!(!wants_sweep(&row, at(30), &policy()) && wants_sweep(&row, at(31), &policy()));
+        let nobody = |_| false;
+        assert!(
+            !wants_sweep(&row, at(30), &policy(), nobody) && wants_sweep(&row, at(31), &policy(), nobody)
+        );
         assert_eq!(plan_sweep(Some(&row), 1), Sweep::Settle);
         row.reissue(at(2), &policy());
         assert_eq!(plan_sweep(Some(&row), 1), Sweep::Stale);
+        // Once it has run it is left to its service as long as that lives.
         report(&mut row, started(), 3);
-        assert_eq!(plan_sweep(Some(&row), 2), Sweep::Keep);
-        assert!(!wants_sweep(&row, at(99), &policy()));
+        assert!(
+            !wants_sweep(&row, at(99), &policy(), |_| true) && wants_sweep(&row, at(99), &policy(), nobody)
+        );
+        assert_eq!(plan_sweep(Some(&row), 2), Sweep::Settle);
     }
 }

@@ -4,13 +4,13 @@
 use crate::RunError;
 use crate::shared::Manager;
 use everwatch_broker::{BrokerError, Delivery, Session, Settle};
+use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::message::{RunEvent, RunReport, Work, WorkRead};
 use everwatch_core::plan::{Sweep, plan_sweep, wants_sweep};
 use everwatch_core::row::Row;
-use everwatch_core::status::Status;
-use everwatch_store::{Filter, Sort, StoreError};
+use everwatch_store::StoreError;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use uuid::Uuid;
 
 const EVERY: Duration = Duration::from_secs(5);
 const WITHIN: Duration = Duration::from_secs(2);
+/// How old what is known of services may be.
+const SERVICES_AGE: Duration = Duration::from_secs(5);
 /// A longer queue is left to its deliveries.
 const READY_MAX: u32 = 1000;
 
@@ -52,16 +54,11 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
 }
 
 async fn is_wanted(manager: &Manager, pool: &Pool) -> Result<bool, StoreError> {
-    // The oldest creations first: one of them is doomed long enough if any is.
-    let filter = Filter {
-        status: vec![Status::OnDeleting],
-        pool: Some(pool.clone()),
-        sort: Sort::CreatedAt,
-        ..Filter::default()
-    };
-    let page = manager.store.list(&filter, None, READY_MAX as usize).await?;
-    let now = manager.clock.now();
-    if !page.rows.iter().any(|row| wants_sweep(row, now, &manager.settings.row)) {
+    // What is to end is commanded until it has. Its message may be in a pool that it was moved out of.
+    let doomed = manager.store.commanded_since(Timestamp(0), READY_MAX as usize).await?;
+    let (now, services) = (manager.clock.now(), manager.services(SERVICES_AGE).await?);
+    let lives = |id| services.iter().any(|service| service.id == id);
+    if !doomed.iter().any(|row| wants_sweep(row, now, &manager.settings.row, lives)) {
         return Ok(false);
     }
     // Of several managers one sweeps: two would each see half of the queue, and the other half as gone.
