@@ -89,6 +89,36 @@ pub struct Parked {
     pub at: Timestamp,
 }
 
+/// The bytes of a parked message that a list shows.
+pub const PARKED_HEAD: usize = 4096;
+
+/// A parked message as a list shows it: the first [`PARKED_HEAD`] bytes of a body that may be large.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParkedHead {
+    pub id: i64,
+    pub queue: String,
+    pub reason: String,
+    pub head: Vec<u8>,
+    /// Of the whole body, in bytes.
+    pub size: u64,
+    pub at: Timestamp,
+}
+
+impl Parked {
+    /// As a list shows it.
+    #[must_use]
+    pub fn head(&self) -> ParkedHead {
+        ParkedHead {
+            id: self.id,
+            queue: self.queue.clone(),
+            reason: self.reason.clone(),
+            head: self.body[..self.body.len().min(PARKED_HEAD)].to_vec(),
+            size: self.body.len() as u64,
+            at: self.at,
+        }
+    }
+}
+
 /// How many observers there are by pool and status.
 pub type Counts = BTreeMap<(Pool, Status), u64>;
 
@@ -155,5 +185,5 @@ pub trait Store: Notes + Events {
     /// Forgets one; answers whether it was there.
     async fn unpark(&self, id: i64) -> Result<bool, StoreError>;
     /// Newest first, ids below `before` (all if `None`).
-    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<Parked>, u64), StoreError>;
+    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError>;
 }

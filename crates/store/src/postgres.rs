@@ -165,7 +165,7 @@ impl Store for PgStore {
     async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
         answered(parked::unpark(&self.pool, id)).await
     }
-    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<Parked>, u64), StoreError> {
+    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
         answered(parked::page(&self.pool, before, limit)).await
     }
 }

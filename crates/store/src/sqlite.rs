@@ -208,7 +208,7 @@ impl Store for SqliteStore {
     async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
         parked::unpark(&self.writer, id).await
     }
-    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<Parked>, u64), StoreError> {
+    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
         parked::page(&self.readers, before, limit).await
     }
 }

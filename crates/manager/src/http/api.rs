@@ -204,9 +204,11 @@ pub struct ParkedMessage {
     pub id: i64,
     pub queue: String,
     pub reason: String,
-    /// The body as text, where it is text.
+    /// Of the body, in bytes.
+    pub size: u64,
+    /// The first 4,096 bytes of the body as text, where they are text.
     pub text: Option<String>,
-    /// The body as it came, in base64.
+    /// The first 4,096 bytes of the body as they came, in base64.
     pub body: String,
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,

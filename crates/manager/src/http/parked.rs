@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everwatch_broker::{BrokerError, HeaderValue, Message, Target};
-use everwatch_store::Parked;
+use everwatch_store::{Parked, ParkedHead};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
@@ -38,13 +38,23 @@ pub(crate) async fn list(
     Ok(Json(Listed { items: messages.into_iter().map(shown).collect(), next_cursor, total }))
 }
 
-fn shown(it: Parked) -> ParkedMessage {
+fn shown(it: ParkedHead) -> ParkedMessage {
+    let whole = it.head.len() as u64 == it.size;
+    let text = match std::str::from_utf8(&it.head) {
+        Ok(text) => Some(text),
+        // The cut may go through a character.
+        Err(error) if !whole && error.error_len().is_none() => {
+            std::str::from_utf8(&it.head[..error.valid_up_to()]).ok()
+        }
+        Err(_) => None,
+    };
     ParkedMessage {
         id: it.id,
         queue: it.queue,
         reason: it.reason,
-        body: STANDARD.encode(&it.body),
-        text: String::from_utf8(it.body).ok(),
+        size: it.size,
+        text: text.map(str::to_owned),
+        body: STANDARD.encode(&it.head),
         at: it.at,
     }
 }
@@ -72,7 +82,7 @@ pub(crate) async fn retry(
     // Only now: between the two it is there twice, which an observer or a report may be.
     manager.store.unpark(parked.id).await?;
     info!(message = parked.id, queue = parked.queue, "a parked message is sent back");
-    Ok((StatusCode::ACCEPTED, Json(shown(parked))))
+    Ok((StatusCode::ACCEPTED, Json(shown(parked.head()))))
 }
 
 async fn send_back(manager: &Manager, parked: &Parked) -> Result<(), Problem> {

@@ -1,7 +1,7 @@
 //! Services and unreadable messages.
 
 use super::*;
-use crate::port::Parked;
+use crate::port::{PARKED_HEAD, Parked};
 
 pub async fn a_service_is_born_once_and_found(store: &dyn Store) {
     let row = service(1, "s", 4);
@@ -63,14 +63,20 @@ pub async fn parked_messages_are_shown_newest_first(store: &dyn Store) {
     let (page, total) = store.parked(None, 2).await.unwrap();
     assert_eq!((page.len(), total), (2, 3));
     assert!(page[0].id > page[1].id && page[1].id > 0);
-    assert_eq!(Parked { id: 0, ..page[0].clone() }, parked(3));
-    assert_eq!(store.parked_one(page[0].id).await.unwrap().as_ref(), Some(&page[0]));
+    assert_eq!((page[0].head.as_slice(), page[0].size, page[0].at), (&[0, 255, 3][..], 3, NOW));
+    let whole = store.parked_one(page[0].id).await.unwrap().unwrap();
+    assert_eq!(Parked { id: 0, ..whole }, parked(3));
     let (rest, total) = store.parked(Some(page[1].id), 2).await.unwrap();
     assert_eq!((rest.len(), total), (1, 3));
-    assert_eq!(rest[0].body, [0, 255, 1]);
+    assert_eq!(rest[0].head, [0, 255, 1]);
     assert!(store.unpark(rest[0].id).await.unwrap() && !store.unpark(rest[0].id).await.unwrap());
     assert_eq!(store.parked_one(rest[0].id).await.unwrap(), None);
     assert_eq!(store.parked(None, 9).await.unwrap().1, 2);
+    let large = Parked { body: vec![7; PARKED_HEAD + 1], ..parked(4) };
+    store.park(std::slice::from_ref(&large)).await.unwrap();
+    let (page, _) = store.parked(None, 1).await.unwrap();
+    assert_eq!((page[0].head.len(), page[0].size), (PARKED_HEAD, PARKED_HEAD as u64 + 1));
+    assert_eq!(store.parked_one(page[0].id).await.unwrap().unwrap().body, large.body);
 }
 
 pub async fn a_parked_reason_may_hold_a_nul(store: &dyn Store) {

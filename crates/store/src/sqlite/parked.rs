@@ -2,7 +2,7 @@
 
 use crate::columns::{limit, number, without_nul};
 use crate::failure::failure;
-use crate::port::{Parked, StoreError};
+use crate::port::{Parked, ParkedHead, StoreError};
 use everwatch_core::clock::Timestamp;
 use sqlx::SqlitePool;
 
@@ -26,16 +26,21 @@ pub(super) async fn page(
     pool: &SqlitePool,
     before: Option<i64>,
     most: usize,
-) -> Result<(Vec<Parked>, u64), StoreError> {
-    let newest = "SELECT id, queue, reason, body, at FROM parked WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
-    let rows: Vec<Stored> = sqlx::query_as(newest)
+) -> Result<(Vec<ParkedHead>, u64), StoreError> {
+    let newest = "SELECT id, queue, reason, substr(body, 1, 4096), length(body), at
+        FROM parked WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
+    let rows: Vec<(i64, String, String, Vec<u8>, i64, i64)> = sqlx::query_as(newest)
         .bind(before.unwrap_or(i64::MAX))
         .bind(limit(most))
         .fetch_all(pool)
         .await
         .map_err(failure)?;
     let total = sqlx::query_scalar("SELECT COUNT(*) FROM parked").fetch_one(pool).await.map_err(failure)?;
-    Ok((rows.into_iter().map(parked).collect(), number(total)))
+    let shown = |(id, queue, reason, head, size, at)| {
+        let (size, at) = (number(size), Timestamp(at));
+        ParkedHead { id, queue, reason, head, size, at }
+    };
+    Ok((rows.into_iter().map(shown).collect(), number(total)))
 }
 
 type Stored = (i64, String, String, Vec<u8>, i64);
