@@ -28,7 +28,7 @@ use futures::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -119,6 +119,8 @@ struct Life {
     /// Whether the managers' answer to the birth was heard.
     welcomed: bool,
     beats: u64,
+    /// What the newest beat said is held.
+    told_held: usize,
     lists: u64,
     lag: Duration,
 }
@@ -177,6 +179,7 @@ impl Life {
             settled,
             welcomed: false,
             beats: 0,
+            told_held: 0,
             lists: 0,
             lag: Duration::ZERO,
             topology,
@@ -261,6 +264,9 @@ impl Life {
         self.me.handle.set_ready(true);
         let mut blocks = block_sizes(self.capacity).into_iter();
         let mut ramp = interval(RAMP);
+        // Naively, the blocks that were due while the welcome was waited for open all at once, and the
+        // first service of several that start together takes everything.
+        ramp.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut beat = interval(self.me.settings.beat);
         let mut progress = interval(PROGRESS);
         let mut list = interval(self.me.settings.list_every);
@@ -288,7 +294,12 @@ impl Life {
                     self.lag = due.elapsed();
                     self.beat(Intent::Active);
                 }
-                _ = progress.tick() => self.mouth.tell_progress(),
+                _ = progress.tick() => {
+                    self.mouth.tell_progress();
+                    if self.slots.held() != self.told_held {
+                        self.beat(Intent::Active);
+                    }
+                }
                 _ = list.tick() => self.list().await,
                 _ = ramp.tick(), if ramping && (self.welcomed || Instant::now() >= welcome_until) => {
                     match blocks.next() {
@@ -410,6 +421,7 @@ impl Life {
     /// One sign of life. It is never waited for: the next one says the same.
     fn beat(&mut self, state: Intent) {
         self.beats += 1;
+        self.told_held = self.slots.held();
         let beat = Beat {
             service: self.me.id,
             seq: self.beats,

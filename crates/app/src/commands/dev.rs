@@ -22,7 +22,7 @@ type Services = Arc<BTreeMap<String, everwatch::Handle>>;
 pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::Result<()> {
     let mut settings = configured(config)?;
     if settings.log.filter == host::Log::default().filter {
-        "warn,everwatch=info,lapin=off".clone_into(&mut settings.log.filter);
+        "warn,lapin=off".clone_into(&mut settings.log.filter);
     }
     host::log_to_stderr(&settings.log)?;
     // A database that nobody asked to keep goes with the process.

@@ -19,6 +19,7 @@ use everwatch_core::row::Row;
 use everwatch_core::status::Status;
 use everwatch_store::{After, Created, Filter, Sort};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,6 +103,7 @@ fn made_up_name() -> Result<Name, Problem> {
 
 /// Refuses a kind that the living services of the pool lack, all of them.
 pub(super) async fn check_kind(manager: &Manager, wanted: &Wanted) -> Result<(), Problem> {
+    let mut offered = BTreeSet::new();
     for age in [SERVICES_AGE, Duration::ZERO] {
         let services = manager.services(age).await?;
         let mut of_pool = services.iter().filter(|it| it.birth.pool == wanted.pool).peekable();
@@ -109,10 +111,13 @@ pub(super) async fn check_kind(manager: &Manager, wanted: &Wanted) -> Result<(),
         if none_lives || of_pool.any(|it| it.birth.kinds.iter().any(|kind| kind.name == wanted.kind)) {
             return Ok(());
         }
+        let of_pool = services.iter().filter(|it| it.birth.pool == wanted.pool);
+        offered = of_pool.flat_map(|it| &it.birth.kinds).map(|kind| kind.name.to_string()).collect();
     }
     let (kind, pool) = (&wanted.kind, &wanted.pool);
-    let detail = format!("no living service of pool {pool} can run the kind {kind}");
-    let error = FieldError { pointer: "/kind".to_owned(), detail: detail.clone() };
+    let offered = Vec::from_iter(offered).join(", ");
+    let detail = format!("no living service of pool {pool} can run the kind {kind}; they offer: {offered}");
+    let error = FieldError { pointer: "/kind".to_owned(), detail: "is not offered".to_owned() };
     Err(Problem::new(Code::NoServiceForKind, detail).with(vec![error]))
 }
 

@@ -17,7 +17,7 @@ use everwatch_store::{Parked, StoreError};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 /// One report about one run, with who said it and when.
 #[derive(Debug)]
@@ -231,7 +231,7 @@ async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, floo
         manager.on_tick(Marked::State, tick.sent_at);
     }
     for (pool, _) in &batch.pools {
-        warn!(%pool, "a service had to make the work queue of its pool");
+        info!(%pool, "a service made the work queue of its pool");
         manager.tell_all(What::WorkQueueCreated, format!("pool {pool}"));
     }
     let newborn_pools = batch.newborns.iter().map(|newborn| &newborn.birth.pool);
