@@ -23,7 +23,7 @@ pub(crate) fn judge(world: &World, windows: &[Window]) {
     let mut breaches = Vec::new();
     for (name, runs) in &histories {
         for pair in runs.windows(2) {
-            let (gap, overlap) = ((pair[1].first - pair[0].last).max(0), pair[0].overlap(&pair[1]));
+            let (gap, overlap) = (pair[0].gap_to(&pair[1]), pair[0].overlap(&pair[1]));
             let Some(window) = windows.iter().find(|it| (it.from..=it.until).contains(&pair[1].first)) else {
                 breaches.push(format!("{name} moved with no fault at {}: {pair:?}", pair[1].first));
                 continue;

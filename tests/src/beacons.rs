@@ -31,6 +31,12 @@ impl Run {
         }
         self.last = self.last.max(at);
     }
+    /// For how long neither was seen to run before the other began, in ms. One that was frozen and woke up
+    /// later counts up to where it froze.
+    pub fn gap_to(&self, next: &Self) -> i64 {
+        let ends = self.awake.iter().filter(|(from, _)| *from <= next.first).map(|(_, until)| *until);
+        ends.max().map_or(0, |end| (next.first - end).max(0))
+    }
     /// For how long both were seen to run, in ms.
     pub fn overlap(&self, other: &Self) -> i64 {
         let both = |a: &(i64, i64), b: &(i64, i64)| (a.1.min(b.1) - a.0.max(b.0)).max(0);
