@@ -12,4 +12,5 @@ mod managers;
 mod real_input;
 mod refusals;
 mod retrying;
+mod stopping;
 mod tls;

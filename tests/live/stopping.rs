@@ -1,0 +1,86 @@
+//! Each role ends as asked: once is in order, twice is at once.
+
+use everwatch_tests::cluster::{Cluster, everwatch, free_address};
+use everwatch_tests::http::{Api, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[tokio::test]
+async fn a_manager_ends_in_order() {
+    let mut cluster = Cluster::new("manager-stops");
+    cluster.manager().await;
+    let begun = Instant::now();
+    assert_eq!(cluster.terminate("manager"), Some(0), "{}", cluster.log("manager"));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_a_service_whose_observers_take_their_time() {
+    let mut cluster = Cluster::new("twice");
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let ready = cluster.scratch.path().join("ready");
+    let script = format!("trap '' TERM; touch {}; while :; do sleep 1; done", ready.display());
+    let spec = json!({"argv": ["/bin/sh", "-c", script]});
+    cluster.api.create(json!({"name": "deaf", "kind": "exec", "spec": spec, "grace": "10m"})).await;
+    wait_for("the deaf one to run", || async {
+        ready.exists().then_some(()).ok_or_else(|| cluster.log("a"))
+    })
+    .await;
+    cluster.signal("a", Signal::SIGTERM);
+    wait_for("the service to hand over", || async {
+        let log = cluster.full_log("a");
+        if log.contains("handing everything over") { Ok(()) } else { Err(log) }
+    })
+    .await;
+    let begun = Instant::now();
+    assert_eq!(cluster.terminate("a"), Some(0), "{}", cluster.log("a"));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// Ended whatever happens to the test.
+struct Dev(Child);
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn dev_shows_a_failover_and_ends_by_ctrl_c() {
+    let address = free_address();
+    let child = Command::new(everwatch())
+        .args(["dev", "--listen", &address, "--services", "2"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut dev = Dev(child.unwrap());
+    let api = Api::new(format!("http://{address}"));
+    wait_for("both services to be active", || async {
+        match api.try_call("GET", "/v1/stats", None).await {
+            Ok((200, stats)) if stats["services"]["active"] == 2 => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    api.create(json!({"name": "hello", "kind": "ticker"})).await;
+    let before = api.until_status("hello", "Processing").await;
+    let owner = before["service"]["name"].as_str().unwrap();
+    let killed =
+        Command::new(everwatch()).args(["--server", &api.url, "chaos", "kill", owner]).output().unwrap();
+    assert!(killed.status.success(), "{}", String::from_utf8_lossy(&killed.stderr));
+    wait_for("hello to run on the other", || async {
+        let it = api.get("/v1/observers/hello").await;
+        let moved = it["service"].is_object() && it["service"]["name"] != owner;
+        if moved && it["status"] == "Processing" { Ok(()) } else { Err(it.to_string()) }
+    })
+    .await;
+    kill(Pid::from_raw(i32::try_from(dev.0.id()).unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(dev.0.wait().unwrap().code(), Some(0));
+}
