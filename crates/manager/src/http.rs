@@ -32,7 +32,7 @@ use utoipa_axum::routes;
 /// The largest body.
 pub(crate) const BODY_MAX: usize = 1024 * 1024;
 
-/// Every route of a manager; `extra` is merged in (the console).
+/// Every route of a manager and its console; `extra` is merged in.
 pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
     scrape::install(&manager);
     let (api, mut document) = OpenApiRouter::new()
@@ -64,6 +64,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
     document::complete(&mut document);
     api.layer(Extension(Arc::new(document)))
         .with_state(manager)
+        .merge(crate::console::routes())
         .merge(extra)
         .layer(CatchPanicLayer::custom(on_panic))
         .layer(DefaultBodyLimit::max(BODY_MAX))

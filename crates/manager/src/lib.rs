@@ -1,6 +1,7 @@
 //! The manager of Everwatch: HTTP API, intake, outbox and reconciler around a store and a broker.
 //! Every decision is made in `core`; what stands here is loops. It knows no SQL and no AMQP.
 
+mod console;
 mod creator;
 mod history;
 mod hold;

@@ -1,0 +1,58 @@
+// Talks to the manager. A refused request throws a Refused with the problem's detail; no answer throws a Lost.
+
+const LIMIT_MS = 15000;
+
+export class Lost extends Error {}
+
+export class Refused extends Error {
+  constructor(status, problem) {
+    super(problem?.detail || problem?.title || `the manager answered ${status}`);
+    this.status = status;
+    this.code = problem?.code ?? "";
+    this.errors = problem?.errors ?? [];
+  }
+}
+
+export async function call(method, path, body) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers: body === undefined ? { accept: "application/json" } : { accept: "application/json", "content-type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal: AbortSignal.timeout(LIMIT_MS),
+      cache: "no-store",
+    });
+  } catch (error) {
+    throw new Lost(error.name === "TimeoutError" ? "the manager did not answer in time" : "the manager cannot be reached");
+  }
+  const text = await response.text().catch(() => { throw new Lost("the answer broke off"); });
+  let answer = null;
+  try { answer = text ? JSON.parse(text) : null; } catch { /* an answer that is not JSON is told by its status */ }
+  if (!response.ok) throw new Refused(response.status, answer);
+  return answer;
+}
+
+export const get = (path, parameters) => call("GET", parameters ? `${path}?${query(parameters)}` : path);
+
+export function query(parameters) {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    for (const one of [value].flat()) if (one !== undefined && one !== null && one !== "") search.append(name, one);
+  }
+  return search.toString();
+}
+
+/** Runs `work` for each item, a few at a time; answers what went wrong with which. */
+export async function forEach(items, work, told = () => {}) {
+  const left = [...items], wrong = [];
+  let done = 0;
+  const worker = async () => {
+    for (let item = left.shift(); item !== undefined; item = left.shift()) {
+      try { await work(item); } catch (error) { wrong.push({ item, error }); }
+      told(++done, items.length);
+    }
+  };
+  await Promise.all(Array.from({ length: 4 }, worker));
+  return wrong;
+}

@@ -1,0 +1,93 @@
+// A form for a new observer, made from what its kind says of its spec.
+import { Refused, call, get } from "./api.js";
+import { toast } from "./ask.js";
+import { h } from "./dom.js";
+import { collect, control, fields } from "./schema.js";
+import { empty } from "./show.js";
+
+const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind tells no schema" }];
+const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, spec: {}, wrong: {}, sending: false });
+let draft = CLEAN();
+
+async function load() {
+  const [kinds, pools] = await Promise.all([get("/v1/kinds"), get("/v1/pools")]);
+  return { kinds: kinds.items, pools: pools.items };
+}
+
+function body(members, whole) {
+  const spec = collect(members, draft.spec);
+  const labels = draft.labels.split(/[,\n]/).map((it) => it.trim()).filter(Boolean).map((it) => {
+    if (!it.includes("=")) throw { name: "/labels", message: `“${it}” is not key=value` };
+    return [it.slice(0, it.indexOf("=")), it.slice(it.indexOf("=") + 1)];
+  });
+  return {
+    ...(draft.name.trim() && { name: draft.name.trim() }), kind: draft.kind, spec: whole ? spec.spec ?? {} : spec,
+    ...(draft.pool && { pool: draft.pool }), ...(labels.length && { labels: Object.fromEntries(labels) }),
+    on_full: draft.queue ? "queue" : "reject", overlap: draft.forbid ? "forbid" : "allow",
+  };
+}
+
+/** Puts each complaint below the field that it is about; answers those without one. */
+function complain(error, members) {
+  const known = new Set(["/name", "/kind", "/pool", "/labels", ...members.map((it) => it.name)]);
+  const lost = [];
+  for (const { pointer, detail } of error.errors) {
+    const name = pointer.startsWith("/spec/") ? pointer.slice(6).split("/")[0] : pointer.startsWith("/labels") ? "/labels" : pointer;
+    known.has(name) ? (draft.wrong[name] = detail) : lost.push(`${pointer} ${detail}`);
+  }
+  return error.errors.length === 0 ? [error.message] : lost;
+}
+
+async function send(members, whole, context) {
+  draft.wrong = {};
+  draft.sending = true;
+  try {
+    const made = await call("POST", "/v1/observers", body(members, whole));
+    draft = { ...CLEAN(), kind: draft.kind };
+    location.hash = `#/observers/${made.id}`;
+    return;
+  } catch (error) {
+    if (error instanceof Refused) {
+      if (error.code === "name-exists" || error.code === "name-ending") draft.wrong["/name"] = error.message;
+      else complain(error, members).forEach((it) => toast(it));
+    } else if (error.name && !(error instanceof Error)) draft.wrong[error.name] = error.message;
+    else toast(error.message);
+  }
+  draft.sending = false;
+  context.redraw();
+  document.querySelector("[aria-invalid=true]")?.focus();
+}
+
+function line(label, pointer, id, input, hint) {
+  const wrong = draft.wrong[pointer];
+  input.id = id;
+  input.setAttribute("aria-describedby", `${id}-hint`);
+  if (wrong) input.setAttribute("aria-invalid", "true");
+  return h("div", { class: "field" }, h("label", { for: id }, label), input, h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, wrong || hint));
+}
+
+const check = (text, name, hint) => h("label", { class: "check" },
+  h("input", { type: "checkbox", checked: draft[name], onchange: (event) => { draft[name] = event.target.checked; } }), h("span", {}, text, h("span", { class: "hint" }, hint)));
+
+function draw({ kinds, pools }, _route, context) {
+  const head = h("header", { class: "head" }, h("h1", {}, "New observer"));
+  if (kinds.length === 0) return [head, empty("No service lives", "Kinds are what living services say that they can run. Start one, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
+  if (!kinds.some((it) => it.name === draft.kind)) draft.kind = (kinds.find((it) => it.name === "ticker") ?? kinds[0]).name;
+  const kind = kinds.find((it) => it.name === draft.kind);
+  const told = fields(kind.schema), members = told ?? WHOLE;
+  const keep = (name) => (event) => { draft[name] = event.target.value; };
+  const choose = (event) => { draft.kind = event.target.value; draft.spec = {}; draft.wrong = {}; context.redraw(); };
+  return [head, h("form", { class: "sheet", novalidate: true, onsubmit: (event) => { event.preventDefault(); send(members, told === null, context); context.redraw(); } },
+    h("fieldset", {}, h("legend", {}, "What"),
+      line("Name", "/name", "new-name", h("input", { name: "name", value: draft.name, oninput: keep("name"), autocomplete: "off", spellcheck: "false" }), "letters, digits, - _ . ; left empty, one is made up"),
+      line("Kind", "/kind", "new-kind", h("select", { name: "kind", onchange: choose }, kinds.map((it) => h("option", { value: it.name, selected: it.name === draft.kind }, it.name))), `${kind.services === 1 ? "1 living service runs" : `${kind.services} living services run`} it`)),
+    h("fieldset", { key: `spec-of-${draft.kind}` }, h("legend", {}, `Spec of ${draft.kind}`), members.length ? members.map((it) => control(it, draft.spec, draft.wrong[it.name])) : h("p", { class: "hint" }, "It has none.")),
+    h("fieldset", {}, h("legend", {}, "Where and how"),
+      line("Pool", "/pool", "new-pool", h("select", { name: "pool", onchange: keep("pool") }, h("option", { value: "", selected: !draft.pool }, "default"), pools.filter((it) => it.name !== "default").map((it) => h("option", { value: it.name, selected: draft.pool === it.name }, it.name))), "which services may run it"),
+      line("Labels", "/labels", "new-labels", h("input", { name: "labels", value: draft.labels, oninput: keep("labels"), placeholder: "team=a, region=eu", autocomplete: "off", spellcheck: "false" }), "key=value, with commas between"),
+      check("Wait when all is full", "queue", "else the create is refused"),
+      check("Never two at once", "forbid", "a move waits until the old run is certainly over")),
+    h("p", { class: "row" }, h("button", { type: "submit", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("a", { class: "button", href: "#/observers" }, "Cancel")))];
+}
+
+export const create = { name: "create", title: "New observer", load, draw };

@@ -1,0 +1,33 @@
+// What happened, newest first; the first page is live.
+import { get } from "./api.js";
+import { h } from "./dom.js";
+import { EVENT_WORDS, duration, empty, number, observerLink, table, time, what } from "./show.js";
+
+const PAGE = 100;
+
+const load = ({ params }) => get("/v1/events", { what: params.get("what"), observer: params.get("observer"), service: params.get("service"), cursor: params.get("cursor"), limit: PAGE });
+
+function draw({ items, next_cursor: next, total }, { params }, context) {
+  const now = params.get("what") ?? "", cursor = params.get("cursor");
+  const about = params.get("observer") ? items[0]?.observer?.name ?? "one observer" : params.get("service") ? items[0]?.service?.name ?? "one service" : null;
+  return [
+    h("header", { class: "head" }, h("h1", {}, "Events"), h("p", { class: "total" }, number(total)),
+      about ? h("p", { class: "row" }, `of ${about}`, h("button", { type: "button", class: "quiet", onclick: () => context.set({ observer: "", service: "", cursor: "" }) }, "Show all")) : null),
+    h("div", { class: "row fields" }, h("label", { class: "field" }, h("span", {}, "What"),
+      h("select", { name: "what", onchange: (event) => context.set({ what: event.target.value, cursor: "" }) },
+        h("option", { value: "", selected: !now }, "everything"), Object.entries(EVENT_WORDS).map(([value, text]) => h("option", { value, selected: value === now }, text))))),
+    items.length === 0 ? empty("Nothing happened", now ? "Nothing of this sort, as far as it is kept." : "What happens to observers and services is written here.") : table("Events", [
+      { title: "When", class: "when", cell: (it) => time(it.at) },
+      { title: "What", cell: (it) => what(it.what) },
+      { title: "Observer", class: "name", cell: (it) => it.observer ? observerLink(it.observer) : "" },
+      { title: "Service", cell: (it) => it.service?.name ?? "" },
+      { title: "Gap", class: "n", cell: (it) => it.gap_ms === null ? "" : duration(it.gap_ms) },
+      { title: "Cause", class: "text", cell: (it) => it.text },
+    ], items),
+    h("nav", { class: "pager", "aria-label": "Pages" }, h("span", {}, cursor ? "Older events: not live" : ""),
+      h("button", { type: "button", class: "button", disabled: !cursor, onclick: () => context.set({ cursor: "" }, false) }, "Newest"),
+      h("button", { type: "button", class: "button", disabled: !next, onclick: () => { context.set({ cursor: next }, false); scrollTo(0, 0); } }, "Older")),
+  ];
+}
+
+export const events = { name: "events", title: "Events", load, draw };

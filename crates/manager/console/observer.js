@@ -1,0 +1,89 @@
+// One observer: where it stands and why, where it ran before, what happened to it.
+import { get } from "./api.js";
+import { ACTIONS, actOn } from "./observers.js";
+import { h } from "./dom.js";
+import { duration, number, status, table, time, what } from "./show.js";
+
+const EVENTS = 50;
+
+async function load({ parts }) {
+  const path = `/v1/observers/${encodeURIComponent(parts[1])}`;
+  const [it, runs, events] = await Promise.all([get(path), get(`${path}/runs`), get(`${path}/events`, { limit: EVENTS })]);
+  return { it, runs: runs.items, events };
+}
+
+/** Only what makes sense now. */
+function possible({ status: now }) {
+  const by = { Created: ["pause", "delete"], Processing: ["pause", "restart", "move", "delete"], Paused: ["resume", "delete"], Failed: ["retry", "restart", "delete"], Completed: ["restart", "delete"] };
+  return by[now] ?? [];
+}
+
+const retryText = (it) => ({
+  exponential: () => `${it.first} doubling to ${it.max}${it.attempts ? `, ${it.attempts} times` : ", for ever"}`,
+  fixed: () => `every ${it.every}${it.attempts ? `, ${it.attempts} times` : ", for ever"}`,
+  intervals: () => `after ${(it.delays ?? []).join(", ")}`,
+})[it.kind]?.() ?? it.kind;
+
+function facts(it) {
+  const labels = Object.entries(it.labels);
+  const all = [
+    ["Kind", it.kind],
+    ["Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)],
+    ["Service", it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : "none"],
+    ["Running since", time(it.started_at)],
+    ["Created", time(it.created_at)],
+    ["Changed", time(it.modified_at)],
+    ["Generation", number(it.generation)],
+    ["Taken over", `${number(it.acquisitions)}×`],
+    ["Attempt", number(it.attempt)],
+    ["After an error", retryText(it.retry)],
+    ["Two at once", it.overlap === "forbid" ? "forbidden" : "allowed"],
+    ["Time to end", it.grace],
+    ["Labels", labels.length ? labels.map(([key, value]) => h("a", { class: "tag", href: `#/observers?label=${encodeURIComponent(`${key}=${value}`)}` }, `${key}=${value}`)) : "none"],
+    ["Id", h("code", {}, it.id)],
+  ];
+  return h("dl", { class: "facts" }, all.map(([title, value]) => h("div", {}, h("dt", {}, title), h("dd", {}, value))));
+}
+
+const ENDED = { handed_over: "handed over", stopped: "stopped", completed: "completed", failed: "failed" };
+
+/** Newest first, like the events below: a line for each run and for the time between two. */
+function timeline(runs, it) {
+  if (runs.length === 0) return h("p", { class: "fine" }, it.status === "Created" ? "It has not run yet: it waits in the queue of its pool." : "No run is known any more.");
+  const line = (run, at) => {
+    const newer = runs[at - 1];
+    const runsNow = at === 0 && !run.ended && it.status === "Processing" && it.service?.id === run.service?.id;
+    const end = run.ended_at ?? newer?.started_at;
+    const how = run.ended ? ENDED[run.ended] ?? run.ended : runsNow ? "runs now" : newer ? "its service was lost" : "over, or on its way";
+    const lasted = end ? duration(Math.max(Date.parse(end) - Date.parse(run.started_at), 0)) : null;
+    return h("li", { key: String(run.epoch), "data-now": runsNow ? "yes" : undefined, "data-lost": !run.ended && newer ? "yes" : undefined },
+      h("p", {}, h("strong", {}, run.service?.name || "a service"), " ", h("span", { class: "how" }, how)),
+      h("p", { class: "fine" }, "started ", time(run.started_at), lasted ? `, for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} starts` : "",
+        run.gap_ms !== null ? `, after a gap of ${duration(run.gap_ms)}` : "", ` · epoch ${run.generation}.${run.acquisitions}`));
+  };
+  return h("ol", { class: "timeline" }, runs.slice(0, 50).map(line));
+}
+
+function draw({ it, runs, events }, _route, context) {
+  const gone = it.status === "Deleted";
+  return [
+    h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), " /"), h("h1", {}, it.name), status(it.status),
+      h("div", { class: "row end" }, possible(it).map((name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word)))),
+    it.reason ? h("p", { class: "why" }, it.reason) : null,
+    it.progress ? h("p", { class: "why" }, it.progress) : null,
+    it.last_error && !gone ? h("p", { class: "notice", "data-tone": "bad" }, h("strong", {}, "Last error: "), h("code", {}, it.last_error)) : null,
+    h("div", { class: "panels" },
+      h("section", { class: "panel" }, h("h2", {}, "Where it ran"), timeline(runs, it)),
+      h("section", { class: "panel" }, h("h2", {}, "Facts"), facts(it)),
+      h("section", { class: "panel across" }, h("h2", {}, "Spec"), h("pre", { tabindex: "0", role: "region", "aria-label": "Spec" }, JSON.stringify(it.spec, null, 2))),
+      h("section", { class: "panel across" }, h("h2", {}, "What happened"), table("What happened", [
+        { title: "When", class: "when", cell: (event) => time(event.at) },
+        { title: "What", cell: (event) => what(event.what) },
+        { title: "Service", cell: (event) => event.service?.name ?? "" },
+        { title: "Cause", class: "text", cell: (event) => event.text },
+        { title: "Gap", class: "n", cell: (event) => event.gap_ms === null ? "" : duration(event.gap_ms) },
+      ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All of them")) : null)),
+  ];
+}
+
+export const observer = { name: "observer", title: "Observer", load, draw };

@@ -1,0 +1,167 @@
+// The list: one page at a time by cursor, the filter in the address, actions on what is ticked.
+import { call, forEach, get } from "./api.js";
+import { confirm, toast } from "./ask.js";
+import { h } from "./dom.js";
+import { STATUSES, counted, empty, number, observerLink, status, table, time, word } from "./show.js";
+
+const PAGE = 100;
+const TYPING_MS = 150;
+const FILTERS = ["status", "q", "kind", "pool", "service", "label", "sort"];
+const FRESH_PAGE = { cursor: "", page: "" };
+
+/** Ticked observers by id; kept while pages turn. */
+const ticked = new Map();
+/** Where the pages before this one started. */
+const behind = new Map();
+let typing = null;
+let working = null;
+
+async function load({ params }) {
+  const filter = Object.fromEntries(FILTERS.map((name) => [name, name === "label" ? params.get(name)?.split(",").map((it) => it.trim()).filter(Boolean) : params.get(name)]));
+  const [page, stats, kinds, pools, services] = await Promise.all([
+    get("/v1/observers", { ...filter, cursor: params.get("cursor"), limit: PAGE }),
+    get("/v1/stats"), get("/v1/kinds"), get("/v1/pools"), get("/v1/services", { state: "active,cordoned,draining,suspect", limit: 1000 })]);
+  for (const it of page.items) if (ticked.has(it.id)) ticked.set(it.id, it);
+  return { page, stats, kinds: kinds.items, pools: pools.items, services: services.items };
+}
+
+function choice(label, name, options, params, context) {
+  const now = params.get(name) ?? "";
+  const all = options.some(([value]) => value === now) || !now ? options : [...options, [now, now]];
+  return h("label", { class: "field" }, h("span", {}, label),
+    h("select", { name, onchange: (event) => context.set({ [name]: event.target.value, ...FRESH_PAGE }) },
+      h("option", { value: "", selected: !now }, "any"),
+      all.map(([value, text]) => h("option", { value, selected: value === now }, text))));
+}
+
+function typed(label, name, placeholder, params, context, id) {
+  const later = (event) => {
+    clearTimeout(typing);
+    const value = event.target.value.trim();
+    typing = setTimeout(() => context.set({ [name]: value, ...FRESH_PAGE }), TYPING_MS);
+  };
+  return h("label", { class: "field" }, h("span", {}, label),
+    h("input", { type: "search", name, id, placeholder, value: params.get(name) ?? "", autocomplete: "off", spellcheck: "false", oninput: later }));
+}
+
+function filters({ stats, kinds, pools, services }, params, context) {
+  const chosen = (params.get("status") ?? "").split(",").filter(Boolean);
+  const toggle = (it) => context.set({ status: (chosen.includes(it) ? chosen.filter((one) => one !== it) : [...chosen, it]).join(","), ...FRESH_PAGE });
+  return h("form", { class: "filters", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
+    h("div", { class: "chips", role: "group", "aria-label": "Status" }, STATUSES.map((it) =>
+      h("button", { key: it, type: "button", class: "chip", "data-status": it, "aria-pressed": String(chosen.includes(it)), onclick: () => toggle(it) },
+        word(it), h("b", {}, number(stats.observers[it] ?? 0))))),
+    h("div", { class: "row fields" },
+      typed("Name", "q", "part of a name   /", params, context, "search"),
+      choice("Kind", "kind", kinds.map((it) => [it.name, it.name]), params, context),
+      choice("Pool", "pool", pools.map((it) => [it.name, it.name]), params, context),
+      choice("Service", "service", services.map((it) => [it.id, it.name]), params, context),
+      typed("Labels", "label", "key=value, …", params, context)));
+}
+
+export const ACTIONS = {
+  pause: { word: "Pause", done: "paused" },
+  resume: { word: "Resume", done: "resumed" },
+  restart: { word: "Restart", done: "restarted" },
+  retry: { word: "Retry", done: "retried" },
+  move: { word: "Move", done: "on the move" },
+  delete: { word: "Delete", done: "deleted", danger: true },
+};
+
+/** Sends one action for one observer. */
+export function act(name, id, body) {
+  const path = `/v1/observers/${encodeURIComponent(id)}`;
+  return name === "delete" ? call("DELETE", path) : call("POST", `${path}/${name}`, body);
+}
+
+/** Asks with the count, then acts on each; answers whether it was done. */
+export async function actOn(name, items, context, told) {
+  const { word: verb, done, danger } = ACTIONS[name];
+  const count = counted(items.length, "observer");
+  const names = items.slice(0, 5).map((it) => it.name).join(", ") + (items.length > 5 ? ` and ${number(items.length - 5)} more` : "");
+  const explained = { delete: "They end and are gone; this cannot be undone.", move: "Each goes to another service, or to the pool you name.", restart: "What runs ends and starts anew." }[name];
+  const answer = await confirm({
+    title: `${verb} ${count}?`, lines: [names, explained].filter(Boolean), action: `${verb} ${number(items.length)}`, danger: Boolean(danger),
+    input: name === "move" ? { label: "Pool (empty: the queue chooses a service)", placeholder: items[0].pool } : undefined,
+  });
+  if (!answer) return false;
+  const body = name === "move" ? (answer.value ? { pool: answer.value } : {}) : undefined;
+  const wrong = await forEach(items, (it) => act(name, it.id, body), told);
+  if (wrong.length === 0) toast(`${count} ${done}.`, "good");
+  else toast(`${number(wrong.length)} of ${count}: ${wrong[0].item.name}: ${wrong[0].error.message}`);
+  context.refresh();
+  return wrong.length === 0;
+}
+
+function selection(context) {
+  if (ticked.size === 0) return null;
+  const run = async (name) => {
+    const items = [...ticked.values()];
+    const done = await actOn(name, items, context, (now, of) => { working = `${number(now)} of ${number(of)}`; context.redraw(); });
+    working = null;
+    if (done) ticked.clear();
+    context.redraw();
+  };
+  return h("div", { class: "selection", key: "selection", role: "region", "aria-label": "Selection" },
+    h("strong", {}, working ?? `${number(ticked.size)} selected`),
+    Object.entries(ACTIONS).map(([name, it]) => h("button", { type: "button", key: name, class: it.danger ? "button danger" : "button", disabled: working !== null, onclick: () => run(name) }, it.word)),
+    h("button", { type: "button", class: "quiet", onclick: () => { ticked.clear(); context.redraw(); } }, "Clear"));
+}
+
+function sorted(title, field, params, context) {
+  const now = params.get("sort") ?? "name";
+  const is = now.replace("-", "") === field;
+  const next = is && !now.startsWith("-") ? `-${field}` : field;
+  return h("button", { type: "button", class: "sort", "aria-label": `Sort by ${title.toLowerCase()}`, onclick: () => context.set({ sort: next, ...FRESH_PAGE }) },
+    title, h("span", { "aria-hidden": "true" }, is ? (now.startsWith("-") ? " ↓" : " ↑") : ""));
+}
+
+const note = (it) => it.last_error && it.status !== "Completed" ? h("span", { class: "bad", title: it.last_error }, it.last_error) : h("span", { title: it.reason }, it.reason || it.progress || "");
+
+function rows({ page }, params, context) {
+  const all = page.items.length > 0 && page.items.every((it) => ticked.has(it.id));
+  const some = page.items.some((it) => ticked.has(it.id));
+  const tick = (it, on) => (on ? ticked.set(it.id, it) : ticked.delete(it.id));
+  return table("Observers", [
+    {
+      title: h("input", { type: "checkbox", "aria-label": "Select this page", checked: all, indeterminate: some && !all, onchange: (event) => { page.items.forEach((it) => tick(it, event.target.checked)); context.redraw(); } }),
+      class: "tick", cell: (it) => h("input", { type: "checkbox", "aria-label": `Select ${it.name}`, checked: ticked.has(it.id), onchange: (event) => { tick(it, event.target.checked); context.redraw(); } }),
+    },
+    { title: sorted("Name", "name", params, context), class: "name", cell: observerLink },
+    { title: "Status", cell: (it) => status(it.status) },
+    { title: "Kind", cell: (it) => it.kind },
+    { title: "Service", cell: (it) => it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : h("span", { class: "none" }, "–") },
+    { title: "Started", class: "n when", cell: (it) => time(it.started_at) },
+    { title: sorted("Created", "created_at", params, context), class: "n when", cell: (it) => time(it.created_at) },
+    { title: "Says", class: "text", cell: note },
+  ], page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
+}
+
+function pager({ page }, params, context) {
+  const at = Number(params.get("page") ?? 1) || 1;
+  const cursor = params.get("cursor") ?? "";
+  const first = (at - 1) * PAGE + 1;
+  const next = () => { behind.set(page.next_cursor, cursor); context.set({ cursor: page.next_cursor, page: String(at + 1) }, false); scrollTo(0, 0); };
+  const previous = () => { const start = at > 2 ? behind.get(cursor) : ""; context.set(start === undefined ? FRESH_PAGE : { cursor: start, page: start ? String(at - 1) : "" }, false); };
+  return h("nav", { class: "pager", "aria-label": "Pages" },
+    h("span", {}, page.items.length ? `${number(first)}–${number(first + page.items.length - 1)} of ${number(page.total)}` : counted(page.total, "observer")),
+    h("button", { type: "button", class: "button", disabled: !cursor, onclick: previous }, "Previous"),
+    h("button", { type: "button", class: "button", disabled: !page.next_cursor, onclick: next }, "Next"));
+}
+
+function draw(data, { params }, context) {
+  const filtered = FILTERS.some((it) => it !== "sort" && params.get(it));
+  const clear = () => context.set(Object.fromEntries([...FILTERS, "cursor", "page"].map((it) => [it, ""])));
+  const nothing = filtered
+    ? empty("None matches", "No observer fits this filter.", h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
+    : empty("No observer yet", "Create one here, or on a terminal with: everwatch observer create hello --kind ticker", h("a", { class: "button primary", href: "#/create" }, "New observer"));
+  return [
+    h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null),
+    filters(data, params, context),
+    selection(context),
+    data.page.items.length ? rows(data, params, context) : nothing,
+    data.page.items.length ? pager(data, params, context) : null,
+  ];
+}
+
+export const observers = { name: "observers", title: "Observers", load, draw };

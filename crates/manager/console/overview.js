@@ -1,0 +1,126 @@
+// Everything in one glance: do they run, is there room, what went wrong lately.
+import { get } from "./api.js";
+import { h } from "./dom.js";
+import { STATUSES, bar, counted, duration, empty, number, observerLink, table, time, what, word } from "./show.js";
+
+const HOUR_MS = 3600000;
+const SLOW_MS = 10000;
+const TROUBLE = "failed,erred,refused,service_suspect,service_lost,reissues_capped";
+const MOVES_FROM = 500;
+
+let slow = null;
+
+/** Moves are counted from many events: not at each refresh. */
+async function lately() {
+  if (slow && performance.now() - slow.at < SLOW_MS) return slow;
+  const starts = await get("/v1/events", { what: "started", limit: MOVES_FROM });
+  const since = Date.now() - HOUR_MS;
+  const moves = starts.items.filter((it) => it.gap_ms !== null && Date.parse(it.at) >= since);
+  const all = starts.next_cursor === null || Date.parse(starts.items.at(-1)?.at) < since;
+  slow = { at: performance.now(), moves, all };
+  return slow;
+}
+
+/** How many of the largest active services each pool could lose and still hold what is wanted; the worst pool counts. */
+export function spare(pools, services) {
+  const of = (pool) => {
+    const sizes = services.filter((it) => it.pool === pool.name && it.state === "active").map((it) => it.capacity).sort((a, b) => b - a);
+    const wanted = ["Created", "Processing", "OnDeleting"].reduce((sum, it) => sum + (pool.observers[it] ?? 0), 0);
+    let room = sizes.reduce((sum, it) => sum + it, 0), lost = 0;
+    while (lost < sizes.length - 1 && room - sizes[lost] >= wanted) room -= sizes[lost++];
+    return { pool: pool.name, lost, wanted };
+  };
+  return pools.map(of).sort((a, b) => a.lost - b.lost)[0] ?? null;
+}
+
+async function load() {
+  const [stats, pools, services, trouble, hold, parked, { moves, all }] = await Promise.all([
+    get("/v1/stats"), get("/v1/pools"), get("/v1/services", { limit: 1000 }), get("/v1/events", { what: TROUBLE, limit: 8 }),
+    get("/v1/hold"), get("/v1/parked", { limit: 1 }), lately()]);
+  return { stats, pools: pools.items, services: services.items, trouble: trouble.items, hold, parked: parked.total, moves, all };
+}
+
+function headline({ stats }) {
+  const count = stats.observers, total = STATUSES.reduce((sum, it) => sum + (count[it] ?? 0), 0);
+  const wanted = count.Processing + count.Created;
+  if (total === 0) return ["Nothing to watch yet", "good"];
+  if (count.Failed > 0) return [`${counted(count.Failed, "observer")} failed`, "bad"];
+  if (count.Created > 0) return [`${number(count.Processing)} of ${number(wanted)} observers run`, "wait"];
+  return [wanted === 1 ? "The one observer runs" : `All ${number(count.Processing)} observers run`, "good"];
+}
+
+function standing({ stats, pools, services }) {
+  const active = stats.services.active ?? 0;
+  if (active === 0) return "No service is active: nothing can run.";
+  const room = `${counted(active, "active service")} with ${number(Math.max(stats.capacity - stats.held, 0))} of ${number(stats.capacity)} slots free.`;
+  const worst = spare(pools, services);
+  if (!worst || worst.wanted === 0) return room;
+  const loss = worst.lost === 0 ? "None of them could be lost without observers waiting" : `${worst.lost === 1 ? "The largest one" : `The ${worst.lost} largest`} could be lost now and all would still have room`;
+  return `${room} ${loss}${pools.length > 1 ? ` (pool ${worst.pool})` : ""}.`;
+}
+
+function warnings({ stats, hold, parked, services }) {
+  const silent = services.filter((it) => it.state === "suspect");
+  return [
+    stats.broker ? null : h("p", { class: "notice", "data-tone": "bad" }, h("strong", {}, "The broker is not connected. "), "What runs goes on; nothing new starts and nothing is heard."),
+    hold.on ? h("p", { class: "notice", "data-tone": "wait" }, h("strong", {}, "On hold. "), `Nothing is concluded from silence${hold.reason ? `: ${hold.reason}` : ""}.`) : null,
+    silent.length ? h("p", { class: "notice", "data-tone": "wait" }, h("strong", {}, `${counted(silent.length, "service")} silent: `), silent.map((it) => it.name).slice(0, 5).join(", ")) : null,
+    parked ? h("p", { class: "notice", "data-tone": "wait" }, h("a", { href: "#/parked" }, `${counted(parked, "message")} parked`), " because nobody could read them.") : null,
+  ];
+}
+
+function strip({ observers }) {
+  const total = STATUSES.reduce((sum, it) => sum + (observers[it] ?? 0), 0);
+  return h("div", { class: "strip-block" },
+    total ? h("div", { class: "strip", "aria-hidden": "true" }, STATUSES.filter((it) => observers[it]).map((it) =>
+      h("span", { key: it, "data-status": it, style: { "flex-grow": String(observers[it]) } }))) : null,
+    h("ul", { class: "legend" }, STATUSES.map((it) => h("li", { key: it },
+      h("a", { href: `#/observers?status=${it}`, "data-status": it, class: observers[it] ? "" : "zero" },
+        h("strong", {}, number(observers[it] ?? 0)), h("span", {}, word(it)))))));
+}
+
+function movesPanel({ moves, all }) {
+  const gaps = moves.map((it) => it.gap_ms).sort((a, b) => a - b);
+  const overlap = Math.max(0, ...moves.map((it) => it.overlap_ms ?? 0));
+  const fact = (title, value) => h("div", {}, h("dt", {}, title), h("dd", {}, value));
+  return h("section", { class: "panel" }, h("h2", {}, "Moves in the last hour"),
+    moves.length === 0 ? h("p", { class: "fine" }, "No observer changed its service.") :
+      h("dl", { class: "facts big" }, fact("Moves", `${number(moves.length)}${all ? "" : " or more"}`), fact("Median gap", duration(gaps[gaps.length >> 1])),
+        fact("Longest gap", duration(gaps.at(-1))), fact("Longest overlap", duration(overlap))));
+}
+
+function poolsPanel({ pools }) {
+  return h("section", { class: "panel" }, h("h2", {}, "Capacity"), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
+    table("Capacity by pool", [
+      { title: "Pool", cell: (it) => h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name) },
+      { title: "Services", class: "n", cell: (it) => number(it.services) },
+      { title: "Used", class: "wide", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
+      { title: "Held", class: "n", cell: (it) => number(it.held) },
+      { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
+    ], pools));
+}
+
+const troublePanel = ({ trouble }) => h("section", { class: "panel across" }, h("h2", {}, "Trouble lately"),
+  trouble.length === 0 ? h("p", { class: "fine" }, "Nothing failed, nobody was lost.") : table("Trouble lately", [
+    { title: "When", class: "when", cell: (it) => time(it.at) },
+    { title: "What", cell: (it) => what(it.what) },
+    { title: "Observer", cell: (it) => it.observer ? observerLink(it.observer) : "" },
+    { title: "Service", cell: (it) => it.service?.name ?? "" },
+    { title: "Cause", class: "text", cell: (it) => it.text },
+  ], trouble));
+
+function draw(data) {
+  const [title, tone] = headline(data);
+  const total = STATUSES.reduce((sum, it) => sum + (data.stats.observers[it] ?? 0), 0);
+  return [
+    h("header", { class: "hero", "data-tone": tone }, h("h1", {}, title), h("p", {}, standing(data))),
+    warnings(data),
+    total === 0
+      ? empty("Create the first observer", "An observer is a task that never ends: a feed to poll, a device to watch, a process to keep alive. Services run them; when one dies, they go on elsewhere.",
+        h("a", { class: "button primary", href: "#/create" }, "New observer"))
+      : strip(data.stats),
+    h("div", { class: "panels" }, poolsPanel(data), movesPanel(data), troublePanel(data)),
+  ];
+}
+
+export const overview = { name: "overview", title: "Overview", load, draw };

@@ -1,0 +1,69 @@
+// A form from a JSON schema: one field for each property that has a simple type, JSON for the rest.
+import { h } from "./dom.js";
+
+function resolve(schema, root) {
+  const name = schema?.$ref?.match(/^#\/(?:\$defs|definitions)\/(.+)$/)?.[1];
+  return name ? { ...(root.$defs ?? root.definitions)?.[name], ...schema } : schema ?? {};
+}
+
+function shape(schema) {
+  const types = [schema.type].flat().filter((it) => it && it !== "null");
+  if (schema.enum) return schema.enum.every((it) => typeof it === "string") ? "choice" : "json";
+  if (types.length !== 1) return "json";
+  if (types[0] === "array" && schema.items?.type === "string") return "list";
+  if (types[0] === "object" && schema.additionalProperties?.type === "string" && !schema.properties) return "map";
+  return { string: "text", integer: "number", number: "number", boolean: "boolean" }[types[0]] ?? "json";
+}
+
+/** `[{ name, shape, required, about, … }]`; null if the schema does not describe an object's members. */
+export function fields(schema) {
+  if (!schema?.properties && schema?.type !== "object") return null;
+  const required = new Set(schema.required ?? []);
+  const one = ([name, raw]) => {
+    const it = resolve(raw, schema);
+    return { name, shape: shape(it), required: required.has(name), about: it.description ?? "", choices: it.enum, fallback: it.default, integer: [it.type].flat().includes("integer"), least: it.minimum, most: it.maximum };
+  };
+  return Object.entries(schema.properties ?? {}).map(one).sort((a, b) => b.required - a.required);
+}
+
+const HINTS = { list: "one in each line", map: "KEY=VALUE, one in each line", json: "JSON" };
+
+/** `held` keeps what is typed, by field name; `wrong` is what to say below it. */
+export function control(field, held, wrong) {
+  const id = `spec-${field.name}`;
+  const keep = (event) => { held[field.name] = field.shape === "boolean" ? event.target.checked : event.target.value; };
+  const plain = typeof field.fallback === "string" || typeof field.fallback === "number" ? String(field.fallback) : "";
+  const common = { id, name: id, value: held[field.name] ?? "", oninput: keep, "aria-invalid": wrong ? "true" : undefined, "aria-describedby": `${id}-hint`, autocomplete: "off", spellcheck: "false", required: field.required && field.shape !== "boolean" };
+  const input = {
+    text: () => h("input", { ...common, placeholder: plain }),
+    number: () => h("input", { ...common, type: "number", step: field.integer ? "1" : "any", min: field.least, max: field.most, placeholder: plain }),
+    boolean: () => h("input", { ...common, value: undefined, type: "checkbox", checked: held[field.name] ?? field.fallback === true, required: undefined }),
+    choice: () => h("select", common, field.required ? null : h("option", { value: "", selected: !held[field.name] }, "default"), field.choices?.map((it) => h("option", { value: it, selected: held[field.name] === it }, it))),
+    list: () => h("textarea", { ...common, rows: "3" }),
+    map: () => h("textarea", { ...common, rows: "2" }),
+    json: () => h("textarea", { ...common, rows: "3" }),
+  }[field.shape]();
+  const hint = [HINTS[field.shape], field.about].filter(Boolean).join(" · ");
+  return h("div", { class: "field", key: id }, h("label", { for: id }, field.name, field.required ? h("span", { class: "fine" }, " required") : null), input,
+    h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, wrong || hint));
+}
+
+const lines = (text) => text.split("\n").map((it) => it.trim()).filter(Boolean);
+
+/** The spec that was typed; throws `{ name, message }` for what cannot be read. */
+export function collect(all, held) {
+  const spec = {};
+  for (const field of all) {
+    const value = held[field.name];
+    const fail = (message) => { throw { name: field.name, message }; };
+    if (field.shape === "boolean") { if (value !== undefined) spec[field.name] = value; continue; }
+    if (value === undefined || value.trim() === "") { if (field.shape === "choice" && field.required) spec[field.name] = field.choices[0]; continue; }
+    if (field.shape === "number") spec[field.name] = Number(value);
+    else if (field.shape === "list") spec[field.name] = lines(value);
+    else if (field.shape === "map") {
+      const pairs = lines(value).map((line) => line.includes("=") ? [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1).trim()] : fail(`“${line}” has no =`));
+      spec[field.name] = Object.fromEntries(pairs);
+    } else if (field.shape === "json") { try { spec[field.name] = JSON.parse(value); } catch (error) { fail(error.message); } } else spec[field.name] = value;
+  }
+  return spec;
+}

@@ -1,0 +1,81 @@
+// How numbers, times and states are written, the same in every view.
+import { h } from "./dom.js";
+
+export const STATUSES = ["Processing", "Created", "OnDeleting", "Paused", "Failed", "Completed"];
+const WORDS = { Processing: "Running", Created: "Waiting", OnDeleting: "Deleting", Paused: "Paused", Failed: "Failed", Completed: "Completed", Deleted: "Deleted" };
+
+const NUMBERS = new Intl.NumberFormat("en");
+export const number = (value) => NUMBERS.format(value);
+export const counted = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
+export const word = (status) => WORDS[status] ?? status;
+
+export function duration(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 129600) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} d`;
+}
+
+function ago(at) {
+  const ms = Date.now() - Date.parse(at);
+  if (Math.abs(ms) < 1500) return "now";
+  if (ms < 0) return `in ${duration(-ms)}`;
+  // No tenths: a clock that counts along must not flicker.
+  return `${ms < 10000 ? `${Math.floor(ms / 1000)} s` : duration(ms)} ago`;
+}
+
+const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+/** Relative, with the exact one on hover. */
+export function time(at) {
+  if (!at) return h("span", { class: "none" }, "–");
+  return h("time", { datetime: at, title: `${EXACT.format(new Date(at))} (${at})` }, ago(at));
+}
+
+export function tick() {
+  for (const element of document.querySelectorAll("main time")) {
+    const text = ago(element.dateTime);
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+export const status = (name) => h("span", { class: "status", "data-status": name, title: `status ${name}` }, word(name));
+export const state = (name) => h("span", { class: "status", "data-state": name }, name);
+
+export function bar(part, whole, label) {
+  const share = whole > 0 ? Math.min(1, part / whole) : 0;
+  return h("span", { class: share >= 0.9 ? "bar full" : "bar", role: "img", "aria-label": label },
+    h("span", { style: { width: `${(share * 100).toFixed(1)}%` } }));
+}
+
+export const observerLink = (it) => h("a", { href: `#/observers/${encodeURIComponent(it.id)}` }, it.name);
+
+export function empty(title, text, ...actions) {
+  return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions.length ? h("p", { class: "row" }, ...actions) : null);
+}
+
+export const EVENT_WORDS = {
+  created: "created", changed: "changed", pause_asked: "pause asked for", resume_asked: "resume asked for",
+  restart_asked: "restart asked for", delete_asked: "delete asked for", reissued: "published anew", started: "started",
+  restarted: "started again", erred: "error", handed_over: "handed over", refused: "refused", stopped: "stopped",
+  completed: "completed", failed: "failed", deleted: "deleted", service_born: "service came", service_suspect: "service silent",
+  service_lost: "service lost", service_gone: "service left", work_queue_created: "work queue made", hold: "hold",
+  reissues_capped: "publishing capped",
+};
+const BAD = new Set(["erred", "refused", "failed", "service_suspect", "service_lost", "reissues_capped"]);
+const GOOD = new Set(["started", "completed", "service_born"]);
+
+export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) ? "bad" : GOOD.has(it) ? "good" : "plain" }, EVENT_WORDS[it] ?? it);
+
+/** A table whose columns are `{ title, cell(item), class }`; it scrolls in itself when it is too wide. */
+export function table(caption, columns, items, rowOf = () => ({})) {
+  return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {},
+      h("caption", { class: "unseen" }, caption),
+      h("thead", {}, h("tr", {}, columns.map((it) => h("th", { scope: "col", class: it.class }, it.title)))),
+      h("tbody", {}, items.map((item) => h("tr", { key: String(item.id ?? item.name ?? item.epoch), ...rowOf(item) },
+        columns.map((it) => h("td", { class: it.class }, it.cell(item))))))));
+}

@@ -1,0 +1,69 @@
+// Services as boxes, observers as cells; a cell flies when its observer goes elsewhere.
+import { get } from "./api.js";
+import { h } from "./dom.js";
+import { bar, counted, empty, number, state, word } from "./show.js";
+
+const CELLS = 1000;
+const FLIGHTS = 300;
+const FLIGHT_MS = 700;
+/** A box that ended stays so long, to be seen. */
+const FADE_MS = 60000;
+
+async function load({ params }) {
+  const [page, services] = await Promise.all([
+    get("/v1/observers", { q: params.get("q"), status: "Created,Processing,OnDeleting", limit: CELLS }), get("/v1/services", { limit: 1000 })]);
+  const lately = Date.now() - FADE_MS;
+  return { items: page.items, total: page.total, services: services.items.filter((it) => !it.is_deleted || Date.parse(it.modified_at) > lately) };
+}
+
+const cell = (it) => h("span", { class: "cell", key: it.id, "data-status": it.last_error && it.status === "Processing" ? "Erring" : it.status, title: `${it.name} · ${word(it.status)}${it.reason ? ` · ${it.reason}` : ""}` });
+
+function cells(label, items) {
+  const open = (event) => { const id = event.target.dataset.key; if (id) location.hash = `#/observers/${id}`; };
+  return h("div", { class: "cells", role: "img", "aria-label": `${label}: ${counted(items.length, "observer")} drawn`, onclick: open }, items.map(cell));
+}
+
+function box(service, items) {
+  return h("li", { class: "box", key: service.id, "data-state": service.state, "data-name": service.name },
+    h("header", {}, h("h2", {}, h("a", { href: `#/observers?service=${service.id}` }, service.name)), service.state === "active" ? null : state(service.state),
+      h("span", { class: "fine" }, service.is_deleted ? "" : `${number(service.held)} / ${number(service.capacity)}`)),
+    bar(service.held, service.capacity, `${number(service.held)} of ${number(service.capacity)} slots used`),
+    cells(service.name, items));
+}
+
+function draw({ items, total, services }) {
+  const of = Map.groupBy(items, (it) => it.service?.id ?? "");
+  const known = new Set(services.map((it) => it.id));
+  const adrift = items.filter((it) => !known.has(it.service?.id));
+  const sorted = services.toSorted((a, b) => a.pool.localeCompare(b.pool) || a.name.localeCompare(b.name, "en", { numeric: true }) || a.created_at.localeCompare(b.created_at));
+  const legend = [["Processing", "running"], ["Erring", "running, with an error"], ["Created", "waiting"], ["OnDeleting", "deleting"]];
+  return [
+    h("header", { class: "head" }, h("h1", {}, "Topology"), h("p", { class: "total" }, total > items.length ? `${number(items.length)} of ${number(total)} observers drawn; the bars count all` : counted(total, "observer")),
+      h("ul", { class: "key" }, legend.map(([status, text]) => h("li", {}, h("span", { class: "cell", "data-status": status }), text)))),
+    services.length === 0 && total === 0 ? empty("Nothing to draw", "No service lives and no observer is wanted.") : null,
+    h("ul", { class: "boxes" },
+      adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift)) : null,
+      sorted.map((it) => box(it, of.get(it.id) ?? []))),
+  ];
+}
+
+/** Remembers where each cell stood, and lets those in another box fly there. */
+function around(main, put) {
+  const before = new Map();
+  for (const one of main.querySelectorAll(".box .cell")) before.set(one.dataset.key, one);
+  const places = new Map([...before].map(([id, one]) => [id, { home: one.closest(".box").dataset.key, at: one.getBoundingClientRect() }]));
+  put();
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  let flights = 0;
+  const moved = [...main.querySelectorAll(".box .cell")].filter((one) => {
+    const place = places.get(one.dataset.key);
+    return place && place.home !== one.closest(".box").dataset.key;
+  });
+  const ways = moved.slice(0, FLIGHTS).map((one) => ({ one, from: places.get(one.dataset.key).at, to: one.getBoundingClientRect() }));
+  for (const { one, from, to } of ways) {
+    one.animate([{ transform: `translate(${from.left - to.left}px, ${from.top - to.top}px) scale(1.3)`, zIndex: 2 }, { transform: "none", zIndex: 2 }],
+      { duration: FLIGHT_MS, delay: Math.min(flights++ * 4, 400), easing: "cubic-bezier(.3,.7,.2,1)", fill: "backwards" });
+  }
+}
+
+export const topology = { name: "topology", title: "Topology", load, draw, around };

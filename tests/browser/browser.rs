@@ -1,0 +1,129 @@
+//! A headless Chromium behind its own chromedriver; both end with it. Knows nothing of the console's views.
+
+use everwatch_tests::cluster::{everwatch, free_address};
+use everwatch_tests::http::{Api, wait_for};
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// The last two: quiet on a machine of two cores, and over when its driver is.
+const FLAGS: [&str; 12] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1280,860",
+    "--disable-extensions",
+    "--remote-debugging-pipe",
+];
+
+/// One window.
+pub(crate) struct Browser {
+    client: Client,
+    driver: Child,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// Opens the console of this manager.
+    pub(crate) async fn open(url: &str) -> Self {
+        let address = free_address();
+        let (_, port) = address.rsplit_once(':').unwrap();
+        let driver = Command::new("chromedriver")
+            .arg(format!("--port={port}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("chromedriver: {error}; ./tests/run installs it"));
+        let at = Api::new(format!("http://{address}"));
+        wait_for("chromedriver to be ready", || async {
+            match at.try_call("GET", "/status", None).await {
+                Ok((200, _)) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        let profile = tempfile::Builder::new().prefix("everwatch-browser").tempdir().unwrap();
+        let mut flags = FLAGS.map(str::to_owned).to_vec();
+        flags.push(format!("--user-data-dir={}", profile.path().display()));
+        let wanted = json!({"browserName": "chrome", "goog:chromeOptions": {"args": flags},
+            "goog:loggingPrefs": {"browser": "ALL"}});
+        let client = ClientBuilder::new(HttpConnector::new())
+            .capabilities(wanted.as_object().unwrap().clone())
+            .connect(&at.url)
+            .await
+            .unwrap();
+        client.goto(url).await.unwrap();
+        Self { client, driver, _profile: profile }
+    }
+
+    /// Goes to a view of the page that is open.
+    pub(crate) async fn view(&self, hash: &str) {
+        self.run(&format!("location.hash = {}", json!(hash))).await;
+    }
+
+    pub(crate) async fn run(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// Waits until the expression is true in the page.
+    pub(crate) async fn until(&self, what: &str, expression: &str) {
+        let look = format!("return [Boolean({expression}), location.href + '\\n' + document.body.innerText]");
+        wait_for(what, || async {
+            let seen = self.run(&look).await;
+            if seen[0] == true { Ok(()) } else { Err(seen[1].as_str().unwrap_or_default().to_owned()) }
+        })
+        .await;
+    }
+
+    /// Waits until an element shows this text.
+    pub(crate) async fn until_text(&self, css: &str, text: &str) {
+        let expression =
+            format!("document.querySelector({})?.innerText.includes({})", json!(css), json!(text));
+        self.until(&format!("{css} to say {text}"), &expression).await;
+    }
+
+    /// Clicks the button or link with this text, once it is there.
+    pub(crate) async fn press(&self, text: &str) {
+        let path = format!("//*[self::button or self::a][normalize-space()=\"{text}\"]");
+        self.click(Locator::XPath(&path)).await;
+    }
+
+    pub(crate) async fn click(&self, at: Locator<'_>) {
+        wait_for(&format!("a click on {at:?}"), || async {
+            let found = self.client.find(at).await.map_err(|error| error.to_string())?;
+            found.click().await.map_err(|error| error.to_string())
+        })
+        .await;
+    }
+
+    /// Types into a field, once it is there.
+    pub(crate) async fn write(&self, css: &str, text: &str) {
+        let field = self.client.wait().for_element(Locator::Css(css)).await.unwrap();
+        field.send_keys(text).await.unwrap();
+    }
+
+    /// Keeps what is seen under the target folder.
+    pub(crate) async fn screenshot(&self, name: &str) {
+        let folder = everwatch().parent().and_then(|it| it.parent()).map(PathBuf::from).unwrap();
+        let folder = folder.join("screenshots");
+        std::fs::create_dir_all(&folder).unwrap();
+        let png = self.client.screenshot().await.unwrap();
+        std::fs::write(folder.join(format!("{name}.png")), png).unwrap();
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _gone = self.driver.kill();
+        let _gone = self.driver.wait();
+    }
+}

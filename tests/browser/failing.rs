@@ -1,0 +1,75 @@
+//! What is seen while something dies.
+
+use crate::browser::Browser;
+use everwatch_tests::cluster::Cluster;
+use serde_json::json;
+
+const OBSERVERS: usize = 48;
+
+fn cells(service: &str) -> String {
+    format!(
+        "document.querySelectorAll('.box[data-name={service}]:not([data-state=lost]):not([data-state=gone]) .cell').length"
+    )
+}
+
+#[tokio::test]
+async fn the_cells_of_a_killed_service_move_to_the_others() {
+    let mut cluster = Cluster::new("cells");
+    cluster.manager().await;
+    for name in ["amber", "birch", "cedar"] {
+        cluster.service(name, 40).await;
+    }
+    let teams = ["risk", "ops"];
+    for number in 0..OBSERVERS {
+        let name = format!("{}-{:02}", ["prices", "orders", "weather", "ledger"][number % 4], number / 4 + 1);
+        let labels = json!({"team": teams[number % 2]});
+        cluster.api.create(json!({"name": name, "kind": "ticker", "labels": labels})).await;
+    }
+    let page = Browser::open(&cluster.api.url).await;
+    page.until_text("h1", &format!("All {OBSERVERS} observers run")).await;
+    page.view("#/topology").await;
+    let [amber, birch, cedar] = ["amber", "birch", "cedar"].map(cells);
+    page.until("all cells", &format!("{amber} > 0 && {amber} + {birch} + {cedar} === {OBSERVERS}")).await;
+    let api = &cluster.api;
+    let moved =
+        api.items("/v1/observers").await.into_iter().find(|it| it["service"]["name"] == "amber").unwrap();
+    page.run(
+        "window.flights = 0; const fly = Element.prototype.animate; \
+        Element.prototype.animate = function (...it) { window.flights += 1; return fly.apply(this, it); }",
+    )
+    .await;
+    cluster.kill("amber");
+    page.until("all cells elsewhere", &format!("{birch} + {cedar} === {OBSERVERS}")).await;
+    page.until("cells in flight", "window.flights > 0").await;
+    page.screenshot("topology").await;
+    page.view(&format!("#/observers/{}", moved["id"].as_str().unwrap())).await;
+    page.until("the run that was lost", "document.querySelector('.timeline li[data-lost]')").await;
+    page.until_text(".timeline li[data-now]", "runs now").await;
+    page.screenshot("observer").await;
+    page.view("#/").await;
+    page.until_text(".facts.big", "Longest gap").await;
+    page.screenshot("overview").await;
+    page.view("#/observers").await;
+    page.until("rows", &format!("document.querySelectorAll('tbody tr').length === {OBSERVERS}")).await;
+    page.screenshot("observers").await;
+}
+
+#[tokio::test]
+async fn a_lost_manager_is_told_and_its_return_goes_on_by_itself() {
+    let mut cluster = Cluster::new("lost");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    cluster.api.create(json!({"name": "before", "kind": "ticker"})).await;
+    let page = Browser::open(&format!("{}/#/observers", cluster.api.url)).await;
+    page.until_text("tbody", "before").await;
+    page.until_text("#pulse", "Live").await;
+    cluster.kill("manager");
+    page.until("the bar", "!document.querySelector('#lost').hidden").await;
+    page.until_text("#lost", "Connection to the manager lost").await;
+    page.screenshot("lost").await;
+    cluster.manager().await;
+    page.until("the bar to be gone", "document.querySelector('#lost').hidden").await;
+    page.until_text("#pulse", "Live").await;
+    cluster.api.create(json!({"name": "after", "kind": "ticker"})).await;
+    page.until_text("tbody", "after").await;
+}

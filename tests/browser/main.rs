@@ -1,0 +1,8 @@
+//! The console in a real browser, on a real manager and real services.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test says so by panicking")]
+
+mod browser;
+mod failing;
+mod served;
+mod using;

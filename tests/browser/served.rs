@@ -1,0 +1,27 @@
+//! The files of the console as any client gets them.
+
+use everwatch_tests::cluster::Cluster;
+use reqwest::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+
+#[tokio::test]
+async fn the_console_is_served_with_a_strict_policy_and_kept_by_its_tag() {
+    let mut cluster = Cluster::new("served");
+    cluster.manager().await;
+    let client = reqwest::Client::new();
+    for (path, media_type) in
+        [("/", "text/html"), ("/console/app.js", "text/javascript"), ("/console/style.css", "text/css")]
+    {
+        let url = format!("{}{path}", cluster.api.url);
+        let answer = client.get(&url).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        let header = |name| answer.headers()[name].to_str().unwrap().to_owned();
+        assert!(header(CONTENT_TYPE).starts_with(media_type), "{path}: {}", header(CONTENT_TYPE));
+        assert_eq!(header(CACHE_CONTROL), "no-cache");
+        let policy = header(CONTENT_SECURITY_POLICY);
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        let again = client.get(&url).header(IF_NONE_MATCH, header(ETAG)).send().await.unwrap();
+        assert_eq!((again.status().as_u16(), again.text().await.unwrap().as_str()), (304, ""), "{path}");
+    }
+    let (status, problem) = cluster.api.call("GET", "/console/none.js", None).await;
+    assert_eq!((status, problem["code"].as_str()), (404, Some("no-such-route")), "{problem}");
+}

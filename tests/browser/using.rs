@@ -1,0 +1,68 @@
+//! A person creates, filters, ticks and deletes.
+
+use crate::browser::Browser;
+use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::wait_for;
+use fantoccini::Locator;
+use serde_json::json;
+
+#[tokio::test]
+async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
+    let mut cluster = Cluster::new("form");
+    cluster.manager().await;
+    let page = Browser::open(&cluster.api.url).await;
+    page.until_text("h1", "Nothing to watch yet").await;
+    page.view("#/create").await;
+    page.until_text(".empty h2", "No service lives").await;
+    cluster.service("a", 10).await;
+    // The form comes without a reload, once the service is there.
+    page.write("#new-name", "second").await;
+    page.write("#spec-every", "1s").await;
+    page.press("Create").await;
+    page.until_text("h1", "second").await;
+    page.until_text(".head .status", "Running").await;
+    assert_eq!(cluster.api.until_status("second", "Processing").await["spec"], json!({"every": "1s"}));
+
+    page.view("#/create").await;
+    page.write("#new-name", "second").await;
+    page.press("Create").await;
+    page.until_text("#new-name-hint", "second").await;
+    let outside = "return performance.getEntriesByType('resource').filter((it) => !it.name.startsWith(location.origin)).length";
+    assert_eq!(page.run(outside).await, 0);
+}
+
+#[tokio::test]
+async fn a_selection_is_deleted_after_its_count_was_confirmed() {
+    let mut cluster = Cluster::new("selection");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    for name in ["keep-1", "drop-1", "drop-2", "drop-3", "keep-2"] {
+        cluster.api.create(json!({"name": name, "kind": "ticker"})).await;
+    }
+    let page = Browser::open(&format!("{}/#/observers", cluster.api.url)).await;
+    page.until("five rows", "document.querySelectorAll('tbody tr').length === 5").await;
+    page.write("#search", "drop").await;
+    page.until(
+        "the filter in rows and address",
+        "document.querySelectorAll('tbody tr').length === 3 && location.hash.includes('q=drop')",
+    )
+    .await;
+    page.click(Locator::Css("thead input")).await;
+    page.until_text(".selection", "3 selected").await;
+    page.press("Delete").await;
+    page.until_text("#dialog h2", "Delete 3 observers?").await;
+    page.press("Cancel").await;
+    page.until("the dialog to be gone", "!document.querySelector('#dialog').open").await;
+    assert_eq!(cluster.api.items("/v1/observers").await.len(), 5);
+    page.press("Delete").await;
+    page.press("Delete 3").await;
+    page.until_text(".empty h2", "None matches").await;
+    page.press("Clear the filter").await;
+    page.until("the two that are kept", "document.querySelectorAll('tbody tr').length === 2").await;
+    let left = wait_for("three to be gone", || async {
+        let left = cluster.api.items("/v1/observers").await;
+        if left.len() == 2 { Ok(left) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    assert!(left.iter().all(|it| it["name"].as_str().unwrap().starts_with("keep")), "{left:?}");
+}
