@@ -32,6 +32,17 @@ pub(crate) enum Command {
     /// Look at services
     #[command(subcommand)]
     Service(Service),
+    /// What happened, newest last
+    Events(Events),
+    /// Messages that nobody could read
+    #[command(subcommand)]
+    Parked(Parked),
+    /// Switch off what is concluded from silence
+    #[command(subcommand)]
+    Hold(Hold),
+    /// Look at pools
+    #[command(subcommand)]
+    Pool(Pool),
     /// Break things on purpose (only against `everwatch dev`)
     #[command(subcommand)]
     Chaos(Chaos),
@@ -195,6 +206,72 @@ pub(crate) enum Observer {
     },
     /// Bring a failed one back
     Retry { name: String },
+    /// End its run until it is resumed
+    Pause { name: String },
+    /// Let a paused one run again
+    Resume { name: String },
+    /// End its run and begin a new one
+    Restart { name: String },
+    /// Let another service run it
+    Move {
+        name: String,
+        /// In another pool
+        #[arg(long)]
+        pool: Option<String>,
+    },
+    /// What happened to it
+    Events {
+        name: String,
+        #[arg(short, long, default_value = "table")]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    /// Go on with what happens from now
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// How many of the newest are shown first
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    #[arg(short, long, default_value = "table")]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum Parked {
+    /// Show all, newest first
+    List {
+        #[arg(short, long, default_value = "table")]
+        output: Output,
+    },
+    /// Send one back to the queue that it came from
+    Retry { id: i64 },
+    /// Forget one
+    Discard { id: i64 },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Hold {
+    /// Conclude nothing from silence, for an incident
+    On {
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+    /// Conclude again
+    Off,
+    /// Show whether it is on
+    Show,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum Pool {
+    /// Show all
+    List {
+        #[arg(short, long, default_value = "table")]
+        output: Output,
+    },
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]

@@ -88,6 +88,18 @@ impl Client {
     }
 }
 
+impl Client {
+    /// The live events after this one.
+    pub(crate) async fn follow(&self, path: &str, after: i64) -> anyhow::Result<reqwest::Response> {
+        let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(10)).build()?;
+        let request = http
+            .get(format!("{}{path}", self.server))
+            .header("accept", "text/event-stream")
+            .header("last-event-id", after);
+        Ok(request.send().await?.error_for_status()?)
+    }
+}
+
 fn root(error: &(dyn std::error::Error + 'static)) -> String {
     std::iter::successors(Some(error), |cause| cause.source())
         .last()

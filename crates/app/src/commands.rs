@@ -4,6 +4,7 @@ mod bench;
 mod dev;
 mod health;
 mod observer;
+mod operations;
 mod roles;
 mod service;
 
@@ -26,6 +27,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Health { url } => {
             roles::configured(cli.config.as_deref()).and_then(|settings| health::run(&settings, url))
         }
+        Command::Events(arguments) => operations::events(&cli.server, &arguments),
+        Command::Parked(verb) => operations::parked(&cli.server, verb),
+        Command::Hold(verb) => operations::hold(&cli.server, verb),
+        Command::Pool(verb) => operations::pools(&cli.server, verb),
         Command::Chaos(verb) => service::chaos(&cli.server, verb),
         Command::Config(Config::Print) => roles::configured(cli.config.as_deref()).and_then(|settings| {
             println!("{}", serde_json::to_string_pretty(&settings.redacted())?);

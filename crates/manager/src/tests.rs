@@ -103,6 +103,10 @@ impl Stage {
     }
 
     async fn service(&self, capacity: u32) -> Service {
+        self.named_service("s1", capacity).await
+    }
+
+    async fn named_service(&self, name: &str, capacity: u32) -> Service {
         let topology = &self.manager.topology;
         let id = ServiceId(Uuid::new_v4());
         let session = self.broker.connect("service").await.unwrap();
@@ -114,7 +118,7 @@ impl Stage {
         let work = session.consume(&consume(topology.work(&Pool::default()))).await.unwrap();
         let mut service = Service { id, session, commands, work, seq: 0, state: topology.state() };
         let birth = Birth {
-            name: Name::new("s1").unwrap(),
+            name: Name::new(name).unwrap(),
             pool: Pool::default(),
             capacity,
             kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Value::Null }],

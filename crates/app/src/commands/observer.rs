@@ -1,5 +1,6 @@
 //! `everwatch observer …`
 
+use super::operations;
 use crate::cli::{Observer, Output};
 use crate::client::{Client, Failure};
 use everwatch_core::clock;
@@ -48,11 +49,27 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
             }
         }
         Observer::Wait { name, until, timeout } => wait(&client, &name, &until, timeout).await?,
-        Observer::Retry { name } => {
-            let (_, it) = client.call(Method::POST, &format!("{}/retry", path(&name)), None).await?;
-            print(&format!("{name} {}", field(&it, "status")));
+        Observer::Retry { name } => act(&client, &name, "retry", None).await?,
+        Observer::Pause { name } => act(&client, &name, "pause", None).await?,
+        Observer::Resume { name } => act(&client, &name, "resume", None).await?,
+        Observer::Restart { name } => act(&client, &name, "restart", None).await?,
+        Observer::Move { name, pool } => {
+            let body = pool.map(|pool| json!({ "pool": pool }));
+            act(&client, &name, "move", body.as_ref()).await?;
+        }
+        Observer::Events { name, output } => {
+            let (_, page) =
+                client.call(Method::GET, &format!("{}/events?limit=1000", path(&name)), None).await?;
+            operations::show_events(&page, output)?;
         }
     }
+    Ok(())
+}
+
+async fn act(client: &Client, name: &str, verb: &str, body: Option<&Value>) -> anyhow::Result<()> {
+    let (_, it) = client.call(Method::POST, &format!("{}/{verb}", path(name)), body).await?;
+    let (status, reason) = (field(&it, "status"), field(&it, "reason"));
+    print(format!("{name} {status} {reason}").trim_end());
     Ok(())
 }
 

@@ -132,7 +132,7 @@ struct Start {
 #[utoipa::path(get, path = "/v1/observers", tag = "observers", params(
     ("status" = Option<String>, Query, description = "one or several, comma-separated; default all but Deleted"),
     ("kind" = Option<String>, Query), ("pool" = Option<String>, Query),
-    ("service" = Option<String>, Query, description = "id of the holder"),
+    ("service" = Option<String>, Query, description = "id or name of the holder"),
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"),
     ("q" = Option<String>, Query, description = "part of the name"),
     ("sort" = Option<String>, Query, description = "name, created_at; with - in front descending"),
@@ -142,7 +142,7 @@ pub(crate) async fn list(
     State(manager): Shared,
     mut params: Params,
 ) -> Result<Json<Listed<Observer>>, Problem> {
-    let filter = filter(&mut params)?;
+    let filter = Filter { service: holder(&manager, &mut params).await?, ..filter(&mut params)? };
     let part: Part<Start> = Part::read(&mut params)?;
     params.finish()?;
     let after = part.after.map(|start| After { value: start.value, id: start.id });
@@ -156,6 +156,18 @@ pub(crate) async fn list(
     });
     let items = describe(&manager, &page.rows).await?;
     Ok(Json(Listed { items, next_cursor: next.as_ref().and_then(cursor), total: page.total }))
+}
+
+/// The holder that is asked for, by id or, the newest of it, by name.
+async fn holder(manager: &Manager, params: &mut Params) -> Result<Option<ServiceId>, Problem> {
+    let Some(text) = params.one("service")? else { return Ok(None) };
+    if let Ok(id) = text.parse::<ServiceId>() {
+        return Ok(Some(id));
+    }
+    let name = Name::new(&text).map_err(|error| bad("service", error))?;
+    let found = manager.store.service(None, Some(&name)).await?;
+    // Nobody of that name holds nothing.
+    Ok(Some(found.map_or(ServiceId(Uuid::nil()), |service| service.id)))
 }
 
 fn filter(params: &mut Params) -> Result<Filter, Problem> {
@@ -179,7 +191,7 @@ fn filter(params: &mut Params) -> Result<Filter, Problem> {
         status,
         kind: params.parsed::<Kind>("kind")?,
         pool: params.parsed::<Pool>("pool")?,
-        service: params.parsed::<ServiceId>("service")?,
+        service: None,
         labels,
         q: params.one("q")?,
         sort,
