@@ -30,8 +30,12 @@ async fn a_stop_ends_it_cleanly_even_while_somebody_waits() {
     let mut stream = api.follow("/v1/events").await;
     let waiting = api.get("/v1/observers/a?wait_for=status%3DProcessing&wait=60s");
     let (waited, stopped) = tokio::join!(waiting, async {
-        // Served after the wait has begun.
-        api.get("/livez").await;
+        // By then the wait has begun: connections are accepted in the order in which they came.
+        let mut ticks = tokio::time::interval(std::time::Duration::from_millis(20));
+        for _ in 0..15 {
+            ticks.tick().await;
+            api.get("/livez").await;
+        }
         manager.stop().await
     });
     stopped.unwrap();
