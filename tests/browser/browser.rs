@@ -111,6 +111,11 @@ impl Browser {
         field.send_keys(text).await.unwrap();
     }
 
+    /// As wide as a phone, or as narrow as a window gets.
+    pub(crate) async fn narrow(&self) {
+        self.client.set_window_size(390, 844).await.unwrap();
+    }
+
     /// Keeps what is seen under the target folder.
     pub(crate) async fn screenshot(&self, name: &str) {
         let folder = everwatch().parent().and_then(|it| it.parent()).map(PathBuf::from).unwrap();

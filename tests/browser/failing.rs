@@ -41,13 +41,19 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     cluster.kill("amber");
     page.until("all cells elsewhere", &format!("{birch} + {cedar} === {OBSERVERS}")).await;
     page.until("cells in flight", "window.flights > 0").await;
+    page.until(
+        "the box of the dead one to say so",
+        "document.querySelector('.box[data-name=amber]:is([data-state=suspect], [data-state=lost])')",
+    )
+    .await;
+    page.until("all to have landed", "document.getAnimations().length === 0").await;
     page.screenshot("topology").await;
     page.view(&format!("#/observers/{}", moved["id"].as_str().unwrap())).await;
     page.until("the run that was lost", "document.querySelector('.timeline li[data-lost]')").await;
     page.until_text(".timeline li[data-now]", "runs now").await;
     page.screenshot("observer").await;
     page.view("#/").await;
-    page.until_text(".facts.big", "Longest gap").await;
+    page.until_text("main", "Longest gap").await;
     page.screenshot("overview").await;
     page.view("#/observers").await;
     page.until("rows", &format!("document.querySelectorAll('tbody tr').length === {OBSERVERS}")).await;

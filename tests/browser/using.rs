@@ -29,6 +29,22 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     page.until_text("#new-name-hint", "second").await;
     let outside = "return performance.getEntriesByType('resource').filter((it) => !it.name.startsWith(location.origin)).length";
     assert_eq!(page.run(outside).await, 0);
+    page.narrow().await;
+    for view in [
+        "#/",
+        "#/observers",
+        "#/observers/second",
+        "#/create",
+        "#/services",
+        "#/topology",
+        "#/parked",
+        "#/events",
+    ] {
+        page.view(view).await;
+        page.until(&format!("{view} to be drawn"), "document.querySelector('main h1')").await;
+        let wide = "return document.documentElement.scrollWidth - innerWidth";
+        assert!(page.run(wide).await.as_i64().unwrap() <= 0, "{view} is wider than a phone");
+    }
 }
 
 #[tokio::test]
@@ -41,7 +57,7 @@ async fn a_selection_is_deleted_after_its_count_was_confirmed() {
     }
     let page = Browser::open(&format!("{}/#/observers", cluster.api.url)).await;
     page.until("five rows", "document.querySelectorAll('tbody tr').length === 5").await;
-    page.write("#search", "drop").await;
+    page.write("body", "/drop").await;
     page.until(
         "the filter in rows and address",
         "document.querySelectorAll('tbody tr').length === 3 && location.hash.includes('q=drop')",

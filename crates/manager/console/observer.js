@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { duration, number, status, table, time, what } from "./show.js";
 
 const EVENTS = 50;
+const RUNS = 30;
 
 async function load({ parts }) {
   const path = `/v1/observers/${encodeURIComponent(parts[1])}`;
@@ -49,7 +50,6 @@ const ENDED = { handed_over: "handed over", stopped: "stopped", completed: "comp
 
 /** Newest first, like the events below: a line for each run and for the time between two. */
 function timeline(runs, it) {
-  if (runs.length === 0) return h("p", { class: "fine" }, it.status === "Created" ? "It has not run yet: it waits in the queue of its pool." : "No run is known any more.");
   const line = (run, at) => {
     const newer = runs[at - 1];
     const runsNow = at === 0 && !run.ended && it.status === "Processing" && it.service?.id === run.service?.id;
@@ -61,7 +61,12 @@ function timeline(runs, it) {
       h("p", { class: "fine" }, "started ", time(run.started_at), lasted ? `, for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} starts` : "",
         run.gap_ms !== null ? `, after a gap of ${duration(run.gap_ms)}` : "", ` · epoch ${run.generation}.${run.acquisitions}`));
   };
-  return h("ol", { class: "timeline" }, runs.slice(0, 50).map(line));
+  const shown = runs.slice(0, RUNS);
+  return h("ol", { class: "timeline" },
+    it.status === "Created" ? h("li", { key: "waits" }, h("p", {}, h("strong", {}, "Waits"), h("span", { class: "how" }, " in the queue of its pool"))) : null,
+    shown.map(line),
+    runs.length > RUNS ? h("li", { key: "older" }, h("p", { class: "fine" }, `${number(runs.length - RUNS)} older runs`)) : null,
+    h("li", { key: "created" }, h("p", {}, h("strong", {}, "Created")), h("p", { class: "fine" }, time(it.created_at), `, kind ${it.kind} in pool ${it.pool}`)));
 }
 
 function draw({ it, runs, events }, _route, context) {

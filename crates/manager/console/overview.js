@@ -52,11 +52,13 @@ function headline({ stats }) {
 function standing({ stats, pools, services }) {
   const active = stats.services.active ?? 0;
   if (active === 0) return "No service is active: nothing can run.";
-  const room = `${counted(active, "active service")} with ${number(Math.max(stats.capacity - stats.held, 0))} of ${number(stats.capacity)} slots free.`;
+  const failed = stats.observers.Failed > 0 ? `${counted(stats.observers.Processing, "observer")} run. ` : "";
+  const room = `${failed}${counted(active, "active service")} with ${number(Math.max(stats.capacity - stats.held, 0))} of ${number(stats.capacity)} slots free.`;
   const worst = spare(pools, services);
   if (!worst || worst.wanted === 0) return room;
-  const loss = worst.lost === 0 ? "None of them could be lost without observers waiting" : `${worst.lost === 1 ? "The largest one" : `The ${worst.lost} largest`} could be lost now and all would still have room`;
-  return `${room} ${loss}${pools.length > 1 ? ` (pool ${worst.pool})` : ""}.`;
+  const pool = pools.length > 1 ? ` of pool ${worst.pool}` : "";
+  if (worst.lost === 0) return `${room} None${pool} could be lost without observers having to wait.`;
+  return `${room} ${worst.lost === 1 ? "The largest" : `The ${worst.lost} largest`}${pool} could be lost now, and all observers would still have room.`;
 }
 
 function warnings({ stats, hold, parked, services }) {
@@ -82,14 +84,16 @@ function strip({ observers }) {
 function movesPanel({ moves, all }) {
   const gaps = moves.map((it) => it.gap_ms).sort((a, b) => a - b);
   const overlap = Math.max(0, ...moves.map((it) => it.overlap_ms ?? 0));
-  const fact = (title, value) => h("div", {}, h("dt", {}, title), h("dd", {}, value));
   return h("section", { class: "panel" }, h("h2", {}, "Moves in the last hour"),
     moves.length === 0 ? h("p", { class: "fine" }, "No observer changed its service.") :
       h("dl", { class: "facts big" }, fact("Moves", `${number(moves.length)}${all ? "" : " or more"}`), fact("Median gap", duration(gaps[gaps.length >> 1])),
         fact("Longest gap", duration(gaps.at(-1))), fact("Longest overlap", duration(overlap))));
 }
 
-function poolsPanel({ pools }) {
+const fact = (title, value) => h("div", {}, h("dt", {}, title), h("dd", {}, value));
+
+function poolsPanel({ pools, services, stats }) {
+  const worst = spare(pools, services), active = stats.services.active ?? 0;
   return h("section", { class: "panel" }, h("h2", {}, "Capacity"), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
       { title: "Pool", cell: (it) => h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name) },
@@ -97,7 +101,9 @@ function poolsPanel({ pools }) {
       { title: "Used", class: "wide", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
       { title: "Held", class: "n", cell: (it) => number(it.held) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
-    ], pools));
+    ], pools),
+    h("dl", { class: "facts big" }, fact("Services that could be lost now", worst ? `${number(worst.lost)} of ${number(active)}` : "0"),
+      fact("Broker", stats.broker ? "connected" : h("span", { class: "bad" }, "not connected"))));
 }
 
 const troublePanel = ({ trouble }) => h("section", { class: "panel across" }, h("h2", {}, "Trouble lately"),
