@@ -108,6 +108,7 @@ fn last_beacons(folder: &std::path::Path) -> Vec<(String, i64)> {
 async fn an_observer_lives_through_twenty_five_kills_of_its_service() {
     let all = brokers().into_iter().map(|(version, url)| async move {
         let mut cluster = Cluster::new("kills").on(&url).with_test_kinds();
+        cluster.extra = vec![("EVERWATCH_MANAGER__QUARANTINE_AFTER".to_owned(), "1000".to_owned())];
         cluster.manager().await;
         let folder = cluster.folder("beacons");
         cluster.service("s0", 1).await;

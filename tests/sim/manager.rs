@@ -216,7 +216,7 @@ impl World {
         self.query(self.host_of(m), Access::Read, question, move |world, rows| {
             if let Some(rows) = rows {
                 let floors = rows.iter().map(everwatch_core::row::Row::floor).collect();
-                world.mention(m, None, &Command::Welcome { service, floors });
+                world.mention(m, None, &Command::Welcome { service, floors, suspects: Vec::new() });
             }
         });
     }

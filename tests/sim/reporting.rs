@@ -66,6 +66,9 @@ impl World {
     fn on_said(&mut self, s: usize, say: Say) {
         match say {
             Say::Tell(_) => {}
+            Say::Settle(report) if !report.event.settles() => {
+                self.step(s, Input::Announced { id: report.id, epoch: report.epoch });
+            }
             Say::Settle(report) => {
                 self.on_settlement_confirmed(s, &report);
                 self.step(s, Input::Confirmed { id: report.id, epoch: report.epoch });

@@ -241,14 +241,14 @@ impl World {
                 self.on_floors(s, &floors);
                 self.step(s, Input::Floors(floors));
             }
-            Ok(Command::Welcome { service, floors }) => {
+            Ok(Command::Welcome { service, floors, .. }) => {
                 self.on_floors(s, &floors);
                 self.step(s, Input::Floors(floors));
                 if service == self.services[s].id {
                     self.welcomed(s);
                 }
             }
-            Ok(Command::Unknown(_)) | Err(_) => {}
+            Ok(Command::Suspect(_) | Command::Unknown(_)) | Err(_) => {}
         }
         let (conn, receipt) = (self.services[s].conn(Lane::Consume), delivery.receipt);
         let queue = QueueId::Commands(self.services[s].id);
@@ -281,7 +281,7 @@ impl World {
             Effect::Cancel { id } => self.cancel_code(s, id),
             Effect::Abort { id } => self.abort_code(s, id),
             Effect::Report(report) => self.say(s, Say::Tell(Report::Run(report))),
-            Effect::Settle(report) => self.say(s, Say::Settle(report)),
+            Effect::Settle(report) | Effect::Announce(report) => self.say(s, Say::Settle(report)),
             Effect::Ack(receipt) => self.up(conn, move |world| world.ack(conn, QueueId::Work, receipt)),
             Effect::Requeue(receipt) => {
                 self.up(conn, move |world| world.requeue(conn, QueueId::Work, receipt));

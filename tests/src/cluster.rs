@@ -217,6 +217,15 @@ impl Cluster {
         child.wait().unwrap();
     }
 
+    /// Whether the process has ended by itself; then it may be started again under its name.
+    pub fn has_ended(&mut self, name: &str) -> bool {
+        let ended = self.processes.get_mut(name).unwrap().try_wait().unwrap().is_some();
+        if ended {
+            self.processes.remove(name);
+        }
+        ended
+    }
+
     /// `kill -9` of everything that runs.
     pub fn kill_all(&mut self) {
         for name in self.processes.keys().cloned().collect::<Vec<_>>() {

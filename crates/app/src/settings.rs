@@ -1,6 +1,6 @@
 //! The configuration: defaults < file < environment < flags. Unknown keys are refused.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use everwatch::host::{self, Broker, Log, ServiceSection};
 use everwatch_core::clock::friendly;
 use everwatch_core::row::RowPolicy;
@@ -35,11 +35,19 @@ pub(crate) struct Manager {
     #[serde(with = "friendly")]
     pub(crate) beat: Duration,
     #[serde(with = "friendly")]
+    pub(crate) orphan_after: Duration,
+    #[serde(with = "friendly")]
+    pub(crate) refused_max: Duration,
+    pub(crate) quarantine_after: u32,
+    #[serde(with = "friendly")]
     pub(crate) retention_deleted: Duration,
     #[serde(with = "friendly")]
     pub(crate) retention_failed: Duration,
     #[serde(with = "friendly")]
     pub(crate) retention_services: Duration,
+    #[serde(with = "friendly")]
+    pub(crate) retention_events: Duration,
+    pub(crate) events_max: u32,
 }
 
 impl Default for Store {
@@ -54,9 +62,14 @@ impl Default for Manager {
             listen: "127.0.0.1:7700".to_owned(),
             lost_after: Duration::from_secs(15),
             beat: Duration::from_secs(5),
+            orphan_after: Duration::from_secs(90),
+            refused_max: row.refused_max,
+            quarantine_after: 5,
             retention_deleted: row.retention_deleted,
             retention_failed: row.retention_failed,
             retention_services: Duration::from_secs(86_400),
+            retention_events: Duration::from_secs(7 * 86_400),
+            events_max: 100_000,
         }
     }
 }
@@ -67,6 +80,12 @@ impl Default for Manager {
 pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Settings> {
     let mut settings: Settings = host::load(file)?;
     host::check(&settings.broker, &settings.service)?;
+    let manager = &settings.manager;
+    ensure!(
+        manager.quarantine_after >= 2,
+        "manager.quarantine_after: at least 2, as one death proves nothing"
+    );
+    ensure!(manager.orphan_after >= manager.lost_after, "manager.orphan_after: at least manager.lost_after");
     if let Some(file) = &settings.store.url_file {
         settings.store.url = host::secret(file).context("store.url_file")?;
     }
@@ -76,6 +95,7 @@ pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Settings> {
 impl Settings {
     pub(crate) fn row_policy(&self) -> RowPolicy {
         RowPolicy {
+            refused_max: self.manager.refused_max,
             retention_deleted: self.manager.retention_deleted,
             retention_failed: self.manager.retention_failed,
             ..RowPolicy::default()

@@ -56,6 +56,10 @@ words! {
     Hold = "hold",
     /// So many seemed to be lost at once that only some are published anew now.
     ReissuesCapped = "reissues_capped",
+    /// Services died shortly after it had started there: from now on it starts alone.
+    Suspected = "suspected",
+    /// So many would be quarantined at once that none is.
+    QuarantineCapped = "quarantine_capped",
 }
 
 impl fmt::Display for What {

@@ -23,6 +23,7 @@ pub mod missing;
 pub mod observer;
 pub mod owner;
 pub mod plan;
+pub mod quarantine;
 pub mod retry;
 pub mod row;
 pub mod seen;

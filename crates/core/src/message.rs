@@ -282,7 +282,14 @@ pub enum Command {
     /// No run of `id` under `below` may start or go on.
     Floors(Vec<Floor>),
     /// The answer to a birth.
-    Welcome { service: ServiceId, floors: Vec<Floor> },
+    Welcome {
+        service: ServiceId,
+        floors: Vec<Floor>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        suspects: Vec<ObserverId>,
+    },
+    /// These may end their services: to be started one at a time.
+    Suspect(Vec<ObserverId>),
     /// Written by a newer version: counted and passed over.
     #[serde(untagged)]
     Unknown(Value),

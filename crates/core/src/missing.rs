@@ -92,8 +92,13 @@ impl Row {
         self.settle_by_manager(Settlement::Stopped, now);
     }
 
+    /// A service's own word on the end counts more.
     fn settle_by_manager(&mut self, how: Settlement, now: Timestamp) {
         let key = Key { acquisitions: self.epoch().acquisitions(), seq: u64::MAX };
+        self.settle_at(key, how, now);
+    }
+
+    pub(crate) fn settle_at(&mut self, key: Key, how: Settlement, now: Timestamp) {
         self.seen.settled = Some(Settled { key, service: ServiceId(Uuid::nil()), at: now, how });
         self.note_settled(now);
     }

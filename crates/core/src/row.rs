@@ -62,6 +62,9 @@ pub struct Row {
     /// However this generation ends, even by itself: the next one was promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promised: Option<u32>,
+    /// When it is looked at again: its services may have died of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<Repeat>,
     #[serde(default)]
     pub seen: Seen,
     pub created_at: Timestamp,
@@ -134,6 +137,7 @@ impl Row {
             doomed_at: None,
             ending: None,
             promised: None,
+            watch: None,
             seen: Seen::default(),
             created_at: now,
             modified_at: now,
@@ -185,6 +189,9 @@ impl Row {
         self.seen.join(&Heard { service, key, at, event: report.event.clone() });
         self.mark = None;
         self.published_at = self.published_at.or(Some(now));
+        if self.seen.acquisitions() > before.seen.acquisitions() {
+            self.watch_deaths(now);
+        }
         self.settle_into(now);
         if *self == before {
             return Applied::Same;
@@ -232,7 +239,7 @@ impl Row {
         let failures = self.mark.map_or(0, |mark| mark.failures.saturating_add(1));
         self.generation = self.generation.saturating_add(1);
         self.seen = Seen::default();
-        (self.ending, self.promised) = (None, None);
+        (self.ending, self.promised, self.watch) = (None, None, None);
         self.published_at = None;
         if self.desired == Desired::Running {
             self.repeat = None;
@@ -311,7 +318,8 @@ impl Row {
         let repeat = self.awaits_end().then(again);
         let reissue = self.wants_reissue().then_some(self.modified_at);
         let forget = self.forget_at(policy);
-        [mark, repeat, reissue, forget, self.fails_at(policy)].into_iter().flatten().min()
+        let watch = self.watch.map(|watch| watch.next_at);
+        [mark, repeat, reissue, forget, self.fails_at(policy), watch].into_iter().flatten().min()
     }
 
     /// When the row may be forgotten.
@@ -334,14 +342,14 @@ impl Row {
 
     fn settle_into(&mut self, now: Timestamp) {
         if self.seen.settled.is_some() {
-            self.repeat = None;
+            (self.repeat, self.watch) = (None, None);
         }
         let over = self.verdict().status.is_final();
         self.ended_at = if over { self.ended_at.or(Some(now)) } else { None };
     }
 }
 
-fn doubled(first: Duration, times: u32, most: Duration) -> Duration {
+pub(crate) fn doubled(first: Duration, times: u32, most: Duration) -> Duration {
     let factor = 1_u32.checked_shl(times.min(16)).unwrap_or(u32::MAX);
     first.saturating_mul(factor).min(most)
 }

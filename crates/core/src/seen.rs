@@ -44,6 +44,9 @@ pub struct Seen {
     /// The same of the run before that one: where the observer came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Ran>,
+    /// The newest runs whose code was started, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenures: Vec<Tenure>,
     /// The newest error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Told<String>>,
@@ -72,6 +75,18 @@ pub struct Ran {
     pub service: ServiceId,
     pub at: Timestamp,
     /// Whether it said that its code has ended.
+    pub over: bool,
+}
+
+/// A run on one service: what is to be known if that service dies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenure {
+    pub acquisitions: u32,
+    pub service: ServiceId,
+    /// When its code was last started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Told<Timestamp>>,
+    /// Its code has ended there, by the service's own word.
     pub over: bool,
 }
 
@@ -118,6 +133,9 @@ pub enum Doing {
     Refused { why: String },
 }
 
+/// Runs that are remembered.
+pub const TENURES_MAX: usize = 16;
+
 impl Seen {
     /// Joins one report in. The result does not depend on the order or number of joins.
     pub fn join(&mut self, heard: &Heard) {
@@ -134,6 +152,9 @@ impl Seen {
                 self.begun = true;
                 raise(&mut self.started, key, Start { attempt: *attempt, at: *started_at });
                 self.note_run(heard, false);
+                if let Some(tenure) = self.tenure(heard) {
+                    raise(&mut tenure.started, key, *started_at);
+                }
                 self.advance(heard, Doing::Running);
             }
             RunEvent::Erred { error, next_at, .. } => {
@@ -145,6 +166,9 @@ impl Seen {
             RunEvent::Progress { text } => raise(&mut self.progress, key, text.clone()),
             RunEvent::HandedOver => {
                 self.note_run(heard, true);
+                if let Some(tenure) = self.tenure(heard) {
+                    tenure.over = true;
+                }
                 self.advance(heard, Doing::HandedOver);
             }
             RunEvent::Refused { why } => {
@@ -177,6 +201,26 @@ impl Seen {
             Some(_) => self.before = self.ran.replace(word),
             None => self.ran = Some(word),
         }
+    }
+
+    /// The entry of this run; `None` if it is older than all that are kept.
+    fn tenure(&mut self, heard: &Heard) -> Option<&mut Tenure> {
+        let acquisitions = heard.key.acquisitions;
+        let at = match self.tenures.binary_search_by_key(&acquisitions, |it| it.acquisitions) {
+            Ok(at) => at,
+            Err(0) if self.tenures.len() >= TENURES_MAX => return None,
+            Err(at) => {
+                let tenure = Tenure { acquisitions, service: heard.service, started: None, over: false };
+                self.tenures.insert(at, tenure);
+                if self.tenures.len() > TENURES_MAX {
+                    self.tenures.remove(0);
+                    at - 1
+                } else {
+                    at
+                }
+            }
+        };
+        self.tenures.get_mut(at)
     }
 
     fn advance(&mut self, heard: &Heard, doing: Doing) {

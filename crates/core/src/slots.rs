@@ -4,6 +4,8 @@
 //! One slot is one unsettled message. Its phases:
 //! waiting → running ⇄ backoff → ending → settling → (acknowledged), or ending → (given back).
 
+mod handing;
+mod suspects;
 mod terms;
 
 pub use terms::{Effect, Input, Now, Outcome, SlotPolicy};
@@ -16,6 +18,7 @@ use crate::retry::Verdict;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use suspects::Suspects;
 
 /// Floors that are remembered; a birth is told those of the last ten minutes anew.
 const FLOORS_MAX: usize = 100_000;
@@ -32,6 +35,8 @@ enum Why {
 
 #[derive(Debug)]
 enum Phase {
+    /// Held, its start is announced; nothing happens before the broker has that.
+    Announced,
     /// Held, to be started then.
     Waiting {
         until: Duration,
@@ -90,6 +95,7 @@ pub struct Slots<R> {
     floors: HashMap<ObserverId, Epoch>,
     floor_order: VecDeque<ObserverId>,
     refusals: HashMap<ObserverId, u32>,
+    suspects: Suspects,
     draining: bool,
 }
 
@@ -104,6 +110,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             floors: HashMap::new(),
             floor_order: VecDeque::new(),
             refusals: HashMap::new(),
+            suspects: Suspects::default(),
             draining: false,
         }
     }
@@ -128,7 +135,9 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             let ago = |since: Duration| now.wall.minus(now.mono.saturating_sub(since));
             let event = match slot.phase {
                 Phase::Running { attempt, since } => RunEvent::Started { attempt, started_at: ago(since) },
-                Phase::Waiting { .. } => RunEvent::Taken { reason: "waiting to be started".to_owned() },
+                Phase::Announced | Phase::Waiting { .. } => {
+                    RunEvent::Taken { reason: "waiting to be started".to_owned() }
+                }
                 Phase::Backoff { attempt, until } => RunEvent::Erred {
                     attempt,
                     error: "restarting".to_owned(),
@@ -156,6 +165,8 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             }
             Input::Ended { id, epoch, outcome } => self.on_ended(id, epoch, outcome, now, &mut effects),
             Input::Confirmed { id, epoch } => self.on_confirmed(id, epoch, now, &mut effects),
+            Input::Suspects(ids) => self.suspects.learn(&ids, now.mono),
+            Input::Announced { id, epoch } => self.on_announced(id, epoch, now, &mut effects),
             Input::Wake => self.on_wake(now, &mut effects),
             Input::Drain => self.on_drain(now, &mut effects),
             Input::AbortAll => self.on_abort_all(&mut effects),
@@ -209,6 +220,12 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 effects.push(Effect::Report(RunReport { id, epoch, event: RunEvent::Taken { reason } }));
                 let phase = Phase::Refusing { until, why };
                 self.put(id, Slot { receipt, epoch, work: None, phase, successor: None });
+            }
+            Ok(work) if self.suspects.contains(id, now.mono) => {
+                let reason = suspects::REASON.to_owned();
+                effects.push(Effect::Announce(RunReport { id, epoch, event: RunEvent::Taken { reason } }));
+                let phase = Phase::Announced;
+                self.put(id, Slot { receipt, epoch, work: Some(work), phase, successor: None });
             }
             Ok(work) if redelivered && work.overlap == Overlap::Forbid => {
                 let until = now.mono + self.policy.fence_grace * 2;
@@ -310,7 +327,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             return;
         }
         match slot.phase {
-            Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
+            Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
                 self.settle(id, RunEvent::Stopped, effects);
             }
             Phase::Running { attempt, .. } => self.end_code(id, attempt, Why::Floor, now, effects),
@@ -351,7 +368,11 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 Outcome::Erred(error) => self.on_error(id, (attempt, since), error, now, effects),
                 Outcome::Aborted => self.on_error(id, (attempt, since), "aborted".to_owned(), now, effects),
             },
-            Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } | Phase::Settling => {}
+            Phase::Announced
+            | Phase::Waiting { .. }
+            | Phase::Backoff { .. }
+            | Phase::Refusing { .. }
+            | Phase::Settling => {}
         }
     }
 
@@ -411,15 +432,6 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         Some(slot)
     }
 
-    fn give_back(&mut self, id: ObserverId, event: RunEvent, now: Now, effects: &mut Vec<Effect<R>>) {
-        let Some(slot) = self.remove(id) else { return };
-        effects.push(Effect::Report(RunReport { id, epoch: slot.epoch, event }));
-        effects.push(Effect::Requeue(slot.receipt));
-        if let Some(successor) = slot.successor {
-            self.admit(*successor, now, effects);
-        }
-    }
-
     fn on_wake(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
         while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now.mono) {
             self.timers.remove(&(at, id));
@@ -435,33 +447,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                     self.set_phase(id, Phase::Ending { attempt, why, abort_at: None });
                     effects.push(Effect::Abort { id });
                 }
-                Phase::Running { .. } | Phase::Settling => {}
-            }
-        }
-    }
-
-    fn on_drain(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
-        self.draining = true;
-        let ids: Vec<_> = self.slots.keys().copied().collect();
-        for id in ids {
-            let Some(slot) = self.slots.get(&id) else { continue };
-            match slot.phase {
-                Phase::Running { attempt, .. } => self.end_code(id, attempt, Why::HandOver, now, effects),
-                Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
-                    self.give_back(id, RunEvent::HandedOver, now, effects);
-                }
-                Phase::Ending { .. } | Phase::Settling => {}
-            }
-        }
-    }
-
-    fn on_abort_all(&mut self, effects: &mut Vec<Effect<R>>) {
-        for (id, slot) in &mut self.slots {
-            if let Phase::Ending { abort_at, .. } = &mut slot.phase {
-                if let Some(at) = abort_at.take() {
-                    self.timers.remove(&(at, *id));
-                }
-                effects.push(Effect::Abort { id: *id });
+                Phase::Announced | Phase::Running { .. } | Phase::Settling => {}
             }
         }
     }
@@ -474,7 +460,7 @@ impl Phase {
                 Some(*until)
             }
             Self::Ending { abort_at, .. } => *abort_at,
-            Self::Running { .. } | Self::Settling => None,
+            Self::Announced | Self::Running { .. } | Self::Settling => None,
         }
     }
 }

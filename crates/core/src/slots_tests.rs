@@ -64,6 +64,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Abort { .. } => "abort".to_owned(),
         Effect::Report(it) => report("report", it),
         Effect::Settle(it) => report("settle", it),
+        Effect::Announce(it) => report("announce", it),
         Effect::Ack(receipt) => format!("ack {receipt}"),
         Effect::Requeue(receipt) => format!("requeue {receipt}"),
         Effect::Lost { epoch, .. } => format!("lost {epoch}"),
@@ -185,4 +186,44 @@ fn a_late_word_of_an_old_run_changes_nothing() {
         .on(delivered(7, 2, 0), &["start 2.0 attempt 1", "report Started 2.0"])
         .on(ended(1, 0, Outcome::Done), &[])
         .on(confirmed(1, 0), &[]);
+}
+
+#[test]
+fn suspects_are_announced_and_start_one_at_a_time() {
+    let other = ObserverId(Uuid::from_u128(2));
+    let second = |receipt| {
+        let WorkRead::Ours(mut it) = work(1, &json!({})) else { unreachable!() };
+        it.id = other;
+        Input::Delivered { receipt, read: WorkRead::Ours(it), acquisitions: 0 }
+    };
+    let mut script = Script::new();
+    script
+        .on(Input::Suspects(vec![id(), other]), &[])
+        .on(delivered(1, 1, 2), &["announce Taken 1.2"])
+        .on(second(2), &["announce Taken 1.0"])
+        .at(100)
+        .on(Input::Announced { id: id(), epoch: Epoch::new(1, 1) }, &[])
+        .on(
+            Input::Announced { id: id(), epoch: Epoch::new(1, 2) },
+            &["start 1.2 attempt 1", "report Started 1.2"],
+        )
+        .on(Input::Announced { id: other, epoch: Epoch::new(1, 0) }, &[])
+        .at(60_099)
+        .on(Input::Wake, &[])
+        .at(60_100)
+        .on(Input::Wake, &["start 1.0 attempt 1", "report Started 1.0"]);
+}
+
+#[test]
+fn an_announcement_that_is_confirmed_late_acknowledges_nothing() {
+    let mut script = Script::new();
+    script
+        .on(Input::Suspects(vec![id()]), &[])
+        .on(delivered(1, 1, 2), &["announce Taken 1.2"])
+        .on(
+            Input::Floors(vec![Floor { id: id(), below: Epoch::after_generation(1) }]),
+            &["settle Stopped 1.2"],
+        )
+        .on(Input::Announced { id: id(), epoch: Epoch::new(1, 2) }, &[])
+        .on(Input::Confirmed { id: id(), epoch: Epoch::new(1, 2) }, &["ack 1"]);
 }

@@ -130,7 +130,13 @@ fn beats() {
 fn commands() {
     let floors = vec![Floor { id: observer(), below: Epoch::after_generation(3) }];
     both_ways("floors", &Command::Floors(floors.clone()));
-    both_ways("welcome", &Command::Welcome { service: service(), floors });
+    let floors_only = floors.clone();
+    both_ways("welcome", &Command::Welcome { service: service(), floors: floors_only, suspects: Vec::new() });
+    both_ways(
+        "welcome-suspects",
+        &Command::Welcome { service: service(), floors, suspects: vec![observer()] },
+    );
+    both_ways("suspect", &Command::Suspect(vec![observer()]));
 }
 
 #[test]

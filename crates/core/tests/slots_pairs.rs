@@ -52,10 +52,11 @@ fn take() -> Input<u32> {
 type Path = fn() -> Vec<Input<u32>>;
 
 /// How each state is reached.
-const STATES: [(&str, Path); 11] = [
+const STATES: [(&str, Path); 12] = [
     ("absent", Vec::new),
     ("absent, under a floor", || vec![doomed()]),
     ("waiting", || vec![special("ticker", "forbid")]),
+    ("announced, a suspect", || vec![Input::Suspects(vec![ID]), take()]),
     ("running", || vec![take()]),
     ("backoff", || vec![take(), ended(Outcome::Erred("e".into()))]),
     ("ending by a floor", || vec![take(), doomed()]),
@@ -68,7 +69,7 @@ const STATES: [(&str, Path); 11] = [
 
 type Make = fn() -> Input<u32>;
 
-const INPUTS: [(&str, Make); 15] = [
+const INPUTS: [(&str, Make); 17] = [
     ("delivery of the run before", || delivered(9, (RUN.0, 0))),
     ("delivery of the next run", || delivered(9, (RUN.0, RUN.1 + 1))),
     ("delivery of the next generation", || delivered(9, (RUN.0 + 1, 0))),
@@ -81,6 +82,8 @@ const INPUTS: [(&str, Make); 15] = [
     ("ended: aborted", || ended(Outcome::Aborted)),
     ("ended: another run", || Input::Ended { id: ID, epoch: Epoch::new(RUN.0, 0), outcome: Outcome::Done }),
     ("confirmed", || Input::Confirmed { id: ID, epoch: Epoch::new(RUN.0, RUN.1) }),
+    ("announced", || Input::Announced { id: ID, epoch: Epoch::new(RUN.0, RUN.1) }),
+    ("suspected", || Input::Suspects(vec![ID])),
     ("the deadline", || Input::Wake),
     ("drain", || Input::Drain),
     ("abort all", || Input::AbortAll),
@@ -98,6 +101,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Abort { .. } => "abort".to_owned(),
         Effect::Report(it) => report("report", it),
         Effect::Settle(it) => report("settle", it),
+        Effect::Announce(it) => report("announce", it),
         Effect::Ack(receipt) => format!("ack {receipt}"),
         Effect::Requeue(receipt) => format!("requeue {receipt}"),
         Effect::Lost { epoch, .. } => format!("lost {epoch}"),

@@ -14,6 +14,7 @@ mod orphans;
 mod outbox;
 mod ownership;
 mod parked;
+mod quarantine;
 mod reconcile;
 mod settings;
 mod shared;

@@ -3,7 +3,7 @@
 
 use crate::intake::births::change;
 use crate::shared::Manager;
-use crate::{RunError, hold, metric, outbox, telling};
+use crate::{RunError, hold, metric, outbox, quarantine, telling};
 use everwatch_broker::{Fate, Session};
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
@@ -94,6 +94,7 @@ async fn rows(manager: &Arc<Manager>) -> Result<(), StoreError> {
     for _ in 0..ROUNDS {
         let due = manager.store.due(manager.clock.now(), BATCH).await?;
         let full = due.len() == BATCH;
+        quarantine::look(manager, &due).await?;
         if !steps(manager, &due).await? || !full {
             return Ok(());
         }

@@ -16,6 +16,8 @@ pub struct Settings {
     pub lost_after: Duration,
     /// How long nobody may hold an observer before it is published anew (default 90 s).
     pub orphan_after: Duration,
+    /// So many deaths of a service soon after its start fail an observer (default 5).
+    pub quarantine_after: usize,
     /// How often services beat, and managers mark the queues (default 5 s).
     pub beat: Duration,
     /// Leases, repeats and retention of observers.
@@ -38,6 +40,7 @@ impl Default for Settings {
             prefix: "everwatch.".to_owned(),
             lost_after: Duration::from_secs(15),
             orphan_after: Duration::from_secs(90),
+            quarantine_after: 5,
             beat: Duration::from_secs(5),
             row: RowPolicy::default(),
             retention_services: Duration::from_secs(86_400),

@@ -3,7 +3,7 @@
 
 use crate::shared::{Manager, Marked};
 use everwatch_broker::{Message, Target};
-use everwatch_core::id::ServiceId;
+use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{BATCH_MAX, BeatMessage, Command, Floor, StateMessage, Tick, encode};
 use serde::Serialize;
 use std::sync::Arc;
@@ -32,7 +32,12 @@ pub(crate) fn floors_later(manager: &Arc<Manager>, mut list: Vec<Floor>) {
 }
 
 /// Answers a birth without waiting.
-pub(crate) fn welcome_later(manager: &Arc<Manager>, service: ServiceId, floors: &[Floor]) {
+pub(crate) fn welcome_later(
+    manager: &Arc<Manager>,
+    service: ServiceId,
+    floors: &[Floor],
+    suspects: Vec<ObserverId>,
+) {
     let mut chunks: Vec<Vec<Floor>> = floors.chunks(BATCH_MAX).map(<[Floor]>::to_vec).collect();
     // The welcome itself is the last word: whoever has it has all floors.
     let last = chunks.pop().unwrap_or_default();
@@ -42,7 +47,15 @@ pub(crate) fn welcome_later(manager: &Arc<Manager>, service: ServiceId, floors: 
         for chunk in chunks {
             say(&it, fanout(), &Command::Floors(chunk)).await;
         }
-        say(&it, fanout(), &Command::Welcome { service, floors: last }).await;
+        say(&it, fanout(), &Command::Welcome { service, floors: last, suspects }).await;
+    });
+}
+
+/// Tells who is to start one at a time, without waiting.
+pub(crate) fn suspects_later(manager: &Arc<Manager>, suspects: Vec<ObserverId>) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        say(&it, Target::Fanout(it.topology.commands()), &Command::Suspect(suspects)).await;
     });
 }
 

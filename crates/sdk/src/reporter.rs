@@ -18,7 +18,7 @@ const LINGER: Duration = Duration::from_millis(5);
 pub(crate) enum Say {
     /// Nobody waits.
     Tell(Report),
-    /// Comes back on the settled channel.
+    /// Comes back on the settled channel, whether it settles or only announces.
     Settle(RunReport),
     /// Answers here.
     Await(Report, oneshot::Sender<()>),

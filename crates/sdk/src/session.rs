@@ -281,10 +281,7 @@ impl Life {
                 () = self.fence.fallen.cancelled() => return self.fallen().await,
                 () = kill.notified() => return Ok(self.die().await),
                 () = self.me.handle.stop.cancelled() => return self.drain().await,
-                Some(report) = self.settled.recv() => {
-                    let input = Input::Confirmed { id: report.id, epoch: report.epoch };
-                    self.step(input).await;
-                }
+                Some(report) = self.settled.recv() => self.on_confirmed(report).await,
                 Some(Ended { id, epoch, outcome }) = self.ended.recv() => {
                     self.step(Input::Ended { id, epoch, outcome }).await;
                 }
@@ -342,10 +339,12 @@ impl Life {
             Incoming::Command(delivery) => {
                 match decode::<Command>(&delivery.body) {
                     Ok(Command::Floors(floors)) => self.step(Input::Floors(floors)).await,
-                    Ok(Command::Welcome { service, floors }) => {
-                        self.welcomed |= service == self.me.id;
+                    Ok(Command::Welcome { service, floors, suspects }) => {
+                        self.step(Input::Suspects(suspects)).await;
                         self.step(Input::Floors(floors)).await;
+                        self.welcomed |= service == self.me.id;
                     }
+                    Ok(Command::Suspect(ids)) => self.step(Input::Suspects(ids)).await,
                     Ok(Command::Unknown(_)) => tracing::debug!("a command of a newer version is passed over"),
                     Err(error) => {
                         metrics::counter!("everwatch_commands_unreadable_total").increment(1);
@@ -381,6 +380,12 @@ impl Life {
         });
     }
 
+    async fn on_confirmed(&mut self, RunReport { id, epoch, event }: RunReport) {
+        let settled = event.settles();
+        let input = if settled { Input::Confirmed { id, epoch } } else { Input::Announced { id, epoch } };
+        self.step(input).await;
+    }
+
     async fn step(&mut self, input: Input<Receipt>) {
         // A fenced run reports nothing and nothing starts any more: it is no longer ours.
         if self.fence.reason().is_some() {
@@ -402,7 +407,9 @@ impl Life {
                     }
                     self.reporter.say(Say::Tell(Report::Run(report))).await;
                 }
-                Effect::Settle(report) => self.reporter.say(Say::Settle(report)).await,
+                Effect::Settle(report) | Effect::Announce(report) => {
+                    self.reporter.say(Say::Settle(report)).await;
+                }
                 Effect::Ack(receipt) => self.on_settle(self.me.session.ack(receipt).await),
                 Effect::Requeue(receipt) => self.on_settle(self.me.session.requeue(receipt).await),
                 Effect::Lost { id, epoch } => {

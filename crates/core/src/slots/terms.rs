@@ -55,6 +55,10 @@ pub enum Input<R> {
     Ended { id: ObserverId, epoch: Epoch, outcome: Outcome },
     /// The broker has confirmed the settlement report of this run.
     Confirmed { id: ObserverId, epoch: Epoch },
+    /// Start these one at a time.
+    Suspects(Vec<ObserverId>),
+    /// The broker has the report of [`Effect::Announce`].
+    Announced { id: ObserverId, epoch: Epoch },
     /// A deadline has passed ([`Slots::next_deadline`]).
     Wake,
     /// Hand everything over and take nothing more.
@@ -76,6 +80,8 @@ pub enum Effect<R> {
     Report(RunReport),
     /// Tell the managers and come back with [`Input::Confirmed`].
     Settle(RunReport),
+    /// Tell the managers and come back with [`Input::Announced`].
+    Announce(RunReport),
     /// End the message.
     Ack(R),
     /// Give the message back.

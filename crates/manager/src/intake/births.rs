@@ -1,7 +1,7 @@
 //! Births and goodbyes of services.
 
 use crate::shared::{CAS_TRIES, Manager};
-use crate::telling;
+use crate::{quarantine, telling};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
 use everwatch_core::id::ServiceId;
@@ -115,11 +115,15 @@ pub(crate) async fn change(
 /// Tells newborn services what was commanded before they listened.
 pub(crate) async fn welcome(manager: &Arc<Manager>, newborns: &[Newborn]) {
     let since = manager.clock.now().minus(WELCOME_WINDOW);
-    match manager.store.commanded_since(since, WELCOME_MAX).await {
-        Ok(rows) => {
+    let stored = async {
+        let rows = manager.store.commanded_since(since, WELCOME_MAX).await?;
+        Ok::<_, StoreError>((rows, quarantine::suspects(manager).await?))
+    };
+    match stored.await {
+        Ok((rows, suspects)) => {
             let floors: Vec<Floor> = rows.iter().map(Row::floor).collect();
             for newborn in newborns {
-                telling::welcome_later(manager, newborn.service, &floors);
+                telling::welcome_later(manager, newborn.service, &floors, suspects.clone());
             }
         }
         // A service waits for its welcome only briefly, and every floor is repeated anyway.

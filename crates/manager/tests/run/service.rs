@@ -165,7 +165,7 @@ impl Life {
         self.voice.session.ack(delivery.receipt).await;
         let floors = match decode(&delivery.body).unwrap() {
             Command::Floors(floors) | Command::Welcome { floors, .. } => floors,
-            Command::Unknown(_) => Vec::new(),
+            Command::Suspect(_) | Command::Unknown(_) => Vec::new(),
         };
         for Floor { id, below } in floors {
             if self.held.get(&id).is_some_and(|(_, epoch)| *epoch < below) {

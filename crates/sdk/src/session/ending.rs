@@ -23,9 +23,7 @@ impl Life {
             tokio::select! {
                 biased;
                 () = self.fence.fallen.cancelled() => return Ok(End::Stopped),
-                Some(report) = self.settled.recv() => {
-                    self.step(Input::Confirmed { id: report.id, epoch: report.epoch }).await;
-                }
+                Some(report) = self.settled.recv() => self.on_confirmed(report).await,
                 Some(Ended { id, epoch, outcome }) = self.ended.recv() => {
                     self.step(Input::Ended { id, epoch, outcome }).await;
                 }

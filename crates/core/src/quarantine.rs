@@ -1,0 +1,213 @@
+//! Observers that end their services: whose deaths are blamed on whom, who is suspected, who is failed.
+//! Only a process's death counts. A cut network is no death: the same process comes back and says so.
+
+use crate::clock::Timestamp;
+use crate::id::{Name, ObserverId, ServiceId};
+use crate::row::{Desired, Repeat, Row, doubled};
+use crate::seen::{Key, Settlement, Told};
+use crate::service::{Ended, ServiceRow};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A death this soon after a start may be the started one's doing.
+pub const BLAME_WITHIN: Duration = Duration::from_secs(60);
+/// Deaths that are counted together.
+pub const WINDOW: Duration = Duration::from_secs(600);
+/// How long a service that lost its session has to come back.
+pub const REBORN_WITHIN: Duration = Duration::from_secs(60);
+/// So many deaths make a suspect.
+pub const SUSPECT_AFTER: usize = 2;
+/// More of them than this within [`WINDOW`] are weather, not poison.
+pub const AT_ONCE_MAX: usize = 10;
+/// Charges that are kept: more are weather in any case.
+const CHARGES_MAX: usize = 50;
+/// The others of a bad moment are heard of within this time.
+const GATHER: Duration = Duration::from_secs(3);
+const LOOK_FIRST: Duration = Duration::from_secs(2);
+const LOOK_MAX: Duration = Duration::from_secs(30);
+/// Over two minutes: longer than it takes to notice a death and to wait for a rebirth.
+const LOOKS: u32 = 9;
+
+/// A service whose process has died.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Killed {
+    pub name: Name,
+    /// When it was last heard of.
+    pub at: Timestamp,
+}
+
+/// Those whose process has died: their session is gone without a goodbye, and nobody comes back as them,
+/// be it that time is over or that a new process has taken the name.
+#[must_use]
+pub fn killed(services: &[ServiceRow], now: Timestamp) -> BTreeMap<ServiceId, Killed> {
+    let reborn: BTreeSet<ServiceId> =
+        services.iter().filter_map(|it| it.birth.predecessor.as_ref()).map(|it| it.service).collect();
+    let mut fresh: BTreeMap<&Name, Timestamp> = BTreeMap::new();
+    for it in services.iter().filter(|it| it.birth.predecessor.is_none()) {
+        let newest = fresh.entry(&it.birth.name).or_insert(it.born_at);
+        *newest = it.born_at.max(*newest);
+    }
+    let dead = services.iter().filter(|it| {
+        let Some(end) = it.end.filter(|end| end.how == Ended::Lost) else { return false };
+        let replaced = fresh.get(&it.birth.name).is_some_and(|born| *born > it.born_at);
+        !reborn.contains(&it.id) && (replaced || now.since(end.at) >= REBORN_WITHIN)
+    });
+    dead.map(|it| (it.id, Killed { name: it.birth.name.clone(), at: it.heard_at })).collect()
+}
+
+impl Row {
+    /// It was handed out again: is that the third service within the window, or one more?
+    pub(crate) fn watch_deaths(&mut self, now: Timestamp) {
+        let current = self.seen.acquisitions();
+        let earlier = self.seen.tenures.iter().filter(|it| it.acquisitions < current && !it.over);
+        let recent = earlier.filter_map(|it| it.started.as_ref());
+        if recent.filter(|started| now.since(started.value) <= WINDOW).count() >= SUSPECT_AFTER {
+            // One that kills faster than it is looked at must not put the look off.
+            let soon = now.plus(LOOK_FIRST);
+            let next_at = self.watch.map_or(soon, |watch| watch.next_at.min(soon));
+            self.watch = Some(Repeat { last_at: now, next_at, times: 0 });
+        }
+    }
+
+    /// Whether it is due to be looked at.
+    #[must_use]
+    pub fn is_watched(&self, now: Timestamp) -> bool {
+        self.watch.is_some_and(|watch| watch.next_at <= now)
+    }
+
+    /// The services that died shortly after it had started there.
+    #[must_use]
+    pub fn deaths(&self, killed: &BTreeMap<ServiceId, Killed>, now: Timestamp) -> Vec<(ServiceId, Name)> {
+        let blamed = self.seen.tenures.iter().filter(|tenure| !tenure.over).filter_map(|tenure| {
+            let (started, killed) = (tenure.started.as_ref()?.value, killed.get(&tenure.service)?);
+            let soon = killed.at.since(started) <= BLAME_WITHIN && now.since(started) <= WINDOW;
+            soon.then(|| (tenure.service, killed.name.clone()))
+        });
+        blamed.collect()
+    }
+
+    /// It was looked at: when is the next time?
+    pub fn looked(&mut self, sentence: Sentence, now: Timestamp) {
+        let times = self.watch.map_or(0, |watch| watch.times).saturating_add(1);
+        let pause = match sentence {
+            Sentence::Wait => GATHER,
+            _ => doubled(LOOK_FIRST, times, LOOK_MAX),
+        };
+        let next = Repeat { last_at: now, next_at: now.plus(pause), times };
+        self.watch = (times < LOOKS || sentence == Sentence::Wait).then_some(next);
+    }
+
+    /// It has ended too many services: it failed. Answers whether it still could.
+    pub fn quarantine(&mut self, deaths: &[Name], now: Timestamp) -> bool {
+        if self.seen.settled.is_some() || self.desired != Desired::Running {
+            return false;
+        }
+        let names = deaths.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
+        let error = format!(
+            "quarantined: {} services died within {} s of its start: {names}",
+            deaths.len(),
+            BLAME_WITHIN.as_secs()
+        );
+        let attempts = u32::try_from(deaths.len()).unwrap_or(u32::MAX);
+        let told = Key { acquisitions: self.epoch().acquisitions(), seq: u64::MAX };
+        self.seen.last_error = Some(Told { key: told, value: error.clone() });
+        // It runs at this moment, and will be stopped: that word must not count more.
+        let first = Key { acquisitions: 0, seq: 0 };
+        self.settle_at(first, Settlement::Failed { error, attempts }, now);
+        true
+    }
+}
+
+/// What follows from one look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sentence {
+    /// Nothing yet.
+    None,
+    /// It is to start alone.
+    Suspect,
+    /// It is to be failed, if it turns out to be one of few.
+    Wait,
+    /// It is to be failed now.
+    Quarantine,
+    /// It would be, with so many others that it is not the cause.
+    Weather,
+}
+
+/// All who are blamed at present, as managers share it.
+///
+/// Naively, whoever has enough deaths is failed. But what runs beside a poison dies with it, as often where
+/// services are restarted quickly. So only the one with the most deaths is failed, and what it is blamed for
+/// no longer counts against others; while two are blamed for the same deaths, both go on as suspects, which
+/// start one at a time: the next death is one's alone.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Docket {
+    charges: BTreeMap<ObserverId, Charge>,
+    /// Services whose death is explained by one that was failed.
+    #[serde(default)]
+    explained: BTreeMap<ServiceId, Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Charge {
+    at: Timestamp,
+    deaths: BTreeSet<ServiceId>,
+    /// Since when there are enough deaths to fail it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    enough_at: Option<Timestamp>,
+}
+
+impl Docket {
+    /// Drops what is older than the window.
+    pub fn forget(&mut self, now: Timestamp) {
+        self.charges.retain(|_, charge| now.since(charge.at) < WINDOW);
+        self.explained.retain(|_, at| now.since(*at) < WINDOW);
+    }
+
+    /// Enters one with its deaths.
+    pub fn charge(&mut self, id: ObserverId, deaths: &[ServiceId], quarantine_after: usize, now: Timestamp) {
+        let unexplained = deaths.iter().filter(|service| !self.explained.contains_key(service));
+        let deaths: BTreeSet<ServiceId> = unexplained.copied().collect();
+        let known = self.charges.remove(&id);
+        if deaths.len() < SUSPECT_AFTER || self.charges.len() >= CHARGES_MAX {
+            return;
+        }
+        let since = known.and_then(|charge| charge.enough_at).unwrap_or(now);
+        let enough_at = (deaths.len() >= quarantine_after).then_some(since);
+        self.charges.insert(id, Charge { at: now, deaths, enough_at });
+    }
+
+    /// What is to become of one, once all of this look are entered.
+    #[must_use]
+    pub fn sentence(&self, id: ObserverId, now: Timestamp) -> Sentence {
+        let Some(charge) = self.charges.get(&id) else { return Sentence::None };
+        let Some(enough_at) = charge.enough_at else { return Sentence::Suspect };
+        let mut others = self.charges.iter().filter(|(other, it)| **other != id && it.enough_at.is_some());
+        if others.clone().count() >= AT_ONCE_MAX {
+            return Sentence::Weather;
+        }
+        let as_likely = others
+            .any(|(_, it)| it.deaths.len() >= charge.deaths.len() && !it.deaths.is_disjoint(&charge.deaths));
+        if as_likely || now.since(enough_at) < GATHER { Sentence::Wait } else { Sentence::Quarantine }
+    }
+
+    /// One is failed: its deaths count against nobody else.
+    pub fn explain(&mut self, id: ObserverId, now: Timestamp) {
+        let Some(failed) = self.charges.remove(&id) else { return };
+        for charge in self.charges.values_mut() {
+            charge.deaths.retain(|service| !failed.deaths.contains(service));
+        }
+        self.charges.retain(|_, charge| charge.deaths.len() >= SUSPECT_AFTER);
+        self.explained.extend(failed.deaths.into_iter().map(|service| (service, now)));
+    }
+
+    /// Those that start one at a time; so many at once are weather, and nobody waits for that.
+    #[must_use]
+    pub fn suspects(&self) -> Vec<ObserverId> {
+        if self.charges.len() > AT_ONCE_MAX { Vec::new() } else { self.charges.keys().copied().collect() }
+    }
+}
+
+#[cfg(test)]
+#[path = "quarantine_tests.rs"]
+mod tests;

@@ -1,0 +1,195 @@
+//! Deaths of processes, cut networks, and who is blamed.
+
+use super::*;
+use crate::epoch::Epoch;
+use crate::message::{Birth, Predecessor, RunEvent, RunReport};
+use crate::observer::Wanted;
+use crate::row::RowPolicy;
+use crate::status::Status;
+use serde_json::json;
+use uuid::Uuid;
+
+fn at(secs: i64) -> Timestamp {
+    Timestamp(secs * 1000)
+}
+fn service(number: u32) -> ServiceId {
+    ServiceId(Uuid::from_u128(u128::from(number) + 100))
+}
+fn row(id: u128) -> Row {
+    let wanted = Wanted::parse(json!({"kind": "ticker"}), &Name::new("a").unwrap()).unwrap();
+    let mut row = Row::created(ObserverId(Uuid::from_u128(id)), wanted, at(0), &RowPolicy::default());
+    row.confirmed(1, at(0));
+    row
+}
+fn hear(row: &mut Row, run: u32, event: RunEvent, secs: i64) {
+    let report = RunReport { id: row.id, epoch: Epoch::new(1, run), event };
+    row.apply(service(run), u64::try_from(secs).unwrap(), at(secs), &report, at(secs));
+}
+fn start(row: &mut Row, run: u32, secs: i64) {
+    hear(row, run, RunEvent::Started { attempt: 1, started_at: at(secs) }, secs);
+}
+/// Born at one time, last heard of and lost at another.
+fn lost(number: u32, name: &str, (born, heard): (i64, i64), predecessor: Option<u32>) -> ServiceRow {
+    let birth = Birth {
+        name: Name::new(name).unwrap(),
+        pool: crate::id::Pool::default(),
+        capacity: 1,
+        kinds: Vec::new(),
+        version: String::new(),
+        host: String::new(),
+        labels: BTreeMap::new(),
+        predecessor: predecessor.map(|it| Predecessor { service: service(it), ended: "fenced".to_owned() }),
+    };
+    let mut row = ServiceRow::born(service(number), birth, at(born), at(heard));
+    row.on_session_gone(at(heard));
+    row
+}
+
+#[test]
+fn a_process_has_died_when_nobody_comes_back_as_it() {
+    let one = [lost(0, "s0", (0, 10), None)];
+    assert!(killed(&one, at(69)).is_empty(), "it may come back");
+    assert_eq!(killed(&one, at(70))[&service(0)].at, at(10));
+    let fresh = [lost(0, "s0", (0, 10), None), lost(1, "s0", (11, 20), None)];
+    assert_eq!(
+        killed(&fresh, at(21)).keys().collect::<Vec<_>>(),
+        [&service(0)],
+        "a new process has its name"
+    );
+    let flap = [lost(0, "s0", (0, 10), None), lost(1, "s0", (11, 20), Some(0))];
+    assert!(killed(&flap, at(21)).is_empty() && !killed(&flap, at(900)).contains_key(&service(0)));
+    let mut gone = lost(0, "s0", (0, 10), None);
+    gone.on_gone(at(11));
+    assert!(killed(&[gone], at(900)).is_empty(), "it said goodbye");
+}
+
+#[test]
+fn five_deaths_of_processes_fail_it_and_five_flaps_do_not() {
+    for (flaps, expected) in [(false, Status::Failed), (true, Status::Processing)] {
+        let (mut row, mut services) = (row(1), Vec::new());
+        for run in 0..6_u32 {
+            let secs = i64::from(run) * 20;
+            start(&mut row, run, secs);
+            let before = run.checked_sub(1).filter(|_| flaps);
+            services.push(lost(run, "s", (secs, secs + 5), before));
+        }
+        assert!(row.is_watched(at(102)), "handed out for the third time and more");
+        services.pop();
+        // Long after: nobody else came back.
+        let deaths = row.deaths(&killed(&services, at(200)), at(200));
+        let mut docket = Docket::default();
+        let (ids, names): (Vec<_>, Vec<_>) = deaths.into_iter().unzip();
+        docket.charge(row.id, &ids, 5, at(200));
+        if !flaps {
+            assert_eq!((ids.len(), docket.sentence(row.id, at(200))), (5, Sentence::Wait));
+        }
+        if docket.sentence(row.id, at(203)) == Sentence::Quarantine {
+            assert!(row.quarantine(&names, at(203)));
+        }
+        assert_eq!(row.verdict().status, expected);
+    }
+}
+
+#[test]
+fn a_quarantined_one_names_its_services_and_may_be_brought_back() {
+    let mut row = row(1);
+    start(&mut row, 0, 1);
+    let names = ["s0", "s1"].map(|name| Name::new(name).unwrap());
+    assert!(row.quarantine(&names, at(9)) && !row.quarantine(&names, at(9)));
+    assert!(row.seen.last_error.as_ref().unwrap().value.contains("s0, s1"));
+    hear(&mut row, 0, RunEvent::Stopped, 10);
+    assert_eq!(
+        row.verdict().status,
+        Status::Failed,
+        "the run that the floor has stopped brings nothing back"
+    );
+    assert_eq!(row.floor().below, Epoch::after_generation(1));
+    assert_eq!(row.retry(at(10), &RowPolicy::default()), Ok(true));
+    assert_eq!((row.verdict().status, row.generation), (Status::Created, 2));
+}
+
+#[test]
+fn only_deaths_soon_after_a_start_that_was_not_handed_over_count() {
+    let mut row = row(1);
+    for (run, secs) in [(0, 0), (1, 100), (2, 110), (3, 120)] {
+        start(&mut row, run, secs);
+    }
+    hear(&mut row, 2, RunEvent::HandedOver, 115);
+    let services = [(0, 61), (1, 105), (2, 116)].map(|(run, died)| lost(run, "s", (0, died), None));
+    let killed = killed(&services, at(500));
+    assert_eq!(row.deaths(&killed, at(500)).len(), 1, "the second alone");
+    assert!(row.deaths(&killed, at(701)).is_empty(), "long ago");
+}
+
+#[test]
+fn whoever_moves_in_an_orderly_way_is_not_looked_at() {
+    let mut row = row(1);
+    for run in 0..6 {
+        start(&mut row, run, i64::from(run));
+        hear(&mut row, run, RunEvent::HandedOver, i64::from(run));
+    }
+    assert_eq!(row.watch, None);
+    let mut killed_twice = self::row(2);
+    for run in 0..3 {
+        start(&mut killed_twice, run, i64::from(run));
+    }
+    assert_eq!(killed_twice.watch.unwrap().next_at, at(4));
+    start(&mut killed_twice, 3, 3);
+    assert_eq!(killed_twice.watch.unwrap().next_at, at(4), "it is not put off");
+    let mut looks = 0;
+    while let Some(watch) = killed_twice.watch {
+        killed_twice.looked(Sentence::None, watch.next_at);
+        looks += 1;
+    }
+    let last = killed_twice.watch.map_or(looks, |_| 0);
+    assert!((5..20).contains(&last), "{last}: it ends");
+}
+
+/// The services with these numbers.
+fn services(numbers: std::ops::Range<u32>) -> Vec<ServiceId> {
+    numbers.map(service).collect()
+}
+fn observer(number: u128) -> ObserverId {
+    ObserverId(Uuid::from_u128(number))
+}
+
+#[test]
+fn more_than_ten_at_once_are_weather() {
+    let mut docket = Docket::default();
+    let ids: Vec<_> = (0..11_u32).map(|it| (observer(it.into()), services(it * 10..it * 10 + 5))).collect();
+    for (id, deaths) in &ids[..10] {
+        docket.charge(*id, deaths, 5, at(0));
+    }
+    assert_eq!(docket.suspects().len(), 10);
+    assert_eq!(docket.sentence(ids[0].0, at(2)), Sentence::Wait, "others may be heard of");
+    assert_eq!(docket.sentence(ids[0].0, at(3)), Sentence::Quarantine);
+    docket.charge(ids[10].0, &ids[10].1, 5, at(1));
+    assert!(ids.iter().all(|(id, _)| docket.sentence(*id, at(3)) == Sentence::Weather));
+    assert!(docket.suspects().is_empty());
+    docket.forget(at(601));
+    assert_eq!(docket.sentence(ids[0].0, at(601)), Sentence::None);
+    for (count, expected) in [(1, Sentence::None), (2, Sentence::Suspect), (1, Sentence::None)] {
+        docket.charge(ids[0].0, &services(0..count), 5, at(601));
+        assert_eq!(docket.sentence(ids[0].0, at(601)), expected);
+    }
+}
+
+#[test]
+fn who_died_with_the_poison_is_not_failed_for_it() {
+    let (poison, beside, elsewhere) = (observer(1), observer(2), observer(3));
+    let mut docket = Docket::default();
+    docket.charge(poison, &services(0..6), 5, at(0));
+    docket.charge(beside, &services(0..6), 5, at(0));
+    docket.charge(elsewhere, &services(20..25), 5, at(0));
+    assert_eq!(docket.sentence(poison, at(9)), Sentence::Wait, "it may be either");
+    assert_eq!(docket.sentence(beside, at(9)), Sentence::Wait);
+    assert_eq!(docket.sentence(elsewhere, at(9)), Sentence::Quarantine, "it has nothing to do with them");
+    docket.charge(poison, &services(0..7), 5, at(10));
+    assert_eq!(docket.sentence(poison, at(10)), Sentence::Quarantine);
+    docket.explain(poison, at(10));
+    assert_eq!(docket.suspects(), [elsewhere]);
+    docket.charge(beside, &services(0..6), 5, at(11));
+    assert_eq!(docket.sentence(beside, at(20)), Sentence::None);
+    docket.charge(beside, &services(0..13), 5, at(12));
+    assert_eq!(docket.sentence(beside, at(16)), Sentence::Quarantine, "its own deaths count");
+}

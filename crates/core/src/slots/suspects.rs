@@ -1,0 +1,61 @@
+//! Observers that are suspected of ending their services: each is announced before it starts, and the next
+//! one starts only when a death could no longer be blamed on both.
+
+use super::{Effect, Now, Phase, Slots};
+use crate::epoch::Epoch;
+use crate::id::ObserverId;
+use crate::message::BATCH_MAX;
+use crate::observer::Overlap;
+use crate::quarantine::{BLAME_WITHIN, WINDOW};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(super) const REASON: &str = "suspected of ending its services, started one at a time";
+
+#[derive(Debug, Default)]
+pub(super) struct Suspects {
+    /// Each with the moment at which its suspicion is over.
+    known: BTreeMap<ObserverId, Duration>,
+    /// Before this none is started.
+    next_start: Duration,
+}
+
+impl Suspects {
+    /// All that are suspected now.
+    pub(super) fn learn(&mut self, ids: &[ObserverId], now: Duration) {
+        self.known = ids.iter().take(BATCH_MAX).map(|id| (*id, now + WINDOW)).collect();
+    }
+    pub(super) fn contains(&self, id: ObserverId, now: Duration) -> bool {
+        self.known.get(&id).is_some_and(|until| *until > now)
+    }
+    /// The turn of one more, at `earliest` or later.
+    fn turn(&mut self, earliest: Duration) -> Duration {
+        let at = self.next_start.max(earliest);
+        self.next_start = at + BLAME_WITHIN;
+        at
+    }
+}
+
+impl<R: Copy + std::fmt::Debug> Slots<R> {
+    /// The broker has the announcement of a suspect's start.
+    pub(super) fn on_announced(
+        &mut self,
+        id: ObserverId,
+        epoch: Epoch,
+        now: Now,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        let Some(slot) = self.slots.get(&id) else { return };
+        if slot.epoch != epoch || !matches!(slot.phase, Phase::Announced) {
+            return;
+        }
+        let apart = slot.work.as_ref().is_some_and(|work| work.overlap == Overlap::Forbid);
+        let pause = if apart { self.policy.fence_grace * 2 } else { Duration::ZERO };
+        let until = self.suspects.turn(now.mono + pause);
+        if until <= now.mono {
+            self.start(id, 1, now, effects);
+        } else {
+            self.set_phase(id, Phase::Waiting { until });
+        }
+    }
+}

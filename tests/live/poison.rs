@@ -1,0 +1,66 @@
+//! An observer that kills its services is quarantined; what ran beside it runs on.
+
+use everwatch_tests::cluster::Cluster;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// The script's parent is the helper, and the helper's the service: that one is killed.
+const POISON: &str =
+    "ppid() { sed 's/.*) //' /proc/$1/stat | cut -d' ' -f2; }; kill -9 $(ppid $PPID); sleep 600";
+
+#[tokio::test]
+async fn one_that_kills_its_services_is_quarantined_and_its_neighbours_run_on() {
+    let mut cluster = Cluster::new("poison");
+    cluster.manager().await;
+    let api = cluster.api.clone();
+    // Full with neighbours that are never near it, and two services that it takes down in turn.
+    cluster.service("far", 2).await;
+    for name in ["far1", "far2"] {
+        api.create(json!({"name": name, "kind": "ticker"})).await;
+        api.until_status(name, "Processing").await;
+    }
+    for name in ["near0", "near1"] {
+        cluster.service(name, 3).await;
+    }
+    for name in ["near1", "near2"] {
+        api.create(json!({"name": name, "kind": "ticker"})).await;
+        api.until_status(name, "Processing").await;
+    }
+    let far = api.get("/v1/observers/far1").await;
+    let argv = json!(["/bin/sh", "-c", POISON]);
+    api.create(json!({"name": "poison", "kind": "exec", "spec": {"argv": argv}})).await;
+    let (begun, mut restarts) = (Instant::now(), 0);
+    let mut ticks = tokio::time::interval(Duration::from_millis(200));
+    let poison = loop {
+        ticks.tick().await;
+        for name in ["near0", "near1"] {
+            if cluster.has_ended(name) {
+                restarts += 1;
+                cluster.spawn_service(name, 3);
+            }
+        }
+        let it = api.get("/v1/observers/poison").await;
+        if it["status"] == "Failed" {
+            break it;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(400), "{restarts} deaths, and still {it}");
+    };
+    let error = poison["last_error"].as_str().unwrap_or_default();
+    assert!(error.starts_with("quarantined: ") && error.contains("near"), "{error}");
+    assert!(restarts >= 5, "{restarts} services died");
+    println!("MEASURED quarantined after {restarts} deaths, {} s: {error}", begun.elapsed().as_secs());
+    let now = api.get("/v1/observers/far1").await;
+    assert_eq!(
+        (now["service"].clone(), now["epoch"].clone()),
+        (far["service"].clone(), far["epoch"].clone())
+    );
+    for name in ["near1", "near2"] {
+        api.until_status(name, "Processing").await;
+        let it = api.get(&format!("/v1/observers/{name}")).await;
+        assert_ne!(it["status"], "Failed", "{it}");
+    }
+    let (status, _) = api.call("POST", "/v1/observers/poison/retry", None).await;
+    assert!(status == 200 || status == 202, "a person may bring it back: {status}");
+    let it = api.get("/v1/observers/poison").await;
+    assert_ne!(it["status"], "Failed", "{it}");
+}
