@@ -22,7 +22,18 @@ pub fn add_built_in(registry: Registry, exec: ExecSettings) -> Registry {
     registry.observer::<Ticker>().observer::<Exec>().observer::<Http>().share(exec)
 }
 
-/// Reads a member like `"5s"`.
-pub(crate) fn duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result<std::time::Duration, D::Error> {
-    everwatch_core::clock::friendly::deserialize(from)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_in_a_schema_are_written_as_a_person_would() {
+        let schemas =
+            built_in(ExecSettings { allow: Vec::new(), fence_after: std::time::Duration::ZERO }).infos();
+        let default = |kind: &str| {
+            let info = schemas.iter().find(|info| info.name.to_string() == kind).unwrap();
+            info.schema["properties"]["every"]["default"].clone()
+        };
+        assert_eq!((default("ticker"), default("http")), ("1s".into(), "5s".into()));
+    }
 }

@@ -13,7 +13,7 @@ const BODY_MAX: usize = 1024 * 1024;
 #[serde(deny_unknown_fields)]
 pub struct Http {
     url: String,
-    #[serde(default = "five_seconds", deserialize_with = "super::duration")]
+    #[serde(default = "five_seconds", with = "everwatch_core::clock::friendly")]
     #[schemars(with = "String")]
     every: Duration,
 }

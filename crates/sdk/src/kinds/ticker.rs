@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ticker {
-    #[serde(default = "second", deserialize_with = "super::duration")]
+    #[serde(default = "second", with = "everwatch_core::clock::friendly")]
     #[schemars(with = "String")]
     every: Duration,
 }
