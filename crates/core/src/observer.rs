@@ -95,7 +95,8 @@ impl Reader {
             .ok()
     }
     fn required<T: DeserializeOwned>(&mut self, member: &str) -> Option<T> {
-        if !self.members.contains_key(member) {
+        // Null is as good as nothing.
+        if self.members.get(member).is_none_or(Value::is_null) {
             self.errors.push(FieldError::new(format!("/{member}"), "is required"));
         }
         self.optional(member)
