@@ -87,7 +87,17 @@ impl Stage {
         let (stopped, kill) = (stop.clone(), killed.clone());
         std::thread::spawn(move || {
             let life = async move {
-                let store = everwatch_store::open(&url, settings.row.clone()).await.unwrap();
+                // The manager before it, ended in the same process, may not have let go of the file yet.
+                let mut ticks = tokio::time::interval(Duration::from_millis(50));
+                let mut tries = 0;
+                let store = loop {
+                    ticks.tick().await;
+                    tries += 1;
+                    match everwatch_store::open(&url, settings.row.clone()).await {
+                        Err(error) if tries < 100 && error.to_string().contains("is in use") => {}
+                        opened => break opened.unwrap(),
+                    }
+                };
                 let said = |address| heard.send(address).unwrap();
                 everwatch_manager::run(settings, store, broker, axum::Router::new(), stopped, said).await
             };
