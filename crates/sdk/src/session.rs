@@ -36,6 +36,8 @@ use tokio_util::task::TaskTracker;
 const RAMP: Duration = Duration::from_millis(50);
 /// How long a newborn waits for the managers' welcome: failover must not need a manager.
 const WELCOME: Duration = Duration::from_secs(1);
+/// How long the broker may take to open a block.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// The most often that observers' progress is told.
 const PROGRESS: Duration = Duration::from_secs(1);
 
@@ -208,7 +210,10 @@ impl Life {
         closing: CancellationToken,
     ) -> Result<(), BrokerError> {
         let consume = Consume { queue: queue.to_owned(), prefetch, priority: 0 };
-        let mut consumer = self.me.session.consume(&consume).await?;
+        // Right after its start a broker may leave this unanswered: naively, the whole loop waits with it.
+        let opened = tokio::time::timeout(OPEN_WITHIN, self.me.session.consume(&consume));
+        let late = |_| BrokerError::Lost(format!("{queue}: no consumer within {OPEN_WITHIN:?}"));
+        let mut consumer = opened.await.map_err(late)??;
         let (arrivals, fence, session) = (self.arrivals.clone(), self.fence.clone(), self.me.session.clone());
         let keeps_until = self.helpers.clone();
         self.tracker.spawn(async move {
