@@ -14,6 +14,7 @@ async fn after_a_full_blackout_every_observer_runs_again() {
     let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=315360000000"]);
     let mut cluster = Cluster::new("blackout").on(&node.url).with_test_kinds();
     let folder = begin(&mut cluster).await;
+    node.until_kept(&format!("{}work.default", cluster.prefix)).await;
     let before = epochs(&cluster).await;
     cluster.kill_all();
     node.kill();
@@ -32,6 +33,7 @@ async fn a_broker_that_goes_and_comes_back_is_survived_without_any_other_restart
     let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=315360000000"]);
     let mut cluster = Cluster::new("broker-away").on(&node.url).with_test_kinds();
     let folder = begin(&mut cluster).await;
+    node.until_kept(&format!("{}work.default", cluster.prefix)).await;
     let before = epochs(&cluster).await;
     node.kill();
     // While it is away, what people ask for is kept.

@@ -1,6 +1,6 @@
 //! A RabbitMQ node of a test's own, and RabbitMQ's own HTTP API.
 
-use crate::http::Api;
+use crate::http::{Api, wait_for};
 use crate::script;
 use everwatch_broker::{Broker as _, Message, RabbitBroker, Target};
 use serde_json::{Value, json};
@@ -20,6 +20,20 @@ impl Node {
     pub fn start(folder: &Path, configuration: &[&str]) -> Self {
         let (url, management_url) = start(folder, configuration);
         Self { folder: folder.to_owned(), url, management_url }
+    }
+    /// Waits until the node has on disk that a quorum queue exists.
+    ///
+    /// It writes that down up to half a second after it declared the queue. Killed before, it comes back with an
+    /// empty queue that never gets a leader (3.10.8).
+    pub async fn until_kept(&self, queue: &str) {
+        wait_for(&format!("the node to keep {queue}"), || async {
+            let found = files_named("names.dets", &self.folder.join("data")).into_iter().any(|file| {
+                let names = std::fs::read(file).unwrap_or_default();
+                names.windows(queue.len()).any(|part| part == queue.as_bytes())
+            });
+            if found { Ok(()) } else { Err("no file names it".to_owned()) }
+        })
+        .await;
     }
     /// SIGKILL.
     pub fn kill(&self) {
@@ -41,6 +55,22 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn files_named(name: &str, folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths
+        .flat_map(|path| {
+            if path.is_dir() {
+                files_named(name, &path)
+            } else if path.ends_with(name) {
+                vec![path]
+            } else {
+                Vec::new()
+            }
+        })
+        .collect()
 }
 
 fn start(folder: &Path, configuration: &[&str]) -> (String, String) {

@@ -210,9 +210,13 @@ impl Life {
         closing: CancellationToken,
     ) -> Result<(), BrokerError> {
         let consume = Consume { queue: queue.to_owned(), prefetch, priority: 0 };
-        // Right after its start a broker may leave this unanswered: naively, the whole loop waits with it.
+        // A quorum queue without a leader never answers: naively, the whole loop waits with it.
         let opened = tokio::time::timeout(OPEN_WITHIN, self.me.session.consume(&consume));
-        let late = |_| BrokerError::Lost(format!("{queue}: no consumer within {OPEN_WITHIN:?}"));
+        let late = |_| {
+            BrokerError::Lost(format!(
+                "queue {queue} has not answered within {OPEN_WITHIN:?}: has it a leader?"
+            ))
+        };
         let mut consumer = opened.await.map_err(late)??;
         let (arrivals, fence, session) = (self.arrivals.clone(), self.fence.clone(), self.me.session.clone());
         let keeps_until = self.helpers.clone();
