@@ -7,7 +7,7 @@ use crate::outbox::{How, LEASE_LOOK, Lease};
 use crate::world::World;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ManagerId, ObserverId, ServiceId};
-use everwatch_core::message::{BeatMessage, Command, Floor, StateMessage, Tick, encode};
+use everwatch_core::message::{BeatMessage, Command, Floor, StateMessage, Tick, Welcome, encode};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -216,7 +216,7 @@ impl World {
         self.query(self.host_of(m), Access::Read, question, move |world, rows| {
             if let Some(rows) = rows {
                 let floors = rows.iter().map(everwatch_core::row::Row::floor).collect();
-                world.mention(m, None, &Command::Welcome { service, floors, suspects: Vec::new() });
+                world.mention(m, None, &Command::Welcome(Box::new(Welcome::new(service, floors))));
             }
         });
     }

@@ -241,14 +241,14 @@ impl World {
                 self.on_floors(s, &floors);
                 self.step(s, Input::Floors(floors));
             }
-            Ok(Command::Welcome { service, floors, .. }) => {
-                self.on_floors(s, &floors);
-                self.step(s, Input::Floors(floors));
-                if service == self.services[s].id {
+            Ok(Command::Welcome(welcome)) => {
+                self.on_floors(s, &welcome.floors);
+                self.step(s, Input::Floors(welcome.floors));
+                if welcome.service == self.services[s].id {
                     self.welcomed(s);
                 }
             }
-            Ok(Command::Suspect(_) | Command::Unknown(_)) | Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
         let (conn, receipt) = (self.services[s].conn(Lane::Consume), delivery.receipt);
         let queue = QueueId::Commands(self.services[s].id);

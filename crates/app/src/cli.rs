@@ -1,5 +1,9 @@
 //! What can be typed.
 
+mod fleet;
+
+pub(crate) use fleet::{Balance, Drain, Rebalance, Service};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everwatch_core::clock::parse_duration;
 use std::path::PathBuf;
@@ -29,9 +33,12 @@ pub(crate) enum Command {
     /// Create, look at and delete observers
     #[command(subcommand)]
     Observer(Observer),
-    /// Look at services
+    /// Look at services, empty and resize them
     #[command(subcommand)]
     Service(Service),
+    /// Make services evenly used
+    #[command(subcommand)]
+    Rebalance(Rebalance),
     /// What happened, newest last
     Events(Events),
     /// Messages that nobody could read
@@ -267,15 +274,6 @@ pub(crate) enum Hold {
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum Pool {
-    /// Show all
-    List {
-        #[arg(short, long, default_value = "table")]
-        output: Output,
-    },
-}
-
-#[derive(Debug, Clone, Copy, Subcommand)]
-pub(crate) enum Service {
     /// Show all
     List {
         #[arg(short, long, default_value = "table")]

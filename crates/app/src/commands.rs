@@ -21,6 +21,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Run(role) => roles::run(cli.config.as_deref(), role),
         Command::Observer(verb) => observer::run(&cli.server, verb),
         Command::Service(verb) => service::run(&cli.server, verb),
+        Command::Rebalance(verb) => service::rebalance(&cli.server, verb),
         Command::Bench(arguments) => bench::run(cli.config.as_deref(), &arguments),
         Command::BenchHolder { queue, count } => roles::configured(cli.config.as_deref())
             .and_then(|settings| bench::hold(&settings, &queue, count)),

@@ -48,6 +48,16 @@ pub(crate) struct Manager {
     #[serde(with = "friendly")]
     pub(crate) retention_events: Duration,
     pub(crate) events_max: u32,
+    pub(crate) rebalance: Rebalance,
+    pub(crate) rebalance_moves: u32,
+}
+
+/// Whether services are made evenly used without being asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Rebalance {
+    Off,
+    Auto,
 }
 
 impl Default for Store {
@@ -70,6 +80,8 @@ impl Default for Manager {
             retention_services: Duration::from_secs(86_400),
             retention_events: Duration::from_secs(7 * 86_400),
             events_max: 100_000,
+            rebalance: Rebalance::Off,
+            rebalance_moves: 100,
         }
     }
 }
@@ -85,6 +97,7 @@ pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Settings> {
         manager.quarantine_after >= 2,
         "manager.quarantine_after: at least 2, as one death proves nothing"
     );
+    ensure!(manager.rebalance_moves >= 1, "manager.rebalance_moves: at least 1");
     ensure!(manager.orphan_after >= manager.lost_after, "manager.orphan_after: at least manager.lost_after");
     if let Some(file) = &settings.store.url_file {
         settings.store.url = host::secret(file).context("store.url_file")?;

@@ -1,9 +1,10 @@
 //! The only place that names implementations.
 
-use crate::settings::{Settings, hide_password};
+use crate::settings::{Rebalance, Settings, hide_password};
 use anyhow::Context as _;
 use everwatch_broker::{Broker, MemoryBroker};
 use everwatch_core::id::Pool;
+use everwatch_manager::AutoRebalance;
 use everwatch_store::{Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,11 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
         row: settings.row_policy(),
         retention_services: manager.retention_services,
         pools: vec![Pool::default()],
+        rebalance: AutoRebalance {
+            on: manager.rebalance == Rebalance::Auto,
+            moves_per_minute: manager.rebalance_moves,
+            ..AutoRebalance::default()
+        },
         ..everwatch_manager::Settings::default()
     })
 }

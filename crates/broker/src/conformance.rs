@@ -324,6 +324,31 @@ pub async fn a_higher_priority_is_served_first(broker: &dyn Broker, prefix: &str
     session.close().await;
 }
 
+/// A cancelled block takes again on its channel, beside what it holds from before.
+pub async fn a_cancelled_block_consumes_anew(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &["a", "b", "c", "d", "e"]).await;
+    let mut consumer = block(&*session, &work(prefix), 2).await;
+    let consume = Consume { queue: work(prefix), prefetch: 1, priority: 0 };
+    let held = receive_many(&mut *consumer, 2).await;
+    let early = within("consume anew", consumer.again(&consume)).await;
+    assert!(matches!(early, Err(BrokerError::Refused(_))), "{early:?}");
+    within("cancel", consumer.cancel()).await.unwrap();
+    assert!(within("the end", consumer.next()).await.is_none());
+    within("consume anew", consumer.again(&consume)).await.unwrap();
+    let more = receive(&mut *consumer).await;
+    assert_eq!(body(&more), "c");
+    nothing_comes(&mut *consumer, "the new prefetch is 1").await;
+    assert_eq!(session.ack(held[0].receipt).await, Settle::Done);
+    nothing_comes(&mut *consumer, "a slot of the cancelled one is not the new one's").await;
+    assert_eq!(session.ack(more.receipt).await, Settle::Done);
+    assert_eq!(body(&receive(&mut *consumer).await), "d");
+    assert_eq!(session.requeue(held[1].receipt).await, Settle::Done);
+    session.close().await;
+    let other = self::session(broker, "second").await;
+    until_depth(&*other, &work(prefix), Depth { ready: 3, consumers: 0 }).await;
+    other.close().await;
+}
+
 /// What a publisher says beside the body comes with every delivery of the message.
 pub async fn headers_travel(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &[]).await;

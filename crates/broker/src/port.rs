@@ -147,7 +147,7 @@ pub enum Settle {
     NotOurs,
 }
 
-/// One consumer on a channel of its own under a tag never used before (a "block").
+/// One consumer at a time on a channel of its own, each under a tag never used before (a "block").
 #[async_trait]
 pub trait Consumer: Send {
     /// The next delivery; `None` once the consumer is over, whether cancelled here, cancelled by the
@@ -159,8 +159,19 @@ pub trait Consumer: Send {
     /// # Errors
     /// If the channel is gone.
     async fn cancel(&mut self) -> Result<(), BrokerError>;
+    /// Consumes anew, under a new tag, on the channel of this cancelled consumer once [`Consumer::next`] has
+    /// answered `None`. What is held from before stays held and takes no part of the new prefetch.
+    ///
+    /// # Errors
+    /// Refused if it was not cancelled here or its stream has not ended; no such queue; lost.
+    async fn again(&mut self, consume: &Consume) -> Result<(), BrokerError>;
     /// Whether the end of the stream is our own doing.
     fn cancelled_here(&self) -> bool;
+}
+
+/// Why a consumer cannot consume anew.
+pub(crate) fn still_open() -> BrokerError {
+    BrokerError::Refused("this consumer was not cancelled, or its stream has not ended".to_owned())
 }
 
 /// How to consume.

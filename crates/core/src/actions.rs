@@ -4,6 +4,7 @@
 //! on a live one only marks its generation as ending, and the report of its end publishes the next.
 
 use crate::clock::Timestamp;
+use crate::id::ServiceId;
 use crate::observer::Wanted;
 use crate::row::{Desired, Row, RowPolicy};
 use crate::status::Status;
@@ -94,6 +95,19 @@ impl Row {
         self.desired = Desired::Running;
         self.renew_run(now, policy);
         Ok(true)
+    }
+
+    /// Who is to hand it over so that another service gets it; nobody if nobody has it.
+    ///
+    /// # Errors
+    /// If it is deleted or paused.
+    pub fn leaves(&self) -> Result<Option<ServiceId>, Refusal> {
+        self.refuse_deleted()?;
+        match (self.desired, self.verdict().status.is_final()) {
+            (_, true) => Ok(None),
+            (Desired::Paused, false) => Err(Refusal::Paused),
+            (Desired::Running | Desired::Deleted, false) => Ok(self.seen.holder()),
+        }
     }
 
     /// What is wanted from now on. If that changes what runs, it is started anew.

@@ -1,4 +1,9 @@
-//! How a capacity is cut into blocks: one channel and one consumer each.
+//! How a capacity is cut into blocks (one consumer each, on channels that outlive them), and which are
+//! to be open. It knows how many messages a block holds, not which.
+
+mod book;
+
+pub use book::{BlockEffect, BlockId, Blocks, ChannelId};
 
 /// The most that one block holds: an acknowledgement costs the broker time in proportion to what is
 /// held on its channel (measured: 40,000 on one channel leave 200 acknowledgements a second).
@@ -7,10 +12,15 @@ pub const BLOCK_MAX: u32 = 1000;
 /// full queue instead of the first taking all.
 const SHARES: u32 = 8;
 
+/// The size of a full block.
+fn share(capacity: u32) -> u32 {
+    capacity.div_ceil(SHARES).clamp(1, BLOCK_MAX)
+}
+
 /// The prefetch of each block; their sum is the capacity.
 #[must_use]
 pub fn block_sizes(capacity: u32) -> Vec<u16> {
-    let size = capacity.div_ceil(SHARES).clamp(1, BLOCK_MAX);
+    let size = share(capacity);
     let mut left = capacity;
     std::iter::from_fn(|| {
         let block = left.min(size);

@@ -35,6 +35,7 @@ words! {
     PauseAsked = "pause_asked",
     ResumeAsked = "resume_asked",
     RestartAsked = "restart_asked",
+    MoveAsked = "move_asked",
     DeleteAsked = "delete_asked",
     /// A new generation is to be published.
     Reissued = "reissued",
@@ -52,6 +53,13 @@ words! {
     ServiceSuspect = "service_suspect",
     ServiceLost = "service_lost",
     ServiceGone = "service_gone",
+    ServiceCordoned = "service_cordoned",
+    ServiceUncordoned = "service_uncordoned",
+    ServiceDraining = "service_draining",
+    /// Nothing is held there any more.
+    ServiceDrained = "service_drained",
+    ServiceResized = "service_resized",
+    Rebalanced = "rebalanced",
     WorkQueueCreated = "work_queue_created",
     Hold = "hold",
     /// So many seemed to be lost at once that only some are published anew now.

@@ -282,17 +282,72 @@ pub enum Command {
     /// No run of `id` under `below` may start or go on.
     Floors(Vec<Floor>),
     /// The answer to a birth.
-    Welcome {
-        service: ServiceId,
-        floors: Vec<Floor>,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        suspects: Vec<ObserverId>,
-    },
+    Welcome(Box<Welcome>),
+    /// What one service may take from now on.
+    Terms { service: ServiceId, terms: Terms },
+    /// What one service is to give to others.
+    HandOver(HandOver),
     /// These may end their services: to be started one at a time.
     Suspect(Vec<ObserverId>),
     /// Written by a newer version: counted and passed over.
     #[serde(untagged)]
     Unknown(Value),
+}
+
+/// The answer to a birth: what was said before the newborn listened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    pub service: ServiceId,
+    pub floors: Vec<Floor>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspects: Vec<ObserverId>,
+    /// What was set by hand for its name, if anything was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Terms>,
+    /// Its predecessor said goodbye lately: the queue is to serve it first for a while.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returning: bool,
+}
+
+impl Welcome {
+    /// Floors alone.
+    #[must_use]
+    pub fn new(service: ServiceId, floors: Vec<Floor>) -> Self {
+        Self { service, floors, suspects: Vec::new(), terms: None, returning: false }
+    }
+}
+
+/// What a service may take. It belongs to the name of a service and outlives its incarnations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Terms {
+    /// The higher one stands.
+    pub revision: u64,
+    /// It takes nothing new.
+    pub cordoned: bool,
+    /// It takes nothing new because it is being emptied.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub draining: bool,
+    /// Slots, if they are not as its own settings say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
+}
+
+/// What one service is to give to others. Said twice it does no more than said once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandOver {
+    pub service: ServiceId,
+    /// These.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<ObserverId>,
+    /// It holds at most so many: what is beyond that goes, those first that have run the shortest time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_to: Option<u32>,
+    /// For so long it takes nothing beyond `down_to`, or nothing at all after having given `ids` away; then
+    /// it goes on by itself.
+    #[serde(with = "friendly")]
+    pub rest: Duration,
+    /// Why, in a word: drain, rebalance, move.
+    pub cause: String,
 }
 
 /// No run of `id` with an epoch under `below` may start or go on.

@@ -168,6 +168,11 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Input::Suspects(ids) => self.suspects.learn(&ids, now.mono),
             Input::Announced { id, epoch } => self.on_announced(id, epoch, now, &mut effects),
             Input::Wake => self.on_wake(now, &mut effects),
+            Input::HandOver(ids) => self.hand_over(ids, now, &mut effects),
+            Input::HandOverDownTo(most) => {
+                let ids = self.beyond(most);
+                self.hand_over(ids, now, &mut effects);
+            }
             Input::Drain => self.on_drain(now, &mut effects),
             Input::AbortAll => self.on_abort_all(&mut effects),
         }

@@ -7,8 +7,8 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
 use everwatch_core::message::{
-    Beat, BeatMessage, Birth, Command, Floor, Intent, KindInfo, ListChunk, Numbered, Predecessor, Report,
-    Reports, RunEvent, RunReport, StateMessage, Tick, Work, WorkRead, decode, encode,
+    Beat, BeatMessage, Birth, Command, Floor, HandOver, Intent, KindInfo, ListChunk, Numbered, Predecessor,
+    Report, Reports, RunEvent, RunReport, StateMessage, Terms, Tick, Welcome, Work, WorkRead, decode, encode,
 };
 use everwatch_core::observer::Wanted;
 use serde::Serialize;
@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::path::PathBuf;
+use std::time::Duration;
 use uuid::Uuid;
 
 fn golden(name: &str, written: &[u8]) -> Vec<u8> {
@@ -130,12 +131,22 @@ fn beats() {
 fn commands() {
     let floors = vec![Floor { id: observer(), below: Epoch::after_generation(3) }];
     both_ways("floors", &Command::Floors(floors.clone()));
-    let floors_only = floors.clone();
-    both_ways("welcome", &Command::Welcome { service: service(), floors: floors_only, suspects: Vec::new() });
-    both_ways(
-        "welcome-suspects",
-        &Command::Welcome { service: service(), floors, suspects: vec![observer()] },
-    );
+    let welcome = Welcome::new(service(), floors);
+    both_ways("welcome", &Command::Welcome(Box::new(welcome.clone())));
+    let suspects = Welcome { suspects: vec![observer()], ..welcome.clone() };
+    both_ways("welcome-suspects", &Command::Welcome(Box::new(suspects)));
+    let terms = Terms { revision: 4, cordoned: true, draining: true, capacity: Some(7) };
+    let returning = Welcome { terms: Some(terms), returning: true, ..welcome };
+    both_ways("welcome-returning", &Command::Welcome(Box::new(returning)));
+    both_ways("terms", &Command::Terms { service: service(), terms });
+    let hand_over = HandOver {
+        service: service(),
+        ids: vec![observer()],
+        down_to: Some(3),
+        rest: Duration::from_secs(10),
+        cause: "rebalance".to_owned(),
+    };
+    both_ways("hand_over", &Command::HandOver(hand_over));
     both_ways("suspect", &Command::Suspect(vec![observer()]));
 }
 

@@ -69,7 +69,7 @@ const STATES: [(&str, Path); 12] = [
 
 type Make = fn() -> Input<u32>;
 
-const INPUTS: [(&str, Make); 17] = [
+const INPUTS: [(&str, Make); 20] = [
     ("delivery of the run before", || delivered(9, (RUN.0, 0))),
     ("delivery of the next run", || delivered(9, (RUN.0, RUN.1 + 1))),
     ("delivery of the next generation", || delivered(9, (RUN.0 + 1, 0))),
@@ -85,6 +85,9 @@ const INPUTS: [(&str, Make); 17] = [
     ("announced", || Input::Announced { id: ID, epoch: Epoch::new(RUN.0, RUN.1) }),
     ("suspected", || Input::Suspects(vec![ID])),
     ("the deadline", || Input::Wake),
+    ("hand it over", || Input::HandOver(vec![ID])),
+    ("hand over all but one", || Input::HandOverDownTo(1)),
+    ("hand over all", || Input::HandOverDownTo(0)),
     ("drain", || Input::Drain),
     ("abort all", || Input::AbortAll),
 ];

@@ -81,6 +81,13 @@ impl Manager {
         }
     }
 
+    /// Something happened about an observer that its row does not show.
+    pub(crate) fn tell_observer(&self, what: What, row: &Row, text: String) {
+        let observer = Some(Named { id: row.id.0, name: row.wanted.name.to_string() });
+        let epoch = Some(row.epoch().into());
+        self.record(Event { observer, epoch, ..plain(what, self.clock.now(), text) });
+    }
+
     /// Something happened to a service.
     pub(crate) fn tell_service(&self, what: What, row: &ServiceRow, text: String) {
         self.known.learn(std::slice::from_ref(row));

@@ -6,6 +6,7 @@ mod body;
 mod document;
 mod edits;
 mod events;
+mod fleet;
 mod kinds;
 mod observers;
 mod once;
@@ -14,6 +15,7 @@ mod page;
 mod parked;
 mod problem;
 mod query;
+mod rebalance;
 mod scrape;
 mod services;
 
@@ -44,7 +46,12 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .routes(routes!(actions::retry))
         .routes(routes!(actions::relocate))
         .routes(routes!(services::list))
-        .routes(routes!(services::read))
+        .routes(routes!(services::read, fleet::resize))
+        .routes(routes!(fleet::cordon))
+        .routes(routes!(fleet::uncordon))
+        .routes(routes!(fleet::drain))
+        .routes(routes!(rebalance::plan))
+        .routes(routes!(rebalance::apply))
         .routes(routes!(services::pools))
         .routes(routes!(events::list))
         .routes(routes!(events::of_observer))

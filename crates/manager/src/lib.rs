@@ -3,6 +3,7 @@
 
 mod console;
 mod creator;
+mod fleet;
 mod history;
 mod hold;
 mod http;
@@ -15,6 +16,7 @@ mod outbox;
 mod ownership;
 mod parked;
 mod quarantine;
+mod rebalance;
 mod reconcile;
 mod settings;
 mod shared;
@@ -24,7 +26,7 @@ mod telling;
 mod tests;
 
 pub use http::api;
-pub use settings::Settings;
+pub use settings::{AutoRebalance, Settings};
 
 use everwatch_broker::Broker;
 use everwatch_store::Store;

@@ -3,13 +3,14 @@
 
 use crate::intake::births::change;
 use crate::shared::Manager;
-use crate::{RunError, hold, metric, outbox, quarantine, telling};
+use crate::{RunError, fleet, hold, metric, outbox, quarantine, rebalance, telling};
 use everwatch_broker::{Fate, Session};
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::Floor;
 use everwatch_core::plan::{on_alive, plan_row, plan_services};
 use everwatch_core::row::Row;
+use everwatch_core::service::ServiceRow;
 use everwatch_store::StoreError;
 use futures::StreamExt as _;
 use std::collections::{HashMap, HashSet};
@@ -76,8 +77,16 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     if !session.is_blocked() && manager.leases.have_room() && manager.lacks().is_empty() {
         rows(manager).await?;
     }
+    let living = manager.store.services(manager.clock.now()).await?;
+    manager.known.learn(&living);
+    if !session.is_blocked() {
+        fleet::look(manager, &living).await?;
+    }
     if !hold::is_on(manager).await? {
-        services(manager, session.as_ref()).await?;
+        services(manager, session.as_ref(), &living).await?;
+        if !session.is_blocked() && manager.may_conclude() {
+            rebalance::look(manager, &living).await?;
+        }
     }
     if is_over(done.forgot, FORGET_EVERY) {
         let before = manager.clock.now().minus(manager.settings.retention_services);
@@ -134,17 +143,13 @@ async fn steps(manager: &Arc<Manager>, due: &[Row]) -> Result<bool, StoreError> 
     Ok(true)
 }
 
-async fn services(manager: &Manager, session: &dyn Session) -> Result<(), StoreError> {
+async fn services(manager: &Manager, session: &dyn Session, living: &[ServiceRow]) -> Result<(), StoreError> {
     let now = manager.clock.now();
     let lost_after = manager.settings.lost_after;
-    let services = manager.store.services(now).await?;
-    manager.known.learn(&services);
-    let plan = plan_services(&services, now, lost_after, manager.may_conclude());
+    let plan = plan_services(living, now, lost_after, manager.may_conclude());
     for service in plan.suspect {
         // Looked at again on the row as it is: a beat may have come in meanwhile.
-        let suspected = |row: &mut everwatch_core::service::ServiceRow| {
-            row.is_silent(now, lost_after) && row.suspect(now)
-        };
+        let suspected = |row: &mut ServiceRow| row.is_silent(now, lost_after) && row.suspect(now);
         if let Some(row) = change(manager, service, suspected).await? {
             manager.tell_service(What::ServiceSuspect, &row, "nothing was heard of it".to_owned());
         }

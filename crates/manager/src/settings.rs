@@ -29,8 +29,26 @@ pub struct Settings {
     pub events_max: usize,
     /// Take over the observers of another database, where the broker holds some (default no).
     pub adopt: bool,
+    /// Whether services are made evenly used without being asked (default no).
+    pub rebalance: AutoRebalance,
     /// Pools whose queues are there from the start (default `default`).
     pub pools: Vec<Pool>,
+}
+
+/// Rebalancing without being asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AutoRebalance {
+    pub on: bool,
+    /// Observers of one pool that may move in a minute (default 100).
+    pub moves_per_minute: u32,
+    /// No service of the pool may be younger (default 1 minute).
+    pub min_age: Duration,
+}
+
+impl Default for AutoRebalance {
+    fn default() -> Self {
+        Self { on: false, moves_per_minute: 100, min_age: Duration::from_secs(60) }
+    }
 }
 
 impl Default for Settings {
@@ -47,6 +65,7 @@ impl Default for Settings {
             retention_events: Duration::from_secs(7 * 86_400),
             events_max: 100_000,
             adopt: false,
+            rebalance: AutoRebalance::default(),
             pools: vec![Pool::default()],
         }
     }

@@ -3,8 +3,8 @@
 
 use crate::shared::{Manager, Marked};
 use everwatch_broker::{Message, Target};
-use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::message::{BATCH_MAX, BeatMessage, Command, Floor, StateMessage, Tick, encode};
+use everwatch_core::id::ObserverId;
+use everwatch_core::message::{BATCH_MAX, BeatMessage, Command, Floor, StateMessage, Tick, Welcome, encode};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,22 +32,25 @@ pub(crate) fn floors_later(manager: &Arc<Manager>, mut list: Vec<Floor>) {
 }
 
 /// Answers a birth without waiting.
-pub(crate) fn welcome_later(
-    manager: &Arc<Manager>,
-    service: ServiceId,
-    floors: &[Floor],
-    suspects: Vec<ObserverId>,
-) {
+pub(crate) fn welcome_later(manager: &Arc<Manager>, floors: &[Floor], mut welcome: Welcome) {
     let mut chunks: Vec<Vec<Floor>> = floors.chunks(BATCH_MAX).map(<[Floor]>::to_vec).collect();
     // The welcome itself is the last word: whoever has it has all floors.
-    let last = chunks.pop().unwrap_or_default();
+    welcome.floors = chunks.pop().unwrap_or_default();
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
         let fanout = || Target::Fanout(it.topology.commands());
         for chunk in chunks {
             say(&it, fanout(), &Command::Floors(chunk)).await;
         }
-        say(&it, fanout(), &Command::Welcome { service, floors: last, suspects }).await;
+        say(&it, fanout(), &Command::Welcome(Box::new(welcome))).await;
+    });
+}
+
+/// Tells one service what it may take, or what it is to give away, without waiting.
+pub(crate) fn order_later(manager: &Arc<Manager>, command: Command) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        say(&it, Target::Fanout(it.topology.commands()), &command).await;
     });
 }
 

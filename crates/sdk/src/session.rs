@@ -1,5 +1,7 @@
 //! One incarnation of a service, from its birth to its end: carries out what `core::slots` decides.
 
+mod channels;
+mod commands;
 mod ending;
 
 use crate::fence::Fence;
@@ -12,32 +14,28 @@ use crate::reporter::{Reporter, Say, Sender};
 use crate::runtime::{Handle, RunError};
 use crate::settings::ServiceSettings;
 use crate::unit::{Ended, Units};
+use channels::Channels;
 use everwatch_broker::{
-    BrokerError, Consume, Declared, Delivery, HeaderValue, Message, QueueKind, Receipt, Session, Settle,
-    Target, Topology, advice,
+    BrokerError, Declared, Delivery, HeaderValue, Message, QueueKind, Receipt, Session, Settle, Target,
+    Topology,
 };
-use everwatch_core::blocks::block_sizes;
+use everwatch_core::blocks::{BlockId, Blocks, block_sizes};
 use everwatch_core::clock;
-use everwatch_core::id::ServiceId;
+use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{
-    BATCH_MAX, Beat, BeatMessage, Birth, Command, Intent, ListChunk, Predecessor, Report, RunEvent,
-    RunReport, Work, decode, encode,
+    BATCH_MAX, Beat, BeatMessage, Birth, Intent, ListChunk, Predecessor, Report, RunEvent, RunReport, Terms,
+    Work, encode,
 };
 use everwatch_core::slots::{Effect, Input, Now, SlotPolicy, Slots};
-use futures::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Pause between the opening of two blocks.
-const RAMP: Duration = Duration::from_millis(50);
 /// How long a newborn waits for the managers' welcome: failover must not need a manager.
 const WELCOME: Duration = Duration::from_secs(1);
-/// How long the broker may take to open a block.
-const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// The most often that observers' progress is told.
 const PROGRESS: Duration = Duration::from_secs(1);
 
@@ -93,18 +91,35 @@ impl From<BrokerError> for Unborn {
     }
 }
 
+/// A message that is held, and where.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    receipt: Receipt,
+    block: BlockId,
+}
+
 /// Something that came from the broker.
 enum Incoming {
-    Work(Delivery),
+    Work(BlockId, Delivery),
     Command(Delivery),
+    /// Nothing more comes from this cancelled block.
+    Ended(BlockId),
+    /// A message that no slot knows of is settled.
+    Freed(BlockId),
 }
 
 struct Life {
     me: Incarnation,
     topology: Topology,
     started: Instant,
-    capacity: u32,
-    slots: Slots<Receipt>,
+    slots: Slots<Kept>,
+    blocks: Blocks,
+    channels: Channels,
+    terms: Terms,
+    /// To be handed over once nothing comes in any more.
+    to_hand_over: Vec<ObserverId>,
+    /// What was handed over down to because the capacity is less than what was held.
+    shed_to: Option<u32>,
     units: Arc<Units>,
     mouth: Arc<Mouth>,
     fence: Arc<Fence>,
@@ -122,7 +137,7 @@ struct Life {
     welcomed: bool,
     beats: u64,
     /// What the newest beat said is held.
-    told_held: usize,
+    told_held: u32,
     lists: u64,
     lag: Duration,
 }
@@ -165,9 +180,13 @@ impl Life {
             refuse_max: Duration::from_secs(60),
         };
         let life = Self {
-            capacity,
             started: Instant::now(),
             slots: Slots::new(policy),
+            blocks: Blocks::new(capacity),
+            channels: Channels::default(),
+            terms: Terms::default(),
+            to_hand_over: Vec::new(),
+            shed_to: None,
             units,
             mouth,
             fence,
@@ -188,7 +207,7 @@ impl Life {
             me,
         };
         let commands = life.topology.commands_of(life.me.id);
-        life.open((&commands, 100), Incoming::Command, CancellationToken::new()).await?;
+        life.listen(commands).await?;
         life.prove_life()?;
         if work_queue_created {
             let pool = life.me.settings.pool.clone();
@@ -199,57 +218,6 @@ impl Life {
 
     fn now(&self) -> Now {
         Now { mono: self.started.elapsed(), wall: clock::now(), chance: rand::random() }
-    }
-
-    /// Opens a block whose deliveries come to the loop.
-    /// It is cancelled when `closing` is.
-    async fn open(
-        &self,
-        (queue, prefetch): (&str, u16),
-        wrap: fn(Delivery) -> Incoming,
-        closing: CancellationToken,
-    ) -> Result<(), BrokerError> {
-        let consume = Consume { queue: queue.to_owned(), prefetch, priority: 0 };
-        // A quorum queue without a leader never answers: naively, the whole loop waits with it.
-        let opened = tokio::time::timeout(OPEN_WITHIN, self.me.session.consume(&consume));
-        let late = |_| {
-            BrokerError::Lost(format!(
-                "queue {queue} has not answered within {OPEN_WITHIN:?}: has it a leader?"
-            ))
-        };
-        let mut consumer = opened.await.map_err(late)??;
-        let (arrivals, fence, session) = (self.arrivals.clone(), self.fence.clone(), self.me.session.clone());
-        let keeps_until = self.helpers.clone();
-        self.tracker.spawn(async move {
-            let mut open = true;
-            loop {
-                let next = tokio::select! {
-                    next = consumer.next() => next,
-                    () = closing.cancelled(), if open => {
-                        open = false;
-                        if consumer.cancel().await.is_err() {
-                            fence.fall("a channel to the broker is gone");
-                        }
-                        continue;
-                    }
-                    () = keeps_until.cancelled() => return,
-                };
-                match next {
-                    Some(delivery) => {
-                        if arrivals.send(wrap(delivery)).await.is_err() {
-                            return;
-                        }
-                    }
-                    None if consumer.cancelled_here() => return,
-                    None => {
-                        // A consumer that lost its channel tells the session why first.
-                        let why = session.lost().now_or_never();
-                        return fence.fall(why.as_deref().unwrap_or(advice::ENDED_CONSUMER));
-                    }
-                }
-            }
-        });
-        Ok(())
     }
 
     fn prove_life(&self) -> Result<(), BrokerError> {
@@ -269,21 +237,20 @@ impl Life {
         if !self.reporter.confirmed(Report::ServiceBorn(Box::new(birth))).await {
             return self.fallen().await;
         }
-        tracing::info!(service = %self.me.id, name = %self.me.settings.name, capacity = self.capacity, "born");
+        tracing::info!(service = %self.me.id, name = %self.me.settings.name, capacity = self.blocks.capacity(), "born");
         self.me.handle.set_ready(true);
-        let mut blocks = block_sizes(self.capacity).into_iter();
-        let mut ramp = interval(RAMP);
-        // Naively, the blocks that were due while the welcome was waited for open all at once, and the
-        // first service of several that start together takes everything.
-        ramp.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut beat = interval(self.me.settings.beat);
         let mut progress = interval(PROGRESS);
         let mut list = interval(self.me.settings.list_every);
         list.reset();
         let welcome_until = Instant::now() + WELCOME;
-        let mut ramping = true;
         loop {
-            let wake = self.slots.next_deadline().map(|at| self.started + at);
+            if self.welcomed || Instant::now() >= welcome_until {
+                self.welcomed = true;
+                self.follow_blocks().await;
+            }
+            let next = self.next_deadline();
+            let wake = if self.welcomed { next } else { next.min(welcome_until) };
             let kill = self.me.handle.kill.clone();
             tokio::select! {
                 biased;
@@ -295,29 +262,18 @@ impl Life {
                     self.step(Input::Ended { id, epoch, outcome }).await;
                 }
                 Some(incoming) = self.incoming.recv() => self.on_incoming(incoming).await,
-                () = until(wake) => self.step(Input::Wake).await,
+                () = tokio::time::sleep_until(wake) => self.step(Input::Wake).await,
                 due = beat.tick() => {
                     self.lag = due.elapsed();
-                    self.beat(Intent::Active);
+                    self.beat(self.intent());
                 }
                 _ = progress.tick() => {
                     self.mouth.tell_progress();
-                    if self.slots.held() != self.told_held {
-                        self.beat(Intent::Active);
+                    if self.blocks.held() != self.told_held {
+                        self.beat(self.intent());
                     }
                 }
                 _ = list.tick() => self.list().await,
-                _ = ramp.tick(), if ramping && (self.welcomed || Instant::now() >= welcome_until) => {
-                    match blocks.next() {
-                        None => ramping = false,
-                        Some(size) => {
-                            let queue = self.topology.work(&self.me.settings.pool);
-                            if let Err(error) = self.open((&queue, size), Incoming::Work, self.closing.clone()).await {
-                                self.fence.fall(&error.to_string());
-                            }
-                        }
-                    }
-                }
             }
         }
     }
@@ -327,7 +283,7 @@ impl Life {
         Birth {
             name: settings.name.clone(),
             pool: settings.pool.clone(),
-            capacity: self.capacity,
+            capacity: self.blocks.capacity(),
             kinds: self.me.registry.infos(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: host_name(),
@@ -338,35 +294,28 @@ impl Life {
 
     async fn on_incoming(&mut self, incoming: Incoming) {
         match incoming {
-            Incoming::Work(delivery) => match Work::read(&delivery.body) {
-                Ok(read) => {
-                    let Delivery { receipt, acquisitions, .. } = delivery;
-                    self.step(Input::Delivered { receipt, read, acquisitions }).await;
+            Incoming::Work(block, delivery) => {
+                self.blocks.took(block);
+                match Work::read(&delivery.body) {
+                    Ok(read) => {
+                        let Delivery { receipt, acquisitions, .. } = delivery;
+                        let receipt = Kept { receipt, block };
+                        self.step(Input::Delivered { receipt, read, acquisitions }).await;
+                    }
+                    Err(unreadable) => self.park((block, delivery), &unreadable.0),
                 }
-                Err(unreadable) => self.park(delivery, &unreadable.0),
-            },
+            }
             Incoming::Command(delivery) => {
-                match decode::<Command>(&delivery.body) {
-                    Ok(Command::Floors(floors)) => self.step(Input::Floors(floors)).await,
-                    Ok(Command::Welcome { service, floors, suspects }) => {
-                        self.step(Input::Suspects(suspects)).await;
-                        self.step(Input::Floors(floors)).await;
-                        self.welcomed |= service == self.me.id;
-                    }
-                    Ok(Command::Suspect(ids)) => self.step(Input::Suspects(ids)).await,
-                    Ok(Command::Unknown(_)) => tracing::debug!("a command of a newer version is passed over"),
-                    Err(error) => {
-                        metrics::counter!("everwatch_commands_unreadable_total").increment(1);
-                        tracing::warn!(%error, "an unreadable command is dropped");
-                    }
-                }
+                self.on_command(&delivery.body).await;
                 self.on_settle(self.me.session.ack(delivery.receipt).await);
             }
+            Incoming::Ended(block) => self.blocks.ended(block),
+            Incoming::Freed(block) => self.blocks.freed(block),
         }
     }
 
     /// Keeps what no version can read, as it came, and only then ends it.
-    fn park(&self, delivery: Delivery, reason: &str) {
+    fn park(&self, (block, delivery): (BlockId, Delivery), reason: &str) {
         tracing::warn!(reason, bytes = delivery.body.len(), "an unreadable work message is parked");
         let (session, fence) = (self.me.session.clone(), self.fence.clone());
         let target = Target::Queue(self.topology.parked());
@@ -375,14 +324,14 @@ impl Life {
             ("everwatch-reason".to_owned(), HeaderValue::Text(reason.chars().take(500).collect())),
             ("everwatch-queue".to_owned(), HeaderValue::Text(queue)),
         ];
-        let ends = self.helpers.clone();
+        let (ends, freed) = (self.helpers.clone(), self.arrivals.clone());
         self.tracker.spawn(async move {
             let parked = session.publish(&target, Message { body: delivery.body, headers });
             match ends.run_until_cancelled(parked).await {
                 Some(Ok(())) if session.ack(delivery.receipt).await == Settle::NotOurs => {
                     fence.fall("a message is no longer ours");
                 }
-                Some(Ok(())) => {}
+                Some(Ok(())) => drop(freed.send(Incoming::Freed(block)).await),
                 Some(Err(error)) => tracing::warn!(%error, "a message could not be parked; it stays held"),
                 None => {}
             }
@@ -395,7 +344,7 @@ impl Life {
         self.step(input).await;
     }
 
-    async fn step(&mut self, input: Input<Receipt>) {
+    async fn step(&mut self, input: Input<Kept>) {
         // A fenced run reports nothing and nothing starts any more: it is no longer ours.
         if self.fence.reason().is_some() {
             return;
@@ -419,8 +368,14 @@ impl Life {
                 Effect::Settle(report) | Effect::Announce(report) => {
                     self.reporter.say(Say::Settle(report)).await;
                 }
-                Effect::Ack(receipt) => self.on_settle(self.me.session.ack(receipt).await),
-                Effect::Requeue(receipt) => self.on_settle(self.me.session.requeue(receipt).await),
+                Effect::Ack(Kept { receipt, block }) => {
+                    self.on_settle(self.me.session.ack(receipt).await);
+                    self.blocks.freed(block);
+                }
+                Effect::Requeue(Kept { receipt, block }) => {
+                    self.on_settle(self.me.session.requeue(receipt).await);
+                    self.blocks.freed(block);
+                }
                 Effect::Lost { id, epoch } => {
                     self.fence.fall(&format!("observer {id}, held as {epoch}, was handed out again"));
                 }
@@ -437,13 +392,13 @@ impl Life {
     /// One sign of life. It is never waited for: the next one says the same.
     fn beat(&mut self, state: Intent) {
         self.beats += 1;
-        self.told_held = self.slots.held();
+        self.told_held = self.blocks.held();
         let beat = Beat {
             service: self.me.id,
             seq: self.beats,
             state,
-            capacity: self.capacity,
-            held: u32::try_from(self.slots.held()).unwrap_or(u32::MAX),
+            capacity: self.blocks.capacity(),
+            held: self.told_held,
             loop_lag_ms: u32::try_from(self.lag.as_millis()).unwrap_or(u32::MAX),
             rss_bytes: rss_bytes(),
         };
@@ -482,11 +437,4 @@ async fn declare(me: &Incarnation, topology: &Topology) -> Result<bool, BrokerEr
     let work = topology.work(&me.settings.pool);
     let declared = me.session.declare(&work, &QueueKind::Durable { max_length: None }).await?;
     Ok(declared == Declared::Created)
-}
-
-async fn until(wake: Option<Instant>) {
-    match wake {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }

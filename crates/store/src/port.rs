@@ -130,6 +130,8 @@ pub trait Notes: Send + Sync + 'static {
     async fn claim(&self, name: &str, value: &str, keep: Duration) -> Result<String, StoreError>;
     /// The note, unless it is over.
     async fn note(&self, name: &str) -> Result<Option<String>, StoreError>;
+    /// All notes whose name begins so, by name, those that are over left out.
+    async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError>;
     /// Writes it whatever stands there.
     async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError>;
     /// Removes those that are over; answers how many.

@@ -73,6 +73,9 @@ impl Notes for PgStore {
     async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
         answered(notes::read(&self.pool, name)).await
     }
+    async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        answered(notes::under(&self.pool, prefix)).await
+    }
     async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError> {
         answered(notes::set(&self.pool, name, value, keep)).await
     }

@@ -119,6 +119,9 @@ impl Notes for SqliteStore {
     async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
         notes::read(&self.readers, name).await
     }
+    async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        notes::under(&self.readers, prefix).await
+    }
     async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError> {
         notes::set(&self.writer, name, value, keep).await
     }

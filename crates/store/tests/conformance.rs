@@ -90,6 +90,7 @@ both! {
     the_oldest_events_are_forgotten
     whoever_follows_the_numbers_misses_nothing
     a_note_that_is_over_is_free
+    notes_are_found_by_how_their_names_begin
     of_claimers_side_by_side_one_has_it
 }
 

@@ -5,7 +5,7 @@ use super::{Confirm, Held, Inner};
 use crate::loss::Loss;
 use crate::port::{
     BrokerError, Consume, Consumer, Declared, Delivery, Depth, Fate, Message, QueueKind, Receipt, Session,
-    Settle, Target,
+    Settle, Target, still_open,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -78,15 +78,10 @@ impl Session for MemorySession {
 
     async fn consume(&self, consume: &Consume) -> Result<Box<dyn Consumer>, BrokerError> {
         self.alive()?;
-        let (out, deliveries) = unbounded_channel();
-        let mut state = self.inner.state();
-        let id = state.next_id();
-        let prefetch = usize::from(consume.prefetch);
-        let outlet = Outlet { id, session: self.id, out, prefetch, held: 0, priority: consume.priority };
-        state.reach(self.id, &consume.queue)?.consumers.push(outlet);
-        state.dispatch(&consume.queue);
+        let (id, deliveries) = begin(&self.inner, self.id, consume)?;
         Ok(Box::new(MemoryConsumer {
             id,
+            session: self.id,
             queue: consume.queue.clone(),
             deliveries,
             loss: self.loss.clone(),
@@ -174,8 +169,24 @@ impl Drop for MemorySession {
     }
 }
 
+fn begin(
+    inner: &Inner,
+    session: u64,
+    consume: &Consume,
+) -> Result<(u64, UnboundedReceiver<Delivery>), BrokerError> {
+    let (out, deliveries) = unbounded_channel();
+    let mut state = inner.state();
+    let id = state.next_id();
+    let prefetch = usize::from(consume.prefetch);
+    let outlet = Outlet { id, session, out, prefetch, held: 0, priority: consume.priority };
+    state.reach(session, &consume.queue)?.consumers.push(outlet);
+    state.dispatch(&consume.queue);
+    Ok((id, deliveries))
+}
+
 struct MemoryConsumer {
     id: u64,
+    session: u64,
     queue: String,
     deliveries: UnboundedReceiver<Delivery>,
     loss: Loss,
@@ -208,6 +219,19 @@ impl Consumer for MemoryConsumer {
         }
         self.cancelled_here = true;
         self.detach();
+        Ok(())
+    }
+
+    async fn again(&mut self, consume: &Consume) -> Result<(), BrokerError> {
+        if self.loss.is_lost() {
+            return Err(self.loss.error());
+        }
+        if !self.cancelled_here || !self.deliveries.is_closed() || !self.deliveries.is_empty() {
+            return Err(still_open());
+        }
+        (self.id, self.deliveries) = begin(&self.inner, self.session, consume)?;
+        self.queue.clone_from(&consume.queue);
+        self.cancelled_here = false;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Blocks and what they hold: receipts stand for lapin's ackers, and keep their channel open.
 
 use crate::loss::Loss;
-use crate::port::{BrokerError, Consume, Consumer, Delivery, HeaderValue, Receipt, Settle};
+use crate::port::{BrokerError, Consume, Consumer, Delivery, HeaderValue, Receipt, Settle, still_open};
 use crate::rabbit::session::{Shared, open_channel};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -130,16 +130,7 @@ impl RabbitConsumer {
         consume: &Consume,
     ) -> lapin::Result<Self> {
         let channel = open_channel(connection).await?;
-        channel.basic_qos(consume.prefetch, BasicQosOptions { global: false }).await?;
-        let mut arguments = FieldTable::default();
-        if consume.priority != 0 {
-            arguments.insert("x-priority".into(), AMQPValue::LongInt(consume.priority));
-        }
-        // a tag used twice kills the whole connection on 3.10
-        let tag = uuid::Uuid::new_v4().to_string();
-        let options = BasicConsumeOptions::default();
-        let stream =
-            channel.basic_consume(consume.queue.as_str().into(), tag.into(), options, arguments).await?;
+        let stream = begin(&channel, consume).await?;
         Ok(Self { shared, block: Block::new(channel), stream, cancelled_here: false, over: false })
     }
 
@@ -149,6 +140,18 @@ impl RabbitConsumer {
             self.block.given_away.store(true, Ordering::Release);
         }
     }
+}
+
+async fn begin(channel: &Channel, consume: &Consume) -> lapin::Result<lapin::Consumer> {
+    channel.basic_qos(consume.prefetch, BasicQosOptions { global: false }).await?;
+    let mut arguments = FieldTable::default();
+    if consume.priority != 0 {
+        arguments.insert("x-priority".into(), AMQPValue::LongInt(consume.priority));
+    }
+    // a tag used twice kills the whole connection on 3.10
+    let tag = uuid::Uuid::new_v4().to_string();
+    let options = BasicConsumeOptions::default();
+    channel.basic_consume(consume.queue.as_str().into(), tag.into(), options, arguments).await
 }
 
 #[async_trait]
@@ -185,6 +188,17 @@ impl Consumer for RabbitConsumer {
         self.cancelled_here = true;
         let loss = &self.shared.loss;
         loss.guard(async { cancelling.await.map_err(|e| self.shared.fail(&e, "")) }).await
+    }
+
+    async fn again(&mut self, consume: &Consume) -> Result<(), BrokerError> {
+        if !self.over || !self.cancelled_here {
+            return Err(still_open());
+        }
+        let (channel, shared) = (self.block.channel.clone(), Arc::clone(&self.shared));
+        let begun = async { begin(&channel, consume).await.map_err(|e| shared.fail(&e, &consume.queue)) };
+        self.stream = self.shared.loss.guard(begun).await?;
+        (self.cancelled_here, self.over) = (false, false);
+        Ok(())
     }
 
     fn cancelled_here(&self) -> bool {

@@ -3,6 +3,7 @@
 use super::{Effect, Now, Phase, Slots, Why};
 use crate::id::ObserverId;
 use crate::message::{RunEvent, RunReport};
+use std::time::Duration;
 
 impl<R: Copy + std::fmt::Debug> Slots<R> {
     pub(super) fn give_back(
@@ -22,7 +23,28 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
 
     pub(super) fn on_drain(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
         self.draining = true;
-        let ids: Vec<_> = self.slots.keys().copied().collect();
+        let ids = self.slots.keys().copied().collect();
+        self.hand_over(ids, now, effects);
+    }
+
+    /// Which go when only `most` may stay: those that lose least by it. What is on its way out counts as gone.
+    pub(super) fn beyond(&self, most: u32) -> Vec<ObserverId> {
+        let mut staying: Vec<(Option<Duration>, ObserverId)> = Vec::new();
+        for (id, slot) in &self.slots {
+            match slot.phase {
+                Phase::Running { since, .. } => staying.push((Some(since), *id)),
+                Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
+                    staying.push((None, *id));
+                }
+                Phase::Ending { .. } | Phase::Settling => {}
+            }
+        }
+        staying.sort_by_key(|(since, id)| (since.is_some(), std::cmp::Reverse(*since), *id));
+        let beyond = staying.len().saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
+        staying.into_iter().take(beyond).map(|(_, id)| id).collect()
+    }
+
+    pub(super) fn hand_over(&mut self, ids: Vec<ObserverId>, now: Now, effects: &mut Vec<Effect<R>>) {
         for id in ids {
             let Some(slot) = self.slots.get(&id) else { continue };
             match slot.phase {
@@ -44,5 +66,64 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 effects.push(Effect::Abort { id: *id });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::clock::Timestamp;
+    use crate::id::{Kind, Name, ObserverId};
+    use crate::message::{Work, WorkRead};
+    use crate::observer::Wanted;
+    use crate::slots::{Effect, Input, Now, SlotPolicy, Slots};
+    use serde_json::json;
+    use std::time::Duration;
+    use uuid::Uuid;
+
+    fn at(seconds: u64) -> Now {
+        Now { mono: Duration::from_secs(seconds), wall: Timestamp(0), chance: 0.5 }
+    }
+    fn id(number: u32) -> ObserverId {
+        ObserverId(Uuid::from_u128(number.into()))
+    }
+    /// Number `n` runs since second `n`.
+    fn five() -> Slots<u32> {
+        let policy = SlotPolicy {
+            kinds: [Kind::new("ticker").unwrap()].into(),
+            fence_grace: Duration::ZERO,
+            consumers: 1,
+            refuse_first: Duration::ZERO,
+            refuse_max: Duration::ZERO,
+        };
+        let mut slots = Slots::new(policy);
+        for number in 1..=5 {
+            let wanted = Wanted::parse(json!({"kind": "ticker"}), &Name::new("w").unwrap()).unwrap();
+            let work = Work::of(id(number), 1, &wanted).unwrap();
+            let read = WorkRead::Ours(Box::new(work));
+            slots.step(Input::Delivered { receipt: number, read, acquisitions: 0 }, at(number.into()));
+        }
+        slots
+    }
+    fn cancelled(effects: &[Effect<u32>]) -> Vec<ObserverId> {
+        let ids = effects.iter().map(|effect| match effect {
+            Effect::Cancel { id } => *id,
+            other => panic!("{other:?}"),
+        });
+        ids.collect()
+    }
+
+    #[test]
+    fn those_go_that_have_run_the_shortest_time() {
+        let mut slots = five();
+        let went = slots.step(Input::HandOverDownTo(3), at(9));
+        assert_eq!(cancelled(&went), [id(5), id(4)]);
+        assert!(slots.step(Input::HandOverDownTo(3), at(9)).is_empty(), "said twice, done once");
+        assert_eq!(cancelled(&slots.step(Input::HandOverDownTo(2), at(9))), [id(3)]);
+    }
+
+    #[test]
+    fn only_those_go_that_are_named_and_held() {
+        let mut slots = five();
+        assert_eq!(cancelled(&slots.step(Input::HandOver(vec![id(2), id(77)]), at(9))), [id(2)]);
     }
 }

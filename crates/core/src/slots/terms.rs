@@ -61,6 +61,10 @@ pub enum Input<R> {
     Announced { id: ObserverId, epoch: Epoch },
     /// A deadline has passed ([`Slots::next_deadline`]).
     Wake,
+    /// Hand these over, if they are held.
+    HandOver(Vec<ObserverId>),
+    /// Hand over what is held beyond so many, those first that have run the shortest time.
+    HandOverDownTo(u32),
     /// Hand everything over and take nothing more.
     Drain,
     /// Give up waiting for code that is being ended.

@@ -13,11 +13,14 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use everwatch_core::actions::Refusal;
 use everwatch_core::clock::Timestamp;
+use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, Pool};
+use everwatch_core::message::{Command, HandOver};
 use everwatch_core::observer::FieldError;
 use everwatch_core::row::{Row, RowPolicy};
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::info;
 
 type Shared = State<Arc<Manager>>;
@@ -73,8 +76,8 @@ pub(crate) async fn relocate(
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    let Some(pool) = pool_of(body)? else { return plain(&manager, &key, "move", Row::restart).await };
     let row = find(&manager, &key).await?;
+    let Some(pool) = pool_of(body)? else { return hand_over(&manager, &row).await };
     let mut wanted = row.wanted.clone();
     wanted.pool = pool.clone();
     super::observers::check_kind(&manager, &wanted).await?;
@@ -85,6 +88,20 @@ pub(crate) async fn relocate(
     })
     .await?;
     answer(&manager, &row, fresh).await
+}
+
+/// Its service takes nothing for a moment, so that the queue gives it to another.
+const RESTS: Duration = Duration::from_secs(2);
+
+async fn hand_over(manager: &Arc<Manager>, row: &Row) -> Result<Response, Problem> {
+    let Some(service) = row.leaves().map_err(|refusal| refused(row, refusal))? else {
+        return answer(manager, row, false).await;
+    };
+    let (ids, cause) = (vec![row.id], "move".to_owned());
+    let asked = HandOver { service, ids, down_to: None, rest: RESTS, cause };
+    telling::order_later(manager, Command::HandOver(asked));
+    manager.tell_observer(What::MoveAsked, row, "whoever has room next".to_owned());
+    answer(manager, row, true).await
 }
 
 fn pool_of(body: Option<Value>) -> Result<Option<Pool>, Problem> {

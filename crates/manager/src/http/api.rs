@@ -2,6 +2,7 @@
 
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::epoch::Epoch;
+use everwatch_core::fleet::{self, DrainProgress, Orders};
 use everwatch_core::history::What;
 use everwatch_core::observer::{FieldError, OnFull, Overlap};
 use everwatch_core::retry::Retry;
@@ -144,11 +145,42 @@ pub struct Service {
     pub last_beat_at: Timestamp,
     /// Whether it has ended.
     pub is_deleted: bool,
+    /// Whether services of this name are to take nothing new.
+    #[serde(default)]
+    pub cordoned: bool,
+    /// The capacity that was set by hand for this name.
+    #[serde(default)]
+    pub capacity_set: Option<u32>,
+    /// How far it is emptied, while it is.
+    #[serde(default)]
+    pub drain: Option<DrainState>,
+}
+
+/// A drain under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrainState {
+    /// Observers held when it began.
+    pub of: u32,
+    pub moved: u32,
+    /// Observers a second, at most.
+    pub per_second: u32,
+    /// When the rest is handed over whether or not anybody has room.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
+    pub force: bool,
+    /// What holds it up, as a sentence.
+    pub waits: Option<String>,
 }
 
 impl Service {
+    /// `room` is what others of its pool could take at `now`.
     #[must_use]
-    pub fn of(row: &ServiceRow) -> Self {
+    pub fn of(row: &ServiceRow, orders: Option<&Orders>, room: u32, now: Timestamp) -> Self {
+        let drain = orders.and_then(|orders| orders.drain.as_ref()).map(|drain| {
+            let DrainProgress { of, moved, waits } = fleet::progress(drain, row, room, now);
+            let (per_second, until, force) = (drain.per_second, drain.until, drain.force);
+            DrainState { of, moved, per_second, until, force, waits }
+        });
         let over = row.state().is_over();
         let (capacity, held) = (row.capacity(), if over { 0 } else { row.held() });
         Self {
@@ -167,6 +199,9 @@ impl Service {
             modified_at: row.modified_at,
             last_beat_at: row.heard_at,
             is_deleted: over,
+            cordoned: orders.is_some_and(|orders| orders.cordoned),
+            capacity_set: orders.and_then(|orders| orders.capacity),
+            drain: drain.filter(|_| !over),
         }
     }
 }

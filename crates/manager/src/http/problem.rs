@@ -39,6 +39,7 @@ pub(crate) enum Code {
     NoServiceForKind,
     NoCapacity,
     NameEnding,
+    RebalanceRunning,
     BrokerUnavailable,
     DatabaseUnavailable,
     NotReady,
@@ -78,6 +79,9 @@ impl Code {
             }
             Self::NoCapacity => (S::SERVICE_UNAVAILABLE, "no-capacity", "the pool has no free slot"),
             Self::NameEnding => (S::SERVICE_UNAVAILABLE, "name-ending", "the name is about to become free"),
+            Self::RebalanceRunning => {
+                (S::SERVICE_UNAVAILABLE, "rebalance-running", "a rebalance has not settled yet")
+            }
             Self::BrokerUnavailable => {
                 (S::SERVICE_UNAVAILABLE, "broker-unavailable", "the broker does not answer")
             }
@@ -97,7 +101,7 @@ impl Code {
 
     fn retry_after(self) -> Option<u32> {
         match self {
-            Self::NoCapacity | Self::NotReady | Self::TooManyStreams => Some(5),
+            Self::NoCapacity | Self::NotReady | Self::TooManyStreams | Self::RebalanceRunning => Some(5),
             Self::NameEnding | Self::BrokerUnavailable | Self::DatabaseUnavailable | Self::Stopping => {
                 Some(1)
             }

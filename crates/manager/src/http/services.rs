@@ -1,6 +1,7 @@
 //! Services and pools over HTTP.
 
 use super::api::{self, Listed, ProblemBody, Service};
+use super::fleet;
 use super::page::{Part, cursor};
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
@@ -52,7 +53,8 @@ pub(crate) async fn list(
     let more = rows.len() > part.limit;
     rows.truncate(part.limit);
     let next_cursor = rows.last().filter(|_| more).and_then(|row| cursor(&key(row)));
-    Ok(Json(Listed { items: rows.iter().map(Service::of).collect(), next_cursor, total }))
+    let shown = fleet::Shown::load(&manager).await?;
+    Ok(Json(Listed { items: rows.iter().map(|row| shown.service(row)).collect(), next_cursor, total }))
 }
 
 fn is_state(text: &str) -> bool {
@@ -70,14 +72,19 @@ pub(crate) async fn read(
     params: Params,
 ) -> Result<Json<Service>, Problem> {
     params.finish()?;
+    let row = find(&manager, &key).await?;
+    Ok(Json(fleet::Shown::load(&manager).await?.service(&row)))
+}
+
+/// By id, or the newest of a name.
+pub(super) async fn find(manager: &Manager, key: &str) -> Result<ServiceRow, Problem> {
     let found = match key.parse::<ObserverRef>() {
         Ok(ObserverRef::Id(id)) => manager.store.service(Some(ServiceId(id.0)), None).await?,
         Ok(ObserverRef::Name(name)) => manager.store.service(None, Some(&name)).await?,
         Err(_) => None,
     };
     let shown: String = key.chars().take(140).collect();
-    let row = found.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no service `{shown}`")))?;
-    Ok(Json(Service::of(&row)))
+    found.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no service `{shown}`")))
 }
 
 /// List pools.

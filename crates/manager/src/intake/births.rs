@@ -1,13 +1,14 @@
 //! Births and goodbyes of services.
 
 use crate::shared::{CAS_TRIES, Manager};
-use crate::{quarantine, telling};
+use crate::{fleet, quarantine, telling};
 use everwatch_core::clock::Timestamp;
+use everwatch_core::fleet::Orders;
 use everwatch_core::history::What;
 use everwatch_core::id::ServiceId;
-use everwatch_core::message::{Birth, Floor};
+use everwatch_core::message::{Birth, Floor, Welcome};
 use everwatch_core::row::Row;
-use everwatch_core::service::ServiceRow;
+use everwatch_core::service::{self, ServiceRow};
 use everwatch_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use tracing::{debug, info, warn};
 
 /// A service that starts may have missed the commands of this long.
 const WELCOME_WINDOW: Duration = Duration::from_secs(600);
+/// A service whose predecessor said goodbye within that long comes back after a restart.
+const RETURNS_WITHIN: Duration = Duration::from_secs(300);
 /// The most floors in an answer to a birth.
 const WELCOME_MAX: usize = 10_000;
 
@@ -112,18 +115,32 @@ pub(crate) async fn change(
     Err(StoreError::Unavailable(format!("service {service} is changed too often by others")))
 }
 
+/// Whether the newborn comes after this one, which said goodbye itself.
+fn returned(row: &ServiceRow, newborn: ServiceId, birth: &Birth) -> bool {
+    row.id != newborn
+        && row.birth.name == birth.name
+        && row.birth.pool == birth.pool
+        && row.end.is_some_and(|end| end.how == service::Ended::Gone)
+}
+
 /// Tells newborn services what was commanded before they listened.
 pub(crate) async fn welcome(manager: &Arc<Manager>, newborns: &[Newborn]) {
     let since = manager.clock.now().minus(WELCOME_WINDOW);
     let stored = async {
         let rows = manager.store.commanded_since(since, WELCOME_MAX).await?;
-        Ok::<_, StoreError>((rows, quarantine::suspects(manager).await?))
+        let book = fleet::book(manager).await?;
+        let ended = manager.store.services(manager.clock.now().minus(RETURNS_WITHIN)).await?;
+        Ok::<_, StoreError>((rows, quarantine::suspects(manager).await?, book, ended))
     };
     match stored.await {
-        Ok((rows, suspects)) => {
+        Ok((rows, suspects, book, ended)) => {
             let floors: Vec<Floor> = rows.iter().map(Row::floor).collect();
-            for newborn in newborns {
-                telling::welcome_later(manager, newborn.service, &floors, suspects.clone());
+            for Newborn { service, birth, .. } in newborns {
+                let mut welcome = Welcome::new(*service, Vec::new());
+                welcome.suspects.clone_from(&suspects);
+                welcome.terms = book.get(birth.name.as_str()).map(Orders::terms);
+                welcome.returning = ended.iter().any(|row| returned(row, *service, birth));
+                telling::welcome_later(manager, &floors, welcome);
             }
         }
         // A service waits for its welcome only briefly, and every floor is repeated anyway.

@@ -164,8 +164,9 @@ impl Life {
     async fn on_command(&mut self, delivery: &Delivery) {
         self.voice.session.ack(delivery.receipt).await;
         let floors = match decode(&delivery.body).unwrap() {
-            Command::Floors(floors) | Command::Welcome { floors, .. } => floors,
-            Command::Suspect(_) | Command::Unknown(_) => Vec::new(),
+            Command::Floors(floors) => floors,
+            Command::Welcome(welcome) => welcome.floors,
+            _ => Vec::new(),
         };
         for Floor { id, below } in floors {
             if self.held.get(&id).is_some_and(|(_, epoch)| *epoch < below) {

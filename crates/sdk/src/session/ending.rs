@@ -1,6 +1,6 @@
 //! The ends of an incarnation: in order, by the fence, or like a killed process.
 
-use super::{End, Life, until};
+use super::{End, Life};
 use crate::runtime::RunError;
 use crate::unit::Ended;
 use everwatch_core::message::{Intent, Report};
@@ -19,7 +19,7 @@ impl Life {
         let deadline = Instant::now() + limit.mul_f64(0.8);
         let mut forced = false;
         while self.slots.held() > 0 {
-            let wake = self.slots.next_deadline().map(|at| self.started + at);
+            let wake = self.next_deadline();
             tokio::select! {
                 biased;
                 () = self.fence.fallen.cancelled() => return Ok(End::Stopped),
@@ -28,7 +28,7 @@ impl Life {
                     self.step(Input::Ended { id, epoch, outcome }).await;
                 }
                 Some(incoming) = self.incoming.recv() => self.on_incoming(incoming).await,
-                () = until(wake) => self.step(Input::Wake).await,
+                () = tokio::time::sleep_until(wake) => self.step(Input::Wake).await,
                 () = hard.cancelled(), if !forced => {
                     forced = true;
                     self.step(Input::AbortAll).await;

@@ -27,6 +27,18 @@ pub async fn a_note_that_is_over_is_free(store: &dyn Store) {
     assert_eq!(store.forget_notes().await.unwrap(), 0);
 }
 
+pub async fn notes_are_found_by_how_their_names_begin(store: &dyn Store) {
+    for name in ["t/b", "t/_", "t", "u/c", "t/B"] {
+        store.set_note(name, &format!("value of {name}"), HOUR).await.unwrap();
+    }
+    store.set_note("t/over", "", Duration::ZERO).await.unwrap();
+    let found = store.notes_under("t/").await.unwrap();
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["t/B", "t/_", "t/b"]);
+    assert_eq!(found[2].1, "value of t/b");
+    assert!(store.notes_under("t%").await.unwrap().is_empty());
+}
+
 pub async fn of_claimers_side_by_side_one_has_it(store: &dyn Store) {
     for round in 0..20 {
         let name = format!("n-{round}");

@@ -58,6 +58,15 @@ pub(super) async fn read(pool: &PgPool, name: &str) -> Result<Option<String>, St
     sqlx::query_scalar(READ).bind(name).fetch_optional(pool).await.map_err(failure)
 }
 
+pub(super) async fn under(pool: &PgPool, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+    let under = concat!(
+        "SELECT name, value FROM notes WHERE starts_with(name, $1) AND until > ",
+        now!(),
+        " ORDER BY name COLLATE \"C\""
+    );
+    sqlx::query_as(under).bind(prefix).fetch_all(pool).await.map_err(failure)
+}
+
 pub(super) async fn set(pool: &PgPool, name: &str, value: &str, keep: Duration) -> Result<(), StoreError> {
     let set = sqlx::query(SET).bind(name).bind(value).bind(millis(keep));
     set.execute(pool).await.map(drop).map_err(failure)

@@ -36,6 +36,12 @@ pub(super) async fn read(pool: &SqlitePool, name: &str) -> Result<Option<String>
     read.fetch_optional(pool).await.map_err(failure)
 }
 
+pub(super) async fn under(pool: &SqlitePool, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+    let under = "SELECT name, value FROM notes
+        WHERE name >= ?1 AND substr(name, 1, length(?1)) = ?1 AND until > ?2 ORDER BY name";
+    sqlx::query_as(under).bind(prefix).bind(clock::now().0).fetch_all(pool).await.map_err(failure)
+}
+
 pub(super) async fn set(
     writer: &SqlitePool,
     name: &str,

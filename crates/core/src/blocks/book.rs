@@ -1,0 +1,294 @@
+//! The blocks of one session: what each may hold and holds, and what is to be opened or cancelled so that
+//! the service takes as much as it may and never more.
+
+use super::{BLOCK_MAX, share};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Pause between the opening of two blocks while the capacity is being taken up, so that services that
+/// start together share a full queue.
+const RAMP: Duration = Duration::from_millis(50);
+/// Freed slots of cancelled blocks are gathered for so long before they are opened anew.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// One consumer, within one session. Never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub u32);
+
+/// One channel, within one session. It carries one open block at most, after another was cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub u32);
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BlockEffect {
+    /// Consume on this channel, which is new if it was not named before.
+    Open { block: BlockId, channel: ChannelId, prefetch: u16, priority: i32 },
+    /// Stop taking there; [`Blocks::ended`] is wanted once nothing more comes.
+    Cancel { channel: ChannelId },
+    /// Nothing is held there any more and nothing is to come.
+    Close { channel: ChannelId },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Cancelled; deliveries may still be on their way.
+    Ending,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Block {
+    channel: ChannelId,
+    size: u32,
+    held: u32,
+    priority: i32,
+    state: State,
+}
+
+impl Block {
+    /// What it may come to hold without being asked again.
+    fn claims(&self) -> u32 {
+        match self.state {
+            State::Open | State::Ending => self.size.max(self.held),
+            State::Ended => self.held,
+        }
+    }
+    fn free(&self) -> u32 {
+        self.size.saturating_sub(self.held)
+    }
+}
+
+/// All blocks of one session.
+#[derive(Debug)]
+pub struct Blocks {
+    capacity: u32,
+    blocks: BTreeMap<BlockId, Block>,
+    channels: BTreeSet<ChannelId>,
+    last: u32,
+    cordoned: bool,
+    /// Nothing is taken before that.
+    rests_until: Duration,
+    /// At most so many are held before that.
+    limit: (u32, Duration),
+    /// Blocks are opened with priority before that.
+    first_until: Duration,
+    /// Whether all of the capacity was claimed since it was last changed.
+    full: bool,
+    opened_at: Option<Duration>,
+}
+
+impl Blocks {
+    #[must_use]
+    pub fn new(capacity: u32) -> Self {
+        Self {
+            capacity,
+            blocks: BTreeMap::new(),
+            channels: BTreeSet::new(),
+            last: 0,
+            cordoned: false,
+            rests_until: Duration::ZERO,
+            limit: (0, Duration::ZERO),
+            first_until: Duration::ZERO,
+            full: false,
+            opened_at: None,
+        }
+    }
+
+    /// The slots there are.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+    /// The slots in use.
+    #[must_use]
+    pub fn held(&self) -> u32 {
+        self.blocks.values().map(|block| block.held).sum()
+    }
+    /// From now on so many slots.
+    pub fn resize(&mut self, capacity: u32) {
+        (self.capacity, self.full) = (capacity, false);
+    }
+    /// Takes nothing while cordoned.
+    pub fn cordon(&mut self, cordoned: bool) {
+        (self.cordoned, self.full) = (cordoned, false);
+    }
+    /// Takes nothing before `until`, and then goes on by itself.
+    pub fn rest(&mut self, until: Duration) {
+        (self.rests_until, self.full) = (self.rests_until.max(until), false);
+    }
+    /// Holds at most `most` before `until`, and then goes on by itself.
+    pub fn limit(&mut self, most: u32, until: Duration) {
+        (self.limit, self.full) = ((most, until), false);
+    }
+    /// Before `until` the queue serves this service before others.
+    pub fn come_first(&mut self, until: Duration) {
+        self.first_until = until;
+    }
+    /// A message came in.
+    pub fn took(&mut self, block: BlockId) {
+        if let Some(block) = self.blocks.get_mut(&block) {
+            block.held += 1;
+        }
+    }
+    /// A message was settled or given back.
+    pub fn freed(&mut self, block: BlockId) {
+        if let Some(block) = self.blocks.get_mut(&block) {
+            block.held = block.held.saturating_sub(1);
+        }
+    }
+    /// Nothing more comes from this cancelled block.
+    pub fn ended(&mut self, id: BlockId) {
+        if let Some(block) = self.blocks.get_mut(&id) {
+            block.state = State::Ended;
+        }
+    }
+    /// Whether nothing can come in as things stand: what is given back now goes elsewhere.
+    #[must_use]
+    pub fn closed(&self) -> bool {
+        self.blocks.values().all(|block| block.state == State::Ended)
+    }
+    /// How many may stay held, if that is less than what is and nothing more comes in.
+    #[must_use]
+    pub fn surplus_over(&self, now: Duration) -> Option<u32> {
+        let most = self.most(now);
+        (self.closed() && self.held() > most).then_some(most)
+    }
+    /// When [`Blocks::decide`] has something new to say without being told anything.
+    #[must_use]
+    pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
+        let prior = self.open().any(|(_, block)| block.priority > 0);
+        let opens = (self.room(now) > 0).then(|| self.may_open_at(now));
+        let times = [Some(self.rests_until), Some(self.limit.1), prior.then_some(self.first_until), opens];
+        times.into_iter().flatten().filter(|at| *at > now).min()
+    }
+
+    /// What is to be opened, cancelled and closed now.
+    pub fn decide(&mut self, now: Duration) -> Vec<BlockEffect> {
+        let mut effects = Vec::new();
+        self.forget_empty();
+        self.cancel_what_is_too_much(now, &mut effects);
+        let room = self.room(now);
+        if room == 0 {
+            self.full = self.full || self.goal(now) == self.capacity;
+            self.close_unused(&mut effects);
+        } else if now >= self.may_open_at(now) {
+            self.open_one(room, now, &mut effects);
+        }
+        effects
+    }
+
+    fn goal(&self, now: Duration) -> u32 {
+        if self.cordoned || now < self.rests_until { 0 } else { self.most(now) }
+    }
+    fn most(&self, now: Duration) -> u32 {
+        let (limit, until) = self.limit;
+        if now < until { self.capacity.min(limit) } else { self.capacity }
+    }
+    fn claimed(&self) -> u32 {
+        self.blocks.values().map(Block::claims).sum()
+    }
+    fn room(&self, now: Duration) -> u32 {
+        self.goal(now).saturating_sub(self.claimed())
+    }
+    fn open(&self) -> impl Iterator<Item = (BlockId, &Block)> {
+        self.blocks.iter().filter(|(_, block)| block.state == State::Open).map(|(id, block)| (*id, block))
+    }
+    fn priority(&self, now: Duration) -> i32 {
+        i32::from(now < self.first_until)
+    }
+    fn may_open_at(&self, now: Duration) -> Duration {
+        let pause = if self.full && self.room(now) < share(self.capacity) { GATHER } else { RAMP };
+        self.opened_at.map_or(Duration::ZERO, |at| at + pause)
+    }
+
+    fn cancel_what_is_too_much(&mut self, now: Duration, effects: &mut Vec<BlockEffect>) {
+        let (goal, priority) = (self.goal(now), self.priority(now));
+        let mut open: Vec<_> =
+            self.open().map(|(id, block)| (block.priority == priority, block.free(), id)).collect();
+        // Those of a wrong priority, then those that free the most.
+        open.sort_by_key(|(fits, free, id)| (*fits, std::cmp::Reverse(*free), *id));
+        // What was cancelled before will come to what it holds: naively, it is counted as it was, and one
+        // after the other goes.
+        let to_come = |block: &Block| if block.state == State::Open { block.claims() } else { block.held };
+        let mut claimed: u32 = self.blocks.values().map(to_come).sum();
+        for (fits, free, id) in open {
+            if fits && claimed <= goal && goal > 0 {
+                continue;
+            }
+            claimed = claimed.saturating_sub(free);
+            self.full &= fits;
+            self.cancel(id, effects);
+        }
+    }
+
+    fn cancel(&mut self, id: BlockId, effects: &mut Vec<BlockEffect>) {
+        if let Some(block) = self.blocks.get_mut(&id) {
+            block.state = State::Ending;
+            effects.push(BlockEffect::Cancel { channel: block.channel });
+        }
+    }
+
+    fn open_one(&mut self, room: u32, now: Duration, effects: &mut Vec<BlockEffect>) {
+        let full_block = share(self.capacity);
+        let most = 2 * self.capacity.div_ceil(full_block) as usize;
+        if self.open().count() >= most {
+            // Naively, each freed slot becomes a block of its own and their number has no end: small ones
+            // are cancelled and come back as one.
+            let small: Vec<_> =
+                self.open().filter(|(_, block)| block.size < full_block).map(|(id, _)| id).collect();
+            for id in small {
+                self.cancel(id, effects);
+            }
+            return;
+        }
+        let size = room.min(full_block);
+        let channel = self.channel_for(size);
+        self.last += 1;
+        let (block, priority) = (BlockId(self.last), self.priority(now));
+        self.blocks.insert(block, Block { channel, size, held: 0, priority, state: State::Open });
+        self.channels.insert(channel);
+        self.opened_at = Some(now);
+        let prefetch = u16::try_from(size).unwrap_or(u16::MAX);
+        effects.push(BlockEffect::Open { block, channel, prefetch, priority });
+    }
+
+    fn held_on(&self, channel: ChannelId) -> u32 {
+        self.blocks.values().filter(|block| block.channel == channel).map(|block| block.held).sum()
+    }
+
+    /// One where nothing is open and enough fits, else a new one.
+    fn channel_for(&mut self, size: u32) -> ChannelId {
+        let is_idle = |channel: ChannelId| {
+            self.blocks.values().all(|block| block.channel != channel || block.state == State::Ended)
+        };
+        let idle = self.channels.iter().copied().filter(|channel| is_idle(*channel));
+        let fits = idle.filter(|channel| self.held_on(*channel) + size <= BLOCK_MAX);
+        fits.max_by_key(|channel| self.held_on(*channel)).unwrap_or_else(|| {
+            self.last += 1;
+            ChannelId(self.last)
+        })
+    }
+
+    fn forget_empty(&mut self) {
+        self.blocks.retain(|_, block| block.state != State::Ended || block.held > 0);
+    }
+
+    fn close_unused(&mut self, effects: &mut Vec<BlockEffect>) {
+        let used: Vec<_> = self.blocks.values().map(|block| block.channel).collect();
+        let mut unused = Vec::new();
+        self.channels.retain(|channel| {
+            let keep = used.contains(channel);
+            if !keep {
+                unused.push(BlockEffect::Close { channel: *channel });
+            }
+            keep
+        });
+        effects.extend(unused);
+    }
+}
+
+#[cfg(test)]
+#[path = "book_tests.rs"]
+mod tests;

@@ -1,0 +1,117 @@
+use super::*;
+use crate::id::Name;
+use crate::message::{Beat, Birth};
+use uuid::Uuid;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp(seconds * 1000)
+}
+
+fn service(number: u32, held: u32, state: Intent) -> ServiceRow {
+    let id = ServiceId(Uuid::from_u128(number.into()));
+    let birth = Birth {
+        name: Name::new(&format!("s{number}")).unwrap(),
+        pool: Pool::default(),
+        capacity: 10,
+        kinds: Vec::new(),
+        version: String::new(),
+        host: String::new(),
+        labels: BTreeMap::new(),
+        predecessor: None,
+    };
+    let mut row = ServiceRow::born(id, birth, at(0), at(0));
+    let beat = Beat { service: id, seq: 1, state, capacity: 10, held, loop_lag_ms: 0, rss_bytes: 0 };
+    row.on_beat(&beat, at(0));
+    row
+}
+
+fn drain(per_second: u32, until: Option<i64>, force: bool) -> Drain {
+    Drain { asked_at: at(1), of: 8, per_second, until: until.map(at), force }
+}
+
+fn book(orders: Orders) -> OrderBook {
+    [("s1".to_owned(), orders)].into()
+}
+
+fn draining(drain: Drain) -> OrderBook {
+    let mut orders = Orders::default();
+    assert!(orders.drain(drain));
+    book(orders)
+}
+
+fn told(plan: &FleetPlan) -> Vec<u32> {
+    plan.hand_over.iter().map(|it| it.down_to.unwrap()).collect()
+}
+
+#[test]
+fn a_service_that_does_not_follow_is_told_again() {
+    let mut orders = Orders::default();
+    assert!(orders.cordon(at(1)));
+    assert!(!orders.cordon(at(2)), "it is so already");
+    let services = [service(1, 3, Intent::Active), service(2, 3, Intent::Active)];
+    let plan = plan_fleet(&services, &book(orders.clone()), at(2));
+    assert_eq!(plan.terms, [(services[0].id, orders.terms())]);
+    let services = [service(1, 3, Intent::Cordoned)];
+    assert_eq!(plan_fleet(&services, &book(orders.clone()), at(2)), FleetPlan::default());
+    assert!(orders.uncordon(at(3)));
+    assert_eq!(plan_fleet(&services, &book(orders), at(3)).terms.len(), 1);
+}
+
+#[test]
+fn a_capacity_set_by_hand_and_taken_back_is_told() {
+    let mut orders = Orders::default();
+    assert!(orders.resize(Some(4), at(1)));
+    let services = [service(1, 3, Intent::Active)];
+    assert_eq!(plan_fleet(&services, &book(orders.clone()), at(1)).terms[0].1.capacity, Some(4));
+    assert!(orders.resize(None, at(2)));
+    assert!(plan_fleet(&services, &book(orders), at(2)).terms.is_empty(), "ten is its own");
+}
+
+#[test]
+fn a_drain_gives_what_others_have_room_for_at_its_pace() {
+    let full = [service(1, 8, Intent::Draining), service(2, 10, Intent::Active)];
+    assert!(told(&plan_fleet(&full, &draining(drain(5, None, false)), at(2))).is_empty());
+    let room = [service(1, 8, Intent::Draining), service(2, 7, Intent::Active)];
+    assert_eq!(told(&plan_fleet(&room, &draining(drain(5, None, false)), at(2))), [5]);
+    assert_eq!(told(&plan_fleet(&room, &draining(drain(2, None, false)), at(2))), [6]);
+    let cordoned = [service(1, 8, Intent::Draining), service(2, 0, Intent::Cordoned)];
+    assert!(told(&plan_fleet(&cordoned, &draining(drain(5, None, false)), at(2))).is_empty());
+}
+
+#[test]
+fn force_keeps_the_pace_and_the_deadline_does_not() {
+    let alone = [service(1, 8, Intent::Draining)];
+    assert_eq!(told(&plan_fleet(&alone, &draining(drain(5, None, true)), at(2))), [3]);
+    let late = draining(drain(5, Some(10), false));
+    assert!(told(&plan_fleet(&alone, &late, at(9))).is_empty());
+    assert_eq!(told(&plan_fleet(&alone, &late, at(10))), [0]);
+}
+
+#[test]
+fn two_that_drain_share_the_room() {
+    let mut both = draining(drain(50, None, false));
+    both.insert("s2".to_owned(), both["s1"].clone());
+    let services =
+        [service(1, 8, Intent::Draining), service(2, 8, Intent::Draining), service(3, 0, Intent::Active)];
+    assert_eq!(told(&plan_fleet(&services, &both, at(2))), [0, 6]);
+}
+
+#[test]
+fn it_is_over_when_nothing_is_held_and_the_cordon_stays() {
+    let mut book = draining(drain(5, None, false));
+    assert!(plan_fleet(&[service(1, 1, Intent::Draining)], &book, at(2)).drained.is_empty());
+    // The newest beat may be from before the drain.
+    assert!(plan_fleet(&[service(1, 0, Intent::Active)], &book, at(2)).drained.is_empty());
+    assert_eq!(plan_fleet(&[service(1, 0, Intent::Draining)], &book, at(2)).drained, ["s1"]);
+    let orders = book.get_mut("s1").unwrap();
+    assert!(orders.drained(at(3)) && orders.cordoned);
+}
+
+#[test]
+fn progress_says_what_holds_it_up() {
+    let it = drain(5, None, false);
+    let halfway = progress(&it, &service(1, 3, Intent::Draining), 4, at(2));
+    assert_eq!(halfway, DrainProgress { of: 8, moved: 5, waits: None });
+    let stuck = progress(&it, &service(1, 3, Intent::Draining), 0, at(2));
+    assert_eq!(stuck.waits.as_deref(), Some("no other service of pool default has a free slot"));
+}

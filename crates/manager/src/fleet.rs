@@ -1,0 +1,85 @@
+//! Orders to services: kept by name, told until they are followed; drains carried on until nothing is held.
+
+use crate::shared::Manager;
+use crate::telling;
+use everwatch_core::fleet::{OrderBook, Orders, plan_fleet};
+use everwatch_core::history::What;
+use everwatch_core::id::Name;
+use everwatch_core::message::Command;
+use everwatch_core::service::ServiceRow;
+use everwatch_store::StoreError;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::info;
+
+const UNDER: &str = "orders/";
+
+fn note(name: &str) -> String {
+    format!("{UNDER}{name}")
+}
+
+fn read(text: &str) -> Result<Orders, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Corrupt(format!("orders: {error}")))
+}
+
+/// What is wanted of all services.
+pub(crate) async fn book(manager: &Manager) -> Result<OrderBook, StoreError> {
+    let notes = manager.store.notes_under(UNDER).await?;
+    notes.into_iter().map(|(name, text)| Ok((name[UNDER.len()..].to_owned(), read(&text)?))).collect()
+}
+
+/// What is wanted of the services of this name.
+pub(crate) async fn orders(manager: &Manager, name: &Name) -> Result<Orders, StoreError> {
+    let text = manager.store.note(&note(name.as_str())).await?;
+    text.map_or_else(|| Ok(Orders::default()), |text| read(&text))
+}
+
+/// Changes the orders of a name and tells its living services; answers whether anything changed.
+pub(crate) async fn change(
+    manager: &Arc<Manager>,
+    name: &Name,
+    change: impl FnOnce(&mut Orders) -> bool + Send,
+) -> Result<bool, StoreError> {
+    let mut orders = orders(manager, name).await?;
+    if !change(&mut orders) {
+        return Ok(false);
+    }
+    let text = serde_json::to_string(&orders).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    manager.store.set_note(&note(name.as_str()), &text, Duration::MAX).await?;
+    for service in manager.store.services(manager.clock.now()).await? {
+        if service.birth.name == *name && !service.state().is_over() {
+            let terms = orders.terms();
+            telling::order_later(manager, Command::Terms { service: service.id, terms });
+        }
+    }
+    manager.note_change();
+    manager.wake.notify_one();
+    Ok(true)
+}
+
+/// Tells again what is not followed, and carries drains on.
+pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
+    let book = book(manager).await?;
+    if book.is_empty() {
+        return Ok(());
+    }
+    let now = manager.clock.now();
+    let plan = plan_fleet(services, &book, now);
+    for (service, terms) in plan.terms {
+        telling::order_later(manager, Command::Terms { service, terms });
+    }
+    for hand_over in plan.hand_over {
+        telling::order_later(manager, Command::HandOver(hand_over));
+    }
+    for name in plan.drained {
+        let drained = |service: &&ServiceRow| service.birth.name.as_str() == name;
+        info!(name, "drained");
+        if let Ok(name) = Name::new(&name) {
+            change(manager, &name, |orders| orders.drained(now)).await?;
+        }
+        if let Some(row) = services.iter().filter(drained).max_by_key(|row| row.born_at) {
+            manager.tell_service(What::ServiceDrained, row, "it holds nothing and stays cordoned".to_owned());
+        }
+    }
+    Ok(())
+}

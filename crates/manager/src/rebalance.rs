@@ -1,0 +1,77 @@
+//! Rebalancing: a plan is carried out by limits that end by themselves, so that a manager that dies midway
+//! leaves nobody cordoned.
+
+use crate::settings::AutoRebalance;
+use crate::shared::Manager;
+use crate::telling;
+use everwatch_core::history::What;
+use everwatch_core::id::Pool;
+use everwatch_core::message::{Command, HandOver};
+use everwatch_core::rebalance::{PoolPlan, Share, plan_pools};
+use everwatch_core::service::ServiceRow;
+use everwatch_store::StoreError;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::info;
+
+/// How long the limits of a plan hold.
+const LIMITED: Duration = Duration::from_secs(10);
+/// From a plan to the next of the same pool: until the beats tell what became of it.
+const SETTLES: Duration = Duration::from_secs(15);
+
+/// What would make these pools even.
+pub(crate) async fn plan(
+    manager: &Manager,
+    pool: Option<&Pool>,
+    moves: u32,
+) -> Result<Vec<PoolPlan>, StoreError> {
+    let mut plans = plan_pools(&manager.services(Duration::ZERO).await?, moves);
+    plans.retain(|plan| pool.is_none_or(|pool| *pool == plan.pool));
+    Ok(plans)
+}
+
+/// Begins, unless a plan of this pool has not settled yet.
+pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) -> Result<bool, StoreError> {
+    let turn = uuid::Uuid::new_v4().to_string();
+    if manager.store.claim(&format!("rebalance/{}", plan.pool), &turn, SETTLES).await? != turn {
+        return Ok(false);
+    }
+    // Those that take are limited too: naively, several of them share what comes in by turns, not by need.
+    for Share { load, target } in &plan.shares {
+        let asked = HandOver {
+            service: load.id,
+            ids: Vec::new(),
+            down_to: Some(*target),
+            rest: LIMITED,
+            cause: "rebalance".to_owned(),
+        };
+        telling::order_later(manager, Command::HandOver(asked));
+    }
+    let moves = plan.shares.iter().filter(|share| share.target != share.load.held);
+    let moves: Vec<_> =
+        moves.map(|it| format!("{} {} to {}", it.load.name, it.load.held, it.target)).collect();
+    let text = format!("pool {}, {} observers, {why}: {}", plan.pool, plan.moves(), moves.join(", "));
+    info!(text, "rebalancing");
+    manager.tell_all(What::Rebalanced, text);
+    Ok(true)
+}
+
+/// Rebalances by itself, where that is switched on.
+pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
+    let AutoRebalance { on: true, moves_per_minute, min_age } = manager.settings.rebalance else {
+        return Ok(());
+    };
+    let now = manager.clock.now();
+    for plan in plan_pools(services, moves_per_minute).iter().filter(|plan| plan.is_worth_it()) {
+        let of_pool = |it: &&ServiceRow| it.birth.pool == plan.pool && !it.state().is_over();
+        let settled = services.iter().filter(of_pool).all(|it| now.since(it.born_at) >= min_age);
+        let note = format!("rebalance-auto/{}", plan.pool);
+        if !settled || manager.store.note(&note).await?.is_some() {
+            continue;
+        }
+        if begin(manager, plan, "by itself").await? {
+            manager.store.set_note(&note, "", Duration::from_secs(60)).await?;
+        }
+    }
+    Ok(())
+}
