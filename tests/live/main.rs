@@ -9,6 +9,7 @@ mod ending;
 mod failover;
 mod garbage;
 mod managers;
+mod operating;
 mod poison;
 mod real_input;
 mod refusals;

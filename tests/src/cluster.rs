@@ -17,6 +17,8 @@ pub struct Cluster {
     store_url: String,
     listen: String,
     processes: BTreeMap<String, Child>,
+    /// Where each service answers for its health.
+    health: BTreeMap<String, String>,
     /// What services run as.
     pub service_program: PathBuf,
     /// More environment for every process, as `EVERWATCH_SECTION__KEY`.
@@ -74,6 +76,7 @@ impl Cluster {
             scratch,
             listen,
             processes: BTreeMap::new(),
+            health: BTreeMap::new(),
             service_program: everwatch(),
             extra: Vec::new(),
         }
@@ -192,6 +195,18 @@ impl Cluster {
         .await;
     }
 
+    /// Waits until the service says that it takes all that it may.
+    pub async fn until_ready(&self, name: &str) {
+        let health = Api::new(format!("http://{}", self.health[name]));
+        wait_for(&format!("service {name} to be ready"), || async {
+            match health.try_call("GET", "/readyz", None).await {
+                Ok((200, _)) => Ok(()),
+                other => Err(format!("{other:?}; {}", self.log(name))),
+            }
+        })
+        .await;
+    }
+
     /// Starts a service without waiting.
     pub fn spawn_service(&mut self, name: &str, capacity: u32) {
         self.spawn_service_at(name, capacity, &self.broker_url.clone());
@@ -200,7 +215,10 @@ impl Cluster {
     /// Starts a service that reaches the broker at another URL, without waiting.
     pub fn spawn_service_at(&mut self, name: &str, capacity: u32, broker_url: &str) {
         let capacity = capacity.to_string();
+        let listen = free_address();
+        self.health.insert(name.to_owned(), listen.clone());
         let own = [
+            ("EVERWATCH_SERVICE__LISTEN", &*listen),
             ("EVERWATCH_SERVICE__NAME", name),
             ("EVERWATCH_SERVICE__CAPACITY", &*capacity),
             ("EVERWATCH_BROKER__URL", broker_url),

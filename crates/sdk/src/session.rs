@@ -133,6 +133,8 @@ struct Life {
     arrivals: mpsc::Sender<Incoming>,
     ended: mpsc::UnboundedReceiver<Ended>,
     settled: mpsc::UnboundedReceiver<RunReport>,
+    /// Whether it takes all that it may.
+    ready: bool,
     /// Whether the managers' answer to the birth was heard.
     welcomed: bool,
     beats: u64,
@@ -198,6 +200,7 @@ impl Life {
             arrivals,
             ended,
             settled,
+            ready: false,
             welcomed: false,
             beats: 0,
             told_held: 0,
@@ -238,7 +241,6 @@ impl Life {
             return self.fallen().await;
         }
         tracing::info!(service = %self.me.id, name = %self.me.settings.name, capacity = self.blocks.capacity(), "born");
-        self.me.handle.set_ready(true);
         let mut beat = interval(self.me.settings.beat);
         let mut progress = interval(PROGRESS);
         let mut list = interval(self.me.settings.list_every);

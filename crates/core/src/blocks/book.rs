@@ -144,6 +144,11 @@ impl Blocks {
             block.state = State::Ended;
         }
     }
+    /// Whether all that may be taken can come in: the ramp is over.
+    #[must_use]
+    pub fn settled(&self, now: Duration) -> bool {
+        self.full || self.goal(now) == 0
+    }
     /// Whether nothing can come in as things stand: what is given back now goes elsewhere.
     #[must_use]
     pub fn closed(&self) -> bool {

@@ -18,7 +18,7 @@ use everwatch_core::history::What;
 use everwatch_core::id::Pool;
 use everwatch_core::observer::FieldError;
 use everwatch_core::service::ServiceRow;
-use everwatch_store::StoreError;
+use everwatch_store::{Filter, StoreError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -132,14 +132,17 @@ pub(crate) async fn drain(
     within("/per_second", body.per_second)?;
     let asked_at = manager.clock.now();
     let row = find(&manager, &key).await?;
+    // Not as the newest beat says: what was taken since then is to go too.
+    let filter = Filter { service: Some(row.id), ..Filter::default() };
+    let of = manager.store.list(&filter, None, 1).await?.total;
     let drain = Drain {
         asked_at,
-        of: row.held(),
+        of: u32::try_from(of).unwrap_or(u32::MAX),
         per_second: body.per_second,
         until: body.within.map(|Within(time)| asked_at.plus(time)),
         force: body.force,
     };
-    let text = format!("{} observers are to go", row.held());
+    let text = format!("{of} observers are to go");
     order(&manager, &key, (What::ServiceDraining, text), |orders| orders.drain(drain)).await
 }
 

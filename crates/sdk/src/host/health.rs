@@ -48,7 +48,10 @@ async fn ready(State(handle): State<Handle>) -> (StatusCode, &'static str) {
     if handle.is_ready() {
         (StatusCode::OK, "ready\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "no session with the broker\n")
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no session with the broker, or not all of its slots are open yet\n",
+        )
     }
 }
 

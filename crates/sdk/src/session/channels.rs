@@ -51,6 +51,12 @@ impl Life {
                 BlockEffect::Close { channel } => drop(self.channels.remove(&channel)),
             }
         }
+        if !self.ready && self.blocks.settled(self.started.elapsed()) {
+            // Not at its birth: a rolling deploy goes on to the next service when this one is ready, and what
+            // that one hands over is to find room here.
+            self.ready = true;
+            self.me.handle.set_ready(true);
+        }
         if self.blocks.closed() && !self.to_hand_over.is_empty() {
             let ids = std::mem::take(&mut self.to_hand_over);
             self.step(Input::HandOver(ids)).await;

@@ -1,0 +1,200 @@
+//! What an operator does to running services: no run is lost or doubled by it.
+
+use everwatch_tests::beacons;
+use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::wait_for;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+async fn observers(cluster: &Cluster, count: usize) -> PathBuf {
+    let folder = cluster.folder("beacons");
+    for number in 0..count {
+        let body = json!({"name": format!("o{number}"), "kind": "beacon", "spec": {"folder": folder}});
+        cluster.api.create(body).await;
+    }
+    until_all_run(cluster, count).await;
+    folder
+}
+
+async fn until_all_run(cluster: &Cluster, count: usize) {
+    wait_for("all to run", || async {
+        let running = cluster.api.items("/v1/observers?status=Processing&limit=1000").await;
+        let held = running.iter().filter(|it| it["service"].is_object()).count();
+        if held == count { Ok(()) } else { Err(format!("{held} of {count} run")) }
+    })
+    .await;
+}
+
+async fn held(cluster: &Cluster) -> BTreeMap<String, u64> {
+    let living = cluster.api.items("/v1/services?state=active,cordoned,draining").await;
+    living.iter().map(|it| (it["name"].as_str().unwrap().to_owned(), it["held"].as_u64().unwrap())).collect()
+}
+
+async fn until_held(cluster: &Cluster, wanted: impl Fn(&BTreeMap<String, u64>) -> bool) {
+    wait_for("the services to hold what they should", || async {
+        let held = held(cluster).await;
+        if wanted(&held) { Ok(()) } else { Err(format!("{held:?}")) }
+    })
+    .await;
+}
+
+async fn post(cluster: &Cluster, path: &str, body: Option<Value>, status: u16) -> Value {
+    let (answered, answer) = cluster.api.call("POST", path, body).await;
+    assert_eq!(answered, status, "{path}: {answer}");
+    answer
+}
+
+/// Runs of each observer so far.
+fn runs(folder: &std::path::Path) -> Vec<usize> {
+    beacons::read(folder).values().map(Vec::len).collect()
+}
+
+#[tokio::test]
+async fn a_drain_moves_everything_once_and_nothing_comes_back() {
+    let mut cluster = Cluster::new("drain").with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 20).await;
+    let folder = observers(&cluster, 20).await;
+    let asked = post(&cluster, "/v1/services/a/drain", None, 202).await;
+    assert_eq!((&asked["drain"]["of"], &asked["cordoned"]), (&json!(20), &json!(true)), "{asked}");
+    wait_for("the drain to say what holds it up", || async {
+        let drain = cluster.api.get("/v1/services/a").await["drain"].clone();
+        let waits = drain["waits"].as_str().unwrap_or_default();
+        if waits.contains("no other service of pool default has a free slot") && drain["moved"] == 0 {
+            Ok(())
+        } else {
+            Err(drain.to_string())
+        }
+    })
+    .await;
+    cluster.service("b", 15).await;
+    until_held(&cluster, |held| held["b"] == 15 && held["a"] == 5).await;
+    cluster.service("c", 20).await;
+    until_held(&cluster, |held| held["a"] == 0).await;
+    until_all_run(&cluster, 20).await;
+    wait_for("the drain to be over", || async {
+        let it = cluster.api.get("/v1/services/a").await;
+        let over = it["drain"].is_null() && it["state"] == "cordoned";
+        if over { Ok(()) } else { Err(it.to_string()) }
+    })
+    .await;
+    assert!(runs(&folder).iter().all(|runs| *runs == 2), "{:?}", runs(&folder));
+    beacons::judge("drain", &folder, |_| 0);
+    // The cordon belongs to the name: reborn, it still takes nothing, though others are full.
+    assert_eq!(cluster.terminate("a"), Some(0));
+    cluster.spawn_service("a", 20);
+    wait_for("a to be cordoned again", || async {
+        let it = cluster.api.get("/v1/services/a").await;
+        if it["state"] == "cordoned" { Ok(()) } else { Err(it.to_string()) }
+    })
+    .await;
+    post(&cluster, "/v1/services/a/uncordon", None, 202).await;
+    cluster.until_active("a").await;
+    let events = cluster.api.items("/v1/events?limit=1000").await;
+    for what in ["service_draining", "service_drained", "service_uncordoned"] {
+        assert!(events.iter().any(|event| event["what"] == what), "{what} is not told");
+    }
+}
+
+#[tokio::test]
+async fn a_capacity_is_changed_both_ways_while_everything_runs() {
+    let mut cluster = Cluster::new("resize").with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 12).await;
+    let folder = observers(&cluster, 12).await;
+    cluster.service("b", 12).await;
+    let patch =
+        |capacity: Value| cluster.api.call("PATCH", "/v1/services/a", Some(json!({"capacity": capacity})));
+    assert_eq!(patch(json!(5)).await.0, 202);
+    until_held(&cluster, |held| held["a"] == 5 && held["b"] == 7).await;
+    until_all_run(&cluster, 12).await;
+    assert_eq!(patch(json!(5)).await.0, 200, "it is so already");
+    assert_eq!(patch(Value::Null).await.0, 202);
+    assert_eq!(patch(json!(0)).await.0, 422);
+    // b goes: all twelve fit on a again.
+    assert_eq!(cluster.terminate("b"), Some(0));
+    until_held(&cluster, |held| held["a"] == 12).await;
+    until_all_run(&cluster, 12).await;
+    beacons::judge("resize", &folder, |_| 0);
+}
+
+#[tokio::test]
+async fn a_third_service_gets_its_share_by_a_rebalance() {
+    let mut cluster = Cluster::new("rebalance").with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 30).await;
+    cluster.service("b", 30).await;
+    let folder = observers(&cluster, 31).await;
+    cluster.service("c", 30).await;
+    until_held(&cluster, |held| held.values().sum::<u64>() == 31 && held["c"] == 0).await;
+    let plan = post(&cluster, "/v1/rebalance:plan", None, 200).await;
+    let moves = plan["pools"][0]["moves"].as_u64().unwrap();
+    assert!(moves >= 10 && plan["pools"][0]["skew_after"] == 1, "{plan}");
+    assert_eq!(held(&cluster).await["c"], 0, "a plan does nothing");
+    post(&cluster, "/v1/rebalance:apply", None, 202).await;
+    let even = |held: &BTreeMap<String, u64>| {
+        held.values().sum::<u64>() == 31 && held.values().all(|held| (10..=11).contains(held))
+    };
+    until_held(&cluster, even).await;
+    until_all_run(&cluster, 31).await;
+    let moved = runs(&folder).iter().map(|runs| *runs as u64 - 1).sum::<u64>();
+    assert_eq!(moved, moves, "no observer moved that had not to");
+    beacons::judge("rebalance", &folder, |_| 0);
+    wait_for("the next plan to find nothing to do", || async {
+        let (status, plan) = cluster.api.call("POST", "/v1/rebalance:apply", Some(json!({}))).await;
+        if status == 200 && plan["pools"] == json!([]) { Ok(()) } else { Err(format!("{status} {plan}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_move_goes_to_another_service_within_a_blink() {
+    let mut cluster = Cluster::new("move").with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let folder = observers(&cluster, 3).await;
+    cluster.service("b", 5).await;
+    let before = cluster.api.get("/v1/observers/o1").await;
+    post(&cluster, "/v1/observers/o1/move", None, 202).await;
+    wait_for("o1 to run on b", || async {
+        let it = cluster.api.get("/v1/observers/o1").await;
+        if it["service"]["name"] == "b" && it["status"] == "Processing" {
+            Ok(())
+        } else {
+            Err(it.to_string())
+        }
+    })
+    .await;
+    let after = cluster.api.get("/v1/observers/o1").await;
+    assert_eq!(after["generation"], before["generation"], "the message itself went over");
+    assert_eq!(cluster.api.get("/v1/observers/o0").await["service"]["name"], "a");
+    beacons::judge("move", &folder, |_| 0);
+}
+
+#[tokio::test]
+async fn a_rolling_restart_moves_each_observer_as_little_as_can_be() {
+    const OBSERVERS: usize = 60;
+    let names = ["a", "b", "c", "d", "e"];
+    let mut cluster = Cluster::new("rolling").with_test_kinds();
+    cluster.manager().await;
+    for name in names {
+        cluster.spawn_service(name, 20);
+    }
+    for name in names {
+        cluster.until_active(name).await;
+    }
+    let folder = observers(&cluster, OBSERVERS).await;
+    for name in names {
+        assert_eq!(cluster.terminate(name), Some(0), "{}", cluster.log(name));
+        cluster.spawn_service(name, 20);
+        cluster.until_ready(name).await;
+        until_all_run(&cluster, OBSERVERS).await;
+    }
+    let mut moves: Vec<usize> = runs(&folder).into_iter().map(|runs| runs - 1).collect();
+    moves.sort_unstable();
+    let (median, most) = (moves[OBSERVERS / 2], moves[OBSERVERS - 1]);
+    let longest = beacons::judge("rolling restart", &folder, |_| 0);
+    assert!(median <= 1 && most <= 2, "moves of each: {moves:?}");
+    assert!(longest < 5000, "a gap of {longest} ms");
+}
