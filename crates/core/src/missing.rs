@@ -22,7 +22,7 @@ impl Quiet {
         let quiet = ready == 0 && consumers > 0;
         self.since = if quiet { self.since.or(Some(now)) } else { None };
     }
-    /// Looks stopped (no session, a sweep, a hold): the next one is the first again.
+    /// Looks stopped (no session, a hold): the next one is the first again.
     pub fn interrupt(&mut self) {
         self.since = None;
     }

@@ -59,10 +59,11 @@ async fn pass(manager: &Arc<Manager>, session: &dyn Session, looks: &mut Looks) 
     for pool in manager.pools() {
         new_queue(manager, &pool).await?;
         let quiet = looks.quiet.entry(pool.clone()).or_default();
-        let swept = manager.store.note(&format!("sweep/{pool}")).await?.is_some();
         let queue = manager.topology.work(&pool);
+        // Naively, no look counts while a sweep has the queue: but as long as one waits whose message is gone,
+        // sweeps are wanted. What a sweep hides for two seconds, the other looks of `orphan_after` see.
         match tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await {
-            Ok(Ok(depth)) if !held && !swept && manager.may_conclude() => {
+            Ok(Ok(depth)) if !held && manager.may_conclude() => {
                 quiet.look(depth.ready, depth.consumers, manager.clock.now());
             }
             _ => quiet.interrupt(),

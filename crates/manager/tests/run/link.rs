@@ -140,7 +140,8 @@ async fn what_was_in_a_queue_that_is_made_anew_is_published_again() {
     assert_eq!(service.history.lock().unwrap().len(), 2);
 }
 
-/// Nobody holds it, and it is in no queue: it is published anew, unless somebody holds the managers back.
+/// Nobody holds it, and it is in no queue: it is published anew, or over if it was to end, unless somebody
+/// holds the managers back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_vanished_is_missed() {
     let stage = Stage::new();
@@ -148,13 +149,17 @@ async fn a_message_that_vanished_is_missed() {
     let hold = |on: bool| json!({"on": on, "reason": "a drill"});
     assert_eq!(manager.api.call("PUT", "/v1/hold", Some(hold(true))).await.0, 200);
     assert_eq!(manager.api.get("/v1/hold").await, hold(true));
-    queued(&manager, "a").await;
-    manager.api.until("/v1/observers/a", |_, it| it["reason"] == "waiting for a slot in pool default").await;
+    for name in ["a", "doomed"] {
+        queued(&manager, name).await;
+        let path = format!("/v1/observers/{name}");
+        manager.api.until(&path, |_, it| it["reason"] == "waiting for a slot in pool default").await;
+    }
     let session = stage.broker.connect("thief").await.unwrap();
     let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
     for delivery in session.get(&queue, 9).await.unwrap() {
         session.ack(delivery.receipt).await;
     }
+    assert_eq!(manager.api.call("DELETE", "/v1/observers/doomed", None).await.0, 202);
     let service = Service::new(&stage, "s", 5).await;
     throughout(stage.settings.orphan_after * 3, || async {
         let generation = manager.api.get("/v1/observers/a").await["generation"].clone();
@@ -164,6 +169,7 @@ async fn a_message_that_vanished_is_missed() {
     assert_eq!(manager.api.call("PUT", "/v1/hold", Some(hold(false))).await.0, 200);
     let running = manager.api.until_status("a", "Processing").await;
     assert_eq!(running["generation"], 2);
+    manager.api.until_status("doomed", "Deleted").await;
     assert_eq!(service.history.lock().unwrap().len(), 1);
     let why = "its message was not to be found";
     let path = "/v1/observers/a/events?what=reissued";
