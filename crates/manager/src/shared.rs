@@ -1,13 +1,13 @@
 //! What the parts of one manager share: the ports, the database's clock, the present session with the
 //! broker, and how well this manager reads its queues.
 
-use crate::RunError;
 use crate::creator::Create;
 use crate::history::{self, Known};
 use crate::leases::Leases;
 use crate::outbox::Published;
 use crate::settings::Settings;
-use everwatch_broker::{BrokerError, QueueKind, Session, Topology};
+use crate::{RunError, orphans};
+use everwatch_broker::{BrokerError, Declared, QueueKind, Session, Topology};
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::{ManagerId, ObserverId, Pool};
 use everwatch_core::row::Row;
@@ -268,7 +268,15 @@ impl Manager {
 
     /// Declares it whatever was known before.
     pub(crate) async fn declare_work(&self, session: &dyn Session, pool: &Pool) -> Result<(), BrokerError> {
-        session.declare(&self.topology.work(pool), &QueueKind::Durable { max_length: None }).await?;
+        let declared =
+            session.declare(&self.topology.work(pool), &QueueKind::Durable { max_length: None }).await?;
+        // Whoever comes first after a broker has lost its data makes the queue: a service says so, and so
+        // must a manager. Without the note each observer is missed on its own, minutes later.
+        if declared == Declared::Created
+            && let Err(error) = orphans::note_new_queue(self, pool, self.clock.now()).await
+        {
+            warn!(%pool, %error, "that a work queue was made anew could not be noted");
+        }
         lock(&self.work_queues).insert(pool.clone());
         Ok(())
     }
