@@ -2,6 +2,7 @@
 //! Only a process's death counts. A cut network is no death: the same process comes back and says so.
 
 use crate::clock::Timestamp;
+use crate::epoch::Epoch;
 use crate::id::{Name, ObserverId, ServiceId};
 use crate::row::{Desired, Repeat, Row, doubled};
 use crate::seen::{Key, Settlement, Told};
@@ -12,6 +13,9 @@ use std::time::Duration;
 
 /// A death this soon after a start may be the started one's doing.
 pub const BLAME_WITHIN: Duration = Duration::from_secs(60);
+/// A service died up to so much later than it was last heard of; suspects start [`BLAME_WITHIN`] apart, and a
+/// death after the second one's start must not seem to be before it.
+const HEARD_BEFORE: Duration = Duration::from_secs(10);
 /// Deaths that are counted together.
 pub const WINDOW: Duration = Duration::from_secs(600);
 /// How long a service that lost its session has to come back.
@@ -36,6 +40,18 @@ pub struct Killed {
     /// When it was last heard of.
     pub at: Timestamp,
 }
+
+/// The death of a service that an observer may be blamed for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Death {
+    pub name: Name,
+    /// When it was last heard of.
+    pub at: Timestamp,
+    /// The run that it cut short: of one observer's deaths the order of these is sure, that of times is not.
+    pub run: Epoch,
+}
+
+pub type Deaths = BTreeMap<ServiceId, Death>;
 
 /// Those whose process has died: their session is gone without a goodbye, and nobody comes back as them,
 /// be it that time is over or that a new process has taken the name.
@@ -78,11 +94,13 @@ impl Row {
 
     /// The services that died shortly after it had started there.
     #[must_use]
-    pub fn deaths(&self, killed: &BTreeMap<ServiceId, Killed>, now: Timestamp) -> Vec<(ServiceId, Name)> {
+    pub fn deaths(&self, killed: &BTreeMap<ServiceId, Killed>, now: Timestamp) -> Deaths {
         let blamed = self.seen.tenures.iter().filter(|tenure| !tenure.over).filter_map(|tenure| {
             let (started, killed) = (tenure.started.as_ref()?.value, killed.get(&tenure.service)?);
-            let soon = killed.at.since(started) <= BLAME_WITHIN && now.since(started) <= WINDOW;
-            soon.then(|| (tenure.service, killed.name.clone()))
+            let soon = killed.at.since(started) + HEARD_BEFORE <= BLAME_WITHIN;
+            let soon = soon && now.since(started) <= WINDOW;
+            let run = Epoch::new(self.generation, tenure.acquisitions);
+            soon.then(|| (tenure.service, Death { name: killed.name.clone(), at: killed.at, run }))
         });
         blamed.collect()
     }
@@ -99,11 +117,13 @@ impl Row {
     }
 
     /// It has ended too many services: it failed. Answers whether it still could.
-    pub fn quarantine(&mut self, deaths: &[Name], now: Timestamp) -> bool {
+    pub fn quarantine(&mut self, deaths: &Deaths, now: Timestamp) -> bool {
         if self.seen.settled.is_some() || self.desired != Desired::Running {
             return false;
         }
-        let names = deaths.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
+        let mut in_order: Vec<&Death> = deaths.values().collect();
+        in_order.sort_unstable_by_key(|death| death.run);
+        let names = in_order.iter().map(|death| death.name.as_str()).collect::<Vec<_>>().join(", ");
         let error = format!(
             "quarantined: {} services died within {} s of its start: {names}",
             deaths.len(),
@@ -136,45 +156,66 @@ pub enum Sentence {
 
 /// All who are blamed at present, as managers share it.
 ///
-/// Naively, whoever has enough deaths is failed. But what runs beside a poison dies with it, as often where
-/// services are restarted quickly. So only the one with the most deaths is failed, and what it is blamed for
-/// no longer counts against others; while two are blamed for the same deaths, both go on as suspects, which
-/// start one at a time: the next death is one's alone.
+/// Naively, whoever has enough deaths is failed, or the one with the most. But what runs beside a poison dies
+/// with it, as often where services are restarted quickly, and of many deaths only the newest are known. So
+/// those who are blamed are suspects, which start one at a time: the next death is one's alone, and tells.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Docket {
     charges: BTreeMap<ObserverId, Charge>,
-    /// Services whose death is explained by one that was failed.
-    #[serde(default)]
-    explained: BTreeMap<ServiceId, Timestamp>,
+    /// One was failed then: what died before counts against nobody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    explained_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Charge {
-    at: Timestamp,
-    deaths: BTreeSet<ServiceId>,
+    deaths: Deaths,
     /// Since when there are enough deaths to fail it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     enough_at: Option<Timestamp>,
 }
 
+impl Charge {
+    /// How many it has since the newest that it shares with `other`; `None` if it shares none.
+    fn alone(&self, other: &Self) -> Option<usize> {
+        let shared = self.deaths.iter().filter(|(service, _)| other.deaths.contains_key(service));
+        let newest = shared.map(|(_, death)| death.run).max()?;
+        Some(self.deaths.values().filter(|death| death.run > newest).count())
+    }
+    /// Whether the deaths that it is blamed for may as well, or rather, be `other`'s: that one has died as often
+    /// since they were last together, or goes on dying while this one no longer does.
+    fn may_be_of(&self, other: &Self) -> bool {
+        match (self.alone(other), other.alone(self)) {
+            (Some(mine), Some(its)) => mine <= its,
+            _ => {
+                let newest = self.deaths.values().map(|death| death.at).max();
+                other.deaths.values().all(|death| Some(death.at) > newest)
+            }
+        }
+    }
+}
+
 impl Docket {
     /// Drops what is older than the window.
     pub fn forget(&mut self, now: Timestamp) {
-        self.charges.retain(|_, charge| now.since(charge.at) < WINDOW);
-        self.explained.retain(|_, at| now.since(*at) < WINDOW);
+        for charge in self.charges.values_mut() {
+            charge.deaths.retain(|_, death| now.since(death.at) < WINDOW);
+        }
+        self.charges.retain(|_, charge| charge.deaths.len() >= SUSPECT_AFTER);
     }
 
-    /// Enters one with its deaths.
-    pub fn charge(&mut self, id: ObserverId, deaths: &[ServiceId], quarantine_after: usize, now: Timestamp) {
-        let unexplained = deaths.iter().filter(|service| !self.explained.contains_key(service));
-        let deaths: BTreeSet<ServiceId> = unexplained.copied().collect();
-        let known = self.charges.remove(&id);
-        if deaths.len() < SUSPECT_AFTER || self.charges.len() >= CHARGES_MAX {
+    /// Enters one with its deaths, beside those that are known of an earlier generation.
+    pub fn charge(&mut self, id: ObserverId, deaths: &Deaths, quarantine_after: usize, now: Timestamp) {
+        let mut charge = self.charges.remove(&id).unwrap_or_default();
+        let counts = |death: &Death| self.explained_at.is_none_or(|explained| death.at > explained);
+        let fresh = deaths.iter().filter(|(_, death)| counts(death));
+        charge.deaths.extend(fresh.map(|(service, death)| (*service, death.clone())));
+        if charge.deaths.len() < SUSPECT_AFTER || self.charges.len() >= CHARGES_MAX {
             return;
         }
-        let since = known.and_then(|charge| charge.enough_at).unwrap_or(now);
-        let enough_at = (deaths.len() >= quarantine_after).then_some(since);
-        self.charges.insert(id, Charge { at: now, deaths, enough_at });
+        let since = charge.enough_at.unwrap_or(now);
+        charge.enough_at = (charge.deaths.len() >= quarantine_after).then_some(since);
+        self.charges.insert(id, charge);
     }
 
     /// What is to become of one, once all of this look are entered.
@@ -182,23 +223,23 @@ impl Docket {
     pub fn sentence(&self, id: ObserverId, now: Timestamp) -> Sentence {
         let Some(charge) = self.charges.get(&id) else { return Sentence::None };
         let Some(enough_at) = charge.enough_at else { return Sentence::Suspect };
-        let mut others = self.charges.iter().filter(|(other, it)| **other != id && it.enough_at.is_some());
-        if others.clone().count() >= AT_ONCE_MAX {
+        let others = || self.charges.iter().filter(|(other, _)| **other != id).map(|(_, it)| it);
+        if others().filter(|it| it.enough_at.is_some()).count() >= AT_ONCE_MAX {
             return Sentence::Weather;
         }
-        let as_likely = others
-            .any(|(_, it)| it.deaths.len() >= charge.deaths.len() && !it.deaths.is_disjoint(&charge.deaths));
+        let as_likely = others().any(|it| charge.may_be_of(it));
         if as_likely || now.since(enough_at) < GATHER { Sentence::Wait } else { Sentence::Quarantine }
     }
 
-    /// One is failed: its deaths count against nobody else.
-    pub fn explain(&mut self, id: ObserverId, now: Timestamp) {
-        let Some(failed) = self.charges.remove(&id) else { return };
-        for charge in self.charges.values_mut() {
-            charge.deaths.retain(|service| !failed.deaths.contains(service));
-        }
-        self.charges.retain(|_, charge| charge.deaths.len() >= SUSPECT_AFTER);
-        self.explained.extend(failed.deaths.into_iter().map(|service| (service, now)));
+    /// One is failed: what died until now counts against nobody else.
+    pub fn explain(&mut self, now: Timestamp) {
+        self.charges.clear();
+        self.explained_at = Some(now);
+    }
+
+    /// All who are charged: who judges one looks at all of them.
+    pub fn charged(&self) -> impl Iterator<Item = ObserverId> {
+        self.charges.keys().copied()
     }
 
     /// Those that start one at a time; so many at once are weather, and nobody waits for that.

@@ -1,7 +1,6 @@
 //! Deaths of processes, cut networks, and who is blamed.
 
 use super::*;
-use crate::epoch::Epoch;
 use crate::message::{Birth, Predecessor, RunEvent, RunReport};
 use crate::observer::Wanted;
 use crate::row::RowPolicy;
@@ -78,13 +77,12 @@ fn five_deaths_of_processes_fail_it_and_five_flaps_do_not() {
         // Long after: nobody else came back.
         let deaths = row.deaths(&killed(&services, at(200)), at(200));
         let mut docket = Docket::default();
-        let (ids, names): (Vec<_>, Vec<_>) = deaths.into_iter().unzip();
-        docket.charge(row.id, &ids, 5, at(200));
+        docket.charge(row.id, &deaths, 5, at(200));
         if !flaps {
-            assert_eq!((ids.len(), docket.sentence(row.id, at(200))), (5, Sentence::Wait));
+            assert_eq!((deaths.len(), docket.sentence(row.id, at(200))), (5, Sentence::Wait));
         }
         if docket.sentence(row.id, at(203)) == Sentence::Quarantine {
-            assert!(row.quarantine(&names, at(203)));
+            assert!(row.quarantine(&deaths, at(203)));
         }
         assert_eq!(row.verdict().status, expected);
     }
@@ -94,8 +92,8 @@ fn five_deaths_of_processes_fail_it_and_five_flaps_do_not() {
 fn a_quarantined_one_names_its_services_and_may_be_brought_back() {
     let mut row = row(1);
     start(&mut row, 0, 1);
-    let names = ["s0", "s1"].map(|name| Name::new(name).unwrap());
-    assert!(row.quarantine(&names, at(9)) && !row.quarantine(&names, at(9)));
+    let deaths = services(0..2);
+    assert!(row.quarantine(&deaths, at(9)) && !row.quarantine(&deaths, at(9)));
     assert!(row.seen.last_error.as_ref().unwrap().value.contains("s0, s1"));
     hear(&mut row, 0, RunEvent::Stopped, 10);
     assert_eq!(
@@ -115,7 +113,7 @@ fn only_deaths_soon_after_a_start_that_was_not_handed_over_count() {
         start(&mut row, run, secs);
     }
     hear(&mut row, 2, RunEvent::HandedOver, 115);
-    let services = [(0, 61), (1, 105), (2, 116)].map(|(run, died)| lost(run, "s", (0, died), None));
+    let services = [(0, 51), (1, 105), (2, 116)].map(|(run, died)| lost(run, "s", (0, died), None));
     let killed = killed(&services, at(500));
     assert_eq!(row.deaths(&killed, at(500)).len(), 1, "the second alone");
     assert!(row.deaths(&killed, at(701)).is_empty(), "long ago");
@@ -145,9 +143,18 @@ fn whoever_moves_in_an_orderly_way_is_not_looked_at() {
     assert!((5..20).contains(&last), "{last}: it ends");
 }
 
-/// The services with these numbers.
-fn services(numbers: std::ops::Range<u32>) -> Vec<ServiceId> {
-    numbers.map(service).collect()
+/// The services with these numbers: each died in the second of its number.
+fn services(numbers: std::ops::Range<u32>) -> Deaths {
+    let death = |it: u32| {
+        let name = Name::new(&format!("s{it}")).unwrap();
+        (service(it), Death { name, at: at(it.into()), run: Epoch::new(1, it) })
+    };
+    numbers.map(death).collect()
+}
+/// The same that died elsewhere, at the same times.
+fn elsewhere(place: u32, numbers: std::ops::Range<u32>) -> Deaths {
+    let moved = services(numbers).into_values().enumerate();
+    moved.map(|(index, it)| (service(place * 100 + u32::try_from(index).unwrap()), it)).collect()
 }
 fn observer(number: u128) -> ObserverId {
     ObserverId(Uuid::from_u128(number))
@@ -156,40 +163,71 @@ fn observer(number: u128) -> ObserverId {
 #[test]
 fn more_than_ten_at_once_are_weather() {
     let mut docket = Docket::default();
-    let ids: Vec<_> = (0..11_u32).map(|it| (observer(it.into()), services(it * 10..it * 10 + 5))).collect();
+    let ids: Vec<_> = (0..11_u32).map(|it| (observer(it.into()), elsewhere(it, 0..5))).collect();
     for (id, deaths) in &ids[..10] {
-        docket.charge(*id, deaths, 5, at(0));
+        docket.charge(*id, deaths, 5, at(5));
     }
     assert_eq!(docket.suspects().len(), 10);
-    assert_eq!(docket.sentence(ids[0].0, at(2)), Sentence::Wait, "others may be heard of");
-    assert_eq!(docket.sentence(ids[0].0, at(3)), Sentence::Quarantine);
-    docket.charge(ids[10].0, &ids[10].1, 5, at(1));
-    assert!(ids.iter().all(|(id, _)| docket.sentence(*id, at(3)) == Sentence::Weather));
+    assert_eq!(docket.sentence(ids[0].0, at(7)), Sentence::Wait, "others may be heard of");
+    assert_eq!(docket.sentence(ids[0].0, at(8)), Sentence::Quarantine);
+    docket.charge(ids[10].0, &ids[10].1, 5, at(6));
+    assert!(ids.iter().all(|(id, _)| docket.sentence(*id, at(8)) == Sentence::Weather));
     assert!(docket.suspects().is_empty());
-    docket.forget(at(601));
-    assert_eq!(docket.sentence(ids[0].0, at(601)), Sentence::None);
-    for (count, expected) in [(1, Sentence::None), (2, Sentence::Suspect), (1, Sentence::None)] {
-        docket.charge(ids[0].0, &services(0..count), 5, at(601));
-        assert_eq!(docket.sentence(ids[0].0, at(601)), expected);
+    docket.forget(at(604));
+    assert_eq!(docket.sentence(ids[0].0, at(604)), Sentence::None);
+    for (count, expected) in [(1, Sentence::None), (2, Sentence::Suspect), (5, Sentence::Wait)] {
+        docket.charge(ids[0].0, &services(604..604 + count), 5, at(609));
+        assert_eq!(docket.sentence(ids[0].0, at(609)), expected);
     }
 }
 
 #[test]
 fn who_died_with_the_poison_is_not_failed_for_it() {
-    let (poison, beside, elsewhere) = (observer(1), observer(2), observer(3));
+    let (poison, beside, other) = (observer(1), observer(2), observer(3));
     let mut docket = Docket::default();
-    docket.charge(poison, &services(0..6), 5, at(0));
-    docket.charge(beside, &services(0..6), 5, at(0));
-    docket.charge(elsewhere, &services(20..25), 5, at(0));
+    docket.charge(poison, &services(0..6), 5, at(6));
+    docket.charge(beside, &services(0..6), 5, at(6));
+    docket.charge(other, &elsewhere(1, 0..5), 5, at(6));
     assert_eq!(docket.sentence(poison, at(9)), Sentence::Wait, "it may be either");
     assert_eq!(docket.sentence(beside, at(9)), Sentence::Wait);
-    assert_eq!(docket.sentence(elsewhere, at(9)), Sentence::Quarantine, "it has nothing to do with them");
+    assert_eq!(docket.sentence(other, at(9)), Sentence::Quarantine, "it has nothing to do with them");
     docket.charge(poison, &services(0..7), 5, at(10));
     assert_eq!(docket.sentence(poison, at(10)), Sentence::Quarantine);
-    docket.explain(poison, at(10));
-    assert_eq!(docket.suspects(), [elsewhere]);
+    docket.explain(at(10));
+    assert_eq!(docket.suspects(), []);
     docket.charge(beside, &services(0..6), 5, at(11));
     assert_eq!(docket.sentence(beside, at(20)), Sentence::None);
-    docket.charge(beside, &services(0..13), 5, at(12));
-    assert_eq!(docket.sentence(beside, at(16)), Sentence::Quarantine, "its own deaths count");
+    docket.charge(beside, &services(0..16), 5, at(16));
+    assert_eq!(docket.sentence(beside, at(19)), Sentence::Quarantine, "its own deaths count");
+}
+
+/// Of a poison only the newest deaths are known, of one that it took with it the older ones as well.
+#[test]
+fn the_newest_death_tells_and_not_the_number() {
+    let (poison, beside) = (observer(1), observer(2));
+    for known in [3..18, 10..18] {
+        let mut docket = Docket::default();
+        docket.charge(beside, &services(0..10), 5, at(18));
+        docket.charge(poison, &services(known), 5, at(18));
+        assert_eq!(docket.sentence(beside, at(30)), Sentence::Wait);
+        assert_eq!(docket.sentence(poison, at(30)), Sentence::Quarantine);
+    }
+}
+
+#[test]
+fn a_poison_that_is_begun_anew_or_told_to_end_keeps_its_deaths() {
+    let (poison, beside) = (observer(1), observer(2));
+    let mut docket = Docket::default();
+    docket.charge(poison, &services(0..4), 5, at(4));
+    docket.charge(poison, &Deaths::new(), 5, at(5));
+    docket.charge(beside, &services(0..4), 5, at(5));
+    assert_eq!(docket.charged().collect::<Vec<_>>(), [poison, beside]);
+    let mut row = row(1);
+    for run in 0..3 {
+        start(&mut row, run, i64::from(run));
+    }
+    row.delete(at(4), &RowPolicy::default());
+    hear(&mut row, 2, RunEvent::Stopped, 5);
+    assert!(row.is_watched(at(6)), "its services died of it, not of those beside it");
+    assert!(!row.quarantine(&services(0..5), at(6)));
 }

@@ -342,7 +342,8 @@ impl Row {
 
     fn settle_into(&mut self, now: Timestamp) {
         if self.seen.settled.is_some() {
-            (self.repeat, self.watch) = (None, None);
+            // It is still watched: what its services died of counts against nobody else.
+            self.repeat = None;
         }
         let over = self.verdict().status.is_final();
         self.ended_at = if over { self.ended_at.or(Some(now)) } else { None };

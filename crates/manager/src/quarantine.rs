@@ -4,8 +4,8 @@
 use crate::shared::Manager;
 use crate::{hold, telling};
 use everwatch_core::history::What;
-use everwatch_core::id::{Name, ObserverId, ServiceId};
-use everwatch_core::quarantine::{AT_ONCE_MAX, Docket, Sentence, WINDOW, killed};
+use everwatch_core::id::ObserverId;
+use everwatch_core::quarantine::{AT_ONCE_MAX, Deaths, Docket, Sentence, WINDOW, killed};
 use everwatch_core::row::Row;
 use everwatch_store::StoreError;
 use std::sync::Arc;
@@ -45,11 +45,16 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
     let mut docket = read(manager).await?;
     let before = docket.clone();
     docket.forget(now);
-    let looked: Vec<(&Row, Vec<(ServiceId, Name)>)> =
+    // All who are charged, as they are now: an old number beside a new one would decide by chance.
+    let others: Vec<ObserverId> =
+        docket.charged().filter(|id| !watched.iter().any(|row| row.id == *id)).collect();
+    for row in manager.store.load(&others).await? {
+        docket.charge(row.id, &row.deaths(&killed, now), manager.settings.quarantine_after, now);
+    }
+    let looked: Vec<(&Row, Deaths)> =
         watched.into_iter().map(|row| (row, row.deaths(&killed, now))).collect();
     for (row, deaths) in &looked {
-        let deaths: Vec<ServiceId> = deaths.iter().map(|(service, _)| *service).collect();
-        docket.charge(row.id, &deaths, manager.settings.quarantine_after, now);
+        docket.charge(row.id, deaths, manager.settings.quarantine_after, now);
     }
     let sentenced = looked.into_iter().map(|(row, deaths)| (row, deaths, docket.sentence(row.id, now)));
     let (poison, others): (Vec<_>, Vec<_>) = sentenced.partition(|it| it.2 == Sentence::Quarantine);
@@ -58,10 +63,9 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
     }
     later(manager, others.into_iter().map(|(row, _, sentence)| (row, sentence))).await?;
     for (row, deaths, _) in poison {
-        let deaths: Vec<Name> = deaths.into_iter().map(|(_, name)| name).collect();
-        if quarantine(manager, row, &deaths).await? {
-            docket.explain(row.id, now);
-        }
+        // One that has ended meanwhile explains the deaths as well.
+        quarantine(manager, row, &deaths).await?;
+        docket.explain(now);
     }
     write(manager, &before, &docket).await
 }
@@ -95,8 +99,8 @@ async fn later<'a>(
     Ok(())
 }
 
-/// Fails it on the row as it is: it changes with every death. Answers whether it is failed.
-async fn quarantine(manager: &Arc<Manager>, row: &Row, deaths: &[Name]) -> Result<bool, StoreError> {
+/// Fails it, if it still can be, on the row as it is: it changes with every death.
+async fn quarantine(manager: &Arc<Manager>, row: &Row, deaths: &Deaths) -> Result<(), StoreError> {
     let now = manager.clock.now();
     let mut done = false;
     let failed = manager
@@ -110,7 +114,7 @@ async fn quarantine(manager: &Arc<Manager>, row: &Row, deaths: &[Name]) -> Resul
         telling::floors(manager, &[row.floor()]).await;
         warn!(observer = %row.id, name = %row.wanted.name, ?deaths, "quarantined: its services died of it");
     }
-    Ok(done)
+    Ok(())
 }
 
 /// Says it once in a window.
