@@ -128,6 +128,25 @@ impl Row {
         Ok(true)
     }
 
+    /// What is wanted from now on, and perhaps whether it is to rest: one change, one generation.
+    ///
+    /// # Errors
+    /// If it is deleted.
+    pub fn change_to(
+        &mut self,
+        wanted: Wanted,
+        paused: Option<bool>,
+        now: Timestamp,
+        policy: &RowPolicy,
+    ) -> Asked {
+        // Paused first and resumed last, so that nothing is begun twice.
+        let rests = if paused == Some(true) { self.pause(now, policy)? } else { false };
+        let resumes = paused == Some(false) && self.desired == Desired::Paused;
+        let updated = self.update(wanted, now, policy)?;
+        let resumed = if resumes { self.resume(now, policy)? } else { false };
+        Ok(rests || updated || resumed)
+    }
+
     fn renew_run(&mut self, now: Timestamp, policy: &RowPolicy) {
         if self.seen.settled.is_some() || self.generation == 0 {
             self.reissue(now, policy);

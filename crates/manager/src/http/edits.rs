@@ -15,7 +15,7 @@ use everwatch_core::actions::Refusal;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ObserverId, ObserverRef};
 use everwatch_core::observer::{FieldError, Wanted};
-use everwatch_core::row::{Desired, Row, RowPolicy};
+use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::status::Status;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -152,12 +152,7 @@ async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> R
         if stale {
             return Ok(false);
         }
-        // Paused first and resumed last, so that one change is one generation.
-        let paused = if draft.paused == Some(true) { row.pause(now, policy)? } else { false };
-        let resumes = draft.paused == Some(false) && row.desired == Desired::Paused;
-        let updated = row.update(draft.wanted.clone(), now, policy)?;
-        let resumed = if resumes { row.resume(now, policy)? } else { false };
-        Ok(paused || updated || resumed)
+        row.change_to(draft.wanted.clone(), draft.paused, now, policy)
     };
     let (row, _) = act_on(manager, seen.id, key, act).await?;
     Ok(if stale { None } else { Some(row) })
