@@ -26,9 +26,9 @@ pub(crate) struct Delivery {
 }
 
 #[derive(Debug, Clone)]
-struct Stored {
-    body: Body,
-    acquisitions: u32,
+pub(crate) struct Stored {
+    pub(crate) body: Body,
+    pub(crate) acquisitions: u32,
 }
 
 type Deliver = Rc<dyn Fn(&mut World, Delivery)>;
@@ -42,19 +42,22 @@ struct Consumer {
     deliver: Deliver,
 }
 
-struct Held {
-    place: u64,
-    stored: Stored,
-    conn: usize,
+pub(crate) struct Held {
+    pub(crate) place: u64,
+    pub(crate) stored: Stored,
+    /// `None`: no channel owns it any more.
+    pub(crate) conn: Option<usize>,
     /// `None`: it was fetched.
-    tag: Option<u64>,
+    pub(crate) tag: Option<u64>,
+    /// Its delivery never arrives.
+    astray: bool,
 }
 
 #[derive(Default)]
-struct Queue {
+pub(crate) struct Queue {
     /// By the place that each got when it came in: what is given back is the head again.
-    ready: BTreeMap<u64, Stored>,
-    held: BTreeMap<u64, Held>,
+    pub(crate) ready: BTreeMap<u64, Stored>,
+    pub(crate) held: BTreeMap<u64, Held>,
     consumers: Vec<Consumer>,
     turn: usize,
     /// The connection that it belongs to and ends with.
@@ -66,19 +69,24 @@ pub(crate) struct Broker {
     pub(crate) blocked: bool,
     /// So many of the next work messages are not accepted.
     pub(crate) rejects: u32,
-    queues: BTreeMap<QueueId, Queue>,
+    /// So many of the next deliveries of work never arrive.
+    pub(crate) mislays: u32,
+    /// The work queue was lost and nobody has made it anew.
+    pub(crate) work_missing: bool,
+    pub(crate) queues: BTreeMap<QueueId, Queue>,
     numbered: u64,
 }
 
 impl Default for Broker {
     fn default() -> Self {
         let durable = [QueueId::Work, QueueId::State, QueueId::Beats].map(|id| (id, Queue::default()));
-        Self { up: true, blocked: false, rejects: 0, queues: BTreeMap::from(durable), numbered: 0 }
+        let queues = BTreeMap::from(durable);
+        Self { up: true, blocked: false, rejects: 0, mislays: 0, work_missing: false, queues, numbered: 0 }
     }
 }
 
 impl Queue {
-    fn give_back(&mut self, held: Held) {
+    pub(crate) fn give_back(&mut self, held: Held) {
         let Held { place, mut stored, tag, .. } = held;
         stored.acquisitions += 1;
         self.ready.insert(place, stored);
@@ -109,10 +117,17 @@ impl Broker {
     pub(crate) fn waiting_work(&self) -> impl Iterator<Item = &Body> {
         self.queues[&QueueId::Work].ready.values().map(|it| &it.body)
     }
-    /// What is held, with the connection that holds it.
+    /// What is held and has arrived, with the connection that holds it.
     pub(crate) fn held_work(&self) -> impl Iterator<Item = (usize, &Body, u32)> {
-        let held = self.queues[&QueueId::Work].held.values();
-        held.map(|it| (it.conn, &it.stored.body, it.stored.acquisitions))
+        let held = self.queues[&QueueId::Work].held.values().filter(|it| !it.astray);
+        held.filter_map(|it| Some((it.conn?, &it.stored.body, it.stored.acquisitions)))
+    }
+    /// Slots of consumers that hold what never arrived.
+    pub(crate) fn wasted_slots(&self) -> usize {
+        self.queues[&QueueId::Work].held.values().filter(|it| it.astray && it.conn.is_some()).count()
+    }
+    pub(crate) fn consumers_of_work(&self) -> usize {
+        self.queues[&QueueId::Work].consumers.iter().filter(|it| !it.cancelled).count()
     }
     pub(crate) fn has_session(&self, service: ServiceId) -> bool {
         self.queues.contains_key(&QueueId::Commands(service))
@@ -165,9 +180,16 @@ impl World {
             let (conn, deliver) = (consumer.conn, Rc::clone(&consumer.deliver));
             let delivery =
                 Delivery { receipt, body: Rc::clone(&stored.body), acquisitions: stored.acquisitions };
-            queue.held.insert(receipt, Held { place, stored, conn, tag: Some(consumer.tag) });
+            let astray = id == QueueId::Work && self.broker.mislays > 0;
+            let (conn_of, tag) = (Some(conn), Some(consumer.tag));
+            queue.held.insert(receipt, Held { place, stored, conn: conn_of, tag, astray });
             if id == QueueId::Work {
                 self.on_assigned(conn, &delivery.body, delivery.acquisitions);
+            }
+            if astray {
+                self.broker.mislays -= 1;
+                self.tell(|_| "that delivery never arrives".to_owned());
+                continue;
             }
             self.down(conn, move |world| deliver(world, delivery));
         }
@@ -176,8 +198,8 @@ impl World {
     /// Puts a message into a queue; `false` if it was not accepted.
     pub(crate) fn enqueue(&mut self, id: QueueId, body: Body) -> bool {
         if id == QueueId::Work {
-            if self.broker.rejects > 0 {
-                self.broker.rejects -= 1;
+            if self.broker.rejects > 0 || self.broker.work_missing {
+                self.broker.rejects = self.broker.rejects.saturating_sub(1);
                 return false;
             }
             self.on_published(&body);
@@ -229,7 +251,7 @@ impl World {
 
     fn take_held(&mut self, conn: usize, id: QueueId, receipt: u64) -> Option<Held> {
         let queue = self.broker.queues.get_mut(&id)?;
-        if queue.held.get(&receipt)?.conn != conn {
+        if queue.held.get(&receipt)?.conn != Some(conn) {
             return None;
         }
         queue.held.remove(&receipt)
@@ -244,7 +266,8 @@ impl World {
             let Some((place, stored)) = queue.ready.pop_first() else { break };
             let body = Rc::clone(&stored.body);
             fetched.push(Delivery { receipt, body, acquisitions: stored.acquisitions });
-            queue.held.insert(receipt, Held { place, stored, conn, tag: None });
+            let conn = Some(conn);
+            queue.held.insert(receipt, Held { place, stored, conn, tag: None, astray: false });
         }
         fetched
     }
@@ -262,7 +285,7 @@ impl World {
             let lost: Vec<u64> = queue
                 .held
                 .iter()
-                .filter(|(_, held)| held.conn == conn)
+                .filter(|(_, held)| held.conn == Some(conn))
                 .map(|(receipt, _)| *receipt)
                 .collect();
             for receipt in lost {
@@ -305,6 +328,7 @@ impl World {
         for conn in 0..self.net.conns.len() {
             self.broker_closes(conn, Loss::Told);
         }
+        self.find_orphans();
         self.tell(|_| format!("the broker restarts, back in {:?}", duration(down_ms)));
         self.later(down_ms, |world| world.broker.up = true);
     }

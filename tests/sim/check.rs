@@ -30,6 +30,8 @@ pub(crate) struct Start {
     pub(crate) id: ObserverId,
     pub(crate) epoch: Epoch,
     pub(crate) forbids_overlap: bool,
+    /// Which edition of its code this is.
+    pub(crate) edition: u32,
 }
 
 #[derive(Default)]
@@ -55,11 +57,27 @@ pub(crate) struct Check {
     pub(crate) finished: BTreeMap<(ObserverId, Epoch), Outcome>,
     requests: BTreeSet<u64>,
     numbered: u64,
+    /// Generations that the broker left with nobody, or has turned back.
+    pub(crate) orphaned: BTreeSet<(ObserverId, u32)>,
+    turned_back: BTreeSet<(ObserverId, u32)>,
+    /// Since when nothing may be concluded from silence.
+    pub(crate) held_since: Option<u64>,
+    /// Deaths of service processes: all that said no goodbye, and those by code.
+    pub(crate) deaths: u32,
+    pub(crate) poisoned: u32,
 }
 
 impl Check {
     pub(crate) fn new(history: &History) -> Self {
         Self { healthy: history.is_healthy(), ..Self::default() }
+    }
+    /// Of this generation the broker counts again what it has counted already.
+    pub(crate) fn turn_back(&mut self, id: ObserverId, generation: u32) {
+        self.assigned.remove(&(id, generation));
+        self.turned_back.insert((id, generation));
+    }
+    pub(crate) fn is_turned_back(&self, id: ObserverId, generation: u32) -> bool {
+        self.turned_back.contains(&(id, generation))
     }
     pub(crate) fn next_request(&mut self) -> u64 {
         self.numbered += 1;
@@ -183,7 +201,13 @@ impl World {
     }
 
     /// Code starts; answers its number.
-    pub(crate) fn on_started(&mut self, s: usize, work: &Work, epoch: Epoch, attempt: u32) -> usize {
+    pub(crate) fn on_started(
+        &mut self,
+        s: usize,
+        (work, edition): (&Work, u32),
+        epoch: Epoch,
+        attempt: u32,
+    ) -> usize {
         let (id, service) = (work.id, self.services[s].id);
         self.tell(|world| {
             format!("{} starts {} {epoch}, attempt {attempt}", world.name(s), world.observer(id))
@@ -193,13 +217,13 @@ impl World {
             self.check.fail("I5", text);
         }
         let first = *self.check.runs.entry((id, epoch)).or_insert(service);
-        if first != service {
+        if first != service && !self.check.is_turned_back(id, epoch.generation()) {
             let text = format!("two runs of {} have the epoch {epoch}", self.observer(id));
             self.check.fail("I1", text);
         }
         let life = self.hosts[s].life;
         let forbids_overlap = self.setup_of(id).is_some_and(|overlap| overlap == Overlap::Forbid);
-        self.check.starts.push(Start { host: s, life, service, id, epoch, forbids_overlap });
+        self.check.starts.push(Start { host: s, life, service, id, epoch, forbids_overlap, edition });
         self.check.alive.insert(self.check.starts.len() - 1);
         self.check.starts.len() - 1
     }

@@ -1,5 +1,6 @@
 //! People's code on a service: what its spec says it does, how long it takes to stop.
 
+use crate::net::Ending;
 use crate::world::World;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
@@ -20,6 +21,8 @@ pub(crate) enum Does {
         times: u32,
         after: u64,
     },
+    /// Its process ends of it so long after each start.
+    EndsItsService(u64),
 }
 
 /// A spec.
@@ -28,6 +31,17 @@ pub(crate) struct Code {
     pub(crate) does: Does,
     /// From being cancelled to having let go.
     pub(crate) stops_in: u64,
+    /// Counts what people made of it.
+    pub(crate) edition: u32,
+}
+
+impl Code {
+    pub(crate) fn of(spec: &str) -> Self {
+        serde_json::from_str(spec).unwrap()
+    }
+    pub(crate) fn is_poison(&self) -> bool {
+        matches!(self.does, Does::EndsItsService(_))
+    }
 }
 
 /// Code that is running.
@@ -43,26 +57,40 @@ pub(crate) struct Unit {
 
 impl World {
     pub(crate) fn start_code(&mut self, s: usize, work: &Arc<Work>, epoch: Epoch, attempt: u32) {
-        let code: Code = serde_json::from_str(work.spec.get()).unwrap();
-        let start = self.on_started(s, work, epoch, attempt);
+        let code = Code::of(work.spec.get());
+        let start = self.on_started(s, (work, code.edition), epoch, attempt);
         let unit = Unit { epoch, attempt, start, code, cancelled: false };
         self.services[s].units.insert(work.id, unit);
         self.observe_executions();
-        let (after, outcome) = match code.does {
-            Does::CompletesAfter(after) => (after, Outcome::Done),
-            Does::FailsAfter(after) => (after, Outcome::Failed("bad business".to_owned())),
-            Does::Errs { times, after } if attempt <= times => (after, Outcome::Erred("bad luck".to_owned())),
-            Does::RunsForEver | Does::Errs { .. } => {
-                if self.services[s].stage == crate::service::Stage::Fenced {
-                    self.cancel_code(s, work.id);
-                }
-                return;
+        let id = work.id;
+        let ends = match code.does {
+            Does::CompletesAfter(after) => Some((after, Outcome::Done)),
+            Does::FailsAfter(after) => Some((after, Outcome::Failed("bad business".to_owned()))),
+            Does::Errs { times, after } if attempt <= times => {
+                Some((after, Outcome::Erred("bad luck".to_owned())))
+            }
+            Does::RunsForEver | Does::Errs { .. } => None,
+            Does::EndsItsService(after) => {
+                self.after(after, s, move |world| world.code_kills(s, id, start));
+                None
             }
         };
-        let id = work.id;
-        self.after(after, s, move |world| world.code_ends(s, id, start, outcome));
+        if let Some((after, outcome)) = ends {
+            self.after(after, s, move |world| world.code_ends(s, id, start, outcome));
+        }
         if self.services[s].stage == crate::service::Stage::Fenced {
-            self.cancel_code(s, work.id);
+            self.cancel_code(s, id);
+        }
+    }
+
+    /// Whoever looks after the host starts the service again.
+    fn code_kills(&mut self, s: usize, id: ObserverId, start: usize) {
+        if self.services[s].units.get(&id).is_some_and(|unit| unit.start == start && !unit.cancelled) {
+            self.tell(|world| format!("{} takes {} down", world.observer(id), world.name(s)));
+            self.check.poisoned += 1;
+            self.kill(s, Ending::Killed);
+            let back_in = self.roll(200, 3000);
+            self.later(back_in, move |world| world.boot(s));
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::net::Lane;
 use crate::service::Stage;
 use crate::sweeping::label;
-use crate::users::observer_name;
+use crate::users::{edition, observer_name};
 use crate::world::World;
 use everwatch_core::row::{Desired, Row};
 use everwatch_core::seen::Settlement;
@@ -14,17 +14,21 @@ type Verdict = Result<(), String>;
 impl World {
     /// Whether everything is as people want it, nothing is under way and rows tell the truth.
     pub(crate) fn settled_down(&self) -> Verdict {
+        if self.db.hold {
+            return Err("managers are held back".to_owned());
+        }
         self.promises_kept()?;
         let mut live = 0;
         for row in self.db.rows.values() {
             live += usize::from(is_live(row));
         }
         let room: u32 = self.services.iter().map(|it| it.setup.capacity).sum();
-        let crowded = live > room as usize;
+        let room = (room as usize).saturating_sub(self.broker.wasted_slots());
+        let crowded = live > room;
         for row in self.db.rows.values() {
             self.is_as_wanted(row, crowded)?;
         }
-        self.no_leftovers(crowded, live, room as usize)?;
+        self.no_leftovers(crowded, live, room)?;
         self.services_are_known()?;
         self.unread().map_or(Ok(()), Err)
     }
@@ -43,6 +47,15 @@ impl World {
                 }
                 Some(row) if row.desired == Desired::Running && row.generation <= intent.begun_anew_after => {
                     return Err(format!("the restart of {name} was promised and never came"));
+                }
+                Some(row) if edition(row) != intent.wanted_edition => {
+                    return Err(format!("the change of {name} was promised and is forgotten"));
+                }
+                Some(row)
+                    if row.desired != Desired::Deleted
+                        && intent.paused != (row.desired == Desired::Paused) =>
+                {
+                    return Err(format!("{name} was told to rest or to run and is {:?}", row.desired));
                 }
                 _ => {}
             }
@@ -68,6 +81,10 @@ impl World {
         }
         match runs.as_slice() {
             [] if crowded => Ok(()),
+            [_] if self.is_poison(row.id) => Err(format!("{name} ends its services and goes on")),
+            [run] if run.edition != edition(row) => {
+                Err(format!("{name} runs in edition {}, not as it was changed", run.edition))
+            }
             [run] if verdict.status == Status::Processing => {
                 let told = (row.epoch(), row.seen.holder());
                 if told == (run.epoch, Some(run.service)) && row.mark.is_none() {

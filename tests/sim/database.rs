@@ -4,6 +4,7 @@
 use crate::world::World;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::quarantine::Docket;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::seen::Heard;
 use everwatch_core::service::ServiceRow;
@@ -22,6 +23,11 @@ pub(crate) struct Database {
     /// Services that said goodbye before their birth was applied.
     pub(crate) goodbyes: BTreeSet<ServiceId>,
     sweeper: Option<(usize, Timestamp)>,
+    /// Nothing is concluded from silence.
+    pub(crate) hold: bool,
+    /// The work queue was made anew then, and nobody has seen to it yet.
+    pub(crate) queue_made: Option<Timestamp>,
+    pub(crate) docket: Docket,
     /// By generation, what is in each row.
     pub(crate) reports: Folded,
 }
@@ -43,6 +49,9 @@ impl Database {
             services: BTreeMap::new(),
             goodbyes: BTreeSet::new(),
             sweeper: None,
+            hold: false,
+            queue_made: None,
+            docket: Docket::default(),
             reports: BTreeMap::new(),
         }
     }

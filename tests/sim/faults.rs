@@ -72,7 +72,31 @@ impl World {
                 }
                 self.later(back_in, move |world| world.come_back(service));
             }
+            Fault::Flaps { service, times } => self.flap(service, times),
+            Fault::Orphan { service, count } => self.orphan(service, count),
+            Fault::LoseDeliveries { count } => self.broker.mislays = count,
+            Fault::LoseWork { down_ms } => self.lose_work(down_ms),
+            Fault::TurnBackWork { in_ms } => {
+                let content = self.content_of_work();
+                self.later(in_ms, move |world| {
+                    let down_ms = world.roll(200, 4000);
+                    world.turn_back_work(content, down_ms);
+                });
+            }
+            Fault::Hold { for_ms } => {
+                self.switch_hold(true);
+                self.later(for_ms, |world| world.switch_hold(false));
+            }
         }
+    }
+
+    fn flap(&mut self, service: usize, times: u32) {
+        let Some(left) = times.checked_sub(1) else { return };
+        if let Some(conn) = self.live_conn(service, Lane::Consume) {
+            self.broker_closes(conn, Loss::Told);
+        }
+        let pause = self.roll(3000, 7000);
+        self.later(pause, move |world| world.flap(service, left));
     }
 
     /// Starts a service again once it has stopped.
@@ -84,7 +108,7 @@ impl World {
         }
     }
 
-    fn live_conn(&self, host: usize, lane: Lane) -> Option<usize> {
+    pub(crate) fn live_conn(&self, host: usize, lane: Lane) -> Option<usize> {
         let mut conns = (0..self.net.conns.len()).rev();
         conns.find(|conn| {
             let it = &self.net.conns[*conn];
@@ -109,6 +133,7 @@ impl World {
         self.db.loses_answers = 0;
         self.broker.up = true;
         self.broker.rejects = 0;
+        self.broker.mislays = 0;
         if self.broker.blocked {
             self.set_blocked(false);
         }

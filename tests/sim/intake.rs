@@ -34,6 +34,8 @@ struct Batch {
     runs: BTreeMap<ObserverId, Vec<Run>>,
     newborns: Vec<(ServiceId, Birth, Timestamp)>,
     gone: Vec<ServiceId>,
+    /// When the work queue was made anew.
+    made: Vec<Timestamp>,
     ticks: Vec<Tick>,
 }
 
@@ -53,7 +55,8 @@ impl Batch {
                         }
                         Report::ServiceBorn(birth) => self.newborns.push((service, *birth, at)),
                         Report::ServiceGone => self.gone.push(service),
-                        Report::WorkQueueCreated { .. } | Report::Unknown(_) => {}
+                        Report::WorkQueueCreated { .. } => self.made.push(at),
+                        Report::Unknown(_) => {}
                     }
                 }
             }
@@ -99,7 +102,11 @@ impl World {
         }
         let (newborns, gone) = (batch.newborns.clone(), batch.gone.clone());
         let now = self.manager_now(m);
-        let births = move |world: &mut Self| world.db_births(newborns, &gone, now);
+        let made = batch.made.clone();
+        let births = move |world: &mut Self| {
+            world.db_births(newborns, &gone, now);
+            made.into_iter().for_each(|at| world.note_new_queue(at));
+        };
         self.query(self.host_of(m), Access::Write, births, move |world, answer| {
             if answer.is_none() {
                 return world.insist_later(m, conn, (batch, pause));

@@ -3,11 +3,13 @@
 
 use crate::broker::{Delivery, QueueId};
 use crate::database::Access;
+use crate::orphans::LOOK as ORPHAN_LOOK;
 use crate::outbox::{How, LEASE_LOOK, Lease};
-use crate::world::World;
+use crate::world::{EPOCH_MS, World, millis};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ManagerId, ObserverId, ServiceId};
 use everwatch_core::message::{BeatMessage, Command, Floor, StateMessage, Tick, Welcome, encode};
+use everwatch_core::missing::Quiet;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -41,6 +43,7 @@ pub(crate) struct Manager {
     state_tick: Option<Timestamp>,
     beats_tick: Option<Timestamp>,
     pub(crate) store_answers: bool,
+    pub(crate) quiet: Quiet,
     ticked_at: Option<u64>,
     pause: u64,
 }
@@ -66,13 +69,15 @@ impl Manager {
         self.state_tick >= since && self.beats_tick >= since
     }
 
+    /// Whether everything that stood in the state queue when it connected is applied.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.store_answers && self.connected_at.is_some_and(|at| self.state_tick >= Some(at))
+    }
+
     /// Whether the silence of a service may be held against it.
     pub(crate) fn may_conclude(&self, now: Timestamp) -> bool {
         let Some(connected_at) = self.connected_at else { return false };
-        self.store_answers
-            && self.state_tick >= Some(connected_at)
-            && now.since(connected_at) >= LOST_AFTER
-            && self.reads_within(BEAT * 2, now)
+        self.is_ready() && now.since(connected_at) >= LOST_AFTER && self.reads_within(BEAT * 2, now)
     }
 }
 
@@ -84,12 +89,23 @@ impl World {
     pub(crate) fn manager_boots(&mut self, host: usize) {
         let m = host - self.services.len();
         self.managers[m] = Manager { pause: 500, ..Manager::default() };
-        self.link(m);
+        // Its first word is with the database, whose clock it goes by.
+        self.query(host, Access::Read, Self::database_clock, move |world, clock| {
+            if let Some(clock) = clock {
+                world.managers[m].offset = clock - world.wall(host).0;
+            }
+            world.link(m);
+        });
         let first = self.roll(0, PASS);
         self.after(first, host, move |world| world.pass(m));
         let first = self.roll(1, SWEEP);
         self.after(first, host, move |world| world.sweep(m));
         self.after(LEASE_LOOK, host, move |world| world.look_at_leases(m));
+        self.after(ORPHAN_LOOK, host, move |world| world.look_for_orphans(m));
+    }
+
+    pub(crate) fn database_clock(&mut self) -> i64 {
+        EPOCH_MS + millis(self.now)
     }
 
     /// The database's time, as this manager knows it.
@@ -120,6 +136,7 @@ impl World {
         it.beats.clear();
         it.reads_state = false;
         it.reads_beats = false;
+        self.manager_declares(m, conns[0]);
         for queue in [QueueId::State, QueueId::Beats] {
             self.up(conns[0], move |world| {
                 world.consume((conns[0], queue), PREFETCH, move |world, delivery| {
@@ -130,6 +147,16 @@ impl World {
         for conn in conns {
             self.manager_heartbeat(m, conn);
         }
+    }
+
+    fn manager_declares(&mut self, m: usize, conn: usize) {
+        let host = self.host_of(m);
+        self.ask(conn, Self::declare_work, move |world, made| {
+            if made == Some(true) {
+                let now = world.manager_now(m);
+                world.query(host, Access::Write, move |world| world.note_new_queue(now), |_, _| ());
+            }
+        });
     }
 
     fn on_delivery(&mut self, m: usize, conn: usize, (queue, delivery): (QueueId, Delivery)) {
@@ -212,13 +239,23 @@ impl World {
 
     pub(crate) fn welcome(&mut self, m: usize, service: ServiceId) {
         let since = self.manager_now(m).minus(Duration::from_secs(600));
-        let question = move |world: &mut Self| world.db.commanded_since(since);
-        self.query(self.host_of(m), Access::Read, question, move |world, rows| {
-            if let Some(rows) = rows {
+        let now = self.manager_now(m);
+        let question = move |world: &mut Self| {
+            let mut docket = world.db.docket.clone();
+            docket.forget(now);
+            (world.db.commanded_since(since), docket.suspects())
+        };
+        self.query(self.host_of(m), Access::Read, question, move |world, answer| {
+            if let Some((rows, suspects)) = answer {
                 let floors = rows.iter().map(everwatch_core::row::Row::floor).collect();
-                world.mention(m, None, &Command::Welcome(Box::new(Welcome::new(service, floors))));
+                let welcome = Welcome { suspects, ..Welcome::new(service, floors) };
+                world.mention(m, None, &Command::Welcome(Box::new(welcome)));
             }
         });
+    }
+
+    pub(crate) fn suspects_later(&mut self, m: usize, suspects: Vec<ObserverId>) {
+        self.mention(m, None, &Command::Suspect(suspects));
     }
 
     /// Sends floors and goes on when they are out, or after 5 s.

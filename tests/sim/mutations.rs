@@ -27,9 +27,19 @@ pub(crate) enum Bug {
     UnsureTakenForConfirmed,
     LostBySilence,
     ReportsAckedBeforeCommit,
+    OrphansNotReissued,
+    OrphansNotEnded,
+    NewQueueIgnored,
+    HoldIgnoredByOrphans,
+    HoldIgnoredBySuspects,
+    HoldIgnoredByQuarantine,
+    NeverQuarantined,
+    LostSessionsAreDeaths,
+    ResumedAsItWas,
+    UpdateEndsNothing,
 }
 
-const ALL: [Bug; 21] = [
+const ALL: [Bug; 31] = [
     Bug::ReissuedAsItWas,
     Bug::LeaseRepublishedAsItWas,
     Bug::AckBeforeConfirm,
@@ -51,6 +61,16 @@ const ALL: [Bug; 21] = [
     Bug::UnsureTakenForConfirmed,
     Bug::LostBySilence,
     Bug::ReportsAckedBeforeCommit,
+    Bug::OrphansNotReissued,
+    Bug::OrphansNotEnded,
+    Bug::NewQueueIgnored,
+    Bug::HoldIgnoredByOrphans,
+    Bug::HoldIgnoredBySuspects,
+    Bug::HoldIgnoredByQuarantine,
+    Bug::NeverQuarantined,
+    Bug::LostSessionsAreDeaths,
+    Bug::ResumedAsItWas,
+    Bug::UpdateEndsNothing,
 ];
 
 /// Histories in which each bug must show.

@@ -77,12 +77,14 @@ impl World {
         }
     }
 
-    /// The longest overlap by how the older run lost its message; `None` where a publish was in doubt.
+    /// The longest overlap by how the older run lost its message; `None` where a publish was in doubt,
+    /// or the broker hands out again what it had handed out before.
     fn may_overlap(&self, older: &Start, newer: &Start) -> Option<u64> {
         if self.check.healthy {
             return Some(0);
         }
-        if older.epoch.generation() != newer.epoch.generation() {
+        let generation = older.epoch.generation();
+        if generation != newer.epoch.generation() || self.check.is_turned_back(older.id, generation) {
             return None;
         }
         let told = if newer.forbids_overlap { 0 } else { FENCE_GRACE + WAY };

@@ -10,6 +10,8 @@ use crate::world::{Tell, World, seconds};
 const ALONE: u64 = 45_000;
 /// How long it may take until everything is as it should be, and how long that must last.
 const REST_WITHIN: u64 = 300_000;
+/// Who ends its services is suspected first, and suspects start one at a time.
+const POISON_WITHIN: u64 = 900_000;
 const REST_LASTS: u64 = 3000;
 const LOOK_EVERY: u64 = 500;
 
@@ -40,13 +42,14 @@ fn run(history: &History, bug: Option<Bug>, tell: Tell) -> (Result<(), Breach>, 
         }
         world.start_managers();
     }
-    rest(&mut world);
+    rest(&mut world, history);
     let outcome = world.check.breach.clone().map_or(Ok(()), Err);
     (outcome, world)
 }
 
-fn rest(world: &mut World) {
-    let deadline = world.now + REST_WITHIN;
+fn rest(world: &mut World, history: &History) {
+    let within = if history.has_poison() { POISON_WITHIN } else { REST_WITHIN };
+    let deadline = world.now.max(history.held_until()) + within;
     let mut since = None;
     while world.check.breach.is_none() {
         world.run_until(world.now + LOOK_EVERY);
@@ -58,7 +61,7 @@ fn rest(world: &mut World) {
                 }
             }
             Err(text) if world.now >= deadline => {
-                let after = seconds(REST_WITHIN);
+                let after = seconds(within);
                 world.check.fail("I3", format!("{after} s after the last fault: {text}"));
             }
             Err(_) => since = None,

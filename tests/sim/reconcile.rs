@@ -1,8 +1,9 @@
 //! A manager's pass over what is due, and its questions about silent services; mirrors `reconcile`.
 
 use crate::database::{Access, Folded};
+use crate::hold::Within;
 use crate::manager::{LOST_AFTER, PASS};
-use crate::world::{EPOCH_MS, World, millis};
+use crate::world::World;
 use everwatch_core::id::ServiceId;
 use everwatch_core::message::Floor;
 use everwatch_core::plan::{RowStep, on_alive, plan_services};
@@ -17,15 +18,15 @@ impl World {
         }
         self.managers[m].passes = true;
         self.tick(m);
-        let now = |world: &mut Self| EPOCH_MS + millis(world.now);
-        self.query(host, Access::Read, now, move |world, answer| {
+        self.query(host, Access::Read, Self::database_clock, move |world, answer| {
             world.managers[m].store_answers = answer.is_some();
             let Some(database) = answer else { return world.pass_ends(m) };
             world.managers[m].offset = database - world.wall(host).0;
             if world.managers[m].conns.is_none() {
                 return world.pass_ends(m);
             }
-            if world.mouth(m).is_some() { world.rows(m) } else { world.look_at_services(m) }
+            let ready = world.managers[m].is_ready() && world.mouth(m).is_some();
+            if ready { world.rows(m) } else { world.look_at_services(m) }
         });
     }
 
@@ -41,23 +42,30 @@ impl World {
             move |world| world.db.due(now),
             move |world, due| {
                 let Some(due) = due else { return world.pass_ends(m) };
-                let (now, policy) = (world.manager_now(m), world.db.policy.clone());
-                let steps: Vec<RowStep> =
-                    due.iter().filter_map(|row| world.rules.plan_row(row, now, &policy)).collect();
-                let keep: Vec<RowStep> = steps.into_iter().filter(|step| !step.forget).collect();
-                if keep.is_empty() {
-                    return world.look_at_services(m);
-                }
-                let rows: Vec<Row> = keep.iter().map(|step| step.row.clone()).collect();
-                let save = move |world: &mut Self| world.db_save(&rows, &Folded::new());
-                world.query(host, Access::Write, save, move |world, lost| {
-                    let Some(lost) = lost else { return world.pass_ends(m) };
-                    let won: Vec<RowStep> =
-                        keep.into_iter().filter(|it| !lost.contains(&it.row.id)).collect();
-                    world.carry_out_steps(m, won);
+                let steps_of = due.clone();
+                world.look_for_poison(m, &due, move |world, looked| match looked {
+                    Some(()) => world.steps(m, &steps_of),
+                    None => world.pass_ends(m),
                 });
             },
         );
+    }
+
+    fn steps(&mut self, m: usize, due: &[Row]) {
+        let (host, now, policy) = (self.host_of(m), self.manager_now(m), self.db.policy.clone());
+        let steps: Vec<RowStep> =
+            due.iter().filter_map(|row| self.rules.plan_row(row, now, &policy)).collect();
+        let keep: Vec<RowStep> = steps.into_iter().filter(|step| !step.forget).collect();
+        if keep.is_empty() {
+            return self.look_at_services(m);
+        }
+        let rows: Vec<Row> = keep.iter().map(|step| step.row.clone()).collect();
+        let save = move |world: &mut Self| world.db_save(&rows, &Folded::new());
+        self.query(host, Access::Write, save, move |world, lost| {
+            let Some(lost) = lost else { return world.pass_ends(m) };
+            let won: Vec<RowStep> = keep.into_iter().filter(|it| !lost.contains(&it.row.id)).collect();
+            world.carry_out_steps(m, won);
+        });
     }
 
     fn carry_out_steps(&mut self, m: usize, won: Vec<RowStep>) {
@@ -75,9 +83,9 @@ impl World {
         self.query(
             host,
             Access::Read,
-            |world| world.db.living(),
+            |world| (!world.rules.suspects_on_hold(world.db.hold)).then(|| world.db.living()),
             move |world, services| {
-                let Some(services) = services else { return world.pass_ends(m) };
+                let Some(Some(services)) = services else { return world.pass_ends(m) };
                 let now = world.manager_now(m);
                 let may_conclude = world.managers[m].may_conclude(now);
                 let plan = plan_services(&services, now, LOST_AFTER, may_conclude);
@@ -106,7 +114,10 @@ impl World {
         self.ask_within(m, (conns[0], 5000), fate, move |world, alive| {
             let now = world.manager_now(m);
             let conclude = move |world: &mut Self| match alive {
-                Some(false) => world.db_change_service(id, |row| row.on_session_gone(now)),
+                Some(false) => {
+                    world.db_change_service(id, |row| row.on_session_gone(now));
+                    world.on_concluded(Within::Questions, |_| format!("service {id} was called lost"));
+                }
                 Some(true) => world.db_change_service(id, |row| on_alive(row, now, LOST_AFTER)),
                 None => {}
             };

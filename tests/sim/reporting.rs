@@ -4,6 +4,7 @@ use crate::broker::QueueId;
 use crate::net::{Lane, Loss};
 use crate::service::Say;
 use crate::world::{World, duration};
+use everwatch_core::id::Pool;
 use everwatch_core::message::{BATCH_MAX, Numbered, Report, Reports, StateMessage, encode};
 use everwatch_core::slots::Input;
 use std::rc::Rc;
@@ -36,6 +37,7 @@ impl World {
                 Say::Settle(report) => Report::Run(report.clone()),
                 Say::Born => birth.clone(),
                 Say::Gone => Report::ServiceGone,
+                Say::Made => Report::WorkQueueCreated { pool: Pool::default() },
             };
             entries.push(Numbered { seq: it.seq, at, report });
         }
@@ -65,7 +67,7 @@ impl World {
 
     fn on_said(&mut self, s: usize, say: Say) {
         match say {
-            Say::Tell(_) => {}
+            Say::Tell(_) | Say::Made => {}
             Say::Settle(report) if !report.event.settles() => {
                 self.step(s, Input::Announced { id: report.id, epoch: report.epoch });
             }

@@ -3,18 +3,22 @@
 
 use crate::mutations::Bug;
 use crate::outbox::How;
-use crate::users::Ask;
+use crate::users::{Ask, Asked};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{Floor, RunEvent, RunReport, WorkRead};
+use everwatch_core::missing::{Orphan, orphan};
 use everwatch_core::observer::Overlap;
 use everwatch_core::plan::{RowStep, plan_row};
-use everwatch_core::row::{Applied, Row, RowPolicy};
+use everwatch_core::quarantine::{Killed, Sentence, killed};
+use everwatch_core::row::{Applied, Desired, Row, RowPolicy};
 use everwatch_core::seen::{Heard, Key, Settled, Settlement};
+use everwatch_core::service::{Ended, ServiceRow};
 use everwatch_core::slots::{Effect, Input, Now, Outcome, Slots};
 use everwatch_core::status::Status;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 pub(crate) struct Rules {
     bug: Option<Bug>,
@@ -144,25 +148,79 @@ impl Rules {
     }
 
     /// A person asks; refused is unchanged.
-    pub(crate) fn act(&self, row: &mut Row, ask: Ask, (now, policy): (Timestamp, &RowPolicy)) -> bool {
+    pub(crate) fn act(&self, row: &mut Row, asked: &Asked, (now, policy): (Timestamp, &RowPolicy)) -> bool {
         let (generation, created) = (row.generation, row.verdict().status == Status::Created);
-        let changed = match ask {
-            Ask::Create | Ask::Delete => Ok(row.delete(now, policy)),
-            Ask::Retry => row.retry(now, policy),
-            Ask::Pause => row.pause(now, policy),
-            Ask::Resume => row.resume(now, policy),
-            Ask::Restart => row.restart(now, policy),
+        let changed = match asked {
+            Asked::Plain(Ask::Retry) => row.retry(now, policy),
+            Asked::Plain(Ask::Pause) => row.pause(now, policy),
+            Asked::Plain(Ask::Resume) => row.resume(now, policy),
+            Asked::Plain(Ask::Restart) => row.restart(now, policy),
+            Asked::Plain(_) => Ok(row.delete(now, policy)),
+            Asked::Change(wanted, None) if self.has(Bug::UpdateEndsNothing) => {
+                row.wanted = (**wanted).clone();
+                Ok(true)
+            }
+            Asked::Change(wanted, paused) => row.change_to((**wanted).clone(), *paused, now, policy),
         };
         let changed = changed.unwrap_or(false);
-        if changed && created && ask == Ask::Delete && self.has(Bug::CreatedDeletedAtOnce) {
+        let deletes = row.desired == Desired::Deleted;
+        if changed && created && deletes && self.has(Bug::CreatedDeletedAtOnce) {
             let key = Key { acquisitions: 0, seq: 0 };
             let service = ServiceId(uuid::Uuid::nil());
             row.seen.settled = Some(Settled { key, service, at: now, how: Settlement::Stopped });
         }
-        if self.has(Bug::ReissuedAsItWas) {
+        let resumed = matches!(asked, Asked::Plain(Ask::Resume));
+        if self.has(Bug::ReissuedAsItWas) || (resumed && self.has(Bug::ResumedAsItWas)) {
             row.generation = generation;
         }
         changed
+    }
+
+    /// Whether managers look for nothing that is lost.
+    pub(crate) fn is_on_hold(&self, hold: bool) -> bool {
+        hold && !self.has(Bug::HoldIgnoredByOrphans)
+    }
+    pub(crate) fn suspects_on_hold(&self, hold: bool) -> bool {
+        hold && !self.has(Bug::HoldIgnoredBySuspects)
+    }
+    pub(crate) fn quarantines_on_hold(&self, hold: bool) -> bool {
+        hold && !self.has(Bug::HoldIgnoredByQuarantine)
+    }
+
+    /// What becomes of a row that nobody seems to hold.
+    pub(crate) fn orphan(
+        &self,
+        row: &Row,
+        (living, ended): (&[ServiceId], &BTreeMap<ServiceId, Timestamp>),
+        now: Timestamp,
+        orphan_after: Duration,
+    ) -> Orphan {
+        match orphan(row, living, ended, now, orphan_after) {
+            Orphan::Reissue if self.has(Bug::OrphansNotReissued) => Orphan::No,
+            Orphan::End if self.has(Bug::OrphansNotEnded) => Orphan::No,
+            found => found,
+        }
+    }
+
+    pub(crate) fn heeds_new_queues(&self) -> bool {
+        !self.has(Bug::NewQueueIgnored)
+    }
+
+    /// Whose process has died.
+    pub(crate) fn killed(&self, services: &[ServiceRow], now: Timestamp) -> BTreeMap<ServiceId, Killed> {
+        if !self.has(Bug::LostSessionsAreDeaths) {
+            return killed(services, now);
+        }
+        let lost = services.iter().filter(|it| it.end.is_some_and(|end| end.how == Ended::Lost));
+        lost.map(|it| (it.id, Killed { name: it.birth.name.clone(), at: it.heard_at })).collect()
+    }
+
+    pub(crate) fn sentence(&self, sentence: Sentence) -> Sentence {
+        if self.has(Bug::NeverQuarantined) && sentence == Sentence::Quarantine {
+            Sentence::Suspect
+        } else {
+            sentence
+        }
     }
 
     /// What the broker answered to a publish is written down.

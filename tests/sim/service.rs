@@ -37,6 +37,8 @@ pub(crate) enum Say {
     Settle(everwatch_core::message::RunReport),
     Born,
     Gone,
+    /// It has made the work queue.
+    Made,
 }
 
 /// Where an incarnation stands.
@@ -187,10 +189,14 @@ impl World {
                         world.on_command(s, &delivery);
                     }
                 });
+                world.declare_work()
             },
-            move |world, answer| {
-                if answer.is_some() && world.services[s].incarnation == incarnation {
+            move |world, made| {
+                if made.is_some() && world.services[s].incarnation == incarnation {
                     world.watch(s);
+                    if made == Some(true) {
+                        world.say(s, Say::Made);
+                    }
                     world.say(s, Say::Born);
                 }
             },
@@ -242,12 +248,14 @@ impl World {
                 self.step(s, Input::Floors(floors));
             }
             Ok(Command::Welcome(welcome)) => {
+                self.step(s, Input::Suspects(welcome.suspects));
                 self.on_floors(s, &welcome.floors);
                 self.step(s, Input::Floors(welcome.floors));
                 if welcome.service == self.services[s].id {
                     self.welcomed(s);
                 }
             }
+            Ok(Command::Suspect(ids)) => self.step(s, Input::Suspects(ids)),
             Ok(_) | Err(_) => {}
         }
         let (conn, receipt) = (self.services[s].conn(Lane::Consume), delivery.receipt);
@@ -390,6 +398,10 @@ impl World {
     /// Whether its process may be about to end.
     pub(crate) fn is_stopping(&self, s: usize) -> bool {
         matches!(self.services[s].stage, Stage::Draining | Stage::Leaving | Stage::Fenced)
+    }
+
+    pub(crate) fn has_said_goodbye(&self, s: usize) -> bool {
+        self.services[s].stage == Stage::Leaving
     }
 
     pub(crate) fn birth_of(&self, s: usize) -> Report {

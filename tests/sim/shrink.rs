@@ -48,3 +48,27 @@ pub(crate) fn account(history: &History, breach: &Breach) -> String {
         history.actions.len(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_history_comes_again_and_is_made_small() {
+        for bug in
+            [Bug::OrphansNotReissued, Bug::NewQueueIgnored, Bug::HoldIgnoredByOrphans, Bug::FloorForgotten]
+        {
+            let failing = (0..1000).find_map(|seed| {
+                let history = History::of(seed);
+                play(&history, Some(bug)).err().map(|breach| (history, breach))
+            });
+            let (history, breach) = failing.unwrap();
+            let again = tell(&History::of(history.setup.seed), Some(bug));
+            assert_eq!(again.0.as_ref(), Err(&breach));
+            assert_eq!(again, tell(&history, Some(bug)), "{bug:?}: word for word");
+            let small = shrink(&history, Some(bug), &breach);
+            assert!(small.actions.len() < history.actions.len(), "{bug:?}: {:?}", small.actions);
+            assert_eq!(play(&small, Some(bug)).unwrap_err().rule, breach.rule);
+        }
+    }
+}

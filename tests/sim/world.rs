@@ -191,6 +191,8 @@ impl World {
             }
         }
         if host < self.services.len() {
+            // A host that is powered off is a death like any other; one that said goodbye is none.
+            self.check.deaths += u32::from(!self.has_said_goodbye(host));
             self.service_dies(host);
         }
     }
@@ -205,6 +207,9 @@ impl World {
     pub(crate) fn thaw(&mut self, host: usize) {
         if self.hosts[host].up && self.hosts[host].frozen {
             self.hosts[host].frozen = false;
+            if host >= self.services.len() {
+                self.manager_thaws();
+            }
             self.observe_executions();
             let owner = Owner { host, life: self.hosts[host].life };
             for act in std::mem::take(&mut self.hosts[host].deferred) {
