@@ -198,3 +198,36 @@ async fn a_rolling_restart_moves_each_observer_as_little_as_can_be() {
     assert!(median <= 1 && most <= 2, "moves of each: {moves:?}");
     assert!(longest < 5000, "a gap of {longest} ms");
 }
+
+#[tokio::test]
+async fn after_a_failover_the_starts_keep_to_their_rate_and_say_why_they_wait() {
+    const OBSERVERS: usize = 20;
+    let mut cluster = Cluster::new("start-rate").with_test_kinds();
+    cluster.manager().await;
+    cluster.service("fast", OBSERVERS as u32).await;
+    let folder = observers(&cluster, OBSERVERS).await;
+    cluster.extra.push(("EVERWATCH_SERVICE__START_RATE".to_owned(), "4".to_owned()));
+    cluster.service("slow", OBSERVERS as u32).await;
+    cluster.kill("fast");
+    wait_for("one to wait for its turn", || async {
+        let all = cluster.api.items("/v1/observers?limit=1000").await;
+        let waits = all.iter().any(|it| it["reason"].as_str().unwrap_or_default().contains("start rate"));
+        if waits { Ok(()) } else { Err(format!("{all:?}")) }
+    })
+    .await;
+    wait_for("all to run again", || async {
+        let runs = runs(&folder).iter().filter(|runs| **runs == 2).count();
+        if runs == OBSERVERS { Ok(()) } else { Err(format!("{runs} run")) }
+    })
+    .await;
+    let mut starts: Vec<(usize, i64)> = beacons::read(&folder)
+        .into_iter()
+        .map(|(name, runs)| (name[1..].parse().unwrap(), runs[1].first))
+        .collect();
+    starts.sort_by_key(|(_, at)| *at);
+    let took = starts[OBSERVERS - 1].1 - starts[0].1;
+    assert!((4000..9000).contains(&took), "20 starts at 4 a second took {took} ms");
+    // What came first started at once; of those that waited the oldest came first.
+    let waited: Vec<_> = starts[1..].iter().map(|(number, _)| *number).collect();
+    assert!(waited.is_sorted(), "{starts:?}");
+}

@@ -4,16 +4,18 @@
 //! One slot is one unsettled message. Its phases:
 //! waiting → running ⇄ backoff → ending → settling → (acknowledged), or ending → (given back).
 
+mod admitting;
 mod handing;
+mod pace;
 mod suspects;
 mod terms;
 
+pub use pace::Pace;
 pub use terms::{Effect, Input, Now, Outcome, SlotPolicy};
 
 use crate::epoch::Epoch;
 use crate::id::ObserverId;
 use crate::message::{Floor, RunEvent, RunReport, Work, WorkRead};
-use crate::observer::Overlap;
 use crate::retry::Verdict;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,8 +24,6 @@ use suspects::Suspects;
 
 /// Floors that are remembered; a birth is told those of the last ten minutes anew.
 const FLOORS_MAX: usize = 100_000;
-/// Observers whose refusals are counted; beyond it the counts start again.
-const REFUSALS_MAX: usize = 10_000;
 /// The longest error text that is reported, in characters.
 const ERROR_MAX: usize = 4_000;
 
@@ -40,6 +40,8 @@ enum Phase {
     /// Held, to be started then.
     Waiting {
         until: Duration,
+        attempt: u32,
+        why: &'static str,
     },
     Running {
         attempt: u32,
@@ -96,6 +98,7 @@ pub struct Slots<R> {
     floor_order: VecDeque<ObserverId>,
     refusals: HashMap<ObserverId, u32>,
     suspects: Suspects,
+    pace: Pace,
     draining: bool,
 }
 
@@ -111,8 +114,16 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             floor_order: VecDeque::new(),
             refusals: HashMap::new(),
             suspects: Suspects::default(),
+            pace: Pace::default(),
             draining: false,
         }
+    }
+
+    /// Starts no faster than this.
+    #[must_use]
+    pub fn with_pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
     }
 
     /// Messages that are held: the slots in use.
@@ -135,9 +146,8 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             let ago = |since: Duration| now.wall.minus(now.mono.saturating_sub(since));
             let event = match slot.phase {
                 Phase::Running { attempt, since } => RunEvent::Started { attempt, started_at: ago(since) },
-                Phase::Announced | Phase::Waiting { .. } => {
-                    RunEvent::Taken { reason: "waiting to be started".to_owned() }
-                }
+                Phase::Announced => RunEvent::Taken { reason: suspects::REASON.to_owned() },
+                Phase::Waiting { why, .. } => RunEvent::Taken { reason: why.to_owned() },
                 Phase::Backoff { attempt, until } => RunEvent::Erred {
                     attempt,
                     error: "restarting".to_owned(),
@@ -198,74 +208,6 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             self.settle_unstarted(older.receipt, id, older.epoch, effects);
         }
         self.end_run(id, below, now, effects);
-    }
-
-    /// Takes a message that nothing of its observer stands against.
-    fn admit(&mut self, arrival: Arrival<R>, now: Now, effects: &mut Vec<Effect<R>>) {
-        let Arrival { receipt, id, epoch, work } = arrival;
-        if self.floors.get(&id).is_some_and(|below| epoch < *below) {
-            return self.settle_unstarted(receipt, id, epoch, effects);
-        }
-        if self.draining {
-            effects.push(Effect::Requeue(receipt));
-            return;
-        }
-        let known = work.and_then(|work| {
-            if self.policy.kinds.contains(&work.kind) {
-                Ok(work)
-            } else {
-                Err(format!("kind `{}` is not offered by this service", work.kind))
-            }
-        });
-        let redelivered = epoch.acquisitions() > 0;
-        match known {
-            Err(why) => {
-                let until = now.mono + self.refusal_pause(id);
-                let reason = why.clone();
-                effects.push(Effect::Report(RunReport { id, epoch, event: RunEvent::Taken { reason } }));
-                let phase = Phase::Refusing { until, why };
-                self.put(id, Slot { receipt, epoch, work: None, phase, successor: None });
-            }
-            Ok(work) if self.suspects.contains(id, now.mono) => {
-                let reason = suspects::REASON.to_owned();
-                effects.push(Effect::Announce(RunReport { id, epoch, event: RunEvent::Taken { reason } }));
-                let phase = Phase::Announced;
-                self.put(id, Slot { receipt, epoch, work: Some(work), phase, successor: None });
-            }
-            Ok(work) if redelivered && work.overlap == Overlap::Forbid => {
-                let until = now.mono + self.policy.fence_grace * 2;
-                let reason = "redelivered, may not overlap".to_owned();
-                effects.push(Effect::Report(RunReport { id, epoch, event: RunEvent::Taken { reason } }));
-                let phase = Phase::Waiting { until };
-                self.put(id, Slot { receipt, epoch, work: Some(work), phase, successor: None });
-            }
-            Ok(work) => {
-                if redelivered {
-                    let reason = "redelivered".to_owned();
-                    effects.push(Effect::Report(RunReport { id, epoch, event: RunEvent::Taken { reason } }));
-                }
-                let phase = Phase::Waiting { until: now.mono };
-                self.slots.insert(id, Slot { receipt, epoch, work: Some(work), phase, successor: None });
-                self.start(id, 1, now, effects);
-            }
-        }
-    }
-
-    /// Naively, each refusal waits longer than the last. But the broker hands what one consumer gives back
-    /// to the next, and that may be this service's own: eight of them held a message for three minutes
-    /// while another service stood ready for it. So a message passes all consumers, then it waits.
-    fn refusal_pause(&mut self, id: ObserverId) -> Duration {
-        if self.refusals.len() >= REFUSALS_MAX {
-            self.refusals.clear();
-        }
-        let times = self.refusals.entry(id).or_insert(0);
-        let (round, turn) = (*times / self.policy.consumers.max(1), *times % self.policy.consumers.max(1));
-        *times = times.saturating_add(1);
-        if round == 0 || turn > 0 {
-            return Duration::ZERO;
-        }
-        let factor = 1_u32.checked_shl((round - 1).min(16)).unwrap_or(u32::MAX);
-        self.policy.refuse_first.saturating_mul(factor).min(self.policy.refuse_max)
     }
 
     fn put(&mut self, id: ObserverId, slot: Slot<R>) {
@@ -442,8 +384,11 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             self.timers.remove(&(at, id));
             let Some(slot) = self.slots.get(&id) else { continue };
             match slot.phase {
-                Phase::Waiting { .. } => self.start(id, 1, now, effects),
-                Phase::Backoff { attempt, .. } => self.start(id, attempt.saturating_add(1), now, effects),
+                Phase::Waiting { why: admitting::START_RATE, .. } => self.take_turn(id, now, effects),
+                Phase::Waiting { attempt, .. } => self.start(id, attempt, now, effects),
+                Phase::Backoff { attempt, .. } => {
+                    self.start_again(id, attempt.saturating_add(1), now, effects);
+                }
                 Phase::Refusing { ref why, .. } => {
                     let why = why.clone();
                     self.give_back(id, RunEvent::Refused { why }, now, effects);
@@ -461,7 +406,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
 impl Phase {
     fn deadline(&self) -> Option<Duration> {
         match self {
-            Self::Waiting { until } | Self::Backoff { until, .. } | Self::Refusing { until, .. } => {
+            Self::Waiting { until, .. } | Self::Backoff { until, .. } | Self::Refusing { until, .. } => {
                 Some(*until)
             }
             Self::Ending { abort_at, .. } => *abort_at,

@@ -227,3 +227,22 @@ fn an_announcement_that_is_confirmed_late_acknowledges_nothing() {
         .on(Input::Announced { id: id(), epoch: Epoch::new(1, 2) }, &[])
         .on(Input::Confirmed { id: id(), epoch: Epoch::new(1, 2) }, &["ack 1"]);
 }
+
+#[test]
+fn starts_beyond_the_rate_wait_and_say_so() {
+    let policy = Script::new().slots.policy;
+    let pace = Pace::new(0.1, &BTreeMap::new());
+    let mut script = Script::new();
+    script.slots = Slots::new(policy).with_pace(pace);
+    script.on(delivered(1, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"]);
+    // An error's own pause is shorter than the turn.
+    script.on(ended(1, 0, Outcome::Erred("e".into())), &["report Erred 1.0"]);
+    script.at(1000).on(Input::Wake, &[]);
+    assert_eq!(script.slots.list(script.now)[0].event, RunEvent::Taken { reason: "start rate".to_owned() });
+    script.at(12_499).on(Input::Wake, &[]);
+    script.at(12_500).on(Input::Wake, &["start 1.0 attempt 2", "report Started 1.0"]);
+    script.on(ended(1, 0, Outcome::Done), &["settle Completed 1.0"]);
+    script.on(confirmed(1, 0), &["ack 1"]);
+    script.on(delivered(2, 2, 0), &["report Taken 2.0"]);
+    script.at(60_000).on(Input::Wake, &["start 2.0 attempt 1", "report Started 2.0"]);
+}

@@ -26,7 +26,7 @@ use everwatch_core::message::{
     BATCH_MAX, Beat, BeatMessage, Birth, Intent, ListChunk, Predecessor, Report, RunEvent, RunReport, Terms,
     Work, encode,
 };
-use everwatch_core::slots::{Effect, Input, Now, SlotPolicy, Slots};
+use everwatch_core::slots::{Effect, Input, Now, Pace, SlotPolicy, Slots};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -183,7 +183,7 @@ impl Life {
         };
         let life = Self {
             started: Instant::now(),
-            slots: Slots::new(policy),
+            slots: Slots::new(policy).with_pace(Pace::new(me.settings.start_rate, &me.settings.start_rates)),
             blocks: Blocks::new(capacity),
             channels: Channels::default(),
             terms: Terms::default(),

@@ -1,6 +1,6 @@
 //! What a service can be told.
 
-use everwatch_core::id::{Name, Pool};
+use everwatch_core::id::{Kind, Name, Pool};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -64,6 +64,10 @@ pub struct ServiceSettings {
     pub fence_grace: Duration,
     /// Time that an orderly stop may take (default 20 s).
     pub drain_timeout: Duration,
+    /// Starts a second at most, of all kinds together; 0: no limit (default).
+    pub start_rate: f64,
+    /// The same for some kinds by themselves.
+    pub start_rates: BTreeMap<Kind, f64>,
 }
 
 impl ServiceSettings {
@@ -81,6 +85,8 @@ impl ServiceSettings {
             fence_after: Duration::from_secs(5),
             fence_grace: Duration::from_millis(500),
             drain_timeout: Duration::from_secs(20),
+            start_rate: 0.0,
+            start_rates: BTreeMap::new(),
         }
     }
 }

@@ -55,7 +55,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         if until <= now.mono {
             self.start(id, 1, now, effects);
         } else {
-            self.set_phase(id, Phase::Waiting { until });
+            self.set_phase(id, Phase::Waiting { until, attempt: 1, why: REASON });
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::settings::{Capacity, ServiceSettings};
 use config::{Environment, File, FileFormat};
 use everwatch_broker::RabbitBroker;
 use everwatch_core::clock::friendly;
-use everwatch_core::id::{Name, Pool};
+use everwatch_core::id::{Kind, Name, Pool};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -69,6 +69,10 @@ pub struct Service {
     pub fence_grace: Duration,
     #[serde(with = "friendly")]
     pub drain_timeout: Duration,
+    /// Starts a second at most, of all kinds together; 0: no limit.
+    pub start_rate: f64,
+    /// The same for some kinds by themselves.
+    pub start_rates: BTreeMap<String, f64>,
     /// Threads for people's code; 0: four for each core, at least 16.
     pub threads: u16,
     /// Address of `/livez`, `/readyz` and `/metrics`; empty: none.
@@ -149,6 +153,8 @@ impl Default for Service {
             beat: Duration::from_secs(5),
             fence_grace: Duration::from_millis(500),
             drain_timeout: Duration::from_secs(20),
+            start_rate: 0.0,
+            start_rates: BTreeMap::new(),
             threads: 0,
             listen: String::new(),
             exec: Exec::default(),
@@ -244,6 +250,21 @@ impl Service {
         settings.fence_after = broker.heartbeat;
         settings.fence_grace = self.fence_grace;
         settings.drain_timeout = self.drain_timeout;
+        let rates = self.start_rates.iter().map(|(kind, rate)| (format!(" of kind {kind}"), *rate));
+        if let Some((of, rate)) =
+            rates.chain([(String::new(), self.start_rate)]).find(|(_, rate)| !is_rate(*rate))
+        {
+            let text = format!(
+                "service.start_rate{of}: {rate} is not a number of starts a second: 0 (no limit) to 1000000"
+            );
+            return Err(SettingsError(text));
+        }
+        settings.start_rate = self.start_rate;
+        for (kind, rate) in &self.start_rates {
+            let kind =
+                Kind::new(kind).map_err(|error| SettingsError(format!("service.start_rates: {error}")))?;
+            settings.start_rates.insert(kind, *rate);
+        }
         Ok(settings)
     }
     /// What `exec` may do.
@@ -251,6 +272,10 @@ impl Service {
     pub fn exec_settings(&self, broker: &Broker) -> ExecSettings {
         ExecSettings { allow: self.exec.allow.clone(), fence_after: broker.heartbeat }
     }
+}
+
+fn is_rate(rate: f64) -> bool {
+    (0.0..=1e6).contains(&rate)
 }
 
 fn host_name() -> String {

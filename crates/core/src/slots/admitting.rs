@@ -1,0 +1,125 @@
+//! What becomes of a message that nothing of its observer stands against: started, delayed, refused.
+
+use super::{Arrival, Effect, Now, Phase, Slot, Slots, suspects};
+use crate::id::ObserverId;
+use crate::message::{RunEvent, RunReport};
+use crate::observer::Overlap;
+use std::time::Duration;
+
+/// Observers whose refusals are counted; beyond it the counts start again.
+const REFUSALS_MAX: usize = 10_000;
+/// A start that waits longer is told of.
+const TOLD_AFTER: Duration = Duration::from_secs(1);
+pub(super) const START_RATE: &str = "start rate";
+
+impl<R: Copy + std::fmt::Debug> Slots<R> {
+    pub(super) fn admit(&mut self, arrival: Arrival<R>, now: Now, effects: &mut Vec<Effect<R>>) {
+        let Arrival { receipt, id, epoch, work } = arrival;
+        if self.floors.get(&id).is_some_and(|below| epoch < *below) {
+            return self.settle_unstarted(receipt, id, epoch, effects);
+        }
+        if self.draining {
+            effects.push(Effect::Requeue(receipt));
+            return;
+        }
+        let taken =
+            |reason: &str| RunReport { id, epoch, event: RunEvent::Taken { reason: reason.to_owned() } };
+        let known = work.and_then(|work| {
+            if self.policy.kinds.contains(&work.kind) {
+                Ok(work)
+            } else {
+                Err(format!("kind `{}` is not offered by this service", work.kind))
+            }
+        });
+        let work = match known {
+            Ok(work) => work,
+            Err(why) => {
+                let until = now.mono + self.refusal_pause(id);
+                effects.push(Effect::Report(taken(&why)));
+                let phase = Phase::Refusing { until, why };
+                return self.put(id, Slot { receipt, epoch, work: None, phase, successor: None });
+            }
+        };
+        if self.suspects.contains(id, now.mono) {
+            effects.push(Effect::Announce(taken(suspects::REASON)));
+            let slot = Slot { receipt, epoch, work: Some(work), phase: Phase::Announced, successor: None };
+            return self.put(id, slot);
+        }
+        let redelivered = epoch.acquisitions() > 0;
+        let apart = redelivered && work.overlap == Overlap::Forbid;
+        let earliest = if apart { now.mono + self.policy.fence_grace * 2 } else { now.mono };
+        let until = self.pace.turn(&work.kind, earliest, now.chance);
+        let why = match (until > earliest, apart) {
+            (true, _) => START_RATE,
+            (false, true) => "redelivered, may not overlap",
+            (false, false) => "redelivered",
+        };
+        if redelivered || until > now.mono + TOLD_AFTER {
+            effects.push(Effect::Report(taken(why)));
+        }
+        let phase = Phase::Waiting { until, attempt: 1, why };
+        self.put(id, Slot { receipt, epoch, work: Some(work), phase, successor: None });
+        if until <= now.mono {
+            self.start(id, 1, now, effects);
+        }
+    }
+
+    /// One more attempt of the same run, when its turn has come.
+    pub(super) fn start_again(
+        &mut self,
+        id: ObserverId,
+        attempt: u32,
+        now: Now,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        let Some(work) = self.slots.get(&id).and_then(|slot| slot.work.clone()) else { return };
+        let until = self.pace.turn(&work.kind, now.mono, now.chance);
+        if until <= now.mono {
+            return self.start(id, attempt, now, effects);
+        }
+        self.set_phase(id, Phase::Waiting { until, attempt, why: START_RATE });
+    }
+
+    /// A turn has come: of those of the kind that wait for theirs, the oldest takes it. Naively, they start as
+    /// they came; but what a dead service held comes back block by block.
+    pub(super) fn take_turn(&mut self, id: ObserverId, now: Now, effects: &mut Vec<Effect<R>>) {
+        let Some(kind) = self.slots.get(&id).and_then(|slot| slot.work.as_ref()).map(|it| it.kind.clone())
+        else {
+            return;
+        };
+        // Identities are made in the order of time.
+        let oldest = self.slots.iter().find_map(|(other, slot)| match (&slot.phase, &slot.work) {
+            (Phase::Waiting { until, attempt, why: START_RATE }, Some(work))
+                if *other == id || work.kind == kind && work.overlap == Overlap::Allow =>
+            {
+                Some((*other, *until, *attempt))
+            }
+            _ => None,
+        });
+        let Some((oldest, until, attempt)) = oldest else { return };
+        if oldest != id
+            && let Some(Phase::Waiting { attempt, .. }) = self.slots.get(&id).map(|slot| &slot.phase)
+        {
+            let phase = Phase::Waiting { until, attempt: *attempt, why: START_RATE };
+            self.set_phase(id, phase);
+        }
+        self.start(oldest, attempt, now, effects);
+    }
+
+    /// Naively, each refusal waits longer than the last. But the broker hands what one consumer gives back
+    /// to the next, and that may be this service's own: eight of them held a message for three minutes
+    /// while another service stood ready for it. So a message passes all consumers, then it waits.
+    fn refusal_pause(&mut self, id: ObserverId) -> Duration {
+        if self.refusals.len() >= REFUSALS_MAX {
+            self.refusals.clear();
+        }
+        let times = self.refusals.entry(id).or_insert(0);
+        let (round, turn) = (*times / self.policy.consumers.max(1), *times % self.policy.consumers.max(1));
+        *times = times.saturating_add(1);
+        if round == 0 || turn > 0 {
+            return Duration::ZERO;
+        }
+        let factor = 1_u32.checked_shl((round - 1).min(16)).unwrap_or(u32::MAX);
+        self.policy.refuse_first.saturating_mul(factor).min(self.policy.refuse_max)
+    }
+}
