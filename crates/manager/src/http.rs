@@ -3,6 +3,7 @@
 mod actions;
 pub mod api;
 mod body;
+mod bulk;
 mod document;
 mod edits;
 mod events;
@@ -37,8 +38,15 @@ pub(crate) const BODY_MAX: usize = 1024 * 1024;
 /// Every route of a manager and its console; `extra` is merged in.
 pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
     scrape::install(&manager);
+    let batch =
+        OpenApiRouter::new().routes(routes!(bulk::batch)).layer(DefaultBodyLimit::max(bulk::BODY_MAX));
     let (api, mut document) = OpenApiRouter::new()
-        .routes(routes!(observers::create, observers::list))
+        .routes(routes!(observers::create, observers::list, bulk::delete))
+        .routes(routes!(bulk::pause))
+        .routes(routes!(bulk::resume))
+        .routes(routes!(bulk::restart))
+        .routes(routes!(bulk::retry))
+        .merge(batch)
         .routes(routes!(observers::read, observers::delete, edits::patch, edits::put))
         .routes(routes!(actions::pause))
         .routes(routes!(actions::resume))

@@ -1,6 +1,7 @@
 //! A whole manager on an in-process broker and a SQLite file, with a service played by hand.
 
 mod api;
+mod bulk;
 mod editing;
 mod events;
 

@@ -38,7 +38,7 @@ pub enum Created {
 }
 
 /// Which observers a list shows. Without `status`, all but Deleted.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
     pub status: Vec<Status>,
     pub kind: Option<Kind>,

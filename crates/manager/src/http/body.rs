@@ -15,28 +15,33 @@ pub(crate) struct JsonBody(pub(crate) Value);
 impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        if !is_json(&request) {
-            let detail = "send the body with `content-type: application/json`";
-            return Err(Problem::new(Code::NotJson, detail));
-        }
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
-            match rejection.into_response().status() {
-                StatusCode::PAYLOAD_TOO_LARGE => {
-                    Problem::new(Code::TooLarge, format!("a body has at most {BODY_MAX} bytes"))
-                }
-                _ => Problem::new(Code::MalformedJson, "the body did not arrive whole"),
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
+        read(request, BODY_MAX).await.map(Self)
+    }
+}
+
+/// A body of at most `most` bytes, which the route's own limit is to be.
+pub(super) async fn read(request: Request, most: usize) -> Result<Value, Problem> {
+    if !is_json(&request) {
+        let detail = "send the body with `content-type: application/json`";
+        return Err(Problem::new(Code::NotJson, detail));
+    }
+    let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| {
+        match rejection.into_response().status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Problem::new(Code::TooLarge, format!("a body has at most {most} bytes"))
             }
-        })?;
-        match serde_json::from_slice(&bytes) {
-            Ok(value) => Ok(Self(value)),
-            // The reader gives no other sign of this one.
-            Err(error) if error.to_string().starts_with("recursion limit exceeded") => {
-                let detail = "nests deeper than JSON can be read here (127 levels): make it flatter";
-                Err(Problem::invalid(vec![FieldError { pointer: String::new(), detail: detail.to_owned() }]))
-            }
-            Err(error) => Err(Problem::new(Code::MalformedJson, error.to_string())),
+            _ => Problem::new(Code::MalformedJson, "the body did not arrive whole"),
         }
+    })?;
+    match serde_json::from_slice(&bytes) {
+        Ok(value) => Ok(value),
+        // The reader gives no other sign of this one.
+        Err(error) if error.to_string().starts_with("recursion limit exceeded") => {
+            let detail = "nests deeper than JSON can be read here (127 levels): make it flatter";
+            Err(Problem::invalid(vec![FieldError { pointer: String::new(), detail: detail.to_owned() }]))
+        }
+        Err(error) => Err(Problem::new(Code::MalformedJson, error.to_string())),
     }
 }
 

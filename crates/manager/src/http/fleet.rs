@@ -189,6 +189,10 @@ async fn order(
 }
 
 pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
+    // Naively, an array is read as the members in their order.
+    if !body.is_object() {
+        return Err(wrong("", "must be a JSON object".to_owned()));
+    }
     serde_json::from_value(body).map_err(|error| wrong("", error.to_string()))
 }
 

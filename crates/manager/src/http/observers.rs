@@ -56,12 +56,21 @@ pub(crate) async fn create(
     }
 }
 
-/// `again`: an observer of this identity may have been created by the same request before.
 pub(super) async fn create_as(
+    manager: &Arc<Manager>,
+    identity: (ObserverId, bool),
+    draft: Draft,
+) -> Result<Response, Problem> {
+    let (row, shown) = create_row(manager, identity, draft).await?;
+    Ok(edits::created(&row, &shown))
+}
+
+/// `again`: an observer of this identity may have been created by the same request before.
+pub(super) async fn create_row(
     manager: &Arc<Manager>,
     (id, again): (ObserverId, bool),
     Draft { wanted, paused }: Draft,
-) -> Result<Response, Problem> {
+) -> Result<(Row, Observer), Problem> {
     check_kind(manager, &wanted).await?;
     let mut row = Row::created(id, wanted, manager.clock.now(), &manager.settings.row);
     if paused == Some(true) {
@@ -73,12 +82,14 @@ pub(super) async fn create_as(
     match created.map_err(|error| Problem::from(error.as_ref()))? {
         Created::Done => {
             info!(observer = %id, %name, kind = %row.wanted.kind, "observer created");
-            Ok(edits::created(&row, &Observer::of(&row, None)))
+            let shown = Observer::of(&row, None);
+            Ok((row, shown))
         }
         Created::NameTaken => {
             // By the same request, sent twice at once?
             if again && let Some(row) = manager.store.load(&[id]).await?.pop() {
-                return Ok(edits::created(&row, &one(manager, &row).await?));
+                let shown = one(manager, &row).await?;
+                return Ok((row, shown));
             }
             Err(Problem::new(Code::NameExists, format!("an observer named {name} exists already")))
         }
@@ -95,7 +106,7 @@ pub(super) async fn create_as(
     }
 }
 
-fn made_up_name() -> Result<Name, Problem> {
+pub(super) fn made_up_name() -> Result<Name, Problem> {
     let random = Uuid::new_v4().simple().to_string();
     Name::new(&format!("observer-{}", &random[..12]))
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))
@@ -147,19 +158,24 @@ pub(crate) async fn list(
     params.finish()?;
     let after = part.after.map(|start| After { value: start.value, id: start.id });
     let page = manager.store.list(&filter, after.as_ref(), part.limit).await?;
-    let next = page.rows.last().filter(|_| page.more).map(|row| Start {
-        value: match filter.sort {
-            Sort::Name => row.wanted.name.to_string(),
-            Sort::CreatedAt => row.created_at.0.to_string(),
-        },
-        id: row.id,
-    });
+    let next = page
+        .rows
+        .last()
+        .filter(|_| page.more)
+        .map(|row| Start { value: sort_value(&filter, row), id: row.id });
     let items = describe(&manager, &page.rows).await?;
     Ok(Json(Listed { items, next_cursor: next.as_ref().and_then(cursor), total: page.total }))
 }
 
+pub(super) fn sort_value(filter: &Filter, row: &Row) -> String {
+    match filter.sort {
+        Sort::Name => row.wanted.name.to_string(),
+        Sort::CreatedAt => row.created_at.0.to_string(),
+    }
+}
+
 /// The holder that is asked for, by id or, the newest of it, by name.
-async fn holder(manager: &Manager, params: &mut Params) -> Result<Option<ServiceId>, Problem> {
+pub(super) async fn holder(manager: &Manager, params: &mut Params) -> Result<Option<ServiceId>, Problem> {
     let Some(text) = params.one("service")? else { return Ok(None) };
     if let Ok(id) = text.parse::<ServiceId>() {
         return Ok(Some(id));
@@ -170,7 +186,7 @@ async fn holder(manager: &Manager, params: &mut Params) -> Result<Option<Service
     Ok(Some(found.map_or(ServiceId(Uuid::nil()), |service| service.id)))
 }
 
-fn filter(params: &mut Params) -> Result<Filter, Problem> {
+pub(super) fn filter(params: &mut Params) -> Result<Filter, Problem> {
     let mut status = Vec::new();
     for text in params.many("status").iter().flat_map(|text| text.split(',')) {
         status.push(text.trim().parse::<Status>().map_err(|error| bad("status", error))?);
@@ -271,6 +287,19 @@ pub(crate) async fn delete(
     }
     params.finish()?;
     let id = find(&manager, &key).await?.id;
+    let row = doom(&manager, id, &key, only_if).await?;
+    let row = await_status(&manager, row, wait, |status| status == Status::Deleted).await?;
+    let status = if row.verdict().status == Status::Deleted { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, edits::tag(&row), Json(one(&manager, &row).await?)).into_response())
+}
+
+/// From now on it is to end; with `only_if` only from that status.
+pub(super) async fn doom(
+    manager: &Arc<Manager>,
+    id: ObserverId,
+    key: &str,
+    only_if: Option<Status>,
+) -> Result<Row, Problem> {
     let now = manager.clock.now();
     let (mut refused, mut fresh) = (None, false);
     let change = |row: &mut Row| {
@@ -279,18 +308,16 @@ pub(crate) async fn delete(
         fresh = refused.is_none() && row.delete(now, &manager.settings.row);
         fresh
     };
-    let row = manager.change(id, change).await?.ok_or_else(|| not_found(&key))?;
+    let row = manager.change(id, change).await?.ok_or_else(|| not_found(key))?;
     if let Some(status) = refused {
         let detail = format!("observer {} is {status}, not Processing", row.wanted.name);
         return Err(Problem::new(Code::NotActive, detail));
     }
     if fresh {
         info!(observer = %id, name = %row.wanted.name, "observer is to be deleted");
-        telling::floors_later(&manager, vec![row.floor()]);
+        telling::floors_later(manager, vec![row.floor()]);
     }
-    let row = await_status(&manager, row, wait, |status| status == Status::Deleted).await?;
-    let status = if row.verdict().status == Status::Deleted { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((status, edits::tag(&row), Json(one(&manager, &row).await?)).into_response())
+    Ok(row)
 }
 
 pub(super) async fn find(manager: &Manager, key: &str) -> Result<Row, Problem> {

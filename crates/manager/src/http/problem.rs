@@ -26,6 +26,7 @@ pub(crate) enum Code {
     NameExists,
     NoSuchQueue,
     NotActive,
+    CountDiffers,
     NotFailed,
     Deleted,
     Paused,
@@ -62,6 +63,7 @@ impl Code {
             Self::NameExists => (S::CONFLICT, "name-exists", "the name is taken"),
             Self::NoSuchQueue => (S::CONFLICT, "no-such-queue", "there is no queue for this message"),
             Self::NotActive => (S::CONFLICT, "observer-not-active", "the observer is not active"),
+            Self::CountDiffers => (S::CONFLICT, "count-differs", "not as many as expected"),
             Self::NotFailed => (S::CONFLICT, "observer-not-failed", "the observer has not failed"),
             Self::Deleted => (S::CONFLICT, "observer-deleted", "the observer is deleted"),
             Self::Paused => (S::CONFLICT, "observer-paused", "the observer is paused"),
@@ -116,6 +118,7 @@ impl Code {
             | Self::MethodNotAllowed
             | Self::NameExists
             | Self::NotActive
+            | Self::CountDiffers
             | Self::NotFailed
             | Self::Deleted
             | Self::Paused
@@ -178,9 +181,10 @@ impl Problem {
         Self { code: Code::Invalid, detail, errors }
     }
 
-    fn write(&self, instance: &str) -> Response {
+    /// As it is sent.
+    pub(crate) fn body(&self, instance: &str) -> ProblemBody {
         let (status, code, title) = self.code.describe();
-        let body = ProblemBody {
+        ProblemBody {
             kind: format!("urn:everwatch:problem:{code}"),
             title: title.into_owned(),
             status: status.as_u16(),
@@ -188,8 +192,11 @@ impl Problem {
             instance: instance.to_owned(),
             code: code.to_owned(),
             errors: self.errors.clone(),
-        };
-        let mut response = (status, axum::Json(body)).into_response();
+        }
+    }
+
+    fn write(&self, instance: &str) -> Response {
+        let mut response = (self.code.status(), axum::Json(self.body(instance))).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if let Some(seconds) = self.code.retry_after() {

@@ -1,0 +1,232 @@
+//! Many observers at once: a batch of different wishes, or one wish for all that a filter finds.
+
+use super::actions::act_on;
+use super::api::{Observer, ProblemBody};
+use super::body;
+use super::edits;
+use super::observers::{self, create_row, doom, find, one};
+use super::problem::{Code, Problem};
+use super::query::{Params, bad};
+use crate::shared::Manager;
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use everwatch_core::actions::Refusal;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::ObserverId;
+use everwatch_core::observer::FieldError;
+use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::status::Status;
+use everwatch_store::{After, Filter};
+use futures::StreamExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+use tracing::info;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// The most observers that one request is about.
+const MOST: usize = 10_000;
+/// The largest body of a batch, in bytes.
+pub(super) const BODY_MAX: usize = 16 * 1024 * 1024;
+/// Wishes that are worked on at once.
+const AT_ONCE: usize = 256;
+const PAGE: usize = 1000;
+
+type Shared = State<Arc<Manager>>;
+
+/// What is wished for one observer.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+enum Wish {
+    /// As the body of a create.
+    Create {
+        #[schema(value_type = Object)]
+        observer: Value,
+    },
+    Delete {
+        /// Id or name.
+        id: String,
+    },
+    Pause {
+        id: String,
+    },
+    Resume {
+        id: String,
+    },
+    Restart {
+        id: String,
+    },
+    Retry {
+        id: String,
+    },
+}
+
+/// What became of one wish.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct Outcome {
+    /// As the request for this one alone would have been answered.
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observer: Option<Observer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<ProblemBody>,
+}
+
+/// What became of each, in order.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct Outcomes {
+    items: Vec<Outcome>,
+}
+
+impl Outcome {
+    fn of(done: Result<(StatusCode, Observer), Problem>) -> Self {
+        match done {
+            Ok((status, observer)) => {
+                Self { status: status.as_u16(), observer: Some(observer), problem: None }
+            }
+            Err(problem) => {
+                let body = problem.body("/v1/observers:batch");
+                Self { status: body.status, observer: None, problem: Some(body) }
+            }
+        }
+    }
+}
+
+/// Create, delete, pause, resume, restart and retry up to 10,000 observers; one that fails stops no other.
+#[utoipa::path(post, path = "/v1/observers:batch", tag = "observers", request_body = Vec<Wish>,
+    responses((status = 200, body = Outcomes, description = "each with its own status, in order"),
+    (status = 422, body = ProblemBody, description = "invalid: not an array, or of more than 10,000")))]
+pub(crate) async fn batch(
+    State(manager): Shared,
+    params: Params,
+    request: Request,
+) -> Result<Json<Outcomes>, Problem> {
+    params.finish()?;
+    let body = body::read(request, BODY_MAX).await?;
+    let wrong = |detail: String| Problem::invalid(vec![FieldError { pointer: String::new(), detail }]);
+    let Value::Array(wishes) = body else {
+        return Err(wrong("must be an array of {\"op\": …}".to_owned()));
+    };
+    if wishes.len() > MOST {
+        return Err(wrong(format!("{} items: at most {MOST} in one batch", wishes.len())));
+    }
+    info!(wishes = wishes.len(), "a batch");
+    let manager = &manager;
+    let done = futures::stream::iter(wishes)
+        .map(|wish| async move { Outcome::of(fulfil(manager, wish).await) })
+        .buffered(AT_ONCE);
+    Ok(Json(Outcomes { items: done.collect().await }))
+}
+
+async fn fulfil(manager: &Arc<Manager>, wish: Value) -> Result<(StatusCode, Observer), Problem> {
+    let wish = serde_json::from_value(wish).map_err(|error| {
+        Problem::invalid(vec![FieldError { pointer: String::new(), detail: error.to_string() }])
+    })?;
+    let (id, act): (String, Act) = match wish {
+        Wish::Create { observer } => {
+            let draft = edits::draft(observer, &observers::made_up_name()?)?;
+            let id = ObserverId(Uuid::now_v7());
+            let (_, made) = create_row(manager, (id, false), draft).await?;
+            return Ok((StatusCode::CREATED, made));
+        }
+        Wish::Delete { id } => {
+            let row = find(manager, &id).await?;
+            return deleted(manager, row.id).await;
+        }
+        Wish::Pause { id } => (id, Row::pause),
+        Wish::Resume { id } => (id, Row::resume),
+        Wish::Restart { id } => (id, Row::restart),
+        Wish::Retry { id } => (id, Row::retry),
+    };
+    acted(manager, find(manager, &id).await?.id, act).await
+}
+
+type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
+
+async fn deleted(manager: &Arc<Manager>, id: ObserverId) -> Result<(StatusCode, Observer), Problem> {
+    let row = doom(manager, id, &id.to_string(), None).await?;
+    let over = row.verdict().status == Status::Deleted;
+    let status = if over { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, one(manager, &row).await?))
+}
+
+async fn acted(manager: &Arc<Manager>, id: ObserverId, act: Act) -> Result<(StatusCode, Observer), Problem> {
+    let (row, fresh) = act_on(manager, id, &id.to_string(), act).await?;
+    let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, one(manager, &row).await?))
+}
+
+/// Delete all that the filter finds.
+#[utoipa::path(delete, path = "/v1/observers", tag = "observers", params(
+    ("expect" = u32, Query, description = "how many there are to be: else 409 and nothing happens"),
+    ("status" = Option<String>, Query), ("kind" = Option<String>, Query), ("pool" = Option<String>, Query),
+    ("service" = Option<String>, Query), ("q" = Option<String>, Query),
+    ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
+    responses((status = 200, body = Outcomes), (status = 409, body = ProblemBody, description = "count-differs")))]
+pub(crate) async fn delete(State(manager): Shared, params: Params) -> Result<Json<Outcomes>, Problem> {
+    let ids = found(&manager, params).await?;
+    let manager = &manager;
+    let done = futures::stream::iter(ids)
+        .map(|id| async move { Outcome::of(deleted(manager, id).await) })
+        .buffered(AT_ONCE);
+    Ok(Json(Outcomes { items: done.collect().await }))
+}
+
+macro_rules! for_all {
+    ($name:ident, $path:literal, $act:path, $doc:literal) => {
+        #[doc = $doc]
+        #[utoipa::path(post, path = $path, tag = "observers", params(
+            ("expect" = u32, Query, description = "how many there are to be: else 409 and nothing happens"),
+            ("status" = Option<String>, Query), ("kind" = Option<String>, Query),
+            ("pool" = Option<String>, Query), ("service" = Option<String>, Query),
+            ("q" = Option<String>, Query),
+            ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
+            responses((status = 200, body = Outcomes),
+            (status = 409, body = ProblemBody, description = "count-differs")))]
+        pub(crate) async fn $name(State(manager): Shared, params: Params) -> Result<Json<Outcomes>, Problem> {
+            let ids = found(&manager, params).await?;
+            let manager = &manager;
+            let done = futures::stream::iter(ids)
+                .map(|id| async move { Outcome::of(acted(manager, id, $act).await) })
+                .buffered(AT_ONCE);
+            Ok(Json(Outcomes { items: done.collect().await }))
+        }
+    };
+}
+
+for_all!(pause, "/v1/observers:pause", Row::pause, "Pause all that the filter finds.");
+for_all!(resume, "/v1/observers:resume", Row::resume, "Resume all that the filter finds.");
+for_all!(restart, "/v1/observers:restart", Row::restart, "Restart all that the filter finds.");
+for_all!(retry, "/v1/observers:retry", Row::retry, "Retry all that the filter finds.");
+
+/// What the filter finds, if it is as many as expected.
+async fn found(manager: &Manager, mut params: Params) -> Result<Vec<ObserverId>, Problem> {
+    let expected = params.parsed::<usize>("expect")?;
+    let service = observers::holder(manager, &mut params).await?;
+    let filter = Filter { service, ..observers::filter(&mut params)? };
+    params.finish()?;
+    let Some(expected) = expected else {
+        return Err(bad("expect", "say how many observers you expect this to be about"));
+    };
+    let every = Filter { sort: filter.sort, descending: filter.descending, ..Filter::default() };
+    if filter == every {
+        return Err(bad("label", "give at least one filter: label, kind, pool, service, status or q"));
+    }
+    let (mut ids, mut after): (Vec<ObserverId>, Option<After>) = (Vec::new(), None);
+    loop {
+        let page = manager.store.list(&filter, after.as_ref(), PAGE).await?;
+        let total = usize::try_from(page.total).unwrap_or(usize::MAX);
+        if total != expected || total > MOST {
+            let detail = match total {
+                0..=MOST => format!("{total} observers match, not {expected}: nothing was done"),
+                _ => format!("{total} observers match: at most {MOST} at once; nothing was done"),
+            };
+            return Err(Problem::new(Code::CountDiffers, detail));
+        }
+        ids.extend(page.rows.iter().map(|row| row.id));
+        let Some(last) = page.rows.last().filter(|_| page.more) else { return Ok(ids) };
+        after = Some(After { value: observers::sort_value(&filter, last), id: last.id });
+    }
+}
