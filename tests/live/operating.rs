@@ -92,6 +92,8 @@ async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     post(&cluster, "/v1/services/a/uncordon", None, 202).await;
     cluster.until_active("a").await;
     let events = cluster.api.items("/v1/events?limit=1000").await;
+    let caused = events.iter().filter(|it| it["what"] == "handed_over" && it["text"] == "drain").count();
+    assert_eq!(caused, 20, "every move has its cause");
     for what in ["service_draining", "service_drained", "service_uncordoned"] {
         assert!(events.iter().any(|event| event["what"] == what), "{what} is not told");
     }

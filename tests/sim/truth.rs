@@ -58,7 +58,7 @@ fn doing(event: &RunEvent) -> Option<u8> {
         RunEvent::Taken { .. } => Some(0),
         RunEvent::Started { .. } => Some(1),
         RunEvent::Erred { .. } => Some(2),
-        RunEvent::HandedOver => Some(3),
+        RunEvent::HandedOver | RunEvent::HandedOverFor { .. } => Some(3),
         RunEvent::Refused { .. } => Some(4),
         RunEvent::Progress { .. } | RunEvent::Stopped | RunEvent::Completed | RunEvent::Failed { .. } => None,
     }
@@ -69,7 +69,7 @@ fn word(doing: &Doing) -> u8 {
         Doing::Held { .. } => 0,
         Doing::Running => 1,
         Doing::Restarting { .. } => 2,
-        Doing::HandedOver => 3,
+        Doing::HandedOver | Doing::HandedOverFor { .. } => 3,
         Doing::Refused { .. } => 4,
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::clock::Timestamp;
 use crate::id::{Pool, ServiceId};
-use crate::message::{HandOver, Intent, Terms};
+use crate::message::{Cause, HandOver, Intent, Terms};
 use crate::service::{ServiceRow, ServiceState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -127,9 +127,14 @@ pub fn plan_fleet(services: &[ServiceRow], book: &OrderBook, now: Timestamp) -> 
         *room = room.saturating_sub(goes);
         if goes > 0 {
             let down_to = Some(service.held() - goes);
-            let cause = "drain".to_owned();
             let rest = Duration::ZERO;
-            plan.hand_over.push(HandOver { service: service.id, ids: Vec::new(), down_to, rest, cause });
+            plan.hand_over.push(HandOver {
+                service: service.id,
+                ids: Vec::new(),
+                down_to,
+                rest,
+                cause: Cause::Drain,
+            });
         }
     }
     for (name, orders) in book.iter().filter(|(_, orders)| orders.drain.is_some()) {

@@ -186,6 +186,9 @@ impl Teller<'_> {
                 Doing::HandedOver => {
                     self.say(What::HandedOver, who, latest.key.acquisitions, String::new());
                 }
+                Doing::HandedOverFor { cause } => {
+                    self.say(What::HandedOver, who, latest.key.acquisitions, cause.as_str().to_owned());
+                }
                 Doing::Refused { why } => {
                     self.say(What::Refused, who, latest.key.acquisitions, why.clone());
                 }

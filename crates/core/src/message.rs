@@ -210,6 +210,8 @@ pub enum RunEvent {
     Progress { text: String },
     /// The code was ended here so that it can go on elsewhere.
     HandedOver,
+    /// The same, because a person or a plan wanted it.
+    HandedOverFor { cause: Cause },
     /// This service cannot run it and passes it on.
     Refused { why: String },
     /// Over: it was told to stop.
@@ -231,6 +233,7 @@ impl RunEvent {
             | Self::Erred { .. }
             | Self::Progress { .. }
             | Self::HandedOver
+            | Self::HandedOverFor { .. }
             | Self::Refused { .. } => false,
         }
     }
@@ -239,7 +242,7 @@ impl RunEvent {
     pub fn holds(&self) -> bool {
         match self {
             Self::Taken { .. } | Self::Started { .. } | Self::Erred { .. } | Self::Progress { .. } => true,
-            Self::HandedOver | Self::Refused { .. } => false,
+            Self::HandedOver | Self::HandedOverFor { .. } | Self::Refused { .. } => false,
             Self::Stopped | Self::Completed | Self::Failed { .. } => false,
         }
     }
@@ -346,8 +349,35 @@ pub struct HandOver {
     /// it goes on by itself.
     #[serde(with = "friendly")]
     pub rest: Duration,
-    /// Why, in a word: drain, rebalance, move.
-    pub cause: String,
+    pub cause: Cause,
+}
+
+/// Why a service hands over what it could go on running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    Drain,
+    Rebalance,
+    Move,
+    /// Its capacity is less than what it held.
+    Resize,
+    /// Told by a newer version.
+    #[serde(other)]
+    Other,
+}
+
+impl Cause {
+    /// The word as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Drain => "drain",
+            Self::Rebalance => "rebalance",
+            Self::Move => "move",
+            Self::Resize => "resize",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// No run of `id` with an epoch under `below` may start or go on.

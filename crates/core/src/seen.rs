@@ -7,7 +7,7 @@
 
 use crate::clock::Timestamp;
 use crate::id::ServiceId;
-use crate::message::RunEvent;
+use crate::message::{Cause, RunEvent};
 use serde::{Deserialize, Serialize};
 
 /// Orders the reports of one generation: by run, then by the number that its service gave it.
@@ -130,6 +130,7 @@ pub enum Doing {
     Running,
     Restarting { next_at: Timestamp },
     HandedOver,
+    HandedOverFor { cause: Cause },
     Refused { why: String },
 }
 
@@ -164,13 +165,8 @@ impl Seen {
                 self.advance(heard, Doing::Restarting { next_at: *next_at });
             }
             RunEvent::Progress { text } => raise(&mut self.progress, key, text.clone()),
-            RunEvent::HandedOver => {
-                self.note_run(heard, true);
-                if let Some(tenure) = self.tenure(heard) {
-                    tenure.over = true;
-                }
-                self.advance(heard, Doing::HandedOver);
-            }
+            RunEvent::HandedOver => self.leave(heard, Doing::HandedOver),
+            RunEvent::HandedOverFor { cause } => self.leave(heard, Doing::HandedOverFor { cause: *cause }),
             RunEvent::Refused { why } => {
                 self.refused_since = Some(self.refused_since.map_or(heard.at, |at| at.min(heard.at)));
                 self.advance(heard, Doing::Refused { why: why.clone() });
@@ -250,6 +246,14 @@ impl Seen {
         latest.max(settled).max(progress)
     }
 
+    fn leave(&mut self, heard: &Heard, doing: Doing) {
+        self.note_run(heard, true);
+        if let Some(tenure) = self.tenure(heard) {
+            tenure.over = true;
+        }
+        self.advance(heard, doing);
+    }
+
     /// The service that holds the message by its own word; the broker may have moved it since.
     #[must_use]
     pub fn holder(&self) -> Option<ServiceId> {
@@ -258,7 +262,7 @@ impl Seen {
         }
         self.latest.as_ref().and_then(|latest| match latest.doing {
             Doing::Held { .. } | Doing::Running | Doing::Restarting { .. } => Some(latest.service),
-            Doing::HandedOver | Doing::Refused { .. } => None,
+            Doing::HandedOver | Doing::HandedOverFor { .. } | Doing::Refused { .. } => None,
         })
     }
 }
@@ -284,6 +288,7 @@ mod tests {
             Just(RunEvent::Erred { attempt: 1, error: "e".into(), next_at: Timestamp(9) }),
             Just(RunEvent::Progress { text: "half".into() }),
             Just(RunEvent::HandedOver),
+            Just(RunEvent::HandedOverFor { cause: Cause::Drain }),
             Just(RunEvent::Refused { why: "kind".into() }),
             Just(RunEvent::Stopped),
             Just(RunEvent::Completed),

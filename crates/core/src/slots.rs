@@ -15,7 +15,7 @@ pub use terms::{Effect, Input, Now, Outcome, SlotPolicy};
 
 use crate::epoch::Epoch;
 use crate::id::ObserverId;
-use crate::message::{Floor, RunEvent, RunReport, Work, WorkRead};
+use crate::message::{Cause, Floor, RunEvent, RunReport, Work, WorkRead};
 use crate::retry::Verdict;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,7 +30,8 @@ const ERROR_MAX: usize = 4_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
     Floor,
-    HandOver,
+    /// Without a cause: the service ends.
+    HandOver(Option<Cause>),
 }
 
 #[derive(Debug)]
@@ -178,10 +179,10 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Input::Suspects(ids) => self.suspects.learn(&ids, now.mono),
             Input::Announced { id, epoch } => self.on_announced(id, epoch, now, &mut effects),
             Input::Wake => self.on_wake(now, &mut effects),
-            Input::HandOver(ids) => self.hand_over(ids, now, &mut effects),
-            Input::HandOverDownTo(most) => {
+            Input::HandOver(ids, cause) => self.hand_over(ids, Some(cause), now, &mut effects),
+            Input::HandOverDownTo(most, cause) => {
                 let ids = self.beyond(most);
-                self.hand_over(ids, now, &mut effects);
+                self.hand_over(ids, Some(cause), now, &mut effects);
             }
             Input::Drain => self.on_drain(now, &mut effects),
             Input::AbortAll => self.on_abort_all(&mut effects),
@@ -278,7 +279,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 self.settle(id, RunEvent::Stopped, effects);
             }
             Phase::Running { attempt, .. } => self.end_code(id, attempt, Why::Floor, now, effects),
-            Phase::Ending { attempt, abort_at, why: Why::HandOver } => {
+            Phase::Ending { attempt, abort_at, why: Why::HandOver(_) } => {
                 self.set_phase(id, Phase::Ending { attempt, why: Why::Floor, abort_at });
             }
             Phase::Ending { why: Why::Floor, .. } | Phase::Settling => {}
@@ -303,8 +304,8 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         let Some(slot) = self.slots.get(&id).filter(|slot| slot.epoch == epoch) else { return };
         match slot.phase {
             Phase::Ending { why: Why::Floor, .. } => self.settle(id, RunEvent::Stopped, effects),
-            Phase::Ending { why: Why::HandOver, .. } => {
-                self.give_back(id, RunEvent::HandedOver, now, effects);
+            Phase::Ending { why: Why::HandOver(cause), .. } => {
+                self.give_back(id, handing::handed_over(cause), now, effects);
             }
             Phase::Running { attempt, since } => match outcome {
                 Outcome::Done => self.settle(id, RunEvent::Completed, effects),

@@ -173,7 +173,7 @@ fn why(row: &Row) -> Reason {
         Some(Doing::Held { reason }) => Reason::Held { why: reason.clone() },
         Some(Doing::Running) => Reason::None,
         Some(Doing::Restarting { next_at }) => Reason::Restarting { next_at: *next_at },
-        Some(Doing::HandedOver) => Reason::Moving,
+        Some(Doing::HandedOver | Doing::HandedOverFor { .. }) => Reason::Moving,
         Some(Doing::Refused { why }) => Reason::Refused { why: why.clone() },
     }
 }

@@ -7,8 +7,9 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
 use everwatch_core::message::{
-    Beat, BeatMessage, Birth, Command, Floor, HandOver, Intent, KindInfo, ListChunk, Numbered, Predecessor,
-    Report, Reports, RunEvent, RunReport, StateMessage, Terms, Tick, Welcome, Work, WorkRead, decode, encode,
+    Beat, BeatMessage, Birth, Cause, Command, Floor, HandOver, Intent, KindInfo, ListChunk, Numbered,
+    Predecessor, Report, Reports, RunEvent, RunReport, StateMessage, Terms, Tick, Welcome, Work, WorkRead,
+    decode, encode,
 };
 use everwatch_core::observer::Wanted;
 use serde::Serialize;
@@ -106,6 +107,10 @@ fn reports() {
     let numbered = (1..).zip(all).map(|(seq, report)| Numbered { seq, at: at(0), report });
     let reports = Reports { service: service(), entries: numbered.collect() };
     both_ways("reports", &StateMessage::Reports(reports));
+    let event = RunEvent::HandedOverFor { cause: Cause::Drain };
+    let report = Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
+    let entries = vec![Numbered { seq: 1, at: at(0), report }];
+    both_ways("handed_over_for", &StateMessage::Reports(Reports { service: service(), entries }));
     both_ways(
         "state-tick",
         &StateMessage::Tick(Tick { manager: ManagerId(Uuid::from_u128(1)), sent_at: at(0) }),
@@ -144,7 +149,7 @@ fn commands() {
         ids: vec![observer()],
         down_to: Some(3),
         rest: Duration::from_secs(10),
-        cause: "rebalance".to_owned(),
+        cause: Cause::Rebalance,
     };
     both_ways("hand_over", &Command::HandOver(hand_over));
     both_ways("suspect", &Command::Suspect(vec![observer()]));

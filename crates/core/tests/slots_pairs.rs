@@ -6,7 +6,7 @@
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, Name, ObserverId};
-use everwatch_core::message::{Floor, RunReport, Work, WorkRead};
+use everwatch_core::message::{Cause, Floor, RunReport, Work, WorkRead};
 use everwatch_core::observer::Wanted;
 use everwatch_core::slots::{Effect, Input, Now, Outcome, SlotPolicy, Slots};
 use serde_json::json;
@@ -85,9 +85,9 @@ const INPUTS: [(&str, Make); 20] = [
     ("announced", || Input::Announced { id: ID, epoch: Epoch::new(RUN.0, RUN.1) }),
     ("suspected", || Input::Suspects(vec![ID])),
     ("the deadline", || Input::Wake),
-    ("hand it over", || Input::HandOver(vec![ID])),
-    ("hand over all but one", || Input::HandOverDownTo(1)),
-    ("hand over all", || Input::HandOverDownTo(0)),
+    ("hand it over", || Input::HandOver(vec![ID], Cause::Move)),
+    ("hand over all but one", || Input::HandOverDownTo(1, Cause::Drain)),
+    ("hand over all", || Input::HandOverDownTo(0, Cause::Drain)),
     ("drain", || Input::Drain),
     ("abort all", || Input::AbortAll),
 ];

@@ -6,7 +6,7 @@ use crate::shared::Manager;
 use crate::telling;
 use everwatch_core::history::What;
 use everwatch_core::id::Pool;
-use everwatch_core::message::{Command, HandOver};
+use everwatch_core::message::{Cause, Command, HandOver};
 use everwatch_core::rebalance::{PoolPlan, Share, plan_pools};
 use everwatch_core::service::ServiceRow;
 use everwatch_store::StoreError;
@@ -43,7 +43,7 @@ pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) ->
             ids: Vec::new(),
             down_to: Some(*target),
             rest: LIMITED,
-            cause: "rebalance".to_owned(),
+            cause: Cause::Rebalance,
         };
         telling::order_later(manager, Command::HandOver(asked));
     }

@@ -23,8 +23,8 @@ use everwatch_core::blocks::{BlockId, Blocks, block_sizes};
 use everwatch_core::clock;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{
-    BATCH_MAX, Beat, BeatMessage, Birth, Intent, ListChunk, Predecessor, Report, RunEvent, RunReport, Terms,
-    Work, encode,
+    BATCH_MAX, Beat, BeatMessage, Birth, Cause, Intent, ListChunk, Predecessor, Report, RunEvent, RunReport,
+    Terms, Work, encode,
 };
 use everwatch_core::slots::{Effect, Input, Now, Pace, SlotPolicy, Slots};
 use std::sync::Arc;
@@ -118,6 +118,8 @@ struct Life {
     terms: Terms,
     /// To be handed over once nothing comes in any more.
     to_hand_over: Vec<ObserverId>,
+    /// Why it was last asked to hold less.
+    asked_for: Cause,
     /// What was handed over down to because the capacity is less than what was held.
     shed_to: Option<u32>,
     units: Arc<Units>,
@@ -188,6 +190,7 @@ impl Life {
             channels: Channels::default(),
             terms: Terms::default(),
             to_hand_over: Vec::new(),
+            asked_for: Cause::Drain,
             shed_to: None,
             units,
             mouth,

@@ -2,8 +2,12 @@
 
 use super::{Effect, Now, Phase, Slots, Why};
 use crate::id::ObserverId;
-use crate::message::{RunEvent, RunReport};
+use crate::message::{Cause, RunEvent, RunReport};
 use std::time::Duration;
+
+pub(super) fn handed_over(cause: Option<Cause>) -> RunEvent {
+    cause.map_or(RunEvent::HandedOver, |cause| RunEvent::HandedOverFor { cause })
+}
 
 impl<R: Copy + std::fmt::Debug> Slots<R> {
     pub(super) fn give_back(
@@ -24,7 +28,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     pub(super) fn on_drain(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
         self.draining = true;
         let ids = self.slots.keys().copied().collect();
-        self.hand_over(ids, now, effects);
+        self.hand_over(ids, None, now, effects);
     }
 
     /// Which go when only `most` may stay: those that lose least by it. What is on its way out counts as gone.
@@ -44,13 +48,21 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         staying.into_iter().take(beyond).map(|(_, id)| id).collect()
     }
 
-    pub(super) fn hand_over(&mut self, ids: Vec<ObserverId>, now: Now, effects: &mut Vec<Effect<R>>) {
+    pub(super) fn hand_over(
+        &mut self,
+        ids: Vec<ObserverId>,
+        cause: Option<Cause>,
+        now: Now,
+        effects: &mut Vec<Effect<R>>,
+    ) {
         for id in ids {
             let Some(slot) = self.slots.get(&id) else { continue };
             match slot.phase {
-                Phase::Running { attempt, .. } => self.end_code(id, attempt, Why::HandOver, now, effects),
+                Phase::Running { attempt, .. } => {
+                    self.end_code(id, attempt, Why::HandOver(cause), now, effects);
+                }
                 Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
-                    self.give_back(id, RunEvent::HandedOver, now, effects);
+                    self.give_back(id, handed_over(cause), now, effects);
                 }
                 Phase::Ending { .. } | Phase::Settling => {}
             }
@@ -73,7 +85,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
 mod tests {
     use crate::clock::Timestamp;
     use crate::id::{Kind, Name, ObserverId};
-    use crate::message::{Work, WorkRead};
+    use crate::message::{Cause, Work, WorkRead};
     use crate::observer::Wanted;
     use crate::slots::{Effect, Input, Now, SlotPolicy, Slots};
     use serde_json::json;
@@ -115,15 +127,18 @@ mod tests {
     #[test]
     fn those_go_that_have_run_the_shortest_time() {
         let mut slots = five();
-        let went = slots.step(Input::HandOverDownTo(3), at(9));
+        let went = slots.step(Input::HandOverDownTo(3, Cause::Drain), at(9));
         assert_eq!(cancelled(&went), [id(5), id(4)]);
-        assert!(slots.step(Input::HandOverDownTo(3), at(9)).is_empty(), "said twice, done once");
-        assert_eq!(cancelled(&slots.step(Input::HandOverDownTo(2), at(9))), [id(3)]);
+        assert!(
+            slots.step(Input::HandOverDownTo(3, Cause::Drain), at(9)).is_empty(),
+            "said twice, done once"
+        );
+        assert_eq!(cancelled(&slots.step(Input::HandOverDownTo(2, Cause::Drain), at(9))), [id(3)]);
     }
 
     #[test]
     fn only_those_go_that_are_named_and_held() {
         let mut slots = five();
-        assert_eq!(cancelled(&slots.step(Input::HandOver(vec![id(2), id(77)]), at(9))), [id(2)]);
+        assert_eq!(cancelled(&slots.step(Input::HandOver(vec![id(2), id(77)], Cause::Move), at(9))), [id(2)]);
     }
 }

@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{Kind, ObserverId};
-use crate::message::{Floor, RunReport, Work, WorkRead};
+use crate::message::{Cause, Floor, RunReport, Work, WorkRead};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,9 +62,9 @@ pub enum Input<R> {
     /// A deadline has passed ([`Slots::next_deadline`]).
     Wake,
     /// Hand these over, if they are held.
-    HandOver(Vec<ObserverId>),
+    HandOver(Vec<ObserverId>, Cause),
     /// Hand over what is held beyond so many, those first that have run the shortest time.
-    HandOverDownTo(u32),
+    HandOverDownTo(u32, Cause),
     /// Hand everything over and take nothing more.
     Drain,
     /// Give up waiting for code that is being ended.

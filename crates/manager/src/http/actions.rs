@@ -15,7 +15,7 @@ use everwatch_core::actions::Refusal;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, Pool};
-use everwatch_core::message::{Command, HandOver};
+use everwatch_core::message::{Cause, Command, HandOver};
 use everwatch_core::observer::FieldError;
 use everwatch_core::row::{Row, RowPolicy};
 use serde_json::Value;
@@ -97,7 +97,7 @@ async fn hand_over(manager: &Arc<Manager>, row: &Row) -> Result<Response, Proble
     let Some(service) = row.leaves().map_err(|refusal| refused(row, refusal))? else {
         return answer(manager, row, false).await;
     };
-    let (ids, cause) = (vec![row.id], "move".to_owned());
+    let (ids, cause) = (vec![row.id], Cause::Move);
     let asked = HandOver { service, ids, down_to: None, rest: RESTS, cause };
     telling::order_later(manager, Command::HandOver(asked));
     manager.tell_observer(What::MoveAsked, row, "whoever has room next".to_owned());

@@ -4,6 +4,7 @@ use super::{Incoming, Life};
 use crate::fence::Fence;
 use everwatch_broker::{BrokerError, Consume, Consumer, Session, advice};
 use everwatch_core::blocks::{BlockEffect, BlockId, ChannelId};
+use everwatch_core::message::Cause;
 use everwatch_core::slots::Input;
 use futures::FutureExt as _;
 use std::collections::HashMap;
@@ -59,11 +60,13 @@ impl Life {
         }
         if self.blocks.closed() && !self.to_hand_over.is_empty() {
             let ids = std::mem::take(&mut self.to_hand_over);
-            self.step(Input::HandOver(ids)).await;
+            self.step(Input::HandOver(ids, Cause::Move)).await;
         }
         let surplus = self.blocks.surplus_over(self.started.elapsed());
         if let Some(most) = surplus.filter(|_| surplus != self.shed_to) {
-            self.step(Input::HandOverDownTo(most)).await;
+            // Below what it may hold by itself it was asked to.
+            let cause = if most < self.blocks.capacity() { self.asked_for } else { Cause::Resize };
+            self.step(Input::HandOverDownTo(most, cause)).await;
         }
         self.shed_to = surplus;
     }

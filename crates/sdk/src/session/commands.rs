@@ -71,6 +71,7 @@ impl Life {
         let until = self.started.elapsed() + asked.rest.clamp(REST_MIN, REST_MAX);
         if let Some(most) = asked.down_to {
             self.blocks.limit(most, until);
+            self.asked_for = asked.cause;
         }
         if !asked.ids.is_empty() && self.to_hand_over.len() < HAND_OVERS_MAX {
             // Naively, one that takes anew is given back what it hands over.
