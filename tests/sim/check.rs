@@ -125,6 +125,7 @@ impl World {
                 Report::List(list) => list.entries,
                 Report::ServiceBorn(_)
                 | Report::ServiceGone
+                | Report::Described(_)
                 | Report::WorkQueueCreated { .. }
                 | Report::Unknown(_) => Vec::new(),
             };

@@ -56,7 +56,7 @@ impl Batch {
                         Report::ServiceBorn(birth) => self.newborns.push((service, *birth, at)),
                         Report::ServiceGone => self.gone.push(service),
                         Report::WorkQueueCreated { .. } => self.made.push(at),
-                        Report::Unknown(_) => {}
+                        Report::Described(_) | Report::Unknown(_) => {}
                     }
                 }
             }

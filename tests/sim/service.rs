@@ -342,7 +342,7 @@ impl World {
         it.lists += 1;
         let entries = it.slots.list(Now { mono: duration(self.now - began), wall, chance: 0.0 });
         if !entries.is_empty() {
-            let list = ListChunk { list: it.lists, chunk: 0, chunks: 1, entries };
+            let list = ListChunk { list: it.lists, chunk: 0, chunks: 1, entries, range: None };
             self.say(s, Say::Tell(Report::List(list)));
         }
         self.soon(s, LIST, move |world| world.list(s));

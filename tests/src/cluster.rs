@@ -159,6 +159,54 @@ impl Cluster {
         self.manager_at("manager", &listen).await;
     }
 
+    /// Starts the first manager without waiting.
+    pub fn spawn_manager(&mut self) {
+        let listen = self.listen.clone();
+        self.start("manager", (&everwatch(), &["run", "manager"]), &[("EVERWATCH_MANAGER__LISTEN", &listen)]);
+    }
+
+    /// Runs a command to its end; answers its exit code and what it said.
+    pub fn command(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new(everwatch());
+        command.args(arguments).envs(self.environment()).env("EVERWATCH_SERVER", &self.api.url);
+        let ended = command.stdin(Stdio::null()).output().unwrap();
+        let said = [ended.stdout, ended.stderr].concat();
+        (ended.status.code(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// Keeps a copy of the database; no manager may run.
+    pub fn back_up(&self) {
+        self.copy_database(Way::BackUp);
+    }
+
+    /// Puts the copy in the place of the database; no manager may run.
+    pub fn restore(&self) {
+        self.copy_database(Way::Restore);
+    }
+
+    fn copy_database(&self, way: Way) {
+        if let Some(file) = self.store_url.strip_prefix("sqlite://") {
+            let _not_there = std::fs::remove_file(format!("{file}-shm"));
+            for suffix in ["", "-wal"] {
+                let (here, kept) = (format!("{file}{suffix}"), format!("{file}.kept{suffix}"));
+                let (from, to) = if way == Way::BackUp { (here, kept) } else { (kept, here) };
+                let bytes = std::fs::read(from).unwrap_or_default();
+                std::fs::write(to, bytes).unwrap();
+            }
+            return;
+        }
+        let (server, database) = self.store_url.rsplit_once('/').unwrap();
+        let kept = format!("{database}_kept");
+        let (from, to) = if way == Way::BackUp { (database, &*kept) } else { (&*kept, database) };
+        for statement in
+            [format!("drop database if exists {to}"), format!("create database {to} template {from}")]
+        {
+            let mut psql = Command::new("psql");
+            let done = psql.args([&format!("{server}/postgres"), "-qc", &statement]).status().unwrap();
+            assert!(done.success(), "psql: {statement}");
+        }
+    }
+
     /// Starts one more manager and waits until it is ready.
     pub async fn another_manager(&mut self, name: &str) -> Api {
         self.manager_at(name, &free_address()).await
@@ -293,6 +341,13 @@ impl Cluster {
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(25)..].join("\n")
     }
+}
+
+/// Which way a database is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    BackUp,
+    Restore,
 }
 
 impl Drop for Cluster {

@@ -61,6 +61,15 @@ impl Api {
 
 /// Waits until `look` succeeds; after a minute it panics with what it last saw.
 pub async fn wait_for<T, F: Future<Output = Result<T, String>>>(what: &str, look: impl Fn() -> F) -> T {
+    wait_within(Duration::from_secs(60), what, look).await
+}
+
+/// Waits until `look` succeeds; after `limit` it panics with what it last saw.
+pub async fn wait_within<T, F: Future<Output = Result<T, String>>>(
+    limit: Duration,
+    what: &str,
+    look: impl Fn() -> F,
+) -> T {
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(Duration::from_millis(50));
     loop {
@@ -68,7 +77,7 @@ pub async fn wait_for<T, F: Future<Output = Result<T, String>>>(what: &str, look
         match look().await {
             Ok(seen) => return seen,
             Err(seen) => {
-                assert!(begun.elapsed() < Duration::from_secs(60), "waited a minute for {what}; saw {seen}");
+                assert!(begun.elapsed() < limit, "waited {limit:?} for {what}; saw {seen}");
             }
         }
     }

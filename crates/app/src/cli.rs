@@ -56,6 +56,13 @@ pub(crate) enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(Config),
+    /// Bring the tables of the database up to date, as managers do when they start
+    Migrate {
+        /// The database was restored from a backup: make it fit for what has run on meanwhile (stop all
+        /// managers first)
+        #[arg(long)]
+        restored: bool,
+    },
     /// Measure what Everwatch costs on a real broker, beside what the bare broker does
     Bench(Bench),
     /// The bare consumer that `bench` compares with

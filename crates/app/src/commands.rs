@@ -3,6 +3,7 @@
 mod bench;
 mod dev;
 mod health;
+mod migrate;
 mod observer;
 mod operations;
 mod roles;
@@ -27,6 +28,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             .and_then(|settings| bench::hold(&settings, &queue, count)),
         Command::Health { url } => {
             roles::configured(cli.config.as_deref()).and_then(|settings| health::run(&settings, url))
+        }
+        Command::Migrate { restored } => {
+            roles::configured(cli.config.as_deref()).and_then(|settings| migrate::run(&settings, restored))
         }
         Command::Events(arguments) => operations::events(&cli.server, &arguments),
         Command::Parked(verb) => operations::parked(&cli.server, verb),

@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
-use crate::id::ServiceId;
+use crate::id::{Name, ServiceId};
 use crate::row::{Desired, Row};
 use crate::seen::{Doing, Ran, Settlement};
 use crate::status::Status;
@@ -31,6 +31,8 @@ macro_rules! words {
 
 words! {
     Created = "created",
+    /// It ran, and the database did not know it.
+    Adopted = "adopted",
     Changed = "changed",
     PauseAsked = "pause_asked",
     ResumeAsked = "resume_asked",
@@ -128,6 +130,18 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<Happening> {
         told.plainly(What::Deleted, String::new());
     }
     told.list
+}
+
+/// A row that was made of what a service holds. `told` is the name in its message.
+#[must_use]
+pub fn adopted(after: &Row, told: &Name) -> Happening {
+    let text = if *told == after.wanted.name {
+        "it ran, and the database did not know it".to_owned()
+    } else {
+        format!("it ran as {told}, which the database knows as another observer's name")
+    };
+    let epoch = after.epoch();
+    Happening { what: What::Adopted, at: after.modified_at, epoch, service: None, text }
 }
 
 fn cause(before: &Row) -> &'static str {
@@ -228,7 +242,7 @@ pub fn moved(earlier: &Ran, heard: Option<Timestamp>, next_start: Timestamp) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{Name, ObserverId};
+    use crate::id::ObserverId;
     use crate::message::{RunEvent, RunReport};
     use crate::observer::Wanted;
     use crate::plan::plan_row;

@@ -12,6 +12,7 @@
 //! - I8 failover needs no manager and no database: `tests/live`
 
 pub mod actions;
+pub mod adoption;
 pub mod blocks;
 pub mod clock;
 pub mod epoch;

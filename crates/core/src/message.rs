@@ -147,6 +147,8 @@ pub enum Report {
     Run(RunReport),
     /// One chunk of everything that the service holds: the repair of last resort.
     List(ListChunk),
+    /// The answer to [`Command::Describe`].
+    Described(Described),
     /// A work queue was not there and was made.
     WorkQueueCreated {
         pool: Pool,
@@ -255,6 +257,51 @@ pub struct ListChunk {
     pub chunk: u32,
     pub chunks: u32,
     pub entries: Vec<RunReport>,
+    /// Of the ids in here these entries are all that are held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<ListRange>,
+}
+
+/// A stretch of ids, after the one and up to the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListRange {
+    pub after: Option<ObserverId>,
+    pub upto: Option<ObserverId>,
+}
+
+impl ListChunk {
+    /// A whole list, at least one chunk: the ranges of its chunks are all ids there are. Each chunk says by
+    /// itself what is not held: naively, a manager waits for all chunks, but another one may get some of them.
+    #[must_use]
+    pub fn all(list: u64, mut entries: Vec<RunReport>) -> Vec<Self> {
+        entries.sort_by_key(|entry| entry.id);
+        let parts: Vec<&[RunReport]> =
+            if entries.is_empty() { vec![&[]] } else { entries.chunks(BATCH_MAX).collect() };
+        let chunks = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        let mut after = None;
+        let chunk = |(chunk, part): (u32, &&[RunReport])| {
+            let upto = part.last().map(|last| last.id).filter(|_| chunk + 1 < chunks);
+            let range = Some(ListRange { after, upto });
+            after = upto;
+            Self { list, chunk, chunks, entries: part.to_vec(), range }
+        };
+        (0..).zip(&parts).map(chunk).collect()
+    }
+}
+
+/// Messages that a service holds, for managers that do not know their observers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    pub pool: Pool,
+    pub held: Vec<HeldWork>,
+}
+
+/// One message that is held, and what goes on with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldWork {
+    pub run: RunReport,
+    /// A [`Work`] as JSON text: numbers in it come out as they went in.
+    pub work: String,
 }
 
 /// A sign of life of a service (one per service, never one per observer).
@@ -292,6 +339,8 @@ pub enum Command {
     HandOver(HandOver),
     /// These may end their services: to be started one at a time.
     Suspect(Vec<ObserverId>),
+    /// What are these that you hold? With none: who are you, and what is all that you hold?
+    Describe { service: ServiceId, ids: Vec<ObserverId> },
     /// Written by a newer version: counted and passed over.
     #[serde(untagged)]
     Unknown(Value),

@@ -2,10 +2,11 @@
 //! gone, and what it does then. Every conclusion is safe, as the next generation's floor ends the old one.
 
 use crate::clock::Timestamp;
-use crate::id::ServiceId;
+use crate::id::{ObserverId, ServiceId};
 use crate::row::{Row, RowPolicy};
 use crate::seen::{Doing, Key, Settled, Settlement};
-use std::collections::BTreeMap;
+use crate::service::ServiceRow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -33,6 +34,60 @@ impl Quiet {
     }
 }
 
+/// What searches of one queue have shown that is never empty.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Searches {
+    looked_at: Option<Timestamp>,
+    /// What is neither held nor was in the queue, as which version of its row, and since when.
+    absent: BTreeMap<ObserverId, (i64, Timestamp)>,
+}
+
+/// A search gives back what it took: it is not to be done often for nothing.
+const SELDOM: u32 = 10;
+
+impl Searches {
+    /// Whether it is time for the next one. The first waits as well: at its start a manager knows nothing.
+    pub fn is_due(&mut self, now: Timestamp, orphan_after: Duration) -> bool {
+        let since = *self.looked_at.get_or_insert(now);
+        let pause = if self.absent.is_empty() { orphan_after * SELDOM } else { orphan_after };
+        now.since(since) >= pause
+    }
+
+    /// A look at all that was ready, with the rows that should have a message and have no holder.
+    pub fn look(&mut self, unheld: &[Row], found: &BTreeSet<ObserverId>, now: Timestamp) {
+        let absent = unheld.iter().filter(|row| !found.contains(&row.id)).map(|row| {
+            let known = self.absent.get(&row.id).filter(|(version, _)| *version == row.version);
+            (row.id, (row.version, known.map_or(now, |(_, since)| *since)))
+        });
+        self.absent = absent.collect();
+        self.looked_at = Some(now);
+    }
+
+    /// Whether it was in none of two searches that far apart, nothing was heard of it in between, and every
+    /// service that lives has told since the first what it holds: `listed_at`, by the one that did so first.
+    #[must_use]
+    pub fn is_missed(
+        &self,
+        row: &Row,
+        listed_at: Option<Timestamp>,
+        now: Timestamp,
+        orphan_after: Duration,
+    ) -> bool {
+        self.absent.get(&row.id).is_some_and(|(version, since)| {
+            *version == row.version
+                && now.since(*since) >= orphan_after
+                && listed_at.is_none_or(|listed| listed > *since)
+        })
+    }
+}
+
+/// The services' oldest newest list; `None` where there are no services. One that has never told what it holds
+/// counts as the beginning of time.
+#[must_use]
+pub fn listed_at<'a>(services: impl Iterator<Item = &'a ServiceRow>) -> Option<Timestamp> {
+    services.filter(|it| it.end.is_none()).map(|it| it.listed_at.unwrap_or(Timestamp(0))).min()
+}
+
 /// What becomes of a row that nobody seems to hold, in a pool whose queue is quiet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Orphan {
@@ -56,7 +111,7 @@ pub fn orphan(
 ) -> Orphan {
     let published = row.generation > 0 && row.mark.is_none() && row.seen.settled.is_none();
     let holder = row.seen.latest.as_ref().map(|latest| latest.service);
-    let held = row.seen.holder().is_some_and(|holder| living.contains(&holder));
+    let held = row.holder().is_some_and(|holder| living.contains(&holder));
     let alone_since = holder.and_then(|holder| ended.get(&holder).copied()).unwrap_or(row.modified_at);
     let long = now.since(alone_since.max(row.modified_at)) >= orphan_after;
     if !published || held || !long {
@@ -69,6 +124,18 @@ pub fn orphan(
 }
 
 impl Row {
+    /// Its holder told what it holds of a stretch of ids, and this was not among it; `seq` numbers the list.
+    /// Answers whether that is news. Where its end is on its way to another manager, nothing comes of it.
+    pub fn on_unlisted(&mut self, service: ServiceId, seq: u64, now: Timestamp) -> bool {
+        let held = self.holder() == Some(service);
+        let before = self.seen.latest.as_ref().is_some_and(|latest| latest.key.seq < seq);
+        if !held || !before {
+            return false;
+        }
+        (self.unlisted, self.modified_at) = (Some(now), now);
+        true
+    }
+
     /// Whether nobody could run it for so long that it fails.
     #[must_use]
     pub fn fails_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
@@ -218,5 +285,85 @@ mod tests {
         assert!(row.is_lost_with_queue(at(9)) && !row.is_lost_with_queue(at(4)));
         hear(&mut row, RunEvent::Stopped, 5);
         assert!(!row.is_lost_with_queue(at(9)));
+    }
+
+    #[test]
+    fn what_its_holder_does_not_list_is_missed_like_what_nobody_holds() {
+        let (mut row, none, living) = (row(), BTreeMap::new(), [service(9)]);
+        hear(&mut row, started(), 2);
+        assert!(!row.on_unlisted(service(8), 9, at(60)), "of another's list it cannot be missing");
+        assert!(!row.on_unlisted(service(9), 2, at(60)), "it was started after the list was made");
+        assert!(row.on_unlisted(service(9), 3, at(60)) && !row.on_unlisted(service(9), 4, at(120)));
+        assert_eq!((row.holder(), row.verdict().status), (None, Status::Processing));
+        assert!(row.verdict().reason.to_string().contains("does not have it"));
+        assert_eq!(orphan(&row, &living, &none, at(149), AFTER), Orphan::No);
+        assert_eq!(orphan(&row, &living, &none, at(150), AFTER), Orphan::Reissue);
+        // Listed again after all.
+        let entry = RunReport { id: row.id, epoch: row.epoch(), event: started() };
+        assert!(!row.repeats(service(9), &entry));
+        row.apply(service(9), 5, at(150), &entry, at(150));
+        assert_eq!((row.holder(), row.verdict().reason.to_string()), (Some(service(9)), String::new()));
+        row.on_unlisted(service(9), 6, at(160));
+        row.reissue(at(170), &RowPolicy::default());
+        assert_eq!(row.unlisted, None);
+    }
+
+    #[test]
+    fn in_a_queue_that_is_never_empty_two_searches_and_every_service_s_list_tell() {
+        let (row, nothing) = (row(), BTreeSet::new());
+        let found = BTreeSet::from([row.id]);
+        let mut searches = Searches::default();
+        assert!(!searches.is_due(at(0), AFTER) && !searches.is_due(at(899), AFTER));
+        assert!(searches.is_due(at(900), AFTER));
+        let one = std::slice::from_ref(&row);
+        searches.look(one, &found, at(900));
+        assert!(!searches.is_due(at(1799), AFTER) && searches.is_due(at(1800), AFTER));
+        searches.look(one, &nothing, at(1800));
+        assert!(!searches.is_due(at(1889), AFTER) && searches.is_due(at(1890), AFTER));
+        searches.look(one, &nothing, at(1890));
+        let missed = |row: &Row, listed| searches.is_missed(row, listed, at(1890), AFTER);
+        assert!(missed(&row, Some(at(1801))) && missed(&row, None));
+        assert!(!missed(&row, Some(at(1800))), "a service may hold it");
+        assert!(!missed(&Row { version: 7, ..row.clone() }, None), "something was heard of it");
+        let mut again = searches.clone();
+        again.look(one, &found, at(1980));
+        assert!(!again.is_missed(&row, None, at(1980), AFTER));
+    }
+
+    #[test]
+    fn the_service_that_told_longest_ago_counts() {
+        let birth = crate::message::Birth {
+            name: Name::new("s").unwrap(),
+            pool: crate::id::Pool::default(),
+            capacity: 1,
+            kinds: Vec::new(),
+            version: String::new(),
+            host: String::new(),
+            labels: BTreeMap::new(),
+            predecessor: None,
+        };
+        let mut services =
+            [1, 2].map(|number| ServiceRow::born(service(number), birth.clone(), at(0), at(0)));
+        assert_eq!(listed_at([].iter()), None);
+        assert!(services[0].on_list(at(5)));
+        assert_eq!(listed_at(services.iter()), Some(at(0)), "one has never told");
+        services[1].on_session_gone(at(6));
+        assert!(!services[1].on_list(at(7)));
+        assert_eq!(listed_at(services.iter()), Some(at(5)));
+    }
+
+    #[test]
+    fn the_chunks_of_a_list_cover_all_ids() {
+        use crate::message::{BATCH_MAX, ListChunk, ListRange};
+        assert_eq!(ListChunk::all(1, Vec::new())[0].range, Some(ListRange { after: None, upto: None }));
+        let id = |number: usize| ObserverId(Uuid::from_u128(number as u128));
+        let entry = |number| RunReport { id: id(number), epoch: Epoch::new(1, 0), event: started() };
+        let all = ListChunk::all(7, (0..BATCH_MAX * 2 + 1).rev().map(entry).collect());
+        let ranges: Vec<ListRange> = all.iter().filter_map(|chunk| chunk.range).collect();
+        let (first, second) = (Some(id(BATCH_MAX - 1)), Some(id(BATCH_MAX * 2 - 1)));
+        let range = |after, upto| ListRange { after, upto };
+        assert_eq!(ranges, [range(None, first), range(first, second), range(second, None)]);
+        assert_eq!(all.iter().map(|chunk| chunk.entries.len()).sum::<usize>(), BATCH_MAX * 2 + 1);
+        assert!(all.iter().all(|chunk| (chunk.list, chunk.chunks) == (7, 3)));
     }
 }

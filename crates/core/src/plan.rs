@@ -101,9 +101,7 @@ pub fn on_alive(service: &mut ServiceRow, now: Timestamp, lost_after: Duration) 
 /// never did; in a full pool nobody else would ever end it.
 #[must_use]
 pub fn wants_sweep(row: &Row, now: Timestamp, policy: &RowPolicy, lives: impl Fn(ServiceId) -> bool) -> bool {
-    row.awaits_end()
-        && now.since(row.modified_at) >= policy.sweep_after
-        && !row.seen.holder().is_some_and(lives)
+    row.awaits_end() && now.since(row.modified_at) >= policy.sweep_after && !row.holder().is_some_and(lives)
 }
 
 /// What becomes of a work message that a sweep has in its hands.

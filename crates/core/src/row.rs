@@ -46,6 +46,9 @@ pub struct Row {
     pub wanted: Wanted,
     pub desired: Desired,
     pub generation: u32,
+    /// Up to this, generations may have been published that the database has forgotten.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reserve: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,6 +68,9 @@ pub struct Row {
     /// When it is looked at again: its services may have died of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<Repeat>,
+    /// Since when its holder's lists do not name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlisted: Option<Timestamp>,
     #[serde(default)]
     pub seen: Seen,
     pub created_at: Timestamp,
@@ -131,6 +137,7 @@ impl Row {
             wanted,
             desired: Desired::Running,
             generation: 1,
+            reserve: 0,
             mark: Some(Mark { until: now.plus(policy.lease), failures: 0 }),
             repeat: None,
             published_at: None,
@@ -138,6 +145,7 @@ impl Row {
             ending: None,
             promised: None,
             watch: None,
+            unlisted: None,
             seen: Seen::default(),
             created_at: now,
             modified_at: now,
@@ -149,6 +157,12 @@ impl Row {
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         Epoch::new(self.generation, self.seen.acquisitions())
+    }
+
+    /// The service that holds its message, as far as that service says so.
+    #[must_use]
+    pub fn holder(&self) -> Option<ServiceId> {
+        self.seen.holder().filter(|_| self.unlisted.is_none())
     }
 
     /// No run under this may start or go on.
@@ -187,6 +201,9 @@ impl Row {
         }
         let key = Key { acquisitions: report.epoch.acquisitions(), seq };
         self.seen.join(&Heard { service, key, at, event: report.event.clone() });
+        if self.seen.latest != before.seen.latest {
+            self.unlisted = None;
+        }
         self.mark = None;
         self.published_at = self.published_at.or(Some(now));
         if self.seen.acquisitions() > before.seen.acquisitions() {
@@ -206,7 +223,8 @@ impl Row {
     #[must_use]
     pub fn repeats(&self, service: ServiceId, entry: &RunReport) -> bool {
         let RunEvent::Started { attempt, .. } = entry.event else { return false };
-        let same = self.mark.is_none() && entry.epoch.generation() == self.generation;
+        let same =
+            self.mark.is_none() && self.unlisted.is_none() && entry.epoch.generation() == self.generation;
         same && self.seen.is_running(service, entry.epoch.acquisitions(), attempt)
     }
 
@@ -237,9 +255,10 @@ impl Row {
     /// Raises the generation and leases its publish. What was seen of the old one is forgotten.
     pub fn reissue(&mut self, now: Timestamp, policy: &RowPolicy) {
         let failures = self.mark.map_or(0, |mark| mark.failures.saturating_add(1));
-        self.generation = self.generation.saturating_add(1);
+        self.generation = self.generation.max(self.reserve).saturating_add(1);
+        self.reserve = 0;
         self.seen = Seen::default();
-        (self.ending, self.promised, self.watch) = (None, None, None);
+        (self.ending, self.promised, self.watch, self.unlisted) = (None, None, None, None);
         self.published_at = None;
         if self.desired == Desired::Running {
             self.repeat = None;
@@ -348,6 +367,11 @@ impl Row {
         let over = self.verdict().status.is_final();
         self.ended_at = if over { self.ended_at.or(Some(now)) } else { None };
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 pub(crate) fn doubled(first: Duration, times: u32, most: Duration) -> Duration {

@@ -20,6 +20,9 @@ pub struct ServiceRow {
     /// Its newest beat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beat: Option<Beat>,
+    /// When it last told all that it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listed_at: Option<Timestamp>,
     /// Since when it is suspected: silence, or a younger one of its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspect_since: Option<Timestamp>,
@@ -93,6 +96,7 @@ impl ServiceRow {
             modified_at: now,
             heard_at: now,
             beat: None,
+            listed_at: None,
             suspect_since: None,
             end: None,
         }
@@ -133,6 +137,15 @@ impl ServiceRow {
         self.heard_at = now;
         self.suspect_since = None;
         true
+    }
+
+    /// It has told all that it holds.
+    pub fn on_list(&mut self, now: Timestamp) -> bool {
+        let lives = self.end.is_none();
+        if lives {
+            self.listed_at = Some(now);
+        }
+        lives
     }
 
     /// It said goodbye: final, whatever comes later.

@@ -5,6 +5,7 @@
 //! waiting → running ⇄ backoff → ending → settling → (acknowledged), or ending → (given back).
 
 mod admitting;
+mod describing;
 mod handing;
 mod pace;
 mod suspects;
@@ -155,7 +156,9 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                     next_at: now.wall.plus(until.saturating_sub(now.mono)),
                 },
                 Phase::Ending { .. } => RunEvent::Taken { reason: "being ended".to_owned() },
-                Phase::Refusing { .. } | Phase::Settling => return None,
+                Phase::Refusing { ref why, .. } => RunEvent::Taken { reason: why.clone() },
+                // Its settlement was told before this.
+                Phase::Settling => return None,
             };
             Some(RunReport { id: *id, epoch: slot.epoch, event })
         };

@@ -105,6 +105,8 @@ pub enum Reason {
     Held { why: String },
     /// Its code failed and is started again.
     Restarting { next_at: Timestamp },
+    /// Its service does not hold its message any more and has not said why.
+    Unlisted,
     /// On its way from one service to the next.
     Moving,
     /// Nobody who had it could run it.
@@ -127,6 +129,7 @@ impl fmt::Display for Reason {
             Self::WaitingForSlot { pool } => write!(f, "waiting for a slot in pool {pool}"),
             Self::Held { why } => write!(f, "held: {why}"),
             Self::Restarting { next_at } => write!(f, "restarting after an error, next attempt at {next_at}"),
+            Self::Unlisted => f.write_str("its service does not have it any more: it is searched for"),
             Self::Moving => f.write_str("handed over, waiting for a slot"),
             Self::Refused { why } => write!(f, "refused: {why}"),
             Self::Ending => f.write_str("told to stop, waiting for its service to say that it has"),
@@ -167,6 +170,9 @@ fn word(seen: &Seen) -> Status {
 }
 
 fn why(row: &Row) -> Reason {
+    if row.unlisted.is_some() {
+        return Reason::Unlisted;
+    }
     match row.seen.latest.as_ref().map(|latest| &latest.doing) {
         None if row.mark.is_some() => Reason::ToBePublished,
         None => Reason::WaitingForSlot { pool: row.wanted.pool.to_string() },

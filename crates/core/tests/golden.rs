@@ -7,9 +7,9 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
 use everwatch_core::message::{
-    Beat, BeatMessage, Birth, Cause, Command, Floor, HandOver, Intent, KindInfo, ListChunk, Numbered,
-    Predecessor, Report, Reports, RunEvent, RunReport, StateMessage, Terms, Tick, Welcome, Work, WorkRead,
-    decode, encode,
+    Beat, BeatMessage, Birth, Cause, Command, Described, Floor, HandOver, HeldWork, Intent, KindInfo,
+    ListChunk, Numbered, Predecessor, Report, Reports, RunEvent, RunReport, StateMessage, Terms, Tick,
+    Welcome, Work, WorkRead, decode, encode,
 };
 use everwatch_core::observer::Wanted;
 use serde::Serialize;
@@ -100,6 +100,7 @@ fn reports() {
                 epoch: Epoch::new(3, 2),
                 event: RunEvent::Started { attempt: 1, started_at: at(1) },
             }],
+            range: None,
         }),
         Report::WorkQueueCreated { pool: Pool::default() },
         Report::ServiceGone,
@@ -111,6 +112,20 @@ fn reports() {
     let report = Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
     let entries = vec![Numbered { seq: 1, at: at(0), report }];
     both_ways("handed_over_for", &StateMessage::Reports(Reports { service: service(), entries }));
+    let work =
+        Work::of(observer(), 3, &Wanted::parse(json!({"kind": "ticker"}), &Name::new("o").unwrap()).unwrap());
+    let run = RunReport {
+        id: observer(),
+        epoch: Epoch::new(3, 2),
+        event: RunEvent::Started { attempt: 1, started_at: at(1) },
+    };
+    let held = vec![HeldWork { run, work: serde_json::to_string(&work.unwrap()).unwrap() }];
+    let report = Report::Described(Described { pool: Pool::default(), held });
+    let entries = vec![Numbered { seq: 1, at: at(0), report }];
+    both_ways("described", &StateMessage::Reports(Reports { service: service(), entries }));
+    let entries =
+        vec![Numbered { seq: 1, at: at(0), report: Report::List(ListChunk::all(2, Vec::new()).remove(0)) }];
+    both_ways("list-range", &StateMessage::Reports(Reports { service: service(), entries }));
     both_ways(
         "state-tick",
         &StateMessage::Tick(Tick { manager: ManagerId(Uuid::from_u128(1)), sent_at: at(0) }),
@@ -152,6 +167,7 @@ fn commands() {
         cause: Cause::Rebalance,
     };
     both_ways("hand_over", &Command::HandOver(hand_over));
+    both_ways("describe", &Command::Describe { service: service(), ids: vec![observer()] });
     both_ways("suspect", &Command::Suspect(vec![observer()]));
 }
 

@@ -4,8 +4,8 @@
 use crate::shared::{Manager, lock};
 use crate::{RunError, metric};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::history::{Happening, Move, What, happenings, moved};
-use everwatch_core::id::ServiceId;
+use everwatch_core::history::{Happening, Move, What, adopted, happenings, moved};
+use everwatch_core::id::{Name, ServiceId};
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_store::{Event, Named};
@@ -43,6 +43,12 @@ impl Known {
         }
     }
 
+    /// Those that were never heard of here.
+    pub(crate) fn strangers(&self, services: impl Iterator<Item = ServiceId>) -> Vec<ServiceId> {
+        let known = lock(&self.services);
+        services.filter(|service| !known.contains_key(service)).collect()
+    }
+
     /// A sign of life, which a gap is measured from.
     pub(crate) fn heard(&self, service: ServiceId, at: Timestamp) {
         if let Some(known) = lock(&self.services).get_mut(&service) {
@@ -61,23 +67,32 @@ impl Known {
 }
 
 impl Manager {
+    /// An observer was adopted; `told` is its name by its own message.
+    pub(crate) fn tell_adopted(&self, row: &Row, told: &Name) {
+        self.record(self.event(&adopted(row, told), row, None));
+    }
+
     /// A row was saved: tells what that means.
     pub(crate) fn tell(&self, before: Option<&Row>, after: &Row) {
         for happening in happenings(before, after) {
             self.measure(&happening, before, after);
             let went = self.went(&happening, after);
-            let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            self.record(Event {
-                id: 0,
-                at: happening.at,
-                what: happening.what,
-                observer: Some(Named { id: after.id.0, name: after.wanted.name.to_string() }),
-                service: happening.service.map(|service| self.known.named(service)),
-                epoch: Some(happening.epoch.into()),
-                text: happening.text.chars().take(TEXT_MAX).collect(),
-                gap_ms: went.map(|it| millis(it.gap)),
-                overlap_ms: went.map(|it| millis(it.overlap)),
-            });
+            self.record(self.event(&happening, after, went));
+        }
+    }
+
+    fn event(&self, happening: &Happening, after: &Row, went: Option<Move>) -> Event {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Event {
+            id: 0,
+            at: happening.at,
+            what: happening.what,
+            observer: Some(Named { id: after.id.0, name: after.wanted.name.to_string() }),
+            service: happening.service.map(|service| self.known.named(service)),
+            epoch: Some(happening.epoch.into()),
+            text: happening.text.chars().take(TEXT_MAX).collect(),
+            gap_ms: went.map(|it| millis(it.gap)),
+            overlap_ms: went.map(|it| millis(it.overlap)),
         }
     }
 
@@ -128,7 +143,7 @@ impl Manager {
     }
 }
 
-fn plain(what: What, at: Timestamp, text: String) -> Event {
+pub(crate) fn plain(what: What, at: Timestamp, text: String) -> Event {
     let (observer, service, epoch) = (None, None, None);
     Event { id: 0, at, what, observer, service, epoch, text, gap_ms: None, overlap_ms: None }
 }

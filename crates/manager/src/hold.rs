@@ -3,11 +3,13 @@
 use crate::http::api::Hold;
 use crate::shared::Manager;
 use everwatch_core::history::What;
+use everwatch_core::message::RunReport;
+use everwatch_core::row::Row;
 use everwatch_store::StoreError;
 use std::time::Duration;
 use tracing::warn;
 
-const NOTE: &str = "hold";
+pub(crate) const NOTE: &str = "hold";
 
 pub(crate) async fn read(manager: &Manager) -> Result<Hold, StoreError> {
     let stored = manager.store.note(NOTE).await?;
@@ -16,6 +18,21 @@ pub(crate) async fn read(manager: &Manager) -> Result<Hold, StoreError> {
 
 pub(crate) async fn is_on(manager: &Manager) -> Result<bool, StoreError> {
     read(manager).await.map(|hold| hold.on)
+}
+
+/// A report told of what the database should know and does not.
+pub(crate) async fn on_behind(manager: &Manager, row: &Row, report: &RunReport) -> Result<(), StoreError> {
+    if is_on(manager).await? {
+        return Ok(());
+    }
+    let reason = format!(
+        "observer {} runs in generation {}, and the database knows it up to {}: was a backup restored? Then stop \
+         the managers and run `everwatch migrate --restored`; else switch the hold off",
+        row.wanted.name,
+        report.epoch.generation(),
+        row.generation
+    );
+    write(manager, &Hold { on: true, reason }).await
 }
 
 pub(crate) async fn write(manager: &Manager, hold: &Hold) -> Result<(), StoreError> {

@@ -3,7 +3,9 @@
 
 pub(crate) mod beats;
 pub(crate) mod births;
+mod lists;
 pub(crate) mod state;
+mod unknown;
 
 use everwatch_broker::{Consume, Consumer, Delivery, Receipt, Session, Settle};
 use everwatch_store::StoreError;

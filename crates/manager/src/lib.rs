@@ -18,6 +18,7 @@ mod parked;
 mod quarantine;
 mod rebalance;
 mod reconcile;
+mod restored;
 mod settings;
 mod shared;
 mod sweep;
@@ -26,6 +27,7 @@ mod telling;
 mod tests;
 
 pub use http::api;
+pub use restored::{Restored, restored};
 pub use settings::{AutoRebalance, Settings};
 
 use everwatch_broker::Broker;

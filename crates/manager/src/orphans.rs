@@ -8,7 +8,7 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::message::Floor;
-use everwatch_core::missing::{Orphan, Quiet, orphan};
+use everwatch_core::missing::{Orphan, Quiet, listed_at, orphan};
 use everwatch_core::row::Row;
 use everwatch_core::status::Status;
 use everwatch_store::{After, Filter, Sort, StoreError};
@@ -32,8 +32,12 @@ const SLACK: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 struct Looks {
     quiet: HashMap<Pool, Quiet>,
-    budget: Option<(Instant, usize)>,
+    budget: Budget,
 }
+
+/// What may be concluded in a minute, and since when how much was.
+#[derive(Debug, Default)]
+pub(crate) struct Budget(Option<(Instant, usize)>);
 
 pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
     let every = EVERY.min(manager.settings.orphan_after / 4);
@@ -69,36 +73,66 @@ async fn pass(manager: &Arc<Manager>, session: &dyn Session, looks: &mut Looks) 
             _ => quiet.interrupt(),
         }
         if quiet.lasts(manager.clock.now(), manager.settings.orphan_after) {
-            let left = room(&mut looks.budget);
-            let used = orphans(manager, &pool, left).await?;
-            if let Some((_, count)) = &mut looks.budget {
-                *count += used;
-            }
+            let people = People::load(manager).await?;
+            let rows = manager.store.unheld(&pool, &people.living, BATCH).await?;
+            conclude(manager, (&pool, &people), rows, &mut looks.budget).await?;
         }
     }
     Ok(())
 }
 
-fn room(budget: &mut Option<(Instant, usize)>) -> usize {
-    let fresh = budget.is_none_or(|(since, _)| since.elapsed() >= MINUTE);
-    if fresh {
-        *budget = Some((Instant::now(), 0));
+impl Budget {
+    fn room(&mut self) -> usize {
+        if self.0.is_none_or(|(since, _)| since.elapsed() >= MINUTE) {
+            self.0 = Some((Instant::now(), 0));
+        }
+        REISSUES_A_MINUTE - self.0.map_or(0, |(_, used)| used.min(REISSUES_A_MINUTE))
     }
-    REISSUES_A_MINUTE - budget.map_or(0, |(_, used)| used.min(REISSUES_A_MINUTE))
+
+    fn use_up(&mut self, used: usize) {
+        if let Some((_, count)) = &mut self.0 {
+            *count += used;
+        }
+    }
 }
 
-/// Ends or publishes anew what nobody holds; answers how many.
-async fn orphans(manager: &Arc<Manager>, pool: &Pool, most: usize) -> Result<usize, StoreError> {
-    let now = manager.clock.now();
-    let services = manager.store.services(now.minus(manager.settings.retention_services)).await?;
-    let living: Vec<ServiceId> = services.iter().filter(|it| it.end.is_none()).map(|it| it.id).collect();
-    let ended: BTreeMap<ServiceId, Timestamp> =
-        services.iter().filter_map(|it| it.end.map(|end| (it.id, end.at))).collect();
-    let rows = manager.store.unheld(pool, &living, BATCH).await?;
+/// The services that may hold something.
+pub(crate) struct People {
+    pub(crate) living: Vec<ServiceId>,
+    ended: BTreeMap<ServiceId, Timestamp>,
+    /// Since when all that live have told what they hold.
+    pub(crate) listed_at: Option<Timestamp>,
+}
+
+impl People {
+    pub(crate) async fn load(manager: &Manager) -> Result<Self, StoreError> {
+        let since = manager.clock.now().minus(manager.settings.retention_services);
+        let services = manager.store.services(since).await?;
+        Ok(Self {
+            living: services.iter().filter(|it| it.end.is_none()).map(|it| it.id).collect(),
+            ended: services.iter().filter_map(|it| it.end.map(|end| (it.id, end.at))).collect(),
+            listed_at: listed_at(services.iter()),
+        })
+    }
+
+    pub(crate) fn orphan(&self, manager: &Manager, row: &Row) -> Orphan {
+        let (now, after) = (manager.clock.now(), manager.settings.orphan_after);
+        orphan(row, &self.living, &self.ended, now, after)
+    }
+}
+
+/// Ends or publishes anew what of these nobody holds.
+pub(crate) async fn conclude(
+    manager: &Arc<Manager>,
+    (pool, people): (&Pool, &People),
+    rows: Vec<Row>,
+    budget: &mut Budget,
+) -> Result<(), StoreError> {
+    let (now, most) = (manager.clock.now(), budget.room());
     let mut changes = Vec::new();
     for row in rows {
         let mut next = row.clone();
-        match orphan(&row, &living, &ended, now, manager.settings.orphan_after) {
+        match people.orphan(manager, &row) {
             Orphan::No => continue,
             Orphan::End => next.end_orphan(now),
             Orphan::Reissue => next.reissue(now, &manager.settings.row),
@@ -117,8 +151,8 @@ async fn orphans(manager: &Arc<Manager>, pool: &Pool, most: usize) -> Result<usi
     if count > 0 {
         warn!(%pool, count, "observers without a message are published anew");
     }
-    carry_out(manager, changes).await?;
-    Ok(count)
+    budget.use_up(count);
+    carry_out(manager, changes).await
 }
 
 /// Says that the queue of a pool was made anew; kept until some manager has dealt with it.

@@ -100,9 +100,11 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
 }
 
 async fn rows(manager: &Arc<Manager>) -> Result<(), StoreError> {
+    let held = hold::is_on(manager).await?;
     for _ in 0..ROUNDS {
-        let due = manager.store.due(manager.clock.now(), BATCH).await?;
+        let mut due = manager.store.due(manager.clock.now(), BATCH).await?;
         let full = due.len() == BATCH;
+        due.retain(|row| !held || !row.waits_for_lists());
         quarantine::look(manager, &due).await?;
         if !steps(manager, &due).await? || !full {
             return Ok(());

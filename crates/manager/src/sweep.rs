@@ -1,17 +1,19 @@
 //! Searches a work queue for messages of observers that are to end and wait for a slot they may never
 //! get. Takes at most what is ready, ends the doomed, gives the rest back, within 2 s.
 
-use crate::RunError;
+use crate::orphans::{self, Budget, People};
 use crate::shared::Manager;
+use crate::{RunError, hold};
 use everwatch_broker::{BrokerError, Delivery, Session, Settle};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::message::{RunEvent, RunReport, Work, WorkRead};
+use everwatch_core::missing::{Orphan, Searches};
 use everwatch_core::plan::{Sweep, plan_sweep, wants_sweep};
 use everwatch_core::row::Row;
 use everwatch_store::StoreError;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -24,9 +26,12 @@ const WITHIN: Duration = Duration::from_secs(2);
 const SERVICES_AGE: Duration = Duration::from_secs(5);
 /// A longer queue is left to its deliveries.
 const READY_MAX: u32 = 1000;
+/// Rows without a holder that are looked at: what may be ready, and what may be missing.
+const UNHELD_MAX: usize = 1500;
 
 pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
     let mut swept: HashMap<Pool, Instant> = HashMap::new();
+    let mut searching = Searching::default();
     let pause = manager.settings.row.sweep_after;
     loop {
         tokio::select! {
@@ -39,13 +44,10 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
             if swept.contains_key(&pool) {
                 continue;
             }
-            match is_wanted(&manager, &pool).await {
+            match searching.turn(&manager, session.as_ref(), &pool).await {
                 Ok(false) => {}
                 Ok(true) => {
                     swept.insert(pool.clone(), Instant::now());
-                    if let Err(error) = pass(&manager, session.as_ref(), &pool).await {
-                        warn!(%pool, %error, "a sweep failed");
-                    }
                 }
                 Err(error) => warn!(%pool, %error, "whether a sweep is due is unknown"),
             }
@@ -53,26 +55,92 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
     }
 }
 
-async fn is_wanted(manager: &Manager, pool: &Pool) -> Result<bool, StoreError> {
+/// Searches for what should be in a queue that is never empty, and is not.
+#[derive(Debug, Default)]
+struct Searching {
+    pools: HashMap<Pool, Searches>,
+    budget: Budget,
+}
+
+impl Searching {
+    /// Sweeps the queue if there is a reason to; answers whether it did.
+    async fn turn(
+        &mut self,
+        manager: &Arc<Manager>,
+        session: &dyn Session,
+        pool: &Pool,
+    ) -> Result<bool, StoreError> {
+        let ready = session.depth(&manager.topology.work(pool)).await.map_or(0, |depth| depth.ready);
+        if !(1..=READY_MAX).contains(&ready) {
+            return Ok(false);
+        }
+        let concludes = manager.may_conclude() && !hold::is_on(manager).await?;
+        let searches = self.pools.entry(pool.clone()).or_default();
+        let due = concludes && searches.is_due(manager.clock.now(), manager.settings.orphan_after);
+        let due = due && {
+            let (_, rows) = lonely(manager, pool).await?;
+            if rows.is_empty() {
+                searches.look(&[], &BTreeSet::new(), manager.clock.now());
+            }
+            !rows.is_empty()
+        };
+        if !(due || is_doomed(manager).await?) || !is_ours(manager, pool).await? {
+            return Ok(false);
+        }
+        let found = match pass(manager, session, pool).await {
+            Ok(found) => found,
+            Err(error) => {
+                warn!(%pool, %error, "a sweep failed");
+                None
+            }
+        };
+        let Some(found) = found.filter(|_| concludes) else { return Ok(true) };
+        let (people, mut rows) = lonely(manager, pool).await?;
+        let (now, after) = (manager.clock.now(), manager.settings.orphan_after);
+        searches.look(&rows, &found, now);
+        rows.retain(|row| searches.is_missed(row, people.listed_at, now, after));
+        orphans::conclude(manager, (pool, &people), rows, &mut self.budget).await?;
+        Ok(true)
+    }
+}
+
+/// What should have a message and has had no holder for long.
+async fn lonely(manager: &Manager, pool: &Pool) -> Result<(People, Vec<Row>), StoreError> {
+    let people = People::load(manager).await?;
+    let mut rows = manager.store.unheld(pool, &people.living, UNHELD_MAX).await?;
+    rows.retain(|row| people.orphan(manager, row) != Orphan::No);
+    Ok((people, rows))
+}
+
+async fn is_doomed(manager: &Manager) -> Result<bool, StoreError> {
     // What is to end is commanded until it has. Its message may be in a pool that it was moved out of.
     let doomed = manager.store.commanded_since(Timestamp(0), READY_MAX as usize).await?;
     let (now, services) = (manager.clock.now(), manager.services(SERVICES_AGE).await?);
     let lives = |id| services.iter().any(|service| service.id == id);
-    if !doomed.iter().any(|row| wants_sweep(row, now, &manager.settings.row, lives)) {
-        return Ok(false);
-    }
+    Ok(doomed.iter().any(|row| wants_sweep(row, now, &manager.settings.row, lives)))
+}
+
+async fn is_ours(manager: &Manager, pool: &Pool) -> Result<bool, StoreError> {
     // Of several managers one sweeps: two would each see half of the queue, and the other half as gone.
     let me = manager.id.to_string();
     Ok(manager.store.claim(&format!("sweep/{pool}"), &me, manager.settings.row.sweep_after).await? == me)
 }
 
-async fn pass(manager: &Manager, session: &dyn Session, pool: &Pool) -> Result<(), BrokerError> {
+/// Answers what was in the queue, if it was seen whole.
+async fn pass(
+    manager: &Manager,
+    session: &dyn Session,
+    pool: &Pool,
+) -> Result<Option<BTreeSet<ObserverId>>, BrokerError> {
     let queue = manager.topology.work(pool);
     let ready = session.depth(&queue).await?.ready;
     if !(1..=READY_MAX).contains(&ready) {
-        return Ok(());
+        return Ok(None);
     }
-    let held = session.get(&queue, ready as usize).await?;
+    // One more than there is: whoever gets less has seen the end of the queue.
+    let most = ready as usize + 1;
+    let held = session.get(&queue, most).await?;
+    let found = held.iter().filter_map(label).map(|(id, _)| id).collect();
     let judged = tokio::time::timeout(WITHIN, judge(manager, &held)).await;
     let over = match judged {
         Ok(Ok(over)) => over,
@@ -93,7 +161,7 @@ async fn pass(manager: &Manager, session: &dyn Session, pool: &Pool) -> Result<(
         info!(%pool, looked_at = held.len(), ended, "swept the queue for observers that are to end");
         manager.note_change();
     }
-    Ok(())
+    Ok((held.len() < most).then_some(found))
 }
 
 /// For each delivery whether it may be ended; rows that this settles are saved by then.

@@ -3,7 +3,7 @@
 
 use crate::shared::{Manager, Marked};
 use everwatch_broker::{Message, Target};
-use everwatch_core::id::ObserverId;
+use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{BATCH_MAX, BeatMessage, Command, Floor, StateMessage, Tick, Welcome, encode};
 use serde::Serialize;
 use std::sync::Arc;
@@ -59,6 +59,21 @@ pub(crate) fn suspects_later(manager: &Arc<Manager>, suspects: Vec<ObserverId>) 
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
         say(&it, Target::Fanout(it.topology.commands()), &Command::Suspect(suspects)).await;
+    });
+}
+
+/// Asks a service what these are that it holds (none: who it is itself), without waiting. Whoever is not
+/// answered hears of them again and asks again.
+pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: Vec<ObserverId>) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        let mut parts: Vec<Vec<ObserverId>> = ids.chunks(BATCH_MAX).map(<[_]>::to_vec).collect();
+        if parts.is_empty() {
+            parts.push(Vec::new());
+        }
+        for ids in parts {
+            say(&it, Target::Fanout(it.topology.commands()), &Command::Describe { service, ids }).await;
+        }
     });
 }
 

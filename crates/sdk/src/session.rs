@@ -2,8 +2,10 @@
 
 mod channels;
 mod commands;
+mod describing;
 mod ending;
 
+use self::describing::Describer;
 use crate::fence::Fence;
 use crate::machine::{host_name, rss_bytes};
 use crate::mouth::Mouth;
@@ -23,8 +25,8 @@ use everwatch_core::blocks::{BlockId, Blocks, block_sizes};
 use everwatch_core::clock;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{
-    BATCH_MAX, Beat, BeatMessage, Birth, Cause, Intent, ListChunk, Predecessor, Report, RunEvent, RunReport,
-    Terms, Work, encode,
+    Beat, BeatMessage, Birth, Cause, Intent, ListChunk, Predecessor, Report, RunEvent, RunReport, Terms,
+    Work, encode,
 };
 use everwatch_core::slots::{Effect, Input, Now, Pace, SlotPolicy, Slots};
 use std::sync::Arc;
@@ -126,6 +128,7 @@ struct Life {
     mouth: Arc<Mouth>,
     fence: Arc<Fence>,
     reporter: Reporter,
+    describer: Describer,
     tracker: TaskTracker,
     /// Ends the helpers of this session.
     helpers: CancellationToken,
@@ -157,8 +160,7 @@ impl Life {
         let (reporter, said) = Reporter::channel();
         let mouth = Arc::new(Mouth::new(me.session.clone(), topology.output(), reporter.clone()));
         let (ended_sender, ended) = mpsc::unbounded_channel();
-        let units = Units::new(me.tasks.clone(), me.registry.clone(), mouth.clone(), ended_sender);
-        let units = Arc::new(units);
+        let units = Arc::new(Units::new(me.tasks.clone(), me.registry.clone(), mouth.clone(), ended_sender));
         let times = (me.settings.fence_after, me.settings.fence_grace);
         let fence = Fence::watch(times, me.session.clone(), units.clone(), me.pulses.clone())
             .map_err(Unborn::Thread)?;
@@ -196,6 +198,7 @@ impl Life {
             mouth,
             fence,
             reporter,
+            describer: Describer::new(),
             tracker: tracker.clone(),
             helpers: helpers.clone(),
             closing: helpers.child_token(),
@@ -420,10 +423,7 @@ impl Life {
 
     async fn list(&mut self) {
         self.lists += 1;
-        let entries = self.slots.list(self.now());
-        let chunks = u32::try_from(entries.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
-        for (chunk, part) in (0..).zip(entries.chunks(BATCH_MAX)) {
-            let list = ListChunk { list: self.lists, chunk, chunks, entries: part.to_vec() };
+        for list in ListChunk::all(self.lists, self.slots.list(self.now())) {
             self.reporter.say(Say::Tell(Report::List(list))).await;
         }
     }

@@ -55,7 +55,7 @@ impl Columns {
             kind: row.wanted.kind.to_string(),
             pool: row.wanted.pool.to_string(),
             status: status.as_str(),
-            service_id: row.seen.holder().map(|service| service.0),
+            service_id: row.holder().map(|service| service.0),
             generation: row.generation.into(),
             created_at: row.created_at.0,
             due_at: row.due_at(policy).map(|due| due.0),

@@ -5,6 +5,7 @@ pub use crate::events::{Event, EventFilter, EventPage, Events, Stretch};
 use async_trait::async_trait;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
+use everwatch_core::message::ListRange;
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
@@ -160,12 +161,17 @@ pub trait Store: Notes + Events {
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
     /// Live observers of the pool whose holder is none of `living`, oldest creation first.
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError>;
+    /// What the service holds by its own word, of the ids after the one and up to the other.
+    async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError>;
     /// A page of observers after `after`.
     async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError>;
     /// Counts by pool and status, Deleted included.
     async fn counts(&self) -> Result<Counts, StoreError>;
-    /// Forgets rows for good, where the version still is the given one.
+    /// Forgets rows for good, where the version still is the given one; their ids are remembered for
+    /// [`everwatch_core::adoption::REMEMBERED`].
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError>;
+    /// Those of these ids whose rows were forgotten.
+    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError>;
 
     /// All services that live, and those that ended since `ended_since`.
     async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError>;

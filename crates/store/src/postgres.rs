@@ -11,6 +11,7 @@ use crate::port::*;
 use async_trait::async_trait;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
+use everwatch_core::message::ListRange;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
 use sqlx::migrate::Migrator;
@@ -134,6 +135,9 @@ impl Store for PgStore {
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         answered(observers::unheld(&self.pool, pool, living, most)).await
     }
+    async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {
+        answered(observers::held_by(&self.pool, service, range)).await
+    }
     async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
         answered(observers::list(&self.pool, filter, after, limit)).await
     }
@@ -142,6 +146,9 @@ impl Store for PgStore {
     }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         answered(observers::forget(&self.pool, rows)).await
+    }
+    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
+        answered(observers::forgotten(&self.pool, ids)).await
     }
     async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
         answered(services::all(&self.pool, ended_since)).await

@@ -11,6 +11,7 @@ use crate::port::*;
 use async_trait::async_trait;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
+use everwatch_core::message::ListRange;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
 use sqlx::migrate::Migrator;
@@ -177,6 +178,9 @@ impl Store for SqliteStore {
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         observers::unheld(&self.readers, pool, living, most).await
     }
+    async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {
+        observers::held_by(&self.readers, service, range).await
+    }
     async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
         observers::list(&self.readers, filter, after, limit).await
     }
@@ -185,6 +189,9 @@ impl Store for SqliteStore {
     }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         observers::forget(&self.writer, rows).await
+    }
+    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
+        observers::forgotten(&self.readers, ids).await
     }
     async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
         services::all(&self.readers, ended_since).await

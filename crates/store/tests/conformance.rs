@@ -72,6 +72,8 @@ both! {
     due_rows_come_oldest_first
     commands_without_an_answer_are_remembered
     only_the_version_that_was_looked_at_is_forgotten
+    who_was_forgotten_is_remembered_by_id
+    what_a_service_holds_is_found_by_a_stretch_of_ids
     the_clock_goes_forward
     filters_hold_together
     deleted_ones_are_shown_only_on_request

@@ -82,6 +82,10 @@ impl Observer {
     pub fn of(row: &Row, service: Option<ServiceName>) -> Self {
         let verdict = row.verdict();
         let seen = &row.seen;
+        let mut reason = verdict.reason.to_string();
+        if verdict.status == Status::Processing && reason.is_empty() && service.is_none() {
+            "its service is gone: it waits for the next one".clone_into(&mut reason);
+        }
         let ended = seen.settled.as_ref().is_some_and(|settled| match settled.how {
             Settlement::Completed | Settlement::Failed { .. } => true,
             Settlement::Stopped => false,
@@ -101,7 +105,7 @@ impl Observer {
             labels: row.wanted.labels.clone(),
             desired,
             status: verdict.status,
-            reason: verdict.reason.to_string(),
+            reason,
             service,
             epoch: row.epoch().into(),
             generation: row.generation,

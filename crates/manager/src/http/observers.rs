@@ -332,7 +332,7 @@ pub(super) fn not_found(key: &str) -> Problem {
 }
 
 pub(super) async fn one(manager: &Manager, row: &Row) -> Result<Observer, Problem> {
-    let holder = match row.seen.holder() {
+    let holder = match row.holder() {
         None => None,
         Some(id) => manager.store.service(Some(id), None).await?.filter(|service| service.end.is_none()),
     };
@@ -346,6 +346,6 @@ async fn describe(manager: &Manager, rows: &[Row]) -> Result<Vec<Observer>, Prob
         .iter()
         .map(|it| (it.id, ServiceName { id: it.id.0, name: it.birth.name.to_string() }))
         .collect();
-    let holder = |row: &Row| row.seen.holder().and_then(|id| names.get(&id).cloned());
+    let holder = |row: &Row| row.holder().and_then(|id| names.get(&id).cloned());
     Ok(rows.iter().map(|row| Observer::of(row, holder(row))).collect())
 }

@@ -1,5 +1,6 @@
 //! The beats queue: signs of life. What cannot be read here is dropped: the next beat says it again.
 
+use super::unknown::ask_who;
 use super::{ack_all, insist, next, next_ready, open};
 use crate::metric;
 use crate::shared::{CAS_TRIES, Manager, Marked};
@@ -35,6 +36,12 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
             return;
         }
         ack_all(session.as_ref(), &batch.receipts).await;
+        // Its first beat may be faster than its birth.
+        let heard = batch.beats.values().filter(|beat| beat.seq > 1).map(|beat| beat.service);
+        let strangers = manager.known.strangers(heard);
+        if let Err(error) = ask_who(&manager, &strangers).await {
+            debug!(%error, "unknown services are asked at their next beat");
+        }
         for tick in &batch.ticks {
             manager.on_tick(Marked::Beats, tick.sent_at);
         }

@@ -1,16 +1,17 @@
 //! The state queue: run reports folded into rows, births and ends of services, marks.
 
 use super::births::{self, Newborn};
+use super::lists::{self, Part};
+use super::unknown::{self, Answers};
 use super::{ack_all, insist, next, next_ready, open};
 use crate::shared::{CAS_TRIES, Manager, Marked};
-use crate::telling;
-use crate::{metric, orphans};
+use crate::{hold, metric, orphans};
 use everwatch_broker::{Delivery, Receipt, Session};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::message::{
-    BATCH_MAX, Floor, Numbered, Report, Reports, RunReport, StateMessage, Tick, decode,
+    BATCH_MAX, Described, HeldWork, Numbered, Report, Reports, RunReport, StateMessage, Tick, decode,
 };
 use everwatch_core::row::{Applied, Row};
 use everwatch_store::{Parked, StoreError};
@@ -21,21 +22,23 @@ use tracing::{debug, error, info, warn};
 
 /// One report about one run, with who said it and when.
 #[derive(Debug)]
-struct Run {
-    service: ServiceId,
+pub(super) struct Run {
+    pub(super) service: ServiceId,
     seq: u64,
     at: Timestamp,
-    report: RunReport,
-    told: Told,
+    pub(super) report: RunReport,
+    pub(super) told: Told,
 }
 
 /// What makes a service tell of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+pub(super) enum Told {
     /// Something happened to it.
     Event,
     /// It lists all that it holds.
     List,
+    /// It was asked what it holds there.
+    Described,
 }
 
 /// What was taken from the queue in one go.
@@ -47,6 +50,8 @@ struct Batch {
     gone: Vec<ServiceId>,
     /// Whose work queues were made anew, and when.
     pools: Vec<(Pool, Timestamp)>,
+    described: Vec<Described>,
+    lists: Vec<Part>,
     ticks: Vec<Tick>,
     parked: Vec<Parked>,
 }
@@ -62,11 +67,11 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
         {
             batch.add(&manager, &delivery);
         }
-        let Some(floors) = insist(&over, || apply(&manager, &batch)).await else { return };
+        let Some(answers) = insist(&over, || apply(&manager, &batch)).await else { return };
         #[expect(clippy::cast_precision_loss, reason = "a small number")]
         metrics::histogram!(metric::INTAKE_BATCH).record(batch.runs.len() as f64);
         ack_all(session.as_ref(), &batch.receipts).await;
-        after(&manager, session.as_ref(), batch, floors).await;
+        after(&manager, session.as_ref(), batch, answers).await;
     }
 }
 
@@ -99,11 +104,23 @@ impl Batch {
         match report {
             Report::Run(report) => self.runs.push(Run { service, seq, at, report, told: Told::Event }),
             Report::List(chunk) => {
+                self.lists.push(Part::of(service, seq, &chunk));
                 let run = |report| Run { service, seq, at, report, told: Told::List };
                 self.runs.extend(chunk.entries.into_iter().map(run));
             }
             Report::ServiceBorn(birth) => self.newborns.push(Newborn { service, birth: *birth, at }),
             Report::ServiceGone => self.gone.push(service),
+            Report::Described(described) => {
+                let run = |held: &HeldWork| Run {
+                    service,
+                    seq,
+                    at,
+                    report: held.run.clone(),
+                    told: Told::Described,
+                };
+                self.runs.extend(described.held.iter().map(run));
+                self.described.push(described);
+            }
             Report::WorkQueueCreated { pool } => self.pools.push((pool, at)),
             Report::Unknown(_) => {
                 metrics::counter!(metric::UNKNOWN_REPORTS).increment(1);
@@ -113,12 +130,13 @@ impl Batch {
     }
 }
 
-/// Commits the batch; answers the floors that its senders must hear.
-async fn apply(manager: &Manager, batch: &Batch) -> Result<Vec<Floor>, StoreError> {
+/// Commits the batch; answers what its senders must hear.
+async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> {
     births::apply(manager, &batch.newborns, &batch.gone).await?;
     for (pool, at) in &batch.pools {
         orphans::note_new_queue(manager, pool, *at).await?;
     }
+    unknown::adopt(manager, &batch.described).await?;
     if !batch.parked.is_empty() {
         manager.store.park(&batch.parked).await?;
     }
@@ -126,45 +144,52 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Vec<Floor>, StoreErro
     for run in &batch.runs {
         by_id.entry(run.report.id).or_default().push(run);
     }
-    match apply_runs(manager, by_id.clone()).await {
-        Err(StoreError::Corrupt(_)) => apply_singly(manager, by_id).await,
-        applied => applied,
-    }
+    let answers = match apply_runs(manager, by_id.clone()).await {
+        Err(StoreError::Corrupt(_)) => apply_singly(manager, by_id).await?,
+        applied => applied?,
+    };
+    lists::apply(manager, &batch.lists).await?;
+    Ok(answers)
 }
 
 /// One row that cannot be read must not stop the others.
 async fn apply_singly(
     manager: &Manager,
     by_id: HashMap<ObserverId, Vec<&Run>>,
-) -> Result<Vec<Floor>, StoreError> {
-    let mut floors = Vec::new();
+) -> Result<Answers, StoreError> {
+    let mut answers = Answers::default();
     for (id, runs) in by_id {
         match apply_runs(manager, HashMap::from([(id, runs)])).await {
             Err(StoreError::Corrupt(why)) => {
                 error!(observer = %id, why, "reports dropped, the row is damaged");
             }
-            applied => floors.extend(applied?),
+            applied => answers.extend(applied?),
         }
     }
-    Ok(floors)
+    Ok(answers)
 }
 
 async fn apply_runs(
     manager: &Manager,
     mut pending: HashMap<ObserverId, Vec<&Run>>,
-) -> Result<Vec<Floor>, StoreError> {
-    let mut floors = Vec::new();
+) -> Result<Answers, StoreError> {
+    let mut answers = Answers::default();
     for _ in 0..CAS_TRIES {
         if pending.is_empty() {
-            return Ok(floors);
+            return Ok(answers);
         }
         let ids: Vec<ObserverId> = pending.keys().copied().collect();
         let rows = manager.store.load(&ids).await?;
-        note_unknown(&pending, &rows);
+        let known: HashSet<ObserverId> = rows.iter().map(|row| row.id).collect();
+        let unknown = pending.values().flatten().copied().filter(|run| !known.contains(&run.report.id));
+        answers.add_unknown(manager, &unknown.collect::<Vec<_>>()).await?;
         let (mut changed, mut same, mut before) = (Vec::new(), Vec::new(), HashMap::new());
         for mut row in rows {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
             let was = row.clone();
+            if let Some(run) = runs.iter().find(|run| row.is_behind(&run.report)) {
+                hold::on_behind(manager, &row, &run.report).await?;
+            }
             if fold(manager, &mut row, runs) {
                 before.insert(row.id, was);
                 changed.push(row);
@@ -184,7 +209,7 @@ async fn apply_runs(
         }
         for row in changed.iter().chain(&same).filter(|row| !lost.contains(&row.id)) {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
-            floors.extend(runs.iter().filter_map(|run| row.answer(&run.report)));
+            answers.floors.extend(runs.iter().filter_map(|run| row.answer(&run.report)));
             if row.wants_reissue() {
                 manager.wake.notify_one();
             }
@@ -198,7 +223,7 @@ fn fold(manager: &Manager, row: &mut Row, runs: &[&Run]) -> bool {
     let now = manager.clock.now();
     let mut changed = false;
     for run in runs {
-        if run.told == Told::List && row.repeats(run.service, &run.report) {
+        if run.told != Told::Event && row.repeats(run.service, &run.report) {
             continue;
         }
         match row.apply(run.service, run.seq, run.at, &run.report, now) {
@@ -213,20 +238,9 @@ fn fold(manager: &Manager, row: &mut Row, runs: &[&Run]) -> bool {
     changed
 }
 
-fn note_unknown(pending: &HashMap<ObserverId, Vec<&Run>>, rows: &[Row]) {
-    if rows.len() == pending.len() {
-        return;
-    }
-    let known: HashSet<ObserverId> = rows.iter().map(|row| row.id).collect();
-    for (id, runs) in pending.iter().filter(|(id, _)| !known.contains(id)) {
-        metrics::counter!(metric::UNKNOWN_OBSERVERS).increment(runs.len() as u64);
-        debug!(observer = %id, reports = runs.len(), "reports of an unknown observer are passed over");
-    }
-}
-
 /// What follows the commit: answers, work queues, marks.
-async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, floors: Vec<Floor>) {
-    telling::floors_later(manager, floors);
+async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, answers: Answers) {
+    answers.tell_later(manager);
     for tick in &batch.ticks {
         manager.on_tick(Marked::State, tick.sent_at);
     }

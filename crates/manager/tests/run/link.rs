@@ -177,3 +177,39 @@ async fn a_message_that_vanished_is_missed() {
     let (status, wrong) = manager.api.call("PUT", "/v1/hold", Some(json!({"off": true}))).await;
     assert_eq!((status, &wrong["code"]), (422, &json!("invalid")));
 }
+
+/// The same in a queue that is never empty, as its pool is full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_vanished_is_missed_in_a_full_pool_too() {
+    let mut stage = Stage::new();
+    stage.settings.orphan_after = stage.settings.lost_after;
+    let manager = stage.ready_manager().await;
+    let service = Service::new(&stage, "s", 1).await;
+    queued(&manager, "a").await;
+    manager.api.until_status("a", "Processing").await;
+    for name in ["b", "c", "d"] {
+        queued(&manager, name).await;
+        let path = format!("/v1/observers/{name}");
+        manager.api.until(&path, |_, it| it["reason"] == "waiting for a slot in pool default").await;
+    }
+    let session = stage.broker.connect("thief").await.unwrap();
+    let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
+    for delivery in session.get(&queue, 9).await.unwrap() {
+        if String::from_utf8_lossy(&delivery.body).contains("\"name\":\"c\"") {
+            session.ack(delivery.receipt).await;
+        } else {
+            session.requeue(delivery.receipt).await;
+        }
+    }
+    let found = manager.api.until("/v1/observers/c", |_, it| it["generation"] == 2).await;
+    assert_eq!(found["status"], "Created");
+    for name in ["a", "b", "d"] {
+        assert_eq!(manager.api.get(&format!("/v1/observers/{name}")).await["generation"], 1, "{name}");
+    }
+    assert_eq!(service.history.lock().unwrap().len(), 1);
+    eventually("all three to be in the queue", || async {
+        let depth = session.depth(&queue).await.unwrap();
+        if depth.ready == 3 { Ok(()) } else { Err(format!("{depth:?}")) }
+    })
+    .await;
+}

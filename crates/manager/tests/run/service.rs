@@ -9,8 +9,8 @@ use everwatch_core::clock;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, Name, ObserverId, Pool, ServiceId};
 use everwatch_core::message::{
-    Beat, BeatMessage, Birth, Command, Floor, Intent, KindInfo, Numbered, Report, Reports, RunEvent,
-    RunReport, StateMessage, Work, WorkRead, decode, encode,
+    Beat, BeatMessage, Birth, Command, Described, Floor, HeldWork, Intent, KindInfo, ListChunk, Numbered,
+    Report, Reports, RunEvent, RunReport, StateMessage, Work, WorkRead, decode, encode,
 };
 use serde_json::Value;
 use std::collections::HashMap;
@@ -106,6 +106,8 @@ impl Service {
         let life = Life {
             voice,
             held: HashMap::new(),
+            lists: 0,
+            name: name.to_owned(),
             running: Arc::clone(&running),
             history: Arc::clone(&history),
             capacity,
@@ -119,7 +121,9 @@ impl Service {
 
 struct Life {
     voice: Voice,
-    held: HashMap<ObserverId, (Receipt, Epoch)>,
+    held: HashMap<ObserverId, (Receipt, Epoch, String)>,
+    lists: u64,
+    name: String,
     running: Running,
     history: Arc<Mutex<Vec<(ObserverId, Epoch)>>>,
     capacity: u16,
@@ -129,6 +133,7 @@ struct Life {
 impl Life {
     async fn live(mut self, mut work: Box<dyn Consumer>, mut commands: Box<dyn Consumer>) {
         let mut beats = tokio::time::interval(self.beat);
+        let mut lists = tokio::time::interval(self.beat * 2);
         loop {
             tokio::select! {
                 Some(delivery) = work.next() => self.on_work(&delivery).await,
@@ -137,6 +142,7 @@ impl Life {
                     let held = u32::try_from(self.held.len()).unwrap();
                     self.voice.beat(held, self.capacity.into()).await;
                 }
+                _ = lists.tick() => self.list().await,
                 else => return,
             }
         }
@@ -146,7 +152,7 @@ impl Life {
         let WorkRead::Ours(work) = Work::read(&delivery.body).unwrap() else { panic!("not ours") };
         let epoch = Epoch::new(work.generation, delivery.acquisitions);
         match self.held.get(&work.id) {
-            Some((_, known)) if *known > epoch => {
+            Some((_, known, _)) if *known > epoch => {
                 // Leftover of an older generation: it is settled, not run.
                 self.voice.event(work.id, epoch, RunEvent::Stopped).await;
                 self.voice.session.ack(delivery.receipt).await;
@@ -155,7 +161,8 @@ impl Life {
             Some(_) => self.settle(work.id).await,
             None => {}
         }
-        self.held.insert(work.id, (delivery.receipt, epoch));
+        let body = String::from_utf8(delivery.body.to_vec()).unwrap();
+        self.held.insert(work.id, (delivery.receipt, epoch, body));
         self.running.lock().unwrap().insert(work.id, epoch);
         self.history.lock().unwrap().push((work.id, epoch));
         self.voice.event(work.id, epoch, started()).await;
@@ -166,17 +173,48 @@ impl Life {
         let floors = match decode(&delivery.body).unwrap() {
             Command::Floors(floors) => floors,
             Command::Welcome(welcome) => welcome.floors,
+            Command::Describe { service, ids } if service == self.voice.id => {
+                self.describe(&ids).await;
+                Vec::new()
+            }
             _ => Vec::new(),
         };
         for Floor { id, below } in floors {
-            if self.held.get(&id).is_some_and(|(_, epoch)| *epoch < below) {
+            if self.held.get(&id).is_some_and(|(_, epoch, _)| *epoch < below) {
                 self.settle(id).await;
             }
         }
     }
 
+    async fn describe(&mut self, ids: &[ObserverId]) {
+        if ids.is_empty() {
+            let name = self.name.clone();
+            return self.voice.born(&name, self.capacity.into()).await;
+        }
+        let one = |id: &ObserverId| {
+            let (_, epoch, work) = self.held.get(id)?;
+            let run = RunReport { id: *id, epoch: *epoch, event: started() };
+            Some(HeldWork { run, work: work.clone() })
+        };
+        let held = ids.iter().filter_map(one).collect();
+        self.voice.report(Report::Described(Described { pool: Pool::default(), held })).await;
+    }
+
+    async fn list(&mut self) {
+        self.lists += 1;
+        let one = |(id, (_, epoch, _)): (&ObserverId, &(Receipt, Epoch, String))| RunReport {
+            id: *id,
+            epoch: *epoch,
+            event: started(),
+        };
+        let entries = self.held.iter().map(one).collect();
+        for list in ListChunk::all(self.lists, entries) {
+            self.voice.report(Report::List(list)).await;
+        }
+    }
+
     async fn settle(&mut self, id: ObserverId) {
-        let (receipt, epoch) = self.held.remove(&id).unwrap();
+        let (receipt, epoch, _) = self.held.remove(&id).unwrap();
         self.running.lock().unwrap().remove(&id);
         self.voice.event(id, epoch, RunEvent::Stopped).await;
         self.voice.session.ack(receipt).await;

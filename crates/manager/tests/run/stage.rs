@@ -22,6 +22,9 @@ pub(crate) struct Stage {
     _directory: TempDir,
 }
 
+/// The database and its log.
+const FILES: [&str; 2] = ["", "-wal"];
+
 /// Short times, so that tests are quick.
 pub(crate) fn quick() -> Settings {
     let mut settings = Settings { listen: SocketAddr::from(([127, 0, 0, 1], 0)), ..Settings::default() };
@@ -45,6 +48,34 @@ impl Stage {
             settings: quick(),
             _directory: directory,
         }
+    }
+
+    /// The SQLite files, once the manager that was stopped has let go of them.
+    pub(crate) async fn backup(&self) -> [Vec<u8>; 2] {
+        self.until_closed().await;
+        FILES.map(|suffix| std::fs::read(format!("{}{suffix}", self.file())).unwrap_or_default())
+    }
+
+    /// Puts a backup in the place of the database.
+    pub(crate) async fn restore(&self, backup: &[Vec<u8>; 2]) {
+        self.until_closed().await;
+        let _not_there = std::fs::remove_file(format!("{}-shm", self.file()));
+        for (suffix, bytes) in FILES.iter().zip(backup) {
+            std::fs::write(format!("{}{suffix}", self.file()), bytes).unwrap();
+        }
+    }
+
+    async fn until_closed(&self) {
+        let policy = &self.settings.row;
+        eventually("the database to be closed", || async {
+            let opened = everwatch_store::open(&self.store_url, policy.clone()).await;
+            opened.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
+    }
+
+    fn file(&self) -> &str {
+        self.store_url.strip_prefix("sqlite://").unwrap()
     }
 
     /// PostgreSQL instead of SQLite.

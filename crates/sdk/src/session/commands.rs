@@ -22,6 +22,7 @@ impl Life {
             Ok(Command::Floors(floors)) => self.step(Input::Floors(floors)).await,
             Ok(Command::Welcome(welcome)) => self.on_welcome(*welcome).await,
             Ok(Command::Suspect(ids)) => self.step(Input::Suspects(ids)).await,
+            Ok(Command::Describe { service, ids }) => self.describe(service, &ids).await,
             Ok(Command::Terms { service, terms }) if service == me => self.follow(terms),
             Ok(Command::HandOver(asked)) if asked.service == me => self.on_hand_over(asked),
             Ok(Command::Terms { .. } | Command::HandOver(_)) => {}

@@ -1,6 +1,7 @@
 //! Saves, and the rows that somebody must look at.
 
 use super::*;
+use everwatch_core::message::ListRange;
 use std::time::Duration;
 
 fn ids(rows: &[Row]) -> Vec<ObserverId> {
@@ -101,6 +102,37 @@ pub async fn only_the_version_that_was_looked_at_is_forgotten(store: &dyn Store)
     store.forget(&[(id(1), 1), (id(2), 1), (id(3), 1)]).await.unwrap();
     assert_eq!(ids(&store.load(&[id(1), id(2)]).await.unwrap()), [id(2)]);
     all_created(store, &[waiting(4, "a")]).await;
+}
+
+pub async fn who_was_forgotten_is_remembered_by_id(store: &dyn Store) {
+    all_created(store, &[waiting(1, "a"), waiting(2, "b"), waiting(3, "c")]).await;
+    store.forget(&[(id(1), 1), (id(2), 7), (id(3), 1), (id(4), 1)]).await.unwrap();
+    let mut forgotten = store.forgotten(&[id(1), id(2), id(3), id(4)]).await.unwrap();
+    forgotten.sort_unstable();
+    assert_eq!(forgotten, [id(1), id(3)]);
+    assert_eq!(store.forgotten(&[id(3)]).await.unwrap(), [id(3)]);
+    assert_eq!(store.forgotten(&[]).await.unwrap(), []);
+    assert_eq!(store.forget_notes().await.unwrap(), 0, "not for a year");
+}
+
+pub async fn what_a_service_holds_is_found_by_a_stretch_of_ids(store: &dyn Store) {
+    let rows: Vec<Row> = (1..7).map(|number| waiting(number, &format!("o{number}"))).collect();
+    all_created(store, &rows).await;
+    for number in 1..6 {
+        change(store, number, |row| hear(row, if number == 2 { 8 } else { 9 }, 1, started())).await;
+    }
+    change(store, 4, |row| assert!(row.on_unlisted(service_id(9), 2, NOW))).await;
+    let held = async |after: Option<u128>, upto: Option<u128>| {
+        let range = ListRange { after: after.map(id), upto: upto.map(id) };
+        let mut held = store.held_by(service_id(9), range).await.unwrap();
+        held.sort_unstable();
+        held
+    };
+    assert_eq!(held(None, None).await, [id(1), id(3), id(5)]);
+    assert_eq!(held(Some(1), None).await, [id(3), id(5)]);
+    assert_eq!(held(None, Some(3)).await, [id(1), id(3)]);
+    assert_eq!(held(Some(1), Some(3)).await, [id(3)]);
+    assert_eq!(held(Some(5), None).await, []);
 }
 
 pub async fn the_clock_goes_forward(store: &dyn Store) {

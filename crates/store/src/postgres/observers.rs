@@ -5,8 +5,10 @@ use crate::columns::{Columns, counts_of, limit, read, read_all};
 use crate::failure::failure;
 use crate::listing::{Parameters, page};
 use crate::port::{After, Counts, Created, Filter, Page, Sort, StoreError};
+use everwatch_core::adoption::REMEMBERED;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId};
+use everwatch_core::message::ListRange;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::status::Status;
 use sqlx::{PgConnection, PgPool};
@@ -232,6 +234,19 @@ pub(super) async fn unheld(
     read_all(&documents)
 }
 
+pub(super) async fn held_by(
+    pool: &PgPool,
+    service: ServiceId,
+    range: ListRange,
+) -> Result<Vec<ObserverId>, StoreError> {
+    let held = "SELECT id FROM observers WHERE service_id = $1
+        AND ($2::uuid IS NULL OR id > $2) AND ($3::uuid IS NULL OR id <= $3)";
+    let [after, upto] = [range.after, range.upto].map(|id| id.map(|id| id.0));
+    let query = sqlx::query_scalar(held).bind(service.0).bind(after).bind(upto);
+    let found: Vec<Uuid> = query.fetch_all(pool).await.map_err(failure)?;
+    Ok(found.into_iter().map(ObserverId).collect())
+}
+
 async fn up_to(
     pool: &PgPool,
     statement: &'static str,
@@ -288,16 +303,30 @@ pub(super) async fn counts(pool: &PgPool) -> Result<Counts, StoreError> {
 }
 
 pub(super) async fn forget(pool: &PgPool, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
-    let forget = "DELETE FROM observers o USING (
+    let forget = "WITH gone AS (DELETE FROM observers o USING (
             SELECT o.id FROM observers o JOIN UNNEST($1::uuid[], $2::bigint[]) AS k (id, version)
               ON o.id = k.id AND o.version = k.version
             ORDER BY o.id FOR UPDATE OF o) AS mine
-        WHERE o.id = mine.id";
+        WHERE o.id = mine.id RETURNING o.id)
+        INSERT INTO notes (name, value, until)
+            SELECT 'forgotten/' || id, '', (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint + $3
+            FROM gone ORDER BY id
+        ON CONFLICT (name) DO UPDATE SET until = EXCLUDED.until";
     sqlx::query(forget)
         .bind(rows.iter().map(|(id, _)| id.0).collect::<Vec<_>>())
         .bind(rows.iter().map(|(_, version)| *version).collect::<Vec<_>>())
+        .bind(i64::try_from(REMEMBERED.as_millis()).unwrap_or(i64::MAX))
         .execute(pool)
         .await
         .map_err(failure)?;
     Ok(())
+}
+
+pub(super) async fn forgotten(pool: &PgPool, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
+    let forgotten = "SELECT substr(name, 11)::uuid FROM notes
+        WHERE name = ANY(SELECT 'forgotten/' || id FROM UNNEST($1::uuid[]) AS ids (id))
+          AND until > (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint";
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let found: Vec<Uuid> = sqlx::query_scalar(forgotten).bind(ids).fetch_all(pool).await.map_err(failure)?;
+    Ok(found.into_iter().map(ObserverId).collect())
 }

@@ -5,12 +5,15 @@ use crate::columns::{Columns, counts_of, limit, read, read_all};
 use crate::failure::failure;
 use crate::listing::{Parameters, page};
 use crate::port::{After, Counts, Created, Filter, Page, Sort, StoreError};
-use everwatch_core::clock::Timestamp;
+use everwatch_core::adoption::REMEMBERED;
+use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId};
+use everwatch_core::message::ListRange;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::status::Status;
 use sqlx::{SqliteConnection, SqlitePool};
 use std::collections::HashMap;
+use uuid::Uuid;
 
 const INSERT: &str = "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id,
         generation, created_at, due_at, commanded_at, labels, document)
@@ -22,6 +25,10 @@ const SAVE: &str = "UPDATE observers SET version = ?2, name = ?3,
         service_id = ?8, generation = ?9, created_at = ?10, due_at = ?11, commanded_at = ?12,
         labels = ?13, document = ?14
     WHERE id = ?1 AND version = ?2 - 1";
+
+const REMEMBER: &str = "INSERT INTO notes (name, value, until)
+    SELECT 'forgotten/' || id, '', ?3 FROM observers WHERE id = ?1 AND version = ?2
+    ON CONFLICT (name) DO UPDATE SET until = excluded.until";
 
 macro_rules! matching {
     () => {
@@ -201,6 +208,24 @@ pub(super) async fn unheld(
     read_all(&documents)
 }
 
+pub(super) async fn held_by(
+    pool: &SqlitePool,
+    service: ServiceId,
+    range: ListRange,
+) -> Result<Vec<ObserverId>, StoreError> {
+    let held = "SELECT id FROM observers WHERE service_id = ?1
+        AND (?2 IS NULL OR id > ?2) AND (?3 IS NULL OR id <= ?3)";
+    let [after, upto] = [range.after, range.upto].map(|id| id.map(|id| id.to_string()));
+    let query = sqlx::query_scalar(held).bind(service.to_string()).bind(after).bind(upto);
+    let found: Vec<String> = query.fetch_all(pool).await.map_err(failure)?;
+    parsed(&found)
+}
+
+fn parsed(texts: &[String]) -> Result<Vec<ObserverId>, StoreError> {
+    let id = |text: &String| Uuid::parse_str(text).map(ObserverId);
+    texts.iter().map(id).collect::<Result<_, _>>().map_err(|error| StoreError::Corrupt(error.to_string()))
+}
+
 async fn up_to(
     pool: &SqlitePool,
     statement: &'static str,
@@ -259,13 +284,21 @@ pub(super) async fn counts(pool: &SqlitePool) -> Result<Counts, StoreError> {
 
 pub(super) async fn forget(writer: &SqlitePool, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
     let mut transaction = super::writing(writer).await?;
+    let until = clock::now().plus(REMEMBERED).0;
     for (id, version) in rows {
-        sqlx::query("DELETE FROM observers WHERE id = ?1 AND version = ?2")
-            .bind(id.to_string())
-            .bind(version)
-            .execute(&mut *transaction)
-            .await
-            .map_err(failure)?;
+        let id = id.to_string();
+        let remember = sqlx::query(REMEMBER).bind(&id).bind(version).bind(until);
+        remember.execute(&mut *transaction).await.map_err(failure)?;
+        let forget = sqlx::query("DELETE FROM observers WHERE id = ?1 AND version = ?2");
+        forget.bind(&id).bind(version).execute(&mut *transaction).await.map_err(failure)?;
     }
     transaction.commit().await.map_err(failure)
+}
+
+pub(super) async fn forgotten(pool: &SqlitePool, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
+    let forgotten = "SELECT substr(name, 11) FROM notes
+        WHERE name IN (SELECT 'forgotten/' || value FROM json_each(?1)) AND until > ?2";
+    let query = sqlx::query_scalar(forgotten).bind(array(ids)).bind(clock::now().0);
+    let found: Vec<String> = query.fetch_all(pool).await.map_err(failure)?;
+    parsed(&found)
 }

@@ -1,0 +1,26 @@
+//! `everwatch migrate`: the tables of the database, and what a backup does not know.
+
+use crate::settings::{Settings, hide_password};
+use anyhow::Context as _;
+use everwatch_manager::{Restored, restored};
+
+/// # Errors
+/// If the database cannot be reached, refuses, or is in use by a manager where it must not be.
+#[tokio::main(flavor = "current_thread")]
+#[expect(clippy::print_stdout, reason = "a command's answer")]
+pub(crate) async fn run(settings: &Settings, is_restored: bool) -> anyhow::Result<()> {
+    let (url, shown) = (&settings.store.url, hide_password(&settings.store.url));
+    let named = || format!("store.url = {shown}");
+    let store = everwatch_store::open(url, settings.row_policy()).await.with_context(named)?;
+    println!("{shown} is up to date");
+    if is_restored {
+        let Restored { observers } = restored(store.as_ref()).await.with_context(named)?;
+        println!(
+            "{observers} observers are prepared for what has run on since the backup. Managers start on hold:\n\
+             - what was created since then is adopted from its service within a minute\n\
+             - what was deleted or paused since then would run again: delete or pause it once more\n\
+             - then let managers conclude again: everwatch hold off"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Makes a database that was restored from a backup fit for the services that ran on meanwhile.
+
+use crate::history::plain;
+use crate::hold;
+use crate::http::api::Hold;
+use everwatch_core::history::What;
+use everwatch_core::status::Status;
+use everwatch_store::{After, Filter, Sort, Store, StoreError};
+use std::time::Duration;
+
+const BATCH: usize = 500;
+/// How often a row is tried again that a manager changes meanwhile: none should run.
+const TRIES: usize = 20;
+/// Why the managers start on hold.
+const REASON: &str = "the database was restored from a backup: wait until every service has told what it holds (a \
+    minute), delete what is not to run again, then switch the hold off";
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restored {
+    pub observers: u64,
+}
+
+/// Switches the hold on, and raises what observers are published as next above all that may be in the broker.
+/// No manager may run.
+///
+/// # Errors
+/// If the database cannot be reached or read, or is changed by somebody else.
+pub async fn restored(store: &dyn Store) -> Result<Restored, StoreError> {
+    let now = store.now().await?;
+    let reason = REASON.to_owned();
+    let text = serde_json::to_string(&Hold { on: true, reason })
+        .map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    store.set_note(hold::NOTE, &text, Duration::MAX).await?;
+    store.record(&[plain(What::Hold, now, format!("on: {REASON}"))]).await?;
+    let status = Status::ALL.into_iter().filter(|status| *status != Status::Deleted).collect();
+    let filter = Filter { status, sort: Sort::CreatedAt, ..Filter::default() };
+    let (mut after, mut observers) = (None, 0);
+    loop {
+        let page = store.list(&filter, after.as_ref(), BATCH).await?;
+        after = page.rows.last().map(|row| After { value: row.created_at.0.to_string(), id: row.id });
+        observers += page.rows.len() as u64;
+        let mut rows = page.rows;
+        for _ in 0..TRIES {
+            for row in &mut rows {
+                row.restored(now);
+            }
+            let late = if rows.is_empty() { Vec::new() } else { store.save(&rows).await? };
+            rows = if late.is_empty() { Vec::new() } else { store.load(&late).await? };
+        }
+        if !rows.is_empty() {
+            return Err(StoreError::Unavailable(
+                "a manager runs and changes the database: stop it first".to_owned(),
+            ));
+        }
+        if !page.more {
+            return Ok(Restored { observers });
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a manager makes of observers and services that its database does not know.
+
+use crate::service::{Service, Voice, started};
+use crate::stage::{Stage, eventually};
+use everwatch_broker::{Consume, QueueKind, Settle};
+use everwatch_core::epoch::Epoch;
+use everwatch_core::message::{Command, decode};
+use serde_json::json;
+use std::time::Duration;
+
+/// As `everwatch migrate --restored` does.
+async fn prepare(stage: &Stage, observers: u64) {
+    let store = everwatch_store::open(&stage.store_url, stage.settings.row.clone()).await.unwrap();
+    assert_eq!(everwatch_manager::restored(store.as_ref()).await.unwrap().observers, observers);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_runs_and_is_not_in_the_database_is_adopted_under_a_name_that_is_free() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    manager.api.create(json!({"name": "shared", "kind": "ticker", "on_full": "queue"})).await;
+    manager.stop().await.unwrap();
+    let backup = stage.backup().await;
+
+    // The name changes hands, and a service is born: of all that the backup knows nothing.
+    let manager = stage.ready_manager().await;
+    let service = Service::new(&stage, "s", 5).await;
+    manager.api.until_status("shared", "Processing").await;
+    assert_eq!(manager.api.call("DELETE", "/v1/observers/shared?wait=20s", None).await.0, 200);
+    let spec = json!({"big": 12_345_678_901_234_567_890_u64, "exact": 0.1});
+    let body = json!({"kind": "ticker", "spec": spec, "labels": {"app": "x"}});
+    let mut made = Vec::new();
+    for name in ["shared", "new"] {
+        let mut body = body.clone();
+        body["name"] = json!(name);
+        made.push(manager.api.create(body).await);
+        manager.api.until_status(name, "Processing").await;
+    }
+    let runs = service.running.lock().unwrap().clone();
+    manager.stop().await.unwrap();
+    stage.restore(&backup).await;
+    prepare(&stage, 1).await;
+
+    let manager = stage.ready_manager().await;
+    for (it, name) in made.iter().zip(["shared-", "new"]) {
+        let path = format!("/v1/observers/{}", it["id"].as_str().unwrap());
+        let adopted = manager.api.until(&path, |_, it| it["status"] == "Processing").await;
+        assert!(adopted["name"].as_str().unwrap().starts_with(name), "{adopted}");
+        assert_eq!((&adopted["spec"], &adopted["labels"]), (&spec, &body["labels"]));
+        assert_eq!(adopted["service"]["name"], "s");
+        let events =
+            manager.api.until(&format!("{path}/events?what=adopted"), |_, it| it["total"] == 1).await;
+        assert!(events["items"][0]["text"].as_str().unwrap().contains("database"), "{events}");
+    }
+    assert_eq!(manager.api.get("/v1/services/s").await["capacity"], 5);
+    assert_eq!(*service.running.lock().unwrap(), runs, "whatever ran runs on");
+    assert_eq!(manager.api.call("DELETE", "/v1/observers/new?wait=20s", None).await.0, 200);
+}
+
+/// Its row is gone for good, and somebody who was away still holds it: it is ended, not adopted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leftover_of_one_that_was_forgotten_is_ended() {
+    let mut stage = Stage::new();
+    stage.settings.row.retention_deleted = Duration::from_millis(1);
+    let manager = stage.ready_manager().await;
+    let service = Service::new(&stage, "s", 5).await;
+    let made = manager.api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
+    manager.api.until_status("a", "Processing").await;
+    manager.api.call("DELETE", "/v1/observers/a?wait=20s", None).await;
+    manager.api.until("/v1/observers/a", |status, _| status == 404).await;
+    assert!(service.running.lock().unwrap().is_empty());
+
+    let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
+    let queue = voice.topology.commands_of(voice.id);
+    voice.session.declare(&queue, &QueueKind::Exclusive).await.unwrap();
+    voice.session.bind(&queue, &voice.topology.commands()).await.unwrap();
+    let mut commands = voice.session.consume(&Consume { queue, prefetch: 100, priority: 0 }).await.unwrap();
+    let id = made["id"].as_str().unwrap().parse().unwrap();
+    voice.event(id, Epoch::new(1, 4), started()).await;
+    let heard = async {
+        loop {
+            let command = commands.next().await.unwrap();
+            assert_eq!(voice.session.ack(command.receipt).await, Settle::Done);
+            match decode(&command.body).unwrap() {
+                Command::Floors(floors) if floors.iter().any(|floor| floor.id == id) => return floors,
+                Command::Describe { service, .. } => assert_ne!(service, voice.id, "nobody is asked"),
+                _ => {}
+            }
+        }
+    };
+    let floors = tokio::time::timeout(Duration::from_secs(20), heard).await.expect("a floor");
+    assert_eq!(floors[0].below, Epoch::after_generation(1));
+    eventually("nothing to be adopted", || async {
+        let total = manager.api.get("/v1/observers").await["total"].clone();
+        if total == 0 { Ok(()) } else { Err(format!("{total}")) }
+    })
+    .await;
+}
+
+/// What was deleted or paused since the backup is held by nobody, which a full list of its service tells; it is
+/// shown as such, and published anew only once the hold is off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restore_what_nobody_has_is_shown_and_waits_for_the_end_of_the_hold() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    let service = Service::new(&stage, "s", 9).await;
+    for name in ["kept", "deleted", "paused", "again"] {
+        manager.api.create(json!({"name": name, "kind": "ticker", "on_full": "queue"})).await;
+        manager.api.until_status(name, "Processing").await;
+    }
+    manager.stop().await.unwrap();
+    let backup = stage.backup().await;
+    let manager = stage.ready_manager().await;
+    assert_eq!(manager.api.call("DELETE", "/v1/observers/deleted?wait=20s", None).await.0, 200);
+    assert_eq!(manager.api.call("POST", "/v1/observers/paused/pause", None).await.0, 202);
+    manager.api.until_status("paused", "Paused").await;
+    for generation in 2..5 {
+        assert_eq!(manager.api.call("POST", "/v1/observers/again/restart", None).await.0, 202);
+        let again = |_, it: &serde_json::Value| it["generation"] == generation && it["reason"] == "";
+        manager.api.until("/v1/observers/again", again).await;
+    }
+    let before = service.history.lock().unwrap().len();
+    manager.stop().await.unwrap();
+    stage.restore(&backup).await;
+    prepare(&stage, 4).await;
+
+    let manager = stage.ready_manager().await;
+    assert_eq!(manager.api.get("/v1/hold").await["on"], true);
+    for name in ["deleted", "paused"] {
+        let path = format!("/v1/observers/{name}");
+        let lost = manager.api.until(&path, |_, it| it["service"].is_null()).await;
+        assert!(lost["reason"].as_str().unwrap().contains("does not have it any more"), "{lost}");
+    }
+    let again = manager.api.until("/v1/observers/again", |_, it| it["generation"] == 4).await;
+    assert_eq!((&again["status"], &again["service"]["name"]), (&json!("Processing"), &json!("s")));
+    crate::stage::throughout(stage.settings.orphan_after * 2, || async {
+        let now = service.history.lock().unwrap().len();
+        if now == before { Ok(()) } else { Err(format!("{} runs began on hold", now - before)) }
+    })
+    .await;
+    assert_eq!(manager.api.call("DELETE", "/v1/observers/deleted", None).await.0, 202);
+    let off = json!({"on": false, "reason": "looked at"});
+    assert_eq!(manager.api.call("PUT", "/v1/hold", Some(off)).await.0, 200);
+    manager.api.until_status("deleted", "Deleted").await;
+    let paused = manager.api.until("/v1/observers/paused", |_, it| it["reason"] == "").await;
+    assert_eq!((&paused["status"], &paused["generation"]), (&json!("Processing"), &json!(1002)));
+    assert_eq!(service.history.lock().unwrap().len(), before + 1);
+    assert_eq!(manager.api.get("/v1/observers/kept").await["generation"], 1);
+    assert_eq!(manager.api.get("/v1/hold").await["on"], false, "nothing was unexpected");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_that_is_ahead_of_the_database_switches_the_hold_on() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    Service::new(&stage, "s", 9).await;
+    let made = manager.api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
+    let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
+    voice.born("other", 3).await;
+    voice.event(made["id"].as_str().unwrap().parse().unwrap(), Epoch::new(3, 1), started()).await;
+    let hold = manager.api.until("/v1/hold", |_, hold| hold["on"] == true).await;
+    let reason = hold["reason"].as_str().unwrap();
+    assert!(reason.contains("observer a runs in generation 3") && reason.contains("--restored"), "{reason}");
+    assert_eq!(manager.api.get("/v1/observers/a").await["generation"], 3);
+}

@@ -1,0 +1,140 @@
+//! A database that was restored from a backup while everything ran on: it comes true, and nothing runs twice.
+
+use everwatch_tests::beacons;
+use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::{wait_for, wait_within};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// A service tells once a minute what it holds.
+const LISTED: Duration = Duration::from_secs(150);
+
+const KEPT: [&str; 6] = ["kept0", "kept1", "kept2", "kept3", "restarted", "paused"];
+const DELETED: [&str; 3] = ["deleted0", "deleted1", "shared"];
+const NEW: [&str; 4] = ["new0", "new1", "new2", "shared"];
+
+#[tokio::test]
+async fn a_restored_sqlite_file_comes_true_and_nothing_runs_twice() {
+    restore(Cluster::new("restored")).await;
+}
+
+#[tokio::test]
+async fn a_restored_postgres_comes_true_and_nothing_runs_twice() {
+    restore(Cluster::new("restored-pg").with_postgres()).await;
+}
+
+async fn create(cluster: &Cluster, names: &[&str], folder: &Path) -> Vec<String> {
+    let mut ids = Vec::new();
+    for name in names {
+        let body = json!({"name": name, "kind": "beacon", "spec": {"folder": folder}});
+        ids.push(cluster.api.create(body).await["id"].as_str().unwrap().to_owned());
+    }
+    for name in names {
+        cluster.api.until_status(name, "Processing").await;
+    }
+    ids
+}
+
+async fn post(cluster: &Cluster, path: &str) {
+    let (status, body) = cluster.api.call("POST", path, None).await;
+    assert_eq!(status, 202, "{path}: {body}");
+}
+
+async fn until(cluster: &Cluster, key: &str, is_right: impl Fn(&Value) -> bool) -> Value {
+    wait_within(LISTED, key, || async {
+        let it = cluster.api.try_call("GET", &format!("/v1/observers/{key}"), None).await.unwrap().1;
+        if is_right(&it) { Ok(it) } else { Err(it.to_string()) }
+    })
+    .await
+}
+
+/// All that the backup does not know; answers the ids of the new ones.
+async fn live_on(cluster: &mut Cluster, folder: &Path) -> Vec<String> {
+    for name in DELETED {
+        let (status, it) = cluster.api.call("DELETE", &format!("/v1/observers/{name}?wait=20s"), None).await;
+        assert_eq!(status, 200, "{it}");
+    }
+    post(cluster, "/v1/observers/paused/pause").await;
+    cluster.api.until_status("paused", "Paused").await;
+    for generation in 2..4 {
+        post(cluster, "/v1/observers/restarted/restart").await;
+        until(cluster, "restarted", |it| it["generation"] == generation && it["reason"] == "").await;
+    }
+    cluster.kill("b");
+    cluster.service("c", 20).await;
+    let ids = create(cluster, &NEW, folder).await;
+    for name in &KEPT[..5] {
+        until(cluster, name, |it| matches!(it["service"]["name"].as_str(), Some("a" | "c"))).await;
+    }
+    ids
+}
+
+async fn restore(cluster: Cluster) {
+    let mut cluster = cluster.with_test_kinds();
+    cluster.extra.push(("EVERWATCH_MANAGER__ORPHAN_AFTER".to_owned(), "15s".to_owned()));
+    let (old, new) = (cluster.folder("old"), cluster.folder("new"));
+    cluster.manager().await;
+    for name in ["a", "b"] {
+        cluster.service(name, 20).await;
+    }
+    create(&cluster, &KEPT, &old).await;
+    create(&cluster, &DELETED, &old).await;
+    assert_eq!(cluster.terminate("manager"), Some(0));
+    cluster.back_up();
+    cluster.manager().await;
+    let ids = live_on(&mut cluster, &new).await;
+    assert_eq!(cluster.terminate("manager"), Some(0));
+    let runs = |folder: &Path| beacons::read(folder).into_values().map(|runs| runs.len()).sum::<usize>();
+    let before = runs(&old) + runs(&new);
+    cluster.restore();
+    let (code, said) = cluster.command(&["migrate", "--restored"]);
+    assert!(code == Some(0) && said.contains("9 observers"), "{code:?}: {said}");
+
+    cluster.manager().await;
+    assert_eq!(cluster.api.get("/v1/hold").await["on"], true);
+    cluster.until_active("c").await;
+    for (id, name) in ids.iter().zip(NEW) {
+        let it = until(&cluster, id, |it| it["status"] == "Processing").await;
+        assert!(it["name"].as_str().unwrap().starts_with(name), "adopted: {it}");
+    }
+    for name in &KEPT[..5] {
+        let generation = if *name == "restarted" { 3 } else { 1 };
+        let told = |it: &Value| matches!(it["service"]["name"].as_str(), Some("a" | "c"));
+        until(&cluster, name, |it| told(it) && it["generation"] == generation && it["reason"] == "").await;
+    }
+    // What ended since then is held by nobody; where its service has died too, only the end of the hold tells.
+    for name in ["deleted0", "deleted1", "shared", "paused"] {
+        let told =
+            |it: &Value| it["reason"].as_str().unwrap_or_default().contains("does not have it any more");
+        until(&cluster, name, |it| it["service"]["name"] == "b" || told(it)).await;
+    }
+    assert_eq!(runs(&old) + runs(&new), before, "nothing has begun on hold");
+
+    // As `migrate --restored` tells: what is not to run again is deleted once more.
+    for name in ["deleted0", "shared"] {
+        assert_eq!(cluster.api.call("DELETE", &format!("/v1/observers/{name}"), None).await.0, 202);
+    }
+    let (code, said) = cluster.command(&["hold", "off"]);
+    assert_eq!(code, Some(0), "{said}");
+    let deleted = |it: &Value| it["status"] == "Deleted" || it["code"] == "not-found";
+    for name in ["deleted0", "shared"] {
+        until(&cluster, name, deleted).await;
+    }
+    for name in ["deleted1", "paused"] {
+        until(&cluster, name, |it| it["generation"] == 1002 && it["reason"] == "").await;
+        let events = cluster.api.items(&format!("/v1/observers/{name}/events?what=reissued")).await;
+        assert_eq!(events[0]["text"], "its message was not to be found", "{events:?}");
+    }
+    wait_for("all beacons to be those of runs that the database knows", || async {
+        let all = cluster.api.items("/v1/observers?status=Processing&limit=100").await;
+        if all.len() == 11 { Ok(()) } else { Err(format!("{all:?}")) }
+    })
+    .await;
+    assert_eq!(runs(&old) + runs(&new), before + 2, "the two that nobody deleted or paused again");
+    assert_eq!(cluster.api.get("/v1/hold").await["on"], false);
+    beacons::judge("restored from a backup", &old, |_| 0);
+    for (name, runs) in beacons::read(&new) {
+        assert_eq!(runs.len(), 1, "{name}: {runs:?}");
+    }
+}
