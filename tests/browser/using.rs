@@ -82,3 +82,40 @@ async fn a_selection_is_deleted_after_its_count_was_confirmed() {
     .await;
     assert!(left.iter().all(|it| it["name"].as_str().unwrap().starts_with("keep")), "{left:?}");
 }
+
+#[tokio::test]
+async fn a_service_is_drained_from_its_card_and_the_rest_is_made_even() {
+    let mut cluster = Cluster::new("draining");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    for number in 0..6 {
+        cluster.api.create(json!({"name": format!("o{number}"), "kind": "ticker"})).await;
+    }
+    cluster.api.until_status("o5", "Processing").await;
+    cluster.service("b", 10).await;
+    let page = Browser::open(&format!("{}/#/services", cluster.api.url)).await;
+    page.until("both cards", "document.querySelectorAll('.card').length === 2").await;
+    page.press("Rebalance").await;
+    page.until_text("#dialog h2", "Move 3 observers?").await;
+    page.press("Move 3").await;
+    let held = async |name: &str| cluster.api.get(&format!("/v1/services/{name}")).await["held"].clone();
+    wait_for("three on each", || async {
+        let held = (held("a").await, held("b").await);
+        if held == (json!(3), json!(3)) { Ok(()) } else { Err(format!("{held:?}")) }
+    })
+    .await;
+    page.until("the card of a to say so", "document.querySelector('.card .load strong').textContent === '3'")
+        .await;
+    page.press("Drain").await;
+    page.until_text("#dialog h2", "Drain a?").await;
+    page.press("Drain 3 observers").await;
+    page.until_text(".card[data-state=cordoned] h2", "a").await;
+    wait_for("all on b", || async {
+        let held = held("b").await;
+        if held == json!(6) { Ok(()) } else { Err(held.to_string()) }
+    })
+    .await;
+    page.press("Uncordon").await;
+    page.until("both to be active", "document.querySelectorAll('.card[data-state=active]').length === 2")
+        .await;
+}

@@ -4,7 +4,7 @@ use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{Name, ServiceId};
 use crate::row::{Desired, Row};
-use crate::seen::{Doing, Ran, Settlement};
+use crate::seen::{Doing, Left, Ran, Settlement, Told};
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -192,21 +192,30 @@ impl Teller<'_> {
             let (key, text) = (error.key, error.value.clone());
             self.say(What::Erred, (latest.service, latest.at), key.acquisitions, text);
         }
+        // Not by what is latest: the next service's start may be heard before this one's goodbye.
+        for tenure in &new.tenures {
+            let known =
+                old.tenures.iter().any(|it| it.acquisitions == tenure.acquisitions && it.left.is_some());
+            if let Some(Told { value: Left { at, cause }, .. }) = tenure.left
+                && !known
+            {
+                let text = cause.map_or_else(String::new, |cause| cause.as_str().to_owned());
+                self.say(What::HandedOver, (tenure.service, at), tenure.acquisitions, text);
+            }
+        }
         if let Some(latest) = &new.latest
             && old.latest.as_ref().is_none_or(|known| latest.key > known.key)
         {
             let who = (latest.service, latest.at);
             match &latest.doing {
-                Doing::HandedOver => {
-                    self.say(What::HandedOver, who, latest.key.acquisitions, String::new());
-                }
-                Doing::HandedOverFor { cause } => {
-                    self.say(What::HandedOver, who, latest.key.acquisitions, cause.as_str().to_owned());
-                }
                 Doing::Refused { why } => {
                     self.say(What::Refused, who, latest.key.acquisitions, why.clone());
                 }
-                Doing::Held { .. } | Doing::Running | Doing::Restarting { .. } => {}
+                Doing::Held { .. }
+                | Doing::Running
+                | Doing::Restarting { .. }
+                | Doing::HandedOver
+                | Doing::HandedOverFor { .. } => {}
             }
         }
         if let Some(settled) = &new.settled

@@ -88,6 +88,17 @@ pub struct Tenure {
     pub started: Option<Told<Timestamp>>,
     /// Its code has ended there, by the service's own word.
     pub over: bool,
+    /// When and why it was handed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Told<Left>>,
+}
+
+/// The end of a run that goes on elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    pub at: Timestamp,
+    /// `None`: its service ended.
+    pub cause: Option<Cause>,
 }
 
 /// A start of the code.
@@ -165,8 +176,8 @@ impl Seen {
                 self.advance(heard, Doing::Restarting { next_at: *next_at });
             }
             RunEvent::Progress { text } => raise(&mut self.progress, key, text.clone()),
-            RunEvent::HandedOver => self.leave(heard, Doing::HandedOver),
-            RunEvent::HandedOverFor { cause } => self.leave(heard, Doing::HandedOverFor { cause: *cause }),
+            RunEvent::HandedOver => self.leave(heard, None),
+            RunEvent::HandedOverFor { cause } => self.leave(heard, Some(*cause)),
             RunEvent::Refused { why } => {
                 self.refused_since = Some(self.refused_since.map_or(heard.at, |at| at.min(heard.at)));
                 self.advance(heard, Doing::Refused { why: why.clone() });
@@ -206,7 +217,8 @@ impl Seen {
             Ok(at) => at,
             Err(0) if self.tenures.len() >= TENURES_MAX => return None,
             Err(at) => {
-                let tenure = Tenure { acquisitions, service: heard.service, started: None, over: false };
+                let tenure =
+                    Tenure { acquisitions, service: heard.service, started: None, over: false, left: None };
                 self.tenures.insert(at, tenure);
                 if self.tenures.len() > TENURES_MAX {
                     self.tenures.remove(0);
@@ -246,12 +258,13 @@ impl Seen {
         latest.max(settled).max(progress)
     }
 
-    fn leave(&mut self, heard: &Heard, doing: Doing) {
+    fn leave(&mut self, heard: &Heard, cause: Option<Cause>) {
         self.note_run(heard, true);
         if let Some(tenure) = self.tenure(heard) {
             tenure.over = true;
+            raise(&mut tenure.left, heard.key, Left { at: heard.at, cause });
         }
-        self.advance(heard, doing);
+        self.advance(heard, cause.map_or(Doing::HandedOver, |cause| Doing::HandedOverFor { cause }));
     }
 
     /// The service that holds the message by its own word; the broker may have moved it since.

@@ -1,5 +1,6 @@
 // The services: how full, how fresh, which program.
-import { get } from "./api.js";
+import { call, get } from "./api.js";
+import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
 import { bar, counted, empty, number, state, table, time } from "./show.js";
 
@@ -11,24 +12,89 @@ async function load() {
   return { total: page.total, living: page.items.filter((it) => !it.is_deleted), over: page.items.filter((it) => it.is_deleted) };
 }
 
-function card(it) {
+/** Sends an order and tells what came of it. */
+async function order(context, work, done) {
+  try {
+    await work();
+    toast(done, "good");
+  } catch (error) {
+    toast(error.message);
+  }
+  context.refresh();
+}
+
+const path = (it) => `/v1/services/${encodeURIComponent(it.name)}`;
+
+async function drain(it, context) {
+  const answer = await confirm({
+    title: `Drain ${it.name}?`, action: `Drain ${counted(it.held, "observer")}`,
+    lines: ["Its observers go to others as far as those have room; it takes nothing new until it is uncordoned."],
+    input: { label: "Observers a second, at most", placeholder: "100" },
+  });
+  if (!answer) return;
+  const body = answer.value ? { per_second: Number(answer.value) } : {};
+  await order(context, () => call("POST", `${path(it)}/drain`, body), `${it.name} is being drained.`);
+}
+
+async function resize(it, context) {
+  const answer = await confirm({
+    title: `Slots of ${it.name}`, action: "Set", danger: false,
+    lines: [`It has ${number(it.capacity)} and holds ${number(it.held)}. What no longer fits goes to others.`],
+    input: { label: "Slots (empty: as its own settings say)", placeholder: String(it.capacity) },
+  });
+  if (!answer) return;
+  const capacity = answer.value ? Number(answer.value) : null;
+  await order(context, () => call("PATCH", path(it), { capacity }), `${it.name} is told.`);
+}
+
+async function rebalance(context) {
+  const plan = await call("POST", "/v1/rebalance:plan", {}).catch((error) => toast(error.message));
+  if (!plan) return;
+  if (plan.pools.length === 0) return toast("All services are evenly used.", "good");
+  const changes = plan.pools.flatMap((pool) => pool.services.filter((it) => it.target !== it.held).map((it) => `${it.name}: ${number(it.held)} to ${number(it.target)}`));
+  const moves = plan.pools.reduce((sum, pool) => sum + pool.moves, 0);
+  const lines = changes.length > 8 ? [...changes.slice(0, 8), `and ${number(changes.length - 8)} more`] : changes;
+  const answer = await confirm({ title: `Move ${counted(moves, "observer")}?`, lines, action: `Move ${number(moves)}`, danger: false });
+  if (answer) await order(context, () => call("POST", "/v1/rebalance:apply", {}), `${counted(moves, "observer")} on the move.`);
+}
+
+function orders(it, context) {
+  const button = (word, onclick) => h("button", { type: "button", class: "button", key: word, onclick }, word);
+  const post = (verb, done) => order(context, () => call("POST", `${path(it)}/${verb}`), done);
+  return h("div", { class: "row" },
+    it.cordoned ? button("Uncordon", () => post("uncordon", `${it.name} takes observers again.`)) : button("Cordon", () => post("cordon", `${it.name} takes nothing new.`)),
+    it.drain ? null : button("Drain", () => drain(it, context)),
+    button("Resize", () => resize(it, context)));
+}
+
+function progress({ of, moved, waits }) {
+  return h("div", { class: "drain", key: "drain" },
+    h("p", { class: "fine" }, `Draining: ${number(moved)} of ${number(of)} moved`),
+    bar(moved, of, `${number(moved)} of ${number(of)} moved`),
+    waits ? h("p", { class: "fine warn" }, `Waiting: ${waits}`) : null);
+}
+
+function card(it, context) {
   const fact = (title, value) => h("div", {}, h("dt", {}, title), h("dd", {}, value));
   return h("li", { class: "card", key: it.id, "data-state": it.state },
     h("header", {}, h("h2", {}, it.name), state(it.state)),
     h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${number(it.free)} free`)),
     bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
+    it.drain ? progress(it.drain) : null,
     h("dl", { class: "facts" },
       fact("Last heard", time(it.last_beat_at)), fact("Up since", time(it.created_at)), fact("Pool", it.pool), fact("Host", it.host),
       fact("Version", it.version), fact("Incarnation", h("code", { title: it.id }, it.id.slice(0, 8))), fact("Kinds", it.kinds.join(", "))),
+    orders(it, context),
     h("a", { class: "more", href: `#/observers?service=${it.id}` }, "Its observers", h("span", { class: "unseen" }, ` (${it.name})`)));
 }
 
-function draw({ living, over, total }) {
+function draw({ living, over, total }, route, context) {
   const sorted = living.toSorted((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || a.name.localeCompare(b.name, "en", { numeric: true }));
   const late = over.toSorted((a, b) => b.modified_at.localeCompare(a.modified_at)).slice(0, 20);
   return [
-    h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, `${number(living.length)} living`)),
-    living.length === 0 ? empty("No service lives", "Observers wait until one comes: start it with  everwatch run service") : h("ul", { class: "cards" }, sorted.slice(0, CARDS).map(card)),
+    h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, `${number(living.length)} living`),
+      living.length > 1 ? h("button", { type: "button", class: "button", onclick: () => rebalance(context) }, "Rebalance") : null),
+    living.length === 0 ? empty("No service lives", "Observers wait until one comes: start it with  everwatch run service") : h("ul", { class: "cards" }, sorted.slice(0, CARDS).map((it) => card(it, context))),
     sorted.length > CARDS ? h("p", { class: "fine" }, `${CARDS} of ${counted(sorted.length, "service")} are shown, those in trouble first.`) : null,
     late.length ? h("section", { class: "panel across" }, h("h2", {}, "Ended lately"), table("Ended lately", [
       { title: "Name", cell: (it) => it.name },

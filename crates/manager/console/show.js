@@ -63,7 +63,9 @@ export const EVENT_WORDS = {
   restarted: "started again", erred: "error", handed_over: "handed over", refused: "refused", stopped: "stopped",
   completed: "completed", failed: "failed", deleted: "deleted", service_born: "service came", service_suspect: "service silent",
   service_lost: "service lost", service_gone: "service left", work_queue_created: "work queue made", hold: "hold",
-  reissues_capped: "publishing capped",
+  reissues_capped: "publishing capped", move_asked: "move asked for", service_cordoned: "cordoned", service_uncordoned: "uncordoned",
+  service_draining: "drain begun", service_drained: "drained", service_resized: "resized", rebalanced: "rebalanced",
+  suspected: "suspected", quarantine_capped: "quarantine capped",
 };
 const BAD = new Set(["erred", "refused", "failed", "service_suspect", "service_lost", "reissues_capped"]);
 const GOOD = new Set(["started", "completed", "service_born"]);
