@@ -96,8 +96,7 @@ impl Outcome {
 
 /// Create, delete, pause, resume, restart and retry up to 10,000 observers; one that fails stops no other.
 #[utoipa::path(post, path = "/v1/observers:batch", tag = "observers", request_body = Vec<Wish>,
-    responses((status = 200, body = Outcomes, description = "each with its own status, in order"),
-    (status = 422, body = ProblemBody, description = "invalid: not an array, or of more than 10,000")))]
+    responses((status = 200, body = Outcomes, description = "each with its own status, in order")))]
 pub(crate) async fn batch(
     State(manager): Shared,
     params: Params,
