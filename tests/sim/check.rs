@@ -14,6 +14,9 @@ use everwatch_core::seen::{Heard, Key};
 use everwatch_core::slots::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What starts so soon after a thaw does not know yet what the broker said meanwhile.
+const JUST_THAWED: u64 = 100;
+
 /// A rule that did not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Breach {
@@ -225,8 +228,12 @@ impl World {
         let life = self.hosts[s].life;
         let forbids_overlap = self.setup_of(id).is_some_and(|overlap| overlap == Overlap::Forbid);
         self.check.starts.push(Start { host: s, life, service, id, epoch, forbids_overlap, edition });
-        self.check.alive.insert(self.check.starts.len() - 1);
-        self.check.starts.len() - 1
+        let start = self.check.starts.len() - 1;
+        self.check.alive.insert(start);
+        if self.hosts[s].thawed_at.is_some_and(|at| self.now - at <= JUST_THAWED) {
+            self.check.overlaps.frozen.insert(start);
+        }
+        start
     }
 
     fn setup_of(&self, id: ObserverId) -> Option<Overlap> {

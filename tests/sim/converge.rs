@@ -28,7 +28,7 @@ impl World {
         for row in self.db.rows.values() {
             self.is_as_wanted(row, crowded)?;
         }
-        self.no_leftovers(crowded, live, room)?;
+        self.no_leftovers(live, room)?;
         self.services_are_known()?;
         self.unread().map_or(Ok(()), Err)
     }
@@ -80,7 +80,7 @@ impl World {
             };
         }
         match runs.as_slice() {
-            [] if crowded => Ok(()),
+            [] if crowded || !self.has_room_for(row) => Ok(()),
             [_] if self.is_poison(row.id) => Err(format!("{name} ends its services and goes on")),
             [run] if run.edition != edition(row) => {
                 Err(format!("{name} runs in edition {}, not as it was changed", run.edition))
@@ -102,11 +102,20 @@ impl World {
         }
     }
 
+    /// Whether a service that can run it has a free slot.
+    fn has_room_for(&self, row: &Row) -> bool {
+        self.services.iter().any(|it| {
+            let conn = it.conn(Lane::Consume);
+            let held = self.broker.held_work().filter(|(holder, _, _)| *holder == conn).count();
+            it.setup.kinds.contains(&row.wanted.kind) && held < it.setup.capacity as usize
+        })
+    }
+
     /// Every message that is held is of the present generation of an observer that is wanted, and none
-    /// waits while there is room. Without room, older ones may wait for their end.
-    fn no_leftovers(&self, crowded: bool, live: usize, room: usize) -> Verdict {
+    /// waits while there is room. Without a free slot, older ones may wait for their end.
+    fn no_leftovers(&self, live: usize, room: usize) -> Verdict {
         let held = self.broker.held_work().map(|(_, body, _)| body);
-        let waiting = self.broker.waiting_work().filter(|_| !crowded);
+        let waiting = self.broker.waiting_work().filter(|_| live < room);
         for body in waiting.chain(held) {
             let (id, generation) = label(body);
             let wanted =

@@ -15,8 +15,8 @@ pub(crate) struct Overlaps {
     since: u64,
     executing: Vec<usize>,
     lasted: BTreeMap<(usize, usize), u64>,
-    /// Starts that were frozen for a while.
-    frozen: BTreeSet<usize>,
+    /// Starts that were frozen for a while, or began at a thaw.
+    pub(crate) frozen: BTreeSet<usize>,
 }
 
 impl World {

@@ -33,6 +33,7 @@ pub(crate) struct Host {
     pub(crate) life: u32,
     pub(crate) up: bool,
     pub(crate) frozen: bool,
+    pub(crate) thawed_at: Option<u64>,
     /// How far its wall clock is off, in ms.
     pub(crate) skew: i64,
     deferred: Vec<Act>,
@@ -85,7 +86,14 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(history: &History, rules: Rules, tell: Tell) -> Self {
         let setup = history.setup.clone();
-        let host = |skew: &i64| Host { life: 0, up: false, frozen: false, skew: *skew, deferred: Vec::new() };
+        let host = |skew: &i64| Host {
+            life: 0,
+            up: false,
+            frozen: false,
+            thawed_at: None,
+            skew: *skew,
+            deferred: Vec::new(),
+        };
         Self {
             now: 0,
             hosts: setup.skews.iter().map(host).collect(),
@@ -207,6 +215,7 @@ impl World {
     pub(crate) fn thaw(&mut self, host: usize) {
         if self.hosts[host].up && self.hosts[host].frozen {
             self.hosts[host].frozen = false;
+            self.hosts[host].thawed_at = Some(self.now);
             if host >= self.services.len() {
                 self.manager_thaws();
             }
