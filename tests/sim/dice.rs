@@ -111,7 +111,12 @@ impl Dice {
         });
         let observers: Vec<_> = observers.collect();
         // Whether a message was in a queue that is lost is judged by clocks; rule 4 mends what they hide.
-        let skew = if theme == Theme::Refill { 0 } else { 10_000 };
+        // And who died soon after which start, by those of managers and services.
+        let skew = match theme {
+            Theme::Refill => 0,
+            Theme::Poison => 2000,
+            Theme::Healthy | Theme::Faulty | Theme::Forgetful | Theme::Flaps => 10_000,
+        };
         let skews = (0..services.len() + managers).map(|_| self.0.random_range(-skew..=skew));
         let skews: Vec<_> = skews.collect();
         let alone = !roomy && theme != Theme::Healthy && self.one_in(6);

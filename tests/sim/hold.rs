@@ -6,7 +6,7 @@ use crate::world::World;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Within {
     /// Only the database is asked.
-    Seconds = 3000,
+    AMoment = 500,
     /// The broker is asked about one service after another.
     Questions = 16_000,
 }

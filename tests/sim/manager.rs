@@ -10,6 +10,7 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ManagerId, ObserverId, ServiceId};
 use everwatch_core::message::{BeatMessage, Command, Floor, StateMessage, Tick, Welcome, encode};
 use everwatch_core::missing::Quiet;
+use everwatch_core::reading::Reading;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -39,10 +40,7 @@ pub(crate) struct Manager {
     pub(crate) leases: BTreeMap<ObserverId, Lease>,
     pub(crate) confirming: bool,
     pub(crate) swept_at: Option<u64>,
-    connected_at: Option<Timestamp>,
-    state_tick: Option<Timestamp>,
-    beats_tick: Option<Timestamp>,
-    pub(crate) store_answers: bool,
+    pub(crate) reading: Reading,
     pub(crate) quiet: Quiet,
     ticked_at: Option<u64>,
     pause: u64,
@@ -58,26 +56,15 @@ pub(crate) enum Marked {
 impl Manager {
     pub(crate) fn on_tick(&mut self, queue: Marked, sent_at: Timestamp) {
         let tick = match queue {
-            Marked::State => &mut self.state_tick,
-            Marked::Beats => &mut self.beats_tick,
+            Marked::State => &mut self.reading.state_tick,
+            Marked::Beats => &mut self.reading.beats_tick,
         };
         *tick = (*tick).max(Some(sent_at));
     }
 
-    fn reads_within(&self, age: Duration, now: Timestamp) -> bool {
-        let since = Some(now.minus(age));
-        self.state_tick >= since && self.beats_tick >= since
-    }
-
-    /// Whether everything that stood in the state queue when it connected is applied.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.store_answers && self.connected_at.is_some_and(|at| self.state_tick >= Some(at))
-    }
-
     /// Whether the silence of a service may be held against it.
     pub(crate) fn may_conclude(&self, now: Timestamp) -> bool {
-        let Some(connected_at) = self.connected_at else { return false };
-        self.is_ready() && now.since(connected_at) >= LOST_AFTER && self.reads_within(BEAT * 2, now)
+        self.reading.may_conclude(now, LOST_AFTER, BEAT)
     }
 }
 
@@ -130,7 +117,7 @@ impl World {
         let clock = self.manager_now(m);
         let it = &mut self.managers[m];
         it.conns = Some(conns);
-        it.connected_at = Some(clock);
+        it.reading.connected_at = Some(clock);
         it.pause = 500;
         it.state.clear();
         it.beats.clear();
@@ -190,7 +177,7 @@ impl World {
         self.tell(|world| format!("{} loses its session", world.name(host)));
         let it = &mut self.managers[m];
         it.conns = None;
-        it.connected_at = None;
+        it.reading.connected_at = None;
         for conn in conns {
             self.host_closes(conn);
         }
@@ -220,7 +207,7 @@ impl World {
         let now = self.manager_now(m);
         let (it, beat) = (&self.managers[m], u64::try_from(BEAT.as_millis()).unwrap());
         let due = it.ticked_at.is_none_or(|at| self.now - at >= beat);
-        if !due && it.reads_within(BEAT * 2, now) {
+        if !due && it.reading.is_within(BEAT * 2, now) {
             return;
         }
         self.managers[m].ticked_at = Some(self.now);

@@ -16,7 +16,6 @@ const LEASE_MARGIN: Duration = Duration::from_secs(2);
 const RETRY_PAUSE: u64 = 1000;
 const GATHER: u64 = 5;
 pub(crate) const LEASE_LOOK: u64 = 5000;
-const RENEW_WITHIN: Duration = Duration::from_secs(21);
 
 /// A publish that is under way.
 struct Publish {
@@ -101,12 +100,8 @@ impl World {
         if self.managers[m].conns.is_none() {
             return;
         }
-        let now = self.manager_now(m);
-        let ending = |lease: &Lease| {
-            let left = lease.until.since(now);
-            !left.is_zero() && left < RENEW_WITHIN
-        };
-        let leases = self.managers[m].leases.iter().filter(|(_, lease)| ending(lease));
+        let (now, policy) = (self.manager_now(m), &self.db.policy);
+        let leases = self.managers[m].leases.iter().filter(|(_, lease)| policy.renews(lease.until, now));
         let ending: BTreeMap<ObserverId, u32> = leases.map(|(id, lease)| (*id, lease.generation)).collect();
         if ending.is_empty() {
             return;

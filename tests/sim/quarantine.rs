@@ -35,7 +35,9 @@ impl World {
         let known = |world: &mut Self| {
             let services: Vec<ServiceRow> = world.db.services.values().cloned().collect();
             let docket = world.db.docket.clone();
-            let charged = world.db.load(&docket.charged().collect::<Vec<_>>());
+            let rows = world.db.rows.values();
+            let charged =
+                rows.filter(|row| row.watch.is_some() || docket.has_charged(row.id)).cloned().collect();
             (world.rules.quarantines_on_hold(world.db.hold), services, (docket, charged))
         };
         self.query(self.host_of(m), Access::Read, known, move |world, known| {
@@ -153,7 +155,7 @@ impl World {
         }
         self.db_save(&[row], &folded);
         if done {
-            self.on_concluded(Within::Seconds, |world| format!("{} was quarantined", world.observer(id)));
+            self.on_concluded(Within::AMoment, |world| format!("{} was quarantined", world.observer(id)));
             self.on_quarantined(id);
         }
         done

@@ -19,13 +19,13 @@ impl World {
         self.managers[m].passes = true;
         self.tick(m);
         self.query(host, Access::Read, Self::database_clock, move |world, answer| {
-            world.managers[m].store_answers = answer.is_some();
+            world.managers[m].reading.store_answers = answer.is_some();
             let Some(database) = answer else { return world.pass_ends(m) };
             world.managers[m].offset = database - world.wall(host).0;
             if world.managers[m].conns.is_none() {
                 return world.pass_ends(m);
             }
-            let ready = world.managers[m].is_ready() && world.mouth(m).is_some();
+            let ready = world.managers[m].reading.has_caught_up() && world.mouth(m).is_some();
             if ready { world.rows(m) } else { world.look_at_services(m) }
         });
     }

@@ -26,6 +26,7 @@ pub mod observer;
 pub mod owner;
 pub mod plan;
 pub mod quarantine;
+pub mod reading;
 pub mod rebalance;
 pub mod retry;
 pub mod row;

@@ -185,6 +185,9 @@ mod tests {
     #[test]
     fn a_lease_goes_on_while_its_publish_is_under_way() {
         let mut row = row();
+        let until = row.mark.unwrap().until;
+        let renews = [9, 10, 29, 30].map(|secs| policy().renews(until, at(secs)));
+        assert_eq!(renews, [false, true, true, false]);
         assert!(row.renew(1, at(20), &policy()));
         assert_eq!(plan_row(&row, at(49), &policy()), None);
         assert!(plan_row(&row, at(50), &policy()).is_some());

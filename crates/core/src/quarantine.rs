@@ -29,7 +29,8 @@ const CHARGES_MAX: usize = 50;
 /// The others of a bad moment are heard of within this time.
 const GATHER: Duration = Duration::from_secs(3);
 const LOOK_FIRST: Duration = Duration::from_secs(2);
-const LOOK_MAX: Duration = Duration::from_secs(30);
+/// Every one that is watched is due within this time.
+pub const LOOK_MAX: Duration = Duration::from_secs(30);
 /// Over two minutes: longer than it takes to notice a death and to wait for a rebirth.
 const LOOKS: u32 = 9;
 
@@ -95,11 +96,14 @@ impl Row {
     /// The services that died shortly after it had started there.
     #[must_use]
     pub fn deaths(&self, killed: &BTreeMap<ServiceId, Killed>, now: Timestamp) -> Deaths {
-        let blamed = self.seen.tenures.iter().filter(|tenure| !tenure.over).filter_map(|tenure| {
+        let before = self.generation.saturating_sub(1);
+        let former = self.former.iter().map(|tenure| (before, tenure));
+        let runs = former.chain(self.seen.tenures.iter().map(|tenure| (self.generation, tenure)));
+        let blamed = runs.filter(|(_, tenure)| !tenure.over).filter_map(|(generation, tenure)| {
             let (started, killed) = (tenure.started.as_ref()?.value, killed.get(&tenure.service)?);
             let soon = killed.at.since(started) + HEARD_BEFORE <= BLAME_WITHIN;
             let soon = soon && now.since(started) <= WINDOW;
-            let run = Epoch::new(self.generation, tenure.acquisitions);
+            let run = Epoch::new(generation, tenure.acquisitions);
             soon.then(|| (tenure.service, Death { name: killed.name.clone(), at: killed.at, run }))
         });
         blamed.collect()
@@ -240,6 +244,11 @@ impl Docket {
     /// All who are charged: who judges one looks at all of them.
     pub fn charged(&self) -> impl Iterator<Item = ObserverId> {
         self.charges.keys().copied()
+    }
+
+    #[must_use]
+    pub fn has_charged(&self, id: ObserverId) -> bool {
+        self.charges.contains_key(&id)
     }
 
     /// Those that start one at a time; so many at once are weather, and nobody waits for that.

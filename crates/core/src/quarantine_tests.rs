@@ -230,4 +230,8 @@ fn a_poison_that_is_begun_anew_or_told_to_end_keeps_its_deaths() {
     hear(&mut row, 2, RunEvent::Stopped, 5);
     assert!(row.is_watched(at(6)), "its services died of it, not of those beside it");
     assert!(!row.quarantine(&services(0..5), at(6)));
+    let died = [0, 1, 2].map(|run| lost(run, "s", (0, 4), None));
+    let (before, killed) = (row.deaths(&killed(&died, at(100)), at(100)), killed(&died, at(100)));
+    row.reissue(at(7), &RowPolicy::default());
+    assert_eq!((before.len(), row.deaths(&killed, at(100))), (3, before));
 }

@@ -6,10 +6,13 @@ use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
 use crate::message::{Floor, RunEvent, RunReport};
 use crate::observer::Wanted;
-use crate::seen::{Heard, Key, Seen};
+use crate::seen::{Heard, Key, Seen, Tenure};
 use crate::status::{Status, Verdict, status_of};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+
+/// A lease is renewed when less than this part of it is left.
+const RENEW_BELOW: f64 = 0.7;
 
 /// What the person wants of the observer now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +74,9 @@ pub struct Row {
     /// Since when its holder's lists do not name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlisted: Option<Timestamp>,
+    /// The runs of the generation before, while it is looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<Tenure>,
     #[serde(default)]
     pub seen: Seen,
     pub created_at: Timestamp,
@@ -98,6 +104,16 @@ pub struct RowPolicy {
     /// How long a deleted and a failed or completed observer stays readable (defaults 1 h and 3 days).
     pub retention_deleted: Duration,
     pub retention_failed: Duration,
+}
+
+impl RowPolicy {
+    /// Whether the lease of a publish that is under way is to be renewed now. One that is over is another
+    /// manager's.
+    #[must_use]
+    pub fn renews(&self, until: Timestamp, now: Timestamp) -> bool {
+        let left = until.since(now);
+        !left.is_zero() && left < self.lease.mul_f64(RENEW_BELOW)
+    }
 }
 
 impl Default for RowPolicy {
@@ -146,6 +162,7 @@ impl Row {
             promised: None,
             watch: None,
             unlisted: None,
+            former: Vec::new(),
             seen: Seen::default(),
             created_at: now,
             modified_at: now,
@@ -257,8 +274,9 @@ impl Row {
         let failures = self.mark.map_or(0, |mark| mark.failures.saturating_add(1));
         self.generation = self.generation.max(self.reserve).saturating_add(1);
         self.reserve = 0;
-        self.seen = Seen::default();
-        (self.ending, self.promised, self.watch, self.unlisted) = (None, None, None, None);
+        let runs = std::mem::take(&mut self.seen).tenures;
+        self.former = if self.watch.is_some() { runs } else { Vec::new() };
+        (self.ending, self.promised, self.unlisted) = (None, None, None);
         self.published_at = None;
         if self.desired == Desired::Running {
             self.repeat = None;

@@ -5,7 +5,7 @@ use crate::RunError;
 use crate::shared::{Manager, lock};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ObserverId;
-use everwatch_core::row::Row;
+use everwatch_core::row::{Row, RowPolicy};
 use everwatch_store::StoreError;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -15,8 +15,6 @@ use tracing::warn;
 /// Publishes under way or waiting for their turn; more are left to the end of their leases.
 const MOST: usize = 20_000;
 const BATCH: usize = 500;
-/// A lease is renewed when less than this part of it is left.
-const RENEW_BELOW: f64 = 0.7;
 /// Looks at the leases in the time of one.
 const LOOKS: u32 = 6;
 
@@ -66,12 +64,9 @@ impl Leases {
         self.count() + BATCH <= MOST
     }
 
-    fn ending(&self, now: Timestamp, within: Duration) -> Vec<(ObserverId, u32)> {
+    fn ending(&self, now: Timestamp, policy: &RowPolicy) -> Vec<(ObserverId, u32)> {
         let all = lock(&self.all);
-        let ending = all.iter().filter(|(_, lease)| {
-            let left = lease.until.since(now);
-            !left.is_zero() && left < within
-        });
+        let ending = all.iter().filter(|(_, lease)| policy.renews(lease.until, now));
         ending.map(|(id, lease)| (*id, lease.generation)).collect()
     }
 
@@ -95,8 +90,7 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
         if manager.session().is_none() {
             continue;
         }
-        let within = manager.settings.row.lease.mul_f64(RENEW_BELOW);
-        let ending = manager.leases.ending(manager.clock.now(), within);
+        let ending = manager.leases.ending(manager.clock.now(), &manager.settings.row);
         for batch in ending.chunks(BATCH) {
             if let Err(error) = renew(&manager, batch).await {
                 warn!(%error, "leases of publishes could not be renewed");

@@ -5,7 +5,7 @@ use crate::shared::Manager;
 use crate::{hold, telling};
 use everwatch_core::history::What;
 use everwatch_core::id::ObserverId;
-use everwatch_core::quarantine::{AT_ONCE_MAX, Deaths, Docket, Sentence, WINDOW, killed};
+use everwatch_core::quarantine::{AT_ONCE_MAX, Deaths, Docket, LOOK_MAX, Sentence, WINDOW, killed};
 use everwatch_core::row::Row;
 use everwatch_store::StoreError;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use tracing::warn;
 use uuid::Uuid;
 
 const NOTE: &str = "quarantine";
+/// Rows that are due soon and looked through for those that are watched.
+const WATCHED_MAX: usize = 500;
 const WEATHER: &str = "quarantine/weather";
 /// Deaths are blamed for the window, and each is known a while after it.
 const SERVICES_SINCE: Duration = Duration::from_secs(900);
@@ -45,10 +47,11 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
     let mut docket = read(manager).await?;
     let before = docket.clone();
     docket.forget(now);
-    // All who are charged, as they are now: an old number beside a new one would decide by chance.
-    let others: Vec<ObserverId> =
-        docket.charged().filter(|id| !watched.iter().any(|row| row.id == *id)).collect();
-    for row in manager.store.load(&others).await? {
+    // All who are charged or watched, as they are now: an old number beside a new one decides by chance.
+    let mut others = manager.store.load(&docket.charged().collect::<Vec<_>>()).await?;
+    others.extend(manager.store.due(now.plus(LOOK_MAX), WATCHED_MAX).await?);
+    others.retain(|row| row.watch.is_some() || docket.has_charged(row.id));
+    for row in &others {
         docket.charge(row.id, &row.deaths(&killed, now), manager.settings.quarantine_after, now);
     }
     let looked: Vec<(&Row, Deaths)> =

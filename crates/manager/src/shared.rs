@@ -10,6 +10,7 @@ use crate::{RunError, orphans};
 use everwatch_broker::{BrokerError, Declared, QueueKind, Session, Topology};
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::{ManagerId, ObserverId, Pool};
+use everwatch_core::reading::Reading;
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_store::{Event, Store, StoreError};
@@ -59,7 +60,7 @@ pub(crate) enum Marked {
 
 /// How well this manager reads its queues: the send times of the newest marks it has read.
 #[derive(Debug)]
-struct Reading {
+struct Marks {
     connected_at: AtomicI64,
     state_tick: AtomicI64,
     beats_tick: AtomicI64,
@@ -105,7 +106,7 @@ pub(crate) struct Manager {
     services: Mutex<Cached>,
     /// Pools that a metric was ever given for.
     pub(crate) shown_pools: Mutex<BTreeSet<Pool>>,
-    reading: Reading,
+    reading: Marks,
 }
 
 impl Manager {
@@ -140,7 +141,7 @@ impl Manager {
             work_queues: Mutex::default(),
             services: Mutex::default(),
             shown_pools: Mutex::default(),
-            reading: Reading {
+            reading: Marks {
                 connected_at: AtomicI64::new(i64::MAX),
                 state_tick: AtomicI64::new(i64::MIN),
                 beats_tick: AtomicI64::new(i64::MIN),
@@ -216,14 +217,22 @@ impl Manager {
         }
     }
 
-    fn has_read(&self, queue: Marked, since: Timestamp) -> bool {
-        self.tick_of(queue).load(Ordering::Relaxed) >= since.0
+    fn reading(&self) -> Reading {
+        let known = |at: &AtomicI64, unknown: i64| {
+            let at = at.load(Ordering::Relaxed);
+            (at != unknown).then_some(Timestamp(at))
+        };
+        Reading {
+            connected_at: known(&self.reading.connected_at, i64::MAX),
+            state_tick: known(&self.reading.state_tick, i64::MIN),
+            beats_tick: known(&self.reading.beats_tick, i64::MIN),
+            store_answers: self.reading.store_answers.load(Ordering::Relaxed),
+        }
     }
 
     /// Whether the newest mark read from both queues is at most this old.
     pub(crate) fn reads_within(&self, age: Duration) -> bool {
-        let since = self.clock.now().minus(age);
-        self.has_read(Marked::State, since) && self.has_read(Marked::Beats, since)
+        self.reading().is_within(age, self.clock.now())
     }
 
     /// The age of the newest mark read from the state queue; zero before the first.
@@ -240,22 +249,19 @@ impl Manager {
         if !self.reading.store_answers.load(Ordering::Relaxed) {
             lacks.push("the database does not answer");
         }
-        let connected_at = Timestamp(self.reading.connected_at.load(Ordering::Relaxed));
         if self.session.borrow().is_none() {
             lacks.push("the broker is not connected");
-        } else if !self.has_read(Marked::State, connected_at) {
+        } else if !self.reading().has_caught_up() {
             lacks.push("the state queue is not read up to now yet");
         }
         lacks
     }
 
-    /// Whether silence of a service may be held against it. Not before this manager has listened for as
-    /// long as a service may be silent: the beats of a time without managers are gone.
+    /// Whether silence of a service may be held against it.
     pub(crate) fn may_conclude(&self) -> bool {
-        let connected_at = Timestamp(self.reading.connected_at.load(Ordering::Relaxed));
-        self.lacks().is_empty()
-            && self.clock.now().since(connected_at) >= self.settings.lost_after
-            && self.reads_within(self.settings.beat * 2)
+        let (lost_after, beat) = (self.settings.lost_after, self.settings.beat);
+        let connected = self.session.borrow().is_some();
+        connected && self.reading().may_conclude(self.clock.now(), lost_after, beat)
     }
 
     /// Makes sure that the work queue of a pool is there, once per session.
