@@ -325,7 +325,7 @@ impl World {
         it.beats += 1;
         let held = u32::try_from(it.slots.held()).unwrap();
         let (service, seq, capacity) = (it.id, it.beats, it.setup.capacity);
-        let beat = Beat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 0 };
+        let beat = Beat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 0, sent_at: None };
         let body: Rc<[u8]> = encode(&BeatMessage::Beat(beat)).unwrap().into();
         let conn = it.conn(Lane::Publish);
         self.up(conn, move |world| {

@@ -20,7 +20,8 @@ fn service(number: u32, held: u32, state: Intent) -> ServiceRow {
         predecessor: None,
     };
     let mut row = ServiceRow::born(id, birth, at(0), at(0));
-    let beat = Beat { service: id, seq: 1, state, capacity: 10, held, loop_lag_ms: 0, rss_bytes: 0 };
+    let beat =
+        Beat { service: id, seq: 1, state, capacity: 10, held, loop_lag_ms: 0, rss_bytes: 0, sent_at: None };
     row.on_beat(&beat, at(0));
     row
 }

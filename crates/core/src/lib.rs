@@ -15,6 +15,7 @@ pub mod actions;
 pub mod adoption;
 pub mod blocks;
 pub mod clock;
+pub mod doctor;
 pub mod epoch;
 pub mod fence;
 pub mod fleet;

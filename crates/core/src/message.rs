@@ -314,6 +314,9 @@ pub struct Beat {
     pub held: u32,
     pub loop_lag_ms: u32,
     pub rss_bytes: u64,
+    /// By the clock of the service's host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_at: Option<Timestamp>,
 }
 
 /// What a service is about, by its own word.

@@ -306,6 +306,7 @@ mod tests {
             held: 0,
             loop_lag_ms: 0,
             rss_bytes: 0,
+            sent_at: None,
         };
         assert!(silent.on_beat(&beat, at(22)));
         assert_eq!(silent.suspect_since, None);

@@ -142,8 +142,10 @@ fn beats() {
         held: 4,
         loop_lag_ms: 2,
         rss_bytes: 1 << 20,
+        sent_at: None,
     };
-    both_ways("beat", &BeatMessage::Beat(beat));
+    both_ways("beat", &BeatMessage::Beat(beat.clone()));
+    both_ways("beat-sent-at", &BeatMessage::Beat(Beat { sent_at: Some(at(3)), ..beat }));
     both_ways("probe", &BeatMessage::Probe { service: service() });
 }
 

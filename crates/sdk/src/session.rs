@@ -409,6 +409,7 @@ impl Life {
             held: self.told_held,
             loop_lag_ms: u32::try_from(self.lag.as_millis()).unwrap_or(u32::MAX),
             rss_bytes: rss_bytes(),
+            sent_at: Some(clock::now()),
         };
         let Ok(body) = encode(&BeatMessage::Beat(beat)) else { return };
         let (session, target) = (self.me.session.clone(), Target::Queue(self.topology.beats()));

@@ -56,7 +56,7 @@ impl Voice {
     async fn beat(&mut self, held: u32, capacity: u32) {
         self.seq += 1;
         let (service, seq, state) = (self.id, self.seq, Intent::Active);
-        let beat = Beat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 1 };
+        let beat = Beat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 1, sent_at: None };
         self.publish(self.topology.beats(), encode(&BeatMessage::Beat(beat)).unwrap()).await;
     }
 }

@@ -1,0 +1,391 @@
+//! Each finding where it belongs, and none where all is well.
+
+use super::*;
+use crate::fleet::Drain;
+use crate::id::{Kind, Name, ObserverId, ServiceId};
+use crate::message::{Beat, Birth, Intent, KindInfo};
+use crate::observer::Wanted;
+use crate::row::RowPolicy;
+use crate::seen::{Key, Start, Told as Heard};
+use serde_json::json;
+use uuid::Uuid;
+
+const DAY_S: i64 = 86_400;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp(1_000_000_000 + seconds * 1000)
+}
+/// All facts are of this moment.
+fn now() -> Timestamp {
+    at(30 * DAY_S)
+}
+
+fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
+    let birth = Birth {
+        name: Name::new(name).unwrap(),
+        pool: Pool::default(),
+        capacity,
+        kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Value::Null }],
+        version: "1.0.0".to_owned(),
+        host: format!("host-of-{name}"),
+        labels: BTreeMap::new(),
+        predecessor: None,
+    };
+    let id = ServiceId(Uuid::from_u128(number));
+    let mut row = ServiceRow::born(id, birth, at(0), at(0));
+    let (state, sent_at) = (Intent::Active, Some(now()));
+    let beat = Beat { service: id, seq: 1, state, capacity, held: 0, loop_lag_ms: 0, rss_bytes: 0, sent_at };
+    assert!(row.on_beat(&beat, now()));
+    row
+}
+
+fn observer(name: &str, kind: &str) -> Row {
+    let wanted = json!({"name": name, "kind": kind});
+    let wanted = Wanted::parse(wanted, &Name::new(name).unwrap()).unwrap();
+    Row::created(ObserverId(Uuid::from_u128(1)), wanted, now(), &RowPolicy::default())
+}
+
+fn running(name: &str, published_at: Timestamp, started_at: Timestamp) -> Row {
+    let mut row = observer(name, "ticker");
+    row.published_at = Some(published_at);
+    let key = Key { acquisitions: 0, seq: 1 };
+    row.seen.started = Some(Heard { key, value: Start { attempt: 1, at: started_at } });
+    row
+}
+
+/// Three services of ten slots, ten observers, RabbitMQ 4.3 that tells everything.
+fn healthy() -> Facts {
+    let services = vec![service(1, "a", 10), service(2, "b", 10), service(3, "c", 10)];
+    let queue = QueueFacts { name: "everwatch.work.default".to_owned(), ..QueueFacts::default() };
+    let node = NodeFacts { name: "rabbit@a".to_owned(), running: true, ..NodeFacts::default() };
+    let heartbeat = Duration::from_secs(5);
+    Facts {
+        now: now(),
+        manager: ManagerFacts { listen: "127.0.0.1:7700".parse().ok(), ..ManagerFacts::default() },
+        server: Some(Server {
+            place: "mq:5672".to_owned(),
+            vhost: "/".to_owned(),
+            version: Some("4.3.6".to_owned()),
+            guest_over_network: false,
+            heartbeat,
+            management: Management::Told(Told { queues: vec![queue], nodes: vec![node] }),
+        }),
+        session: Ok(SessionFacts { heartbeat: Some(heartbeat), ..SessionFacts::default() }),
+        fleet: Ok(FleetFacts {
+            services,
+            wanted: [(Pool::default(), 10)].into(),
+            running: vec![running("o", at(0), at(0))],
+            ..FleetFacts::default()
+        }),
+    }
+}
+
+fn server(facts: &mut Facts) -> &mut Server {
+    facts.server.as_mut().unwrap()
+}
+fn fleet(facts: &mut Facts) -> &mut FleetFacts {
+    facts.fleet.as_mut().unwrap()
+}
+fn version(facts: &mut Facts, version: &str) {
+    server(facts).version = Some(version.to_owned());
+}
+fn told(facts: &mut Facts) -> &mut Told {
+    let Management::Told(told) = &mut server(facts).management else { unreachable!("it is told") };
+    told
+}
+/// A policy on the work queue.
+fn policy(facts: &mut Facts, definition: &Value) {
+    let queue = &mut told(facts).queues[0];
+    queue.policy = Some("all".to_owned());
+    queue.definition = definition.as_object().unwrap().clone();
+}
+
+/// What is found once the healthy deployment was changed, as `severity code subject`.
+fn found(change: impl FnOnce(&mut Facts)) -> Vec<String> {
+    diagnosed(change).into_iter().map(|it| format!("{:?} {} {}", it.severity, it.code, it.subject)).collect()
+}
+
+fn diagnosed(change: impl FnOnce(&mut Facts)) -> Vec<Finding> {
+    let mut facts = healthy();
+    change(&mut facts);
+    let findings = diagnose(&facts);
+    for finding in &findings {
+        let Finding { what, why, cure, .. } = finding;
+        assert!([what, why, cure].iter().all(|text| !text.is_empty()), "{finding:?}");
+    }
+    findings
+}
+
+const NONE: [&str; 0] = [];
+const WORK: &str = "queue everwatch.work.default";
+
+#[test]
+fn a_healthy_deployment_has_no_finding() {
+    assert_eq!(found(|_| {}), NONE);
+    assert_eq!(found(|facts| facts.server = None), NONE, "nor has one with the broker inside it");
+    for known in ["3.12.0", "3.13.7", "4.0.5", "4.2.1"] {
+        assert_eq!(
+            found(|facts| version(facts, known)),
+            ["Info log-growth queue of pool default"],
+            "{known}"
+        );
+    }
+}
+
+#[test]
+fn versions_of_the_broker() {
+    assert_eq!(found(|facts| version(facts, "3.9.29"))[0], "Critical broker-version mq:5672");
+    assert_eq!(found(|facts| version(facts, "5.0.0")), ["Info broker-version mq:5672"]);
+    assert_eq!(found(|facts| version(facts, "next")), ["Info broker-version mq:5672"]);
+}
+
+#[test]
+fn an_acknowledgement_time_out_that_only_the_configuration_lifts() {
+    let young = |facts: &mut Facts| {
+        version(facts, "3.10.8");
+        let started_at = now().minus(Duration::from_secs(60 * 34));
+        fleet(facts).running = vec![running("o", started_at, started_at)];
+    };
+    assert_eq!(found(young), ["Info ack-timeout-unseen mq:5672"]);
+    let long_held = |facts: &mut Facts| {
+        version(facts, "3.10.8");
+        let started_at = now().minus(Duration::from_secs(60 * 36));
+        fleet(facts).running = vec![running("o", started_at, started_at)];
+    };
+    assert_eq!(found(long_held), NONE, "held for longer than the default allows");
+    let fired = diagnosed(|facts| {
+        young(facts);
+        fleet(facts).timed_out = vec![("a".to_owned(), "configure it".to_owned())];
+    });
+    assert_eq!((fired.len(), fired[0].code, &*fired[0].cure), (1, "ack-timeout-fired", "configure it"));
+}
+
+#[test]
+fn an_acknowledgement_time_out_that_the_broker_tells() {
+    let consumers =
+        |millis| move |facts: &mut Facts| told(facts).queues[0].consumer_timeout_ms = Some(millis);
+    assert_eq!(found(consumers(1_800_000)), [format!("Critical ack-timeout-short {WORK}")]);
+    assert_eq!(found(consumers(315_360_000_000)), NONE);
+    let by_policy = diagnosed(|facts| {
+        policy(facts, &json!({"consumer-timeout": 60_000}));
+        told(facts).queues[0].consumer_timeout_ms = Some(60_000);
+    });
+    assert_eq!(by_policy.len(), 1, "told once: {by_policy:?}");
+    assert!(by_policy[0].cure.contains("rabbitmqctl -p / clear_policy all"), "{by_policy:?}");
+}
+
+#[test]
+fn policies_that_take_observers_away() {
+    let critical = [format!("Critical policy {WORK}")];
+    let warning = [format!("Warning policy {WORK}")];
+    for (definition, expected) in [
+        (json!({"delivery-limit": 20}), &critical[..]),
+        (json!({"message-ttl": 60_000}), &critical),
+        (json!({"expires": 60_000}), &critical),
+        (json!({"max-length": 10, "overflow": "drop-head"}), &critical),
+        (json!({"max-length": 10}), &warning),
+        (json!({"max-length-bytes": 10, "overflow": "reject-publish"}), &warning),
+        (json!({"delayed-retry-type": "all"}), &warning),
+        (json!({"delivery-limit": 1_000_000_000, "delayed-retry-type": "disabled", "queue-version": 2}), &[]),
+    ] {
+        assert_eq!(found(|facts| policy(facts, &definition)), expected, "{definition}");
+    }
+    let operator = diagnosed(|facts| {
+        policy(facts, &json!({"delivery-limit": 20}));
+        (told(facts).queues[0].policy, told(facts).queues[0].operator_policy) =
+            (None, Some("ops".to_owned()));
+    });
+    assert!(operator[0].cure.contains("clear_operator_policy ops"), "{operator:?}");
+}
+
+#[test]
+fn queues_that_were_made_otherwise() {
+    let refuse = |facts: &mut Facts| {
+        let said = "PRECONDITION_FAILED - inequivalent arg 'x-overflow'".to_owned();
+        facts.session.as_mut().unwrap().refused = vec![("everwatch.work.default".to_owned(), said)];
+    };
+    let by_word = diagnosed(refuse);
+    assert!(
+        by_word[0].what.contains("x-overflow") && by_word[0].cure.contains("delete_queue"),
+        "{by_word:?}"
+    );
+    let both = diagnosed(|facts| {
+        refuse(facts);
+        let (argument, ours, theirs) = ("x-overflow".to_owned(), json!("reject-publish"), Value::Null);
+        told(facts).queues[0].differs = vec![Difference { argument, ours, theirs }];
+    });
+    assert_eq!(both.len(), 1, "told once: {both:?}");
+    assert!(both[0].what.contains("x-overflow is not set instead of \"reject-publish\""), "{both:?}");
+}
+
+#[test]
+fn alarms_nodes_and_partitions() {
+    let blocked = |facts: &mut Facts| facts.session.as_mut().unwrap().blocked = true;
+    assert_eq!(found(blocked), ["Critical broker-alarm mq:5672"]);
+    let named = |facts: &mut Facts| {
+        blocked(facts);
+        told(facts).nodes[0].memory_alarm = true;
+    };
+    assert_eq!(found(named), ["Critical broker-alarm node rabbit@a"]);
+    assert_eq!(
+        found(|facts| told(facts).nodes[0].disk_alarm = true),
+        ["Critical broker-alarm node rabbit@a"]
+    );
+    let down = |facts: &mut Facts| told(facts).nodes[0].running = false;
+    assert_eq!(found(down), ["Critical broker-node-down node rabbit@a"]);
+    let partition = |facts: &mut Facts| told(facts).nodes[0].partitions = vec!["rabbit@b".to_owned()];
+    assert_eq!(found(partition), ["Critical broker-partition node rabbit@a"]);
+}
+
+#[test]
+fn what_cannot_be_reached_or_seen() {
+    let nothing = found(|facts| {
+        facts.session = Err("connection refused".to_owned());
+        facts.fleet = Err("the database cannot be reached".to_owned());
+        server(facts).version = None;
+        server(facts).management = Management::Silent("401".to_owned());
+    });
+    let expected = [
+        "Critical broker-unreachable mq:5672",
+        "Critical database-unreachable database",
+        "Warning management-silent mq:5672",
+    ];
+    assert_eq!(nothing, expected);
+    let unset = |facts: &mut Facts| server(facts).management = Management::Unset;
+    assert_eq!(found(unset), ["Info management-unset mq:5672"]);
+}
+
+#[test]
+fn heartbeat_and_guest() {
+    let other = |facts: &mut Facts| facts.session.as_mut().unwrap().heartbeat = Some(Duration::from_secs(2));
+    assert_eq!(found(other), ["Warning heartbeat mq:5672"]);
+    assert_eq!(
+        found(|facts| server(facts).guest_over_network = true),
+        ["Warning guest-over-network mq:5672"]
+    );
+}
+
+#[test]
+fn clocks_that_differ() {
+    let sent = |ahead_ms: i64| {
+        move |facts: &mut Facts| {
+            let beat = fleet(facts).services[0].beat.as_mut().unwrap();
+            beat.sent_at = Some(Timestamp(now().0 + ahead_ms));
+        }
+    };
+    assert_eq!(found(sent(2001)), ["Warning clock-skew service a"]);
+    assert_eq!(found(sent(-5001)), ["Warning clock-skew service a"]);
+    assert_eq!(found(sent(-4000)), NONE, "a beat may have waited");
+    assert_eq!(found(|facts| facts.manager.clock_ahead_ms = -2500), ["Warning clock-skew this manager"]);
+}
+
+#[test]
+fn services_of_one_name_and_of_several_versions() {
+    let twins = |facts: &mut Facts| fleet(facts).services.push(service(4, "a", 10));
+    assert_eq!(found(twins), ["Warning same-name service a"]);
+    let restarted = |facts: &mut Facts| {
+        twins(facts);
+        fleet(facts).services[0].suspect(now());
+    };
+    assert_eq!(found(restarted), NONE, "the older one is not heard of any more");
+    let mixed = |facts: &mut Facts| "1.1.0".clone_into(&mut fleet(facts).services[0].birth.version);
+    assert_eq!(found(mixed), ["Warning versions-differ services"]);
+    let under_way = |facts: &mut Facts| {
+        mixed(facts);
+        fleet(facts).services[0].born_at = now();
+    };
+    assert_eq!(found(under_way), ["Info versions-differ services"]);
+}
+
+#[test]
+fn holds_parked_messages_and_drains() {
+    let hold = |facts: &mut Facts| fleet(facts).hold = Some("storm".to_owned());
+    assert_eq!(found(hold), ["Warning hold-on hold"]);
+    assert_eq!(found(|facts| fleet(facts).parked = 2), ["Warning parked parked messages"]);
+    let drain = |room: u32| {
+        move |facts: &mut Facts| {
+            let drain = Drain { asked_at: now(), of: 5, per_second: 100, until: None, force: false };
+            let orders = crate::fleet::Orders { cordoned: true, drain: Some(drain), ..Default::default() };
+            fleet(facts).orders.insert("a".to_owned(), orders);
+            let services = &mut fleet(facts).services;
+            services[0].beat.as_mut().unwrap().state = Intent::Draining;
+            services[0].beat.as_mut().unwrap().held = 5;
+            services.truncate(2);
+            services[1].beat.as_mut().unwrap().held = 10 - room;
+        }
+    };
+    assert!(found(drain(0)).contains(&"Warning drain-waits service a".to_owned()));
+    assert!(!found(drain(1)).contains(&"Warning drain-waits service a".to_owned()));
+}
+
+#[test]
+fn observers_that_nobody_takes() {
+    let wait = |kind: &'static str| move |facts: &mut Facts| fleet(facts).waiting = vec![observer("w", kind)];
+    assert_eq!(found(wait("ticker")), NONE);
+    assert_eq!(found(wait("camera")), ["Critical no-service-for-kind pool default"]);
+    let alone = |facts: &mut Facts| {
+        wait("ticker")(facts);
+        fleet(facts).services.clear();
+    };
+    assert_eq!(found(alone), ["Critical no-service pool default"]);
+    let refused = |facts: &mut Facts| {
+        wait("ticker")(facts);
+        fleet(facts).waiting[0].seen.refused_since = Some(at(0));
+    };
+    assert_eq!(found(refused), ["Warning refused pool default"]);
+}
+
+#[test]
+fn room_after_a_loss() {
+    let sizes = |sizes: &'static [u32], wanted: u64| {
+        move |facts: &mut Facts| {
+            let services =
+                (1..).zip(sizes).map(|(number, size)| service(number, &format!("s{number}"), *size));
+            fleet(facts).services = services.collect();
+            fleet(facts).wanted = [(Pool::default(), wanted)].into();
+        }
+    };
+    assert_eq!(found(sizes(&[10, 10, 10], 10)), NONE);
+    assert_eq!(found(sizes(&[10, 10, 10], 11)), ["Info headroom pool default"]);
+    assert_eq!(found(sizes(&[10, 10, 10], 21)), ["Warning too-big-to-lose service s3"]);
+    assert_eq!(found(sizes(&[10, 40, 10], 21)), ["Warning too-big-to-lose service s2"]);
+    assert_eq!(found(sizes(&[10, 10, 10], 31)), ["Warning pool-full pool default"]);
+    assert_eq!(found(sizes(&[10], 0)), NONE, "nothing would be lost");
+}
+
+#[test]
+fn losses_go_from_the_largest_on() {
+    for (sizes, wanted, survived) in [
+        (&[10, 10, 10][..], 10, Some(2)),
+        (&[10, 10, 10], 11, Some(1)),
+        (&[1, 30, 1], 2, Some(1)),
+        (&[1, 30, 1], 3, Some(0)),
+        (&[1, 30, 1], 33, None),
+        (&[], 0, Some(0)),
+        (&[5, 5], 0, Some(2)),
+    ] {
+        assert_eq!(losses_survived(sizes, wanted), survived, "{sizes:?} for {wanted}");
+    }
+}
+
+#[test]
+fn the_manager_itself() {
+    let open = |facts: &mut Facts| facts.manager.listen = "0.0.0.0:7700".parse().ok();
+    assert_eq!(found(open), ["Warning api-open this manager"]);
+    let lag = |facts: &mut Facts| facts.manager.state_lag = Duration::from_secs(16);
+    assert_eq!(found(lag), ["Warning state-queue-lag this manager"]);
+    assert_eq!(found(|facts| facts.manager.lost_events = 1), ["Warning events-lost this manager"]);
+}
+
+#[test]
+fn the_worst_comes_first() {
+    let severities: Vec<Severity> = diagnosed(|facts| {
+        version(facts, "3.9.0");
+        fleet(facts).parked = 1;
+        told(facts).nodes[0].disk_alarm = true;
+    })
+    .into_iter()
+    .map(|finding| finding.severity)
+    .collect();
+    assert!(severities.is_sorted_by(|a, b| a >= b) && severities.len() >= 4, "{severities:?}");
+}
