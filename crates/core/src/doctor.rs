@@ -4,6 +4,7 @@
 mod broker;
 mod capacity;
 mod fleet;
+mod queue;
 
 pub use capacity::losses_survived;
 

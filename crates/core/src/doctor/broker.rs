@@ -1,6 +1,6 @@
 //! The broker: what of its version, settings and policies takes observers away from their services.
 
-use super::{Facts, Finding, FleetFacts, Management, QueueFacts, Server, SessionFacts, Severity, Told};
+use super::{Facts, Finding, FleetFacts, Management, Server, SessionFacts, Severity, Told, queue};
 use crate::clock::show;
 use std::time::Duration;
 
@@ -13,14 +13,11 @@ const QUEUES_LIFT_TIMEOUT: (u32, u32) = (3, 12);
 const LOG_IS_COMPACTED: (u32, u32) = (4, 3);
 /// Held for longer than this, the default of 30 minutes (evaluated each minute) is not in force.
 const DEFAULT_TIMEOUT_DISPROVED: Duration = Duration::from_secs(35 * 60);
-/// Anything shorter counts as a time-out; ours is ten years.
-const NO_TIMEOUT_MS: u64 = 365 * 86_400_000;
-/// Anything lower counts as a limit; ours is a billion.
-const NO_DELIVERY_LIMIT: i64 = 1_000_000;
 /// A log that grows for longer is worth a word.
 const LOG_AGE: Duration = Duration::from_secs(7 * 86_400);
 /// The line for `rabbitmq.conf` that every version takes.
-const TIMEOUT_CURE: &str = "set `consumer_timeout = 315360000000` in rabbitmq.conf and restart the broker";
+pub(super) const TIMEOUT_CURE: &str =
+    "set `consumer_timeout = 315360000000` in rabbitmq.conf and restart the broker";
 
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let Some(server) = &facts.server else { return Vec::new() };
@@ -143,7 +140,8 @@ fn of_session(session: &SessionFacts, server: &Server) -> Vec<Finding> {
     };
     let refused = session.refused.iter().filter(|(queue, _)| !known(queue));
     findings.extend(
-        refused.map(|(queue, said)| other_arguments(server, queue, format!("the broker says: {said}"))),
+        refused
+            .map(|(queue, said)| queue::other_arguments(server, queue, &format!("the broker says: {said}"))),
     );
     findings
 }
@@ -152,21 +150,6 @@ fn has_alarm(server: &Server) -> bool {
     match &server.management {
         Management::Told(told) => told.nodes.iter().any(|node| node.memory_alarm || node.disk_alarm),
         Management::Unset | Management::Silent(_) => false,
-    }
-}
-
-fn other_arguments(server: &Server, queue: &str, what: String) -> Finding {
-    Finding {
-        code: "queue-arguments",
-        severity: Severity::Critical,
-        subject: format!("queue {queue}"),
-        what: format!("it was made with other arguments than Everwatch's: {what}"),
-        why: "it loses observers or gives them away, or cannot be used at all".to_owned(),
-        cure: format!(
-            "`rabbitmqctl -p {} delete_queue {queue}`: it is made anew, and observers of a work queue are \
-             published again (each restarts once)",
-            server.vhost
-        ),
     }
 }
 
@@ -287,104 +270,9 @@ fn of_management(told: &Told, server: &Server, version: Option<(u32, u32)>) -> V
             );
         }
     }
+    let lifts = version.is_none_or(|version| version >= QUEUES_LIFT_TIMEOUT);
     for queue in &told.queues {
-        findings.extend(of_queue(queue, server, version));
+        findings.extend(queue::findings(queue, server, lifts));
     }
     findings
-}
-
-fn of_queue(queue: &QueueFacts, server: &Server, version: Option<(u32, u32)>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if !queue.differs.is_empty() {
-        let each = queue.differs.iter().map(|it| {
-            let theirs = if it.theirs.is_null() { "not set".to_owned() } else { it.theirs.to_string() };
-            format!("{} is {theirs} instead of {}", it.argument, it.ours)
-        });
-        findings.push(other_arguments(server, &queue.name, each.collect::<Vec<_>>().join(", ")));
-    }
-    let mut of_policy = |severity, key: &str, what: String, why: &str| {
-        findings.push(Finding {
-            code: "policy",
-            severity,
-            subject: format!("queue {}", queue.name),
-            what: format!("{} gives it {what}", named(queue)),
-            why: why.to_owned(),
-            cure: cure_of_policy(queue, server, key),
-        });
-    };
-    let drops = "an observer whose service dies is dropped from the queue for good";
-    let number = |key: &str| queue.definition.get(key).and_then(serde_json::Value::as_i64);
-    if let Some(limit) = number("delivery-limit").filter(|limit| *limit < NO_DELIVERY_LIMIT) {
-        let what = format!("a delivery limit of {limit}");
-        of_policy(
-            Severity::Critical,
-            "delivery-limit",
-            what,
-            "an observer that moved so often is dropped for good",
-        );
-    }
-    for key in ["message-ttl", "expires"] {
-        if let Some(millis) = number(key) {
-            of_policy(Severity::Critical, key, format!("{key} of {millis} ms"), drops);
-        }
-    }
-    let drop_head = queue.definition.get("overflow").is_some_and(|it| it == "drop-head");
-    for key in ["max-length", "max-length-bytes"] {
-        if let Some(most) = number(key) {
-            let (severity, why) = if drop_head {
-                (Severity::Critical, drops)
-            } else {
-                (Severity::Warning, "when so much waits, creates and reports are refused")
-            };
-            of_policy(severity, key, format!("{key} of {most}"), why);
-        }
-    }
-    if queue.definition.get("delayed-retry-type").is_some_and(|it| it != "disabled") {
-        let why = "observers of a service that died start later than they could";
-        of_policy(Severity::Warning, "delayed-retry-type", "delayed retries".to_owned(), why);
-    }
-    let lifted = version.is_none_or(|version| version >= QUEUES_LIFT_TIMEOUT);
-    let by_policy =
-        number("consumer-timeout").and_then(|millis| u64::try_from(millis).ok()).filter(|_| lifted);
-    if let Some(millis) = by_policy.filter(|millis| *millis < NO_TIMEOUT_MS) {
-        let what = format!("an acknowledgement time-out of {millis} ms");
-        of_policy(Severity::Critical, "consumer-timeout", what, TIMEOUT_STOPS);
-    } else if let Some(millis) = queue.consumer_timeout_ms.filter(|millis| *millis < NO_TIMEOUT_MS) {
-        findings.push(Finding {
-            code: "ack-timeout-short",
-            severity: Severity::Critical,
-            subject: format!("queue {}", queue.name),
-            what: format!(
-                "its consumers have an acknowledgement time-out of {}",
-                show(Duration::from_millis(millis))
-            ),
-            why: TIMEOUT_STOPS.to_owned(),
-            cure: TIMEOUT_CURE.to_owned(),
-        });
-    }
-    findings
-}
-
-const TIMEOUT_STOPS: &str = "each time it fires, all observers of a service are stopped and run elsewhere";
-
-fn named(queue: &QueueFacts) -> String {
-    match (&queue.policy, &queue.operator_policy) {
-        (Some(policy), None) => format!("policy {policy}"),
-        (None, Some(operator)) => format!("operator policy {operator}"),
-        (Some(policy), Some(operator)) => format!("policy {policy} or operator policy {operator}"),
-        (None, None) => "a policy".to_owned(),
-    }
-}
-
-fn cure_of_policy(queue: &QueueFacts, server: &Server, key: &str) -> String {
-    let clear = |verb: &str, name: &String| format!("`rabbitmqctl -p {} {verb} {name}`", server.vhost);
-    let both = [
-        queue.policy.as_ref().map(|name| clear("clear_policy", name)),
-        queue.operator_policy.as_ref().map(|name| clear("clear_operator_policy", name)),
-    ];
-    let commands: Vec<String> = both.into_iter().flatten().collect();
-    if commands.is_empty() {
-        return format!("take {key} out of the policy that matches it (`rabbitmqctl list_policies`)");
-    }
-    format!("{}, or a pattern that leaves out Everwatch's queues", commands.join(" or "))
 }

@@ -52,7 +52,7 @@ fn skew(fleet: &FleetFacts, manager_ahead_ms: i64) -> Vec<Finding> {
         fleet.services.iter().filter(|service| service.suspect_since.is_none()).filter_map(|service| {
             let sent_at = service.beat.as_ref()?.sent_at?;
             let ahead = sent_at.0 - service.heard_at.0;
-            let differs = ahead > SKEW_MAX_MS || ahead < -(SKEW_MAX_MS + BEAT_WAITS);
+            let differs = !(-(SKEW_MAX_MS + BEAT_WAITS)..=SKEW_MAX_MS).contains(&ahead);
             differs.then(|| (format!("service {}", service.birth.name), service.birth.host.clone(), ahead))
         });
     let manager = (manager_ahead_ms.abs() > SKEW_MAX_MS)
