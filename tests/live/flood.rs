@@ -22,7 +22,7 @@ const RSS_MAX_KIB: u64 = 300 * 1024;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 fn reports() -> usize {
-    std::env::var("EVERWATCH_FLOOD_REPORTS").map_or(50_000, |text| text.parse().unwrap())
+    std::env::var("EVERWATCH_FLOOD_REPORTS").map_or(20_000, |text| text.parse().unwrap())
 }
 
 async fn made(cluster: &Cluster) -> Vec<ObserverId> {

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod ack_timeout;
+mod applying;
 mod blackout;
 mod ending;
 mod failover;

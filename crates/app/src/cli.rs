@@ -53,6 +53,8 @@ pub(crate) enum Command {
     /// Break things on purpose (only against `everwatch dev`)
     #[command(subcommand)]
     Chaos(Chaos),
+    /// Print what makes a shell complete commands, as: everwatch completion bash >…/completions/everwatch
+    Completion { shell: clap_complete::Shell },
     /// Look at the configuration
     #[command(subcommand)]
     Config(Config),
@@ -182,6 +184,8 @@ pub(crate) enum Observer {
         #[arg(long, value_parser = ["reject", "queue"])]
         on_full: Option<String>,
     },
+    /// Make observers what files say
+    Apply(Apply),
     /// Show one, by name or id
     Get {
         name: String,
@@ -239,6 +243,22 @@ pub(crate) enum Observer {
         #[arg(short, long, default_value = "table")]
         output: Output,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Apply {
+    /// A YAML or JSON file of observers, a folder of such files, or - for standard input; repeatable
+    #[arg(short, long = "file", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// End what has the labels of --label and is in no file
+    #[arg(long)]
+    pub(crate) prune: bool,
+    /// key=value, repeatable: what --prune is about
+    #[arg(short, long = "label")]
+    pub(crate) labels: Vec<String>,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]

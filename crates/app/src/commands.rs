@@ -1,5 +1,6 @@
 //! What each command does, and with which code it ends.
 
+mod apply;
 mod bench;
 mod dev;
 mod health;
@@ -11,6 +12,7 @@ mod service;
 
 use crate::cli::{Cli, Command, Config};
 use crate::client::Failure;
+use clap::CommandFactory as _;
 use everwatch::host::{HostError, SettingsError};
 use std::process::ExitCode;
 
@@ -36,6 +38,11 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Parked(verb) => operations::parked(&cli.server, verb),
         Command::Hold(verb) => operations::hold(&cli.server, verb),
         Command::Pool(verb) => operations::pools(&cli.server, verb),
+        Command::Completion { shell } => {
+            let program = "everwatch";
+            clap_complete::generate(shell, &mut Cli::command(), program, &mut std::io::stdout());
+            Ok(())
+        }
         Command::Chaos(verb) => service::chaos(&cli.server, verb),
         Command::Config(Config::Print) => roles::configured(cli.config.as_deref()).and_then(|settings| {
             println!("{}", serde_json::to_string_pretty(&settings.redacted())?);

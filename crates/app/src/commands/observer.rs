@@ -1,6 +1,6 @@
 //! `everwatch observer …`
 
-use super::operations;
+use super::{apply, operations};
 use crate::cli::{Observer, Output};
 use crate::client::{Client, Failure};
 use everwatch_core::clock;
@@ -15,6 +15,7 @@ const POLL: Duration = Duration::from_secs(30);
 pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     match verb {
+        Observer::Apply(asked) => apply::run(&client, &asked).await?,
         Observer::Create { name, kind, spec, pool, labels, on_full } => {
             let mut body =
                 Map::from_iter([("name".to_owned(), json!(name)), ("kind".to_owned(), json!(kind))]);

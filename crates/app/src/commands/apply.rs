@@ -1,0 +1,196 @@
+//! `everwatch observer apply`: makes observers what files say, and ends those that no file names.
+
+use super::observer::{all, print};
+use crate::cli::Apply;
+use crate::client::{Client, Failure};
+use anyhow::Context as _;
+use futures::StreamExt as _;
+use indicatif::ProgressBar;
+use reqwest::Method;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// Requests under way at once.
+const AT_ONCE: usize = 16;
+/// The largest file that is read, in bytes.
+const FILE_MAX: u64 = 64 * 1024 * 1024;
+/// What is wanted of an observer, beside its name.
+const WANTED: [&str; 9] =
+    ["kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full", "desired"];
+
+type Manifests = BTreeMap<String, (PathBuf, Map<String, Value>)>;
+
+/// What became, or would become, of one observer.
+enum Outcome {
+    Created,
+    /// These members.
+    Changed(Vec<&'static str>),
+    Unchanged,
+    Deleted,
+}
+
+pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
+    let labels = labels(&asked.labels)?;
+    if asked.prune && labels.is_empty() {
+        let text = "--prune needs --label: it ends what has these labels and is in no file".to_owned();
+        return Err(Failure::Usage(text).into());
+    }
+    let manifests = read(&asked.files)?;
+    for (name, (file, manifest)) in manifests.iter().filter(|_| asked.prune) {
+        let given = manifest.get("labels").cloned().unwrap_or_default();
+        if let Some((key, value)) = labels.iter().find(|(key, value)| given[key.as_str()] != value.as_str()) {
+            let file = file.display();
+            let text =
+                format!("{file}: {name} lacks the label {key}={value}, by which --prune finds what to end");
+            return Err(Failure::Usage(text).into());
+        }
+    }
+    let doomed = if asked.prune { doomed(client, &labels, &manifests).await? } else { Vec::new() };
+    let bar = ProgressBar::new((manifests.len() + doomed.len()) as u64);
+    let put = manifests.iter().map(|(name, (_, manifest))| (name.clone(), Some(manifest)));
+    let todo = put.chain(doomed.into_iter().map(|name| (name, None)));
+    let mut done = futures::stream::iter(todo)
+        .map(
+            |(name, manifest)| async move { (carry_out(client, &name, manifest, asked.dry_run).await, name) },
+        )
+        .buffered(AT_ONCE);
+    let (mut counts, mut failed) = ([0_usize; 4], 0_usize);
+    while let Some((outcome, name)) = done.next().await {
+        let (line, slot) = match outcome {
+            Ok(Outcome::Created) => (Some(format!("{name} created")), 0),
+            Ok(Outcome::Changed(members)) => (Some(format!("{name} changed: {}", members.join(", "))), 1),
+            Ok(Outcome::Unchanged) => (None, 2),
+            Ok(Outcome::Deleted) => (Some(format!("{name} deleted")), 3),
+            Err(error) => {
+                failed += 1;
+                bar.suspend(|| print(&format!("{name} failed: {error:#}")));
+                bar.inc(1);
+                continue;
+            }
+        };
+        counts[slot] += 1;
+        bar.inc(1);
+        if let Some(line) = line {
+            bar.suspend(|| print(&line));
+        }
+    }
+    bar.finish_and_clear();
+    let [created, changed, unchanged, deleted] = counts;
+    let would = if asked.dry_run { "would be: " } else { "" };
+    print(&format!("{would}{created} created, {changed} changed, {unchanged} unchanged, {deleted} deleted"));
+    if failed > 0 {
+        return Err(Failure::Failed(format!("{failed} failed; apply again once that is mended")).into());
+    }
+    Ok(())
+}
+
+fn labels(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let pair = |label: &String| match label.split_once('=') {
+        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+        None => Err(Failure::Usage(format!("--label `{label}` has no `=`: write key=value")).into()),
+    };
+    given.iter().map(pair).collect()
+}
+
+/// Every observer of every file.
+fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
+    let mut manifests = Manifests::new();
+    for file in files.iter().map(|path| listed(path)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+        let shown = file.display();
+        let wrong = |why: &dyn std::fmt::Display| Failure::Usage(format!("{shown}: {why}"));
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(&text(&file)?).map_err(|error| wrong(&error))?;
+        let observers = documents.into_iter().flat_map(|document| match document {
+            Value::Array(items) => items,
+            other => vec![other],
+        });
+        for observer in observers {
+            let Value::Object(manifest) = observer else {
+                return Err(wrong(&"an observer is a mapping with at least `name` and `kind`").into());
+            };
+            let Some(name) = manifest.get("name").and_then(Value::as_str).map(str::to_owned) else {
+                return Err(wrong(&"an observer in it has no `name`").into());
+            };
+            if let Some((other, _)) = manifests.get(&name) {
+                return Err(wrong(&format!("{name} is in {} too", other.display())).into());
+            }
+            manifests.insert(name, (file.clone(), manifest));
+        }
+    }
+    Ok(manifests)
+}
+
+/// The files of a folder, or the file itself.
+fn listed(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = std::fs::read_dir(path).with_context(|| path.display().to_string())?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    let kinds = ["yaml", "yml", "json"];
+    files.retain(|file| file.extension().is_some_and(|it| kinds.iter().any(|kind| it == *kind)));
+    files.sort();
+    if files.is_empty() {
+        let text = format!("{}: no .yaml, .yml or .json file is in it", path.display());
+        return Err(Failure::Usage(text).into());
+    }
+    Ok(files)
+}
+
+fn text(file: &Path) -> anyhow::Result<String> {
+    let failed = |error: std::io::Error| Failure::Usage(format!("{}: {error}", file.display()));
+    let mut text = String::new();
+    if file == Path::new("-") {
+        std::io::stdin().take(FILE_MAX).read_to_string(&mut text).map_err(failed)?;
+    } else {
+        let opened = std::fs::File::open(file).map_err(failed)?;
+        opened.take(FILE_MAX).read_to_string(&mut text).map_err(failed)?;
+    }
+    Ok(text)
+}
+
+async fn doomed(
+    client: &Client,
+    labels: &BTreeMap<String, String>,
+    manifests: &Manifests,
+) -> anyhow::Result<Vec<String>> {
+    let filters: Vec<_> =
+        labels.iter().map(|(key, value)| ("label", Some(format!("{key}={value}")))).collect();
+    let there = all(client, &filters).await?;
+    let over = |it: &&Value| it["status"] == "OnDeleting";
+    let names = there.iter().filter(|it| !over(it)).filter_map(|it| it["name"].as_str());
+    Ok(names.filter(|name| !manifests.contains_key(*name)).map(str::to_owned).collect())
+}
+
+async fn carry_out(
+    client: &Client,
+    name: &str,
+    manifest: Option<&Map<String, Value>>,
+    dry_run: bool,
+) -> anyhow::Result<Outcome> {
+    let path = format!("/v1/observers/{}", Client::part(name));
+    let Some(manifest) = manifest else {
+        if !dry_run {
+            client.call(Method::DELETE, &path, None).await?;
+        }
+        return Ok(Outcome::Deleted);
+    };
+    let before = match client.call(Method::GET, &path, None).await {
+        Ok((_, it)) if it["status"] != "Deleted" => Some(it),
+        Ok(_) => None,
+        Err(error) if matches!(error.downcast_ref(), Some(Failure::NotFound(_))) => None,
+        Err(error) => return Err(error),
+    };
+    let after = if dry_run {
+        Value::Object(manifest.clone())
+    } else {
+        client.call(Method::PUT, &path, Some(&Value::Object(manifest.clone()))).await?.1
+    };
+    let Some(before) = before else { return Ok(Outcome::Created) };
+    // Without asking the manager only what the file says can be compared, not the defaults of the rest.
+    let differs = |member: &&str| after.get(*member).is_some_and(|after| *after != before[*member]);
+    let changed: Vec<_> = WANTED.into_iter().filter(|member| differs(member)).collect();
+    Ok(if changed.is_empty() { Outcome::Unchanged } else { Outcome::Changed(changed) })
+}

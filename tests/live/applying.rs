@@ -1,0 +1,96 @@
+//! Observers made what files say, by the command line.
+
+use everwatch_tests::cluster::{Cluster, everwatch};
+use serde_json::json;
+use std::path::Path;
+use std::process::Command;
+
+fn apply(cluster: &Cluster, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(everwatch())
+        .args(["--server", &cluster.api.url, "observer", "apply"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+fn write(folder: &Path, file: &str, text: &str) {
+    std::fs::write(folder.join(file), text).unwrap();
+}
+
+#[tokio::test]
+async fn files_make_change_and_end_observers() {
+    let mut cluster = Cluster::new("apply");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let folder = cluster.folder("manifests");
+    let at = folder.to_str().unwrap();
+    write(
+        &folder,
+        "one.yaml",
+        "name: one\nkind: ticker\nlabels: {app: x}\n---\nname: two\nkind: ticker\nlabels: {app: x}\nspec:\n  every: 2s\n",
+    );
+    write(&folder, "three.json", r#"[{"name": "three", "kind": "ticker", "labels": {"app": "x"}}]"#);
+    write(&folder, "notes.txt", "not an observer");
+    cluster.api.create(json!({"name": "stranger", "kind": "ticker"})).await;
+
+    let (code, said) = apply(&cluster, &["-f", at, "--dry-run"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("would be: 3 created, 0 changed, 0 unchanged, 0 deleted"), "{said}");
+    assert_eq!(cluster.api.items("/v1/observers").await.len(), 1, "a dry run does nothing");
+
+    let (code, said) = apply(&cluster, &["-f", at]);
+    assert_eq!((code, said.contains("3 created")), (Some(0), true), "{said}");
+    cluster.api.until_status("two", "Processing").await;
+    let (_, said) = apply(&cluster, &["-f", at]);
+    assert!(said.contains("0 created, 0 changed, 3 unchanged, 0 deleted"), "{said}");
+
+    write(&folder, "one.yaml", "name: two\nkind: ticker\nlabels: {app: x}\nspec: {every: 3s}\n");
+    let (_, said) = apply(&cluster, &["-f", at, "--prune", "-l", "app=x", "--dry-run"]);
+    assert!(said.contains("two changed: spec") && said.contains("one deleted"), "{said}");
+    let (code, said) = apply(&cluster, &["-f", at, "--prune", "-l", "app=x"]);
+    assert!(said.contains("0 created, 1 changed, 1 unchanged, 1 deleted"), "{said}");
+    assert_eq!(code, Some(0));
+    let two = cluster.api.get("/v1/observers/two").await;
+    assert_eq!(two["spec"], json!({"every": "3s"}));
+    cluster.api.get("/v1/observers/stranger").await;
+    everwatch_tests::http::wait_for("one to be gone", || async {
+        let left = cluster.api.items("/v1/observers").await;
+        if left.len() == 3 { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_file_is_said_and_does_not_stop_the_others() {
+    let mut cluster = Cluster::new("apply-wrong");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let folder = cluster.folder("manifests");
+    let at = folder.to_str().unwrap();
+    let refused = |arguments: &[&str], why: &str| {
+        let (code, said) = apply(&cluster, arguments);
+        assert!(code == Some(2) && said.contains(why), "{arguments:?}: {code:?} {said}");
+    };
+    refused(&["-f", at], "no .yaml, .yml or .json file is in it");
+    refused(&["-f", "/nowhere.yaml"], "/nowhere.yaml: No such file");
+    write(&folder, "a.yaml", "name: good\nkind: ticker\n");
+    refused(&["-f", at, "--prune"], "--prune needs --label");
+    refused(&["-f", at, "--prune", "-l", "app=x"], "good lacks the label app=x");
+    write(&folder, "b.yaml", "name: good\nkind: ticker\n");
+    refused(&["-f", at], "good is in");
+    write(&folder, "b.yaml", "- 7\n");
+    refused(&["-f", at], "an observer is a mapping");
+    write(&folder, "b.yaml", "kind: ticker\n");
+    refused(&["-f", at], "has no `name`");
+    write(&folder, "b.yaml", "name: [\n");
+    refused(&["-f", at], "b.yaml");
+    write(&folder, "b.yaml", "name: bad\nkind: nobody-has-this\n");
+    let (code, said) = apply(&cluster, &["-f", at]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("good created") && said.contains("bad failed") && said.contains("nobody-has-this"),
+        "{said}"
+    );
+}
