@@ -55,6 +55,9 @@ pub(crate) enum Command {
     Chaos(Chaos),
     /// Print what makes a shell complete commands, as: everwatch completion bash >…/completions/everwatch
     Completion { shell: clap_complete::Shell },
+    /// What is wrong, why it matters, and the command that cures it
+    #[command(long_about = Doctor::LONG_ABOUT)]
+    Doctor(Doctor),
     /// Look at the configuration
     #[command(subcommand)]
     Config(Config),
@@ -312,6 +315,18 @@ pub(crate) enum Pool {
 pub(crate) enum Chaos {
     /// End a service like `kill -9` would
     Kill { service: String },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[arg(short, long, default_value = "table")]
+    pub(crate) output: Output,
+}
+
+impl Doctor {
+    const LONG_ABOUT: &str = "What is wrong, why it matters, and the command that cures it, the worst first.\n\n\
+        Exit code: 0 nothing but information, 4 warnings, 1 something critical, 6 no manager answers.\n\
+        With [broker] management_url the manager sees the broker's policies, alarms, nodes and queues as well.";
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,6 +3,7 @@
 mod apply;
 mod bench;
 mod dev;
+mod doctor;
 mod health;
 mod migrate;
 mod observer;
@@ -44,6 +45,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             Ok(())
         }
         Command::Chaos(verb) => service::chaos(&cli.server, verb),
+        Command::Doctor(arguments) => doctor::run(&cli.server, &arguments),
         Command::Config(Config::Print) => roles::configured(cli.config.as_deref()).and_then(|settings| {
             println!("{}", serde_json::to_string_pretty(&settings.redacted())?);
             Ok(())

@@ -119,6 +119,7 @@ impl Settings {
         let mut shown = self.clone();
         shown.broker.url = shown.broker.url.split(',').map(hide_password).collect::<Vec<_>>().join(",");
         shown.store.url = hide_password(&shown.store.url);
+        shown.broker.management_url = shown.broker.management_url.as_deref().map(hide_password);
         shown
     }
 }

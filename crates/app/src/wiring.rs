@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 /// RabbitMQ.
 pub(crate) fn rabbit(settings: &Settings) -> anyhow::Result<Arc<dyn Broker>> {
-    Ok(Arc::new(settings.broker.connectable()?))
+    Ok(Arc::new(settings.broker.inspectable()?))
 }
 
 /// The broker inside this process.

@@ -7,6 +7,7 @@ mod session;
 use crate::loss::Loss;
 use crate::port::{Broker, BrokerError, ConnectError, Message, QueueKind, Receipt, Session, Target};
 use async_trait::async_trait;
+use everwatch_core::doctor::Server;
 use queue::{Queue, Stored};
 use session::MemorySession;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -102,6 +103,9 @@ impl Broker for MemoryBroker {
         Ok(Arc::new(MemorySession::new(session, loss, Arc::clone(&self.inner))))
     }
     async fn version(&self) -> Option<String> {
+        None
+    }
+    async fn inspect(&self, _queues: &[(String, QueueKind)]) -> Option<Server> {
         None
     }
 }

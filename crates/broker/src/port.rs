@@ -6,7 +6,9 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use everwatch_core::doctor::Server;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Opens sessions.
 #[async_trait]
@@ -18,6 +20,9 @@ pub trait Broker: Send + Sync + 'static {
     async fn connect(&self, name: &str) -> Result<Arc<dyn Session>, ConnectError>;
     /// The version of RabbitMQ, as "3.10.8"; `None` if it does not tell within 2 s or is something else.
     async fn version(&self) -> Option<String>;
+    /// What can be seen of it from outside a session, within 10 s; `queues` are looked at if they are there.
+    /// `None`: it is a part of this process.
+    async fn inspect(&self, queues: &[(String, QueueKind)]) -> Option<Server>;
 }
 
 /// Why no session could be opened. Messages name the broker without its password, and the cure.
@@ -239,6 +244,8 @@ pub trait Session: Send + Sync + 'static {
     async fn fate(&self, exclusive_queue: &str) -> Result<Fate, BrokerError>;
     /// Whether the broker blocks publishers now (memory or disk alarm).
     fn is_blocked(&self) -> bool;
+    /// The heartbeat that both sides have agreed on, if there is one.
+    fn heartbeat(&self) -> Option<Duration>;
     /// Resolves when either connection is lost or closed, with the reason; at once if it already is.
     async fn lost(&self) -> String;
     /// Closes both connections, politely and within 2 s. What is held goes back to its queue.

@@ -3,15 +3,18 @@
 
 mod consumer;
 mod declare;
+mod management;
 mod publisher;
 mod remove;
 mod session;
 mod version;
 
-use crate::port::{Broker, ConnectError, Session};
+use crate::port::{Broker, ConnectError, QueueKind, Session};
 use async_trait::async_trait;
+use everwatch_core::doctor::{Management, Server};
 use lapin::uri::AMQPUri;
 use lapin::{Connection, ConnectionProperties, ErrorKind};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -26,6 +29,8 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct RabbitBroker {
     nodes: Vec<AMQPUri>,
     prefix: String,
+    heartbeat: Duration,
+    management: Option<String>,
     runtime: Arc<AmqpRuntime>,
 }
 
@@ -45,7 +50,21 @@ impl RabbitBroker {
         if nodes.is_empty() {
             return Err(ConnectError::Refused(format!("no broker URL given: expected {FORM}")));
         }
-        Ok(Self { nodes, prefix: prefix.to_owned(), runtime: Arc::new(AmqpRuntime::start()?) })
+        let runtime = Arc::new(AmqpRuntime::start()?);
+        Ok(Self { nodes, prefix: prefix.to_owned(), heartbeat, management: None, runtime })
+    }
+
+    /// Where RabbitMQ's own HTTP API is, as `http://user:password@host:15672`; only [`Broker::inspect`] asks it.
+    ///
+    /// # Errors
+    /// [`ConnectError::Refused`] if the URL cannot be read.
+    pub fn with_management(mut self, url: &str) -> Result<Self, ConnectError> {
+        management::check(url).map_err(|why| {
+            let form = "http://user:password@host:15672";
+            ConnectError::Refused(format!("cannot read the URL {} ({why}): expected {form}", hidden(url)))
+        })?;
+        self.management = Some(url.to_owned());
+        Ok(self)
     }
 
     async fn open(&self, node: &AMQPUri, name: &str) -> Result<Arc<dyn Session>, ConnectError> {
@@ -96,6 +115,31 @@ impl Broker for RabbitBroker {
         }
         None
     }
+
+    async fn inspect(&self, queues: &[(String, QueueKind)]) -> Option<Server> {
+        let node = self.nodes.first()?;
+        let management = async {
+            match &self.management {
+                Some(url) => management::ask(url, &node.vhost, &self.prefix, queues).await,
+                None => Management::Unset,
+            }
+        };
+        let (version, management) = tokio::join!(self.version(), management);
+        Some(Server {
+            place: self.nodes.iter().map(place).collect::<Vec<_>>().join(", "),
+            vhost: node.vhost.clone(),
+            version,
+            guest_over_network: self.nodes.iter().any(is_guest_over_network),
+            heartbeat: self.heartbeat,
+            management,
+        })
+    }
+}
+
+fn is_guest_over_network(node: &AMQPUri) -> bool {
+    let host = node.authority.host.as_str();
+    let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    node.authority.userinfo.username == "guest" && !here
 }
 
 /// The thread `amqp`. Sessions share it, so it outlives the [`RabbitBroker`] if they do.

@@ -10,6 +10,7 @@ use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_store::{Event, Named};
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -118,6 +119,7 @@ impl Manager {
 
     fn record(&self, event: Event) {
         if self.events.try_send(event).is_err() {
+            self.lost_events.fetch_add(1, Ordering::Relaxed);
             metrics::counter!(metric::LOST_EVENTS).increment(1);
         }
     }

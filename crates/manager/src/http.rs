@@ -4,6 +4,7 @@ mod actions;
 pub mod api;
 mod body;
 mod bulk;
+mod doctor;
 mod document;
 mod edits;
 mod events;
@@ -69,6 +70,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .routes(routes!(parked::discard))
         .routes(routes!(parked::retry))
         .routes(routes!(ops::read_hold, ops::write_hold))
+        .routes(routes!(doctor::doctor))
         .routes(routes!(ops::stats))
         .routes(routes!(ops::version))
         .routes(routes!(ops::livez))

@@ -3,6 +3,7 @@
 
 mod console;
 mod creator;
+mod doctor;
 mod fleet;
 mod history;
 mod hold;
@@ -86,13 +87,13 @@ pub async fn run(
         .local_addr()
         .map_err(|error| RunError::CannotListen { addr: settings.listen, why: error.to_string() })?;
     let stop = stop.child_token();
-    let (manager, inboxes) = Manager::new(settings, store, stop.clone());
+    let (manager, inboxes) = Manager::new(settings, store, broker, stop.clone());
     manager.check_store().await?;
     let app = http::app(Arc::clone(&manager), extra_routes);
 
     let mut loops: JoinSet<Ending> = JoinSet::new();
     let it = Arc::clone(&manager);
-    loops.spawn(async move { ("link with the broker", link::run(it, broker).await) });
+    loops.spawn(async move { ("link with the broker", link::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("creator", creator::run(it, inboxes.creates).await) });
     let it = Arc::clone(&manager);

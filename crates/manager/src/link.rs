@@ -4,7 +4,7 @@
 use crate::ownership::{self, NotOwner};
 use crate::shared::Manager;
 use crate::{RunError, intake, parked};
-use everwatch_broker::{Broker, BrokerError, ConnectError, Session};
+use everwatch_broker::{BrokerError, ConnectError, Session};
 use everwatch_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ enum Trouble {
 
 /// # Errors
 /// If the broker refuses this manager at its start: later refusals are waited out.
-pub(crate) async fn run(manager: Arc<Manager>, broker: Arc<dyn Broker>) -> Result<(), RunError> {
+pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
     let mut pause = FIRST_PAUSE;
     let mut worked = false;
     while !manager.stop.is_cancelled() {
         let opened = tokio::select! {
             () = manager.stop.cancelled() => break,
-            opened = open(&manager, broker.as_ref()) => opened,
+            opened = open(&manager) => opened,
         };
         match opened {
             Ok(session) => {
@@ -39,6 +39,7 @@ pub(crate) async fn run(manager: Arc<Manager>, broker: Arc<dyn Broker>) -> Resul
             Err(Trouble::Person(why)) if !worked => return Err(RunError::BrokerRefused(why)),
             Err(Trouble::Person(why) | Trouble::Wait(why)) => {
                 warn!(why, again_in_ms = pause.as_millis(), "no session with the broker");
+                manager.disconnected(why);
             }
         }
         let jittered = pause.mul_f64(rand::random_range(0.5..1.0));
@@ -51,9 +52,9 @@ pub(crate) async fn run(manager: Arc<Manager>, broker: Arc<dyn Broker>) -> Resul
     Ok(())
 }
 
-async fn open(manager: &Manager, broker: &dyn Broker) -> Result<Arc<dyn Session>, Trouble> {
+async fn open(manager: &Manager) -> Result<Arc<dyn Session>, Trouble> {
     let name = format!("everwatch manager {}", manager.id);
-    let session = broker.connect(&name).await.map_err(|error| match error {
+    let session = manager.broker.connect(&name).await.map_err(|error| match error {
         ConnectError::Unreachable(why) => Trouble::Wait(why),
         ConnectError::Refused(why) => Trouble::Person(why),
     })?;
@@ -123,7 +124,7 @@ async fn serve(manager: &Arc<Manager>, session: Arc<dyn Session>) {
     } else {
         warn!(why, "the session with the broker is over");
     }
-    manager.disconnected();
+    manager.disconnected(why);
     readers.shutdown().await;
     session.close().await;
 }

@@ -7,7 +7,7 @@ use crate::leases::Leases;
 use crate::outbox::Published;
 use crate::settings::Settings;
 use crate::{RunError, orphans};
-use everwatch_broker::{BrokerError, Declared, QueueKind, Session, Topology};
+use everwatch_broker::{Broker, BrokerError, Declared, QueueKind, Session, Topology};
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::{ManagerId, ObserverId, Pool};
 use everwatch_core::reading::Reading;
@@ -15,7 +15,7 @@ use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_store::{Event, Store, StoreError};
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -45,6 +45,10 @@ pub(crate) struct DbClock {
 impl DbClock {
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp(clock::now().0.saturating_add(self.offset_ms.load(Ordering::Relaxed)))
+    }
+    /// This machine's clock minus the database's.
+    pub(crate) fn ahead_ms(&self) -> i64 {
+        self.offset_ms.load(Ordering::Relaxed).saturating_neg()
     }
     fn set(&self, database: Timestamp) {
         self.offset_ms.store(database.0.saturating_sub(clock::now().0), Ordering::Relaxed);
@@ -80,6 +84,7 @@ type Cached = Option<(Instant, Arc<Vec<ServiceRow>>)>;
 pub(crate) struct Manager {
     pub(crate) id: ManagerId,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) broker: Arc<dyn Broker>,
     pub(crate) topology: Topology,
     pub(crate) settings: Settings,
     pub(crate) clock: DbClock,
@@ -88,6 +93,8 @@ pub(crate) struct Manager {
     pub(crate) creates: mpsc::Sender<Create>,
     pub(crate) published: mpsc::Sender<Published>,
     pub(crate) events: mpsc::Sender<Event>,
+    /// Events that found no room there.
+    pub(crate) lost_events: AtomicU64,
     pub(crate) known: Known,
     /// Counts batches of events that this manager has written down.
     pub(crate) recorded: watch::Sender<u64>,
@@ -101,6 +108,8 @@ pub(crate) struct Manager {
     /// Wakes the reconciler.
     pub(crate) wake: Notify,
     session: watch::Sender<Option<Arc<dyn Session>>>,
+    /// Why there is no session, where there is none.
+    no_session: Mutex<String>,
     changed: watch::Sender<u64>,
     work_queues: Mutex<HashSet<Pool>>,
     services: Mutex<Cached>,
@@ -113,6 +122,7 @@ impl Manager {
     pub(crate) fn new(
         settings: Settings,
         store: Arc<dyn Store>,
+        broker: Arc<dyn Broker>,
         stop: CancellationToken,
     ) -> (Arc<Self>, Inboxes) {
         let (creates, creates_in) = mpsc::channel(CREATES_MAX);
@@ -121,6 +131,7 @@ impl Manager {
         let manager = Self {
             id: ManagerId(Uuid::now_v7()),
             store,
+            broker,
             topology: Topology::new(&settings.prefix),
             clock: DbClock::default(),
             stop,
@@ -128,6 +139,7 @@ impl Manager {
             creates,
             published,
             events,
+            lost_events: AtomicU64::new(0),
             known: Known::default(),
             recorded: watch::Sender::new(0),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
@@ -137,6 +149,7 @@ impl Manager {
             ticking: Arc::new(Semaphore::new(1)),
             wake: Notify::new(),
             session: watch::Sender::new(None),
+            no_session: Mutex::new("it has not answered yet".to_owned()),
             changed: watch::Sender::new(0),
             work_queues: Mutex::default(),
             services: Mutex::default(),
@@ -191,9 +204,15 @@ impl Manager {
         self.session.send_replace(Some(session));
     }
 
-    pub(crate) fn disconnected(&self) {
+    pub(crate) fn disconnected(&self, why: String) {
+        *lock(&self.no_session) = why;
         self.reading.connected_at.store(i64::MAX, Ordering::Relaxed);
         self.session.send_replace(None);
+    }
+
+    /// The newest reason for having no session.
+    pub(crate) fn why_no_session(&self) -> String {
+        lock(&self.no_session).clone()
     }
 
     /// Something about observers or services has changed: whoever waits looks again.

@@ -54,10 +54,10 @@ impl Stage {
         let store = everwatch_store::open(&url, settings.row.clone()).await.unwrap();
         let broker = Arc::new(MemoryBroker::new());
         let (manager, Inboxes { creates, published, events }) =
-            Manager::new(settings, store, CancellationToken::new());
+            Manager::new(settings, store, Arc::new((*broker).clone()), CancellationToken::new());
         manager.check_store().await.unwrap();
         let mut loops = JoinSet::new();
-        loops.spawn(link::run(Arc::clone(&manager), Arc::clone(&broker) as Arc<dyn Broker>));
+        loops.spawn(link::run(Arc::clone(&manager)));
         loops.spawn(creator::run(Arc::clone(&manager), creates));
         loops.spawn(outbox::run(Arc::clone(&manager), published));
         loops.spawn(history::run(Arc::clone(&manager), events));

@@ -10,6 +10,7 @@ use crate::port::{
 use async_trait::async_trait;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 pub(super) struct MemorySession {
@@ -152,6 +153,10 @@ impl Session for MemorySession {
 
     fn is_blocked(&self) -> bool {
         *self.inner.blocked.borrow()
+    }
+
+    fn heartbeat(&self) -> Option<Duration> {
+        None
     }
 
     async fn lost(&self) -> String {

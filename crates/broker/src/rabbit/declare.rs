@@ -10,7 +10,7 @@ const NOT_FOUND: u16 = 404;
 const RESOURCE_LOCKED: u16 = 405;
 
 /// The arguments that every version from 3.10 to 4.3 accepts, and accepts again on re-declaration.
-fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTable {
+pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTable {
     let mut table = FieldTable::default();
     let mut set = |name: &str, value: AMQPValue| {
         table.insert(name.into(), value);

@@ -227,6 +227,10 @@ impl Session for RabbitSession {
     fn is_blocked(&self) -> bool {
         self.publish.status().blocked()
     }
+    fn heartbeat(&self) -> Option<Duration> {
+        let seconds = self.consume.configuration().heartbeat();
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
     async fn lost(&self) -> String {
         self.shared.loss.wait().await
     }

@@ -10,6 +10,7 @@ use everwatch_core::id::{Kind, Name, Pool};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -52,6 +53,10 @@ pub struct Broker {
     /// Whole seconds, 3 s to 60 s.
     #[serde(with = "friendly")]
     pub heartbeat: Duration,
+    /// RabbitMQ's own HTTP API, which the manager's doctor asks.
+    pub management_url: Option<String>,
+    /// A file that holds `management_url`, which it replaces.
+    pub management_url_file: Option<PathBuf>,
 }
 
 /// `[service]`
@@ -139,6 +144,8 @@ impl Default for Broker {
             url_file: None,
             prefix: "everwatch.".to_owned(),
             heartbeat: Duration::from_secs(5),
+            management_url: None,
+            management_url_file: None,
         }
     }
 }
@@ -229,6 +236,23 @@ impl Broker {
         };
         RabbitBroker::new(&url, &self.prefix, self.heartbeat)
             .map_err(|error| SettingsError(format!("broker.url: {error}")))
+    }
+
+    /// The same, for a manager: its doctor asks the management API as well.
+    ///
+    /// # Errors
+    /// If a URL cannot be read.
+    pub fn inspectable(&self) -> Result<RabbitBroker, SettingsError> {
+        let wrong = |error: &dyn Display| SettingsError(format!("broker.management_url: {error}"));
+        let url = match &self.management_url_file {
+            Some(file) => Some(secret(file).map_err(|error| wrong(&error))?),
+            None => self.management_url.clone().filter(|url| !url.is_empty()),
+        };
+        let broker = self.connectable()?;
+        match url {
+            Some(url) => broker.with_management(&url).map_err(|error| wrong(&error)),
+            None => Ok(broker),
+        }
     }
 }
 

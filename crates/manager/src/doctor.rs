@@ -1,0 +1,124 @@
+//! Gathers what the doctor judges: from the store, the session and the broker's own HTTP API, each within a
+//! time of its own, so that whatever does not answer is itself a finding. It decides nothing.
+
+use crate::hold;
+use crate::shared::Manager;
+use everwatch_broker::{BrokerError, QueueKind, Session, advice};
+use everwatch_core::doctor::{Facts, FleetFacts, ManagerFacts, SessionFacts};
+use everwatch_core::id::Pool;
+use everwatch_core::row::Row;
+use everwatch_core::service::ServiceRow;
+use everwatch_core::status::Status;
+use everwatch_store::{Filter, Sort, StoreError};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// For each of store and broker.
+const WITHIN: Duration = Duration::from_secs(10);
+/// Of those that wait, and of those that run, the oldest.
+const OLDEST: usize = 1000;
+
+/// Everything that can be known now.
+pub(crate) async fn facts(manager: &Manager) -> Facts {
+    let asked = tokio::time::timeout(WITHIN, fleet(manager)).await;
+    let fleet = match asked {
+        Ok(Ok(fleet)) => Ok(fleet),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("not within {} s", WITHIN.as_secs())),
+    };
+    let pools = pools(manager, fleet.as_ref().ok());
+    let kept = || QueueKind::Durable { max_length: None };
+    let mut all: Vec<_> = pools.iter().map(|pool| (manager.topology.work(pool), kept())).collect();
+    all.extend(manager.topology.durable_queues());
+    all.push((manager.topology.store(), QueueKind::Durable { max_length: Some(1) }));
+    let (server, session) = tokio::join!(manager.broker.inspect(&all), session(manager, &pools));
+    Facts {
+        now: manager.clock.now(),
+        manager: ManagerFacts {
+            listen: Some(manager.settings.listen),
+            state_lag: manager.state_lag(),
+            lost_events: manager.lost_events.load(Ordering::Relaxed),
+            clock_ahead_ms: manager.clock.ahead_ms(),
+        },
+        server,
+        session,
+        fleet,
+    }
+}
+
+async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
+    let services = manager.services(Duration::ZERO).await?;
+    let hold = hold::read(manager).await?;
+    let mut facts = FleetFacts {
+        services: services.to_vec(),
+        orders: crate::fleet::book(manager).await?,
+        hold: hold.on.then_some(hold.reason),
+        parked: manager.store.parked(None, 1).await?.1,
+        waiting: oldest(manager, Status::Created).await?,
+        running: oldest(manager, Status::Processing).await?,
+        timed_out: services.iter().filter_map(timed_out).collect(),
+        ..FleetFacts::default()
+    };
+    for ((pool, status), count) in manager.store.counts().await? {
+        if matches!(status, Status::Created | Status::Processing | Status::OnDeleting) {
+            *facts.wanted.entry(pool).or_default() += count;
+        }
+    }
+    Ok(facts)
+}
+
+async fn oldest(manager: &Manager, status: Status) -> Result<Vec<Row>, StoreError> {
+    let filter = Filter { status: vec![status], sort: Sort::CreatedAt, ..Filter::default() };
+    Ok(manager.store.list(&filter, None, OLDEST).await?.rows)
+}
+
+fn timed_out(service: &ServiceRow) -> Option<(String, String)> {
+    let cure = advice::after_loss(&service.birth.predecessor.as_ref()?.ended)?;
+    Some((service.birth.name.to_string(), cure))
+}
+
+fn pools(manager: &Manager, fleet: Option<&FleetFacts>) -> BTreeSet<Pool> {
+    let mut pools: BTreeSet<Pool> = manager.pools().into_iter().collect();
+    if let Some(fleet) = fleet {
+        pools.extend(fleet.services.iter().map(|service| service.birth.pool.clone()));
+        pools.extend(fleet.wanted.keys().cloned());
+    }
+    pools
+}
+
+async fn session(manager: &Manager, pools: &BTreeSet<Pool>) -> Result<SessionFacts, String> {
+    let session = manager.session().ok_or_else(|| manager.why_no_session())?;
+    let blocked = session.is_blocked();
+    let mut facts = SessionFacts { blocked, heartbeat: session.heartbeat(), refused: Vec::new() };
+    // A blocked connection answers nothing.
+    if !blocked {
+        let looked = tokio::time::timeout(WITHIN, refused(manager, session.as_ref(), pools)).await;
+        let late = || format!("it did not answer within {} s", WITHIN.as_secs());
+        facts.refused = looked.map_err(|_| late())?.map_err(|error| error.to_string())?;
+    }
+    Ok(facts)
+}
+
+/// Work queues that are there and cannot be declared as ours.
+async fn refused(
+    manager: &Manager,
+    session: &dyn Session,
+    pools: &BTreeSet<Pool>,
+) -> Result<Vec<(String, String)>, BrokerError> {
+    let mut refused = Vec::new();
+    for pool in pools {
+        let queue = manager.topology.work(pool);
+        let declared = match session.depth(&queue).await {
+            // whoever makes it anew in between notes that
+            Ok(_) => manager.declare_work(session, pool).await,
+            Err(error) => Err(error),
+        };
+        match declared {
+            Ok(()) | Err(BrokerError::NoQueue(_)) => {}
+            Err(BrokerError::Refused(said)) => refused.push((queue, said)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(refused)
+}

@@ -1,0 +1,196 @@
+//! The doctor: brokers and deployments made wrong on purpose are found, and the cure that it names works.
+
+use everwatch_tests::cluster::{Cluster, brokers, everwatch, from_environment};
+use everwatch_tests::http::wait_for;
+use everwatch_tests::rabbitmq::{Management, Node};
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// On a node of the test's own, whose management API the manager asks.
+fn on(node: &Node, name: &str) -> Cluster {
+    let mut cluster = Cluster::new(name).on(&node.url);
+    cluster.extra.push(("EVERWATCH_BROKER__MANAGEMENT_URL".to_owned(), node.management_url.clone()));
+    cluster
+}
+
+async fn findings(cluster: &Cluster) -> Vec<Value> {
+    cluster.api.items("/v1/doctor").await
+}
+
+fn is(finding: &Value, code: &str, words: &str) -> bool {
+    finding["code"] == code && finding.to_string().contains(words)
+}
+
+/// Waits for a finding with these words in it, and answers it.
+async fn until_found(cluster: &Cluster, code: &str, words: &str) -> Value {
+    wait_for(&format!("the doctor to find {code} ({words})"), || async {
+        let all = findings(cluster).await;
+        all.iter().find(|it| is(it, code, words)).cloned().ok_or_else(|| format!("{all:?}"))
+    })
+    .await
+}
+
+async fn until_cured(cluster: &Cluster, code: &str, words: &str) {
+    wait_for(&format!("{code} ({words}) to be cured"), || async {
+        let all = findings(cluster).await;
+        if all.iter().any(|it| is(it, code, words)) { Err(format!("{all:?}")) } else { Ok(()) }
+    })
+    .await;
+}
+
+/// Does what the first `rabbitmqctl …` of a cure says.
+fn apply(node: &Node, finding: &Value) {
+    let cure = finding["cure"].as_str().unwrap();
+    let (_, command) = cure.split_once("`rabbitmqctl ").unwrap();
+    let (arguments, _) = command.split_once('`').unwrap();
+    node.ctl(&arguments.split(' ').collect::<Vec<_>>());
+}
+
+/// The exit code of `everwatch doctor`, and what it prints.
+async fn cli(cluster: &Cluster, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(everwatch());
+    command.args(["--server", &cluster.api.url, "doctor"]).args(arguments);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+}
+
+async fn create(cluster: &Cluster, count: usize) {
+    for number in 0..count {
+        cluster.api.create(json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue"})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_healthy_deployment_yields_no_warning() {
+    for (version, url) in brokers() {
+        let mut cluster = Cluster::new("healthy").on(&url);
+        if version == "default" {
+            let management = from_environment("EVERWATCH_TEST_MANAGEMENT_URL");
+            cluster.extra.push(("EVERWATCH_BROKER__MANAGEMENT_URL".to_owned(), management));
+        }
+        cluster.manager().await;
+        for name in ["a", "b", "c"] {
+            cluster.service(name, 10).await;
+        }
+        create(&cluster, 6).await;
+        for number in 0..6 {
+            cluster.api.until_status(&format!("o{number}"), "Processing").await;
+        }
+        let found = findings(&cluster).await;
+        assert!(found.iter().all(|it| it["severity"] == "info"), "on {version}: {found:?}");
+        let unset = found.iter().any(|it| it["code"] == "management-unset");
+        assert_eq!(unset, version != "default", "it says what it could not see, on {version}: {found:?}");
+        let (code, said) = cli(&cluster, &["-o", "json"]).await;
+        assert_eq!((code, serde_json::from_str(&said).unwrap()), (0, Value::Array(found)));
+    }
+}
+
+#[tokio::test]
+async fn policies_arguments_alarms_and_a_dead_broker_are_found_and_their_cures_work() {
+    let scratch = tempfile::tempdir().unwrap();
+    let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=315360000000"]);
+    let management = Management::new(node.management_url.clone());
+    let mut cluster = on(&node, "doctor");
+    // A work queue that somebody else made.
+    let queue = format!("{}work.default", cluster.prefix);
+    let classic = json!({"durable": true, "arguments": {"x-queue-type": "classic"}});
+    management.expect("PUT", &format!("/api/queues/%2f/{queue}"), classic).await;
+    cluster.manager().await;
+    let found = until_found(&cluster, "queue-arguments", "x-delivery-limit").await;
+    assert_eq!(
+        (&found["severity"], &found["subject"]),
+        (&json!("critical"), &json!(format!("queue {queue}")))
+    );
+    let (code, said) = cli(&cluster, &[]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("CRITICAL  queue-arguments  queue {queue}")), "{said}");
+    apply(&node, &found);
+    cluster.service("a", 10).await;
+    cluster.service("b", 10).await;
+    create(&cluster, 3).await;
+    cluster.api.until_status("o2", "Processing").await;
+    until_cured(&cluster, "queue-arguments", "").await;
+
+    let pattern = format!("^{}", cluster.prefix.replace('.', "\\."));
+    let definition = json!({"delivery-limit": 20, "max-length": 50});
+    let policy = json!({"pattern": pattern, "definition": definition, "apply-to": "queues"});
+    management.expect("PUT", "/api/policies/%2f/strict", policy).await;
+    let found = until_found(&cluster, "policy", "delivery limit of 20").await;
+    assert_eq!(found["severity"], "critical");
+    let length = until_found(&cluster, "policy", "max-length of 50").await;
+    assert_eq!(length["severity"], "warning", "nothing is dropped: {length}");
+    apply(&node, &found);
+    until_cured(&cluster, "policy", "").await;
+
+    node.ctl(&["set_vm_memory_high_watermark", "0.0001"]);
+    let found = until_found(&cluster, "broker-alarm", "memory alarm").await;
+    assert_eq!(found["severity"], "critical");
+    apply(&node, &found);
+    until_cured(&cluster, "broker-alarm", "").await;
+    let left = findings(&cluster).await;
+    assert!(left.iter().all(|it| it["severity"] == "info"), "{left:?}");
+
+    node.kill();
+    until_found(&cluster, "broker-unreachable", "cannot be reached").await;
+    until_found(&cluster, "management-silent", "").await;
+    node.start_again();
+    until_cured(&cluster, "broker-unreachable", "").await;
+    cluster.api.until_status("o2", "Processing").await;
+}
+
+#[tokio::test]
+async fn an_acknowledgement_time_out_that_fires_is_found() {
+    let scratch = tempfile::tempdir().unwrap();
+    let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=1000"]);
+    // It looks at what is held once a minute; new channels do so each second.
+    node.ctl(&["eval", "application:set_env(rabbit, channel_tick_interval, 1000)."]);
+    let mut cluster = on(&node, "doctor-ack");
+    cluster.manager().await;
+    for name in ["a", "b"] {
+        cluster.service(name, 10).await;
+    }
+    create(&cluster, 2).await;
+    // The services themselves know whether this version lets a queue lift it.
+    if !cluster.full_log("a").contains("consumer_timeout") {
+        return;
+    }
+    let found = until_found(&cluster, "ack-timeout-fired", "consumer_timeout = 315360000000").await;
+    assert_eq!(found["severity"], "critical");
+}
+
+#[tokio::test]
+async fn two_services_of_one_name_are_found() {
+    let mut cluster = Cluster::new("twins");
+    let mut elsewhere = Cluster::new("twins");
+    elsewhere.prefix.clone_from(&cluster.prefix);
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    elsewhere.spawn_service("a", 10);
+    let found = until_found(&cluster, "same-name", "service a").await;
+    assert_eq!(found["severity"], "warning");
+    assert_eq!(cli(&cluster, &[]).await.0, 4);
+    assert_eq!(elsewhere.terminate("a"), Some(0));
+    until_cured(&cluster, "same-name", "").await;
+}
+
+#[tokio::test]
+async fn a_service_that_is_too_big_to_lose_is_found_and_another_one_cures_it() {
+    let mut cluster = Cluster::new("headroom");
+    cluster.manager().await;
+    cluster.service("big", 20).await;
+    cluster.service("small", 5).await;
+    create(&cluster, 15).await;
+    let found = until_found(&cluster, "too-big-to-lose", "service big").await;
+    assert!(found["what"].as_str().unwrap().contains("10 of the 15 observers"), "{found}");
+    assert!(found["cure"].as_str().unwrap().contains("at least 10 slots"), "{found}");
+    cluster.service("more", 10).await;
+    until_cured(&cluster, "too-big-to-lose", "").await;
+    // What has nowhere to go, and a switch that somebody forgot.
+    let camera = json!({"name": "c", "kind": "ticker", "pool": "cellar", "on_full": "queue"});
+    cluster.api.create(camera).await;
+    until_found(&cluster, "no-service", "pool cellar").await;
+    let (status, _) = cluster.api.call("PUT", "/v1/hold", Some(json!({"on": true, "reason": "storm"}))).await;
+    assert_eq!(status, 200);
+    let hold = until_found(&cluster, "hold-on", "storm").await;
+    assert_eq!(hold["cure"], "`everwatch hold off`");
+}
