@@ -35,13 +35,22 @@ pub(super) fn findings(fleet: &FleetFacts) -> Vec<Finding> {
     busy.filter_map(|(pool, wanted)| of_pool(pool, pools.get(pool)?, *wanted)).collect()
 }
 
+fn two_largest(sizes: &[u32]) -> u64 {
+    let mut sizes = sizes.to_vec();
+    sizes.sort_unstable();
+    sizes.iter().rev().take(2).map(|size| u64::from(*size)).sum()
+}
+
 fn of_pool(pool: &Pool, services: &[&ServiceRow], wanted: u64) -> Option<Finding> {
     let sizes: Vec<u32> = services.iter().map(|service| service.capacity()).collect();
     let room: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
     let largest = services.iter().max_by_key(|service| service.capacity())?;
     let (name, size) = (largest.birth.name.as_str(), u64::from(largest.capacity()));
     let missing = |after: u64| wanted.saturating_sub(after);
-    let more = |slots: u64| format!("start another service of pool {pool} with at least {slots} slots");
+    let more = |slots: u64| {
+        let slots = if slots == 1 { "one slot".to_owned() } else { format!("{slots} slots") };
+        format!("start another service of pool {pool} with at least {slots}")
+    };
     Some(match losses_survived(&sizes, wanted) {
         None => Finding {
             code: "pool-full",
@@ -74,7 +83,7 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], wanted: u64) -> Option<Finding
             ),
             why: "a service that is lost while another one is restarted leaves observers without a slot"
                 .to_owned(),
-            cure: more(1),
+            cure: more(missing(room - two_largest(&sizes))),
         },
         Some(_) => return None,
     })

@@ -347,6 +347,8 @@ fn room_after_a_loss() {
     };
     assert_eq!(found(sizes(&[10, 10, 10], 10)), NONE);
     assert_eq!(found(sizes(&[10, 10, 10], 11)), ["Info headroom pool default"]);
+    let cure = diagnosed(sizes(&[10, 20, 30], 25)).remove(0).cure;
+    assert_eq!(cure, "start another service of pool default with at least 15 slots");
     assert_eq!(found(sizes(&[10, 10, 10], 21)), ["Warning too-big-to-lose service s3"]);
     assert_eq!(found(sizes(&[10, 40, 10], 21)), ["Warning too-big-to-lose service s2"]);
     assert_eq!(found(sizes(&[10, 10, 10], 31)), ["Warning pool-full pool default"]);
