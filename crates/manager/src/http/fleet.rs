@@ -86,35 +86,32 @@ fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Option<u
     Option::deserialize(value).map(Some)
 }
 
-/// Take nothing new; what runs goes on.
-#[utoipa::path(post, path = "/v1/services/{key}/cordon", tag = "services",
-    params(("key" = String, Path, description = "id, or name")),
-    responses((status = 200, body = Service, description = "it was so already"), (status = 202, body = Service),
-    (status = 404, body = ProblemBody, description = "not-found")))]
-pub(crate) async fn cordon(
-    State(manager): Shared,
-    Path(key): Path<String>,
-    params: Params,
-) -> Result<Response, Problem> {
-    params.finish()?;
-    let now = manager.clock.now();
-    order(&manager, &key, (What::ServiceCordoned, String::new()), |orders| orders.cordon(now)).await
+macro_rules! plain {
+    ($name:ident, $path:literal, $what:path, $doc:literal) => {
+        #[doc = $doc]
+        #[utoipa::path(post, path = $path, tag = "services",
+            params(("key" = String, Path, description = "id, or name")),
+            responses((status = 200, body = Service, description = "it was so already"),
+            (status = 202, body = Service), (status = 404, body = ProblemBody, description = "not-found")))]
+        pub(crate) async fn $name(
+            State(manager): Shared,
+            Path(key): Path<String>,
+            params: Params,
+        ) -> Result<Response, Problem> {
+            params.finish()?;
+            let now = manager.clock.now();
+            order(&manager, &key, ($what, String::new()), |orders| orders.$name(now)).await
+        }
+    };
 }
 
-/// Take again; a drain under way ends.
-#[utoipa::path(post, path = "/v1/services/{key}/uncordon", tag = "services",
-    params(("key" = String, Path, description = "id, or name")),
-    responses((status = 200, body = Service, description = "it was so already"), (status = 202, body = Service),
-    (status = 404, body = ProblemBody, description = "not-found")))]
-pub(crate) async fn uncordon(
-    State(manager): Shared,
-    Path(key): Path<String>,
-    params: Params,
-) -> Result<Response, Problem> {
-    params.finish()?;
-    let now = manager.clock.now();
-    order(&manager, &key, (What::ServiceUncordoned, String::new()), |orders| orders.uncordon(now)).await
-}
+plain!(cordon, "/v1/services/{key}/cordon", What::ServiceCordoned, "Take nothing new; what runs goes on.");
+plain!(
+    uncordon,
+    "/v1/services/{key}/uncordon",
+    What::ServiceUncordoned,
+    "Take again; a drain under way ends."
+);
 
 /// Give everything to others, as far as they have room, and take nothing new.
 #[utoipa::path(post, path = "/v1/services/{key}/drain", tag = "services", request_body = Option<DrainBody>,
