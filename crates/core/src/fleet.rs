@@ -182,7 +182,10 @@ pub fn progress(drain: &Drain, service: &ServiceRow, room: u32, now: Timestamp) 
     let held = service.held();
     let stuck = held > 0 && goes_now(drain, held, room, now) == 0;
     let waits = stuck.then(|| format!("no other service of pool {} has a free slot", service.birth.pool));
-    DrainProgress { of: drain.of.max(held), moved: drain.of.saturating_sub(held), waits }
+    // Until it says itself that it drains, what it holds by its beats is from before.
+    let begun = service.beat.as_ref().is_some_and(|beat| beat.state == Intent::Draining);
+    let moved = if begun { drain.of.saturating_sub(held) } else { 0 };
+    DrainProgress { of: drain.of.max(held), moved, waits }
 }
 
 #[cfg(test)]

@@ -113,6 +113,8 @@ fn progress_says_what_holds_it_up() {
     let it = drain(5, None, false);
     let halfway = progress(&it, &service(1, 3, Intent::Draining), 4, at(2));
     assert_eq!(halfway, DrainProgress { of: 8, moved: 5, waits: None });
+    let unheard = progress(&it, &service(1, 0, Intent::Active), 4, at(2));
+    assert_eq!((unheard.of, unheard.moved), (8, 0), "an old beat says nothing of it");
     let stuck = progress(&it, &service(1, 3, Intent::Draining), 0, at(2));
     assert_eq!(stuck.waits.as_deref(), Some("no other service of pool default has a free slot"));
 }
