@@ -4,12 +4,16 @@ use everwatch_tests::rabbitmq::Node;
 use std::path::Path;
 use std::process::Command;
 
+const MOVE_LEADERS: &str = "[rabbit_quorum_queue:transfer_leadership(Q, hd([N || N <- [node() | nodes()], \
+    N =/= element(2, amqqueue:get_pid(Q))])) || Q <- rabbit_amqqueue:list(), \
+    amqqueue:get_type(Q) =:= rabbit_quorum_queue].";
+
 pub(crate) struct Broker {
     /// Of each node.
     pub(crate) urls: Vec<String>,
     /// To which anything may be done.
     pub(crate) own: Option<Node>,
-    /// `sh -c COMMAND node kill|start K` for a node of a cluster that was given.
+    /// `sh -c COMMAND node kill|start K` and `… eval K ERLANG` for a node of a cluster that was given.
     pub(crate) command: Option<String>,
 }
 
@@ -31,9 +35,22 @@ impl Broker {
 
     /// Kills or starts a node of a cluster, counted from 1.
     pub(crate) fn node(&self, verb: &str, number: usize) {
+        self.run(&[verb, &number.to_string()]);
+    }
+
+    /// Every quorum queue gets its leader on a node that is not its leader now.
+    pub(crate) fn move_leaders(&self) {
+        let said = self.run(&["eval", "1", MOVE_LEADERS]);
+        // 4.3 says ok, older ones migrated.
+        assert!(said.contains("{ok,") || said.contains("{migrated,"), "no leader moved: {said}");
+    }
+
+    fn run(&self, arguments: &[&str]) -> String {
         let command = self.command.as_ref().expect("such faults are chosen only where a command is given");
-        let done = Command::new("sh").args(["-c", command, "node", verb, &number.to_string()]).status();
-        assert!(done.unwrap().success(), "{command} {verb} {number}");
+        let done = Command::new("sh").args(["-c", command, "node"]).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+        assert!(done.status.success(), "{command} {arguments:?}: {said}");
+        said
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) enum Fault {
     BrokerKill,
     /// One node of a cluster is killed and started again.
     NodeKill,
+    /// The leaders of all queues of a cluster go to other nodes.
+    LeadersMove,
     /// The broker blocks publishers for longer than three heartbeats.
     Alarm,
     /// A manager is killed and started again.
@@ -42,7 +44,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Kill,
         Self::Stop,
         Self::Freeze,
@@ -53,6 +55,7 @@ impl Fault {
         Self::CloseAll,
         Self::BrokerKill,
         Self::NodeKill,
+        Self::LeadersMove,
         Self::Alarm,
         Self::ManagerKill,
         Self::DatabaseKill,
@@ -88,7 +91,7 @@ impl Fault {
                 Self::Kill | Self::Stop => 1000,
                 Self::Freeze | Self::CutBoth | Self::CutUp | Self::CutDown => 3 * 3000 + 2000,
                 // A lost session comes back as a new incarnation within a few seconds.
-                Self::Reset | Self::CloseAll => 5000,
+                Self::Reset | Self::CloseAll | Self::LeadersMove => 5000,
                 // The queue waits 15 s for a consumer whose node is gone.
                 Self::NodeKill => 25_000,
                 Self::BrokerKill => 45_000,
@@ -130,6 +133,10 @@ impl Fault {
                 world.broker.node("kill", number);
                 for_a_while(LONG).await;
                 world.broker.node("start", number);
+            }
+            Self::LeadersMove => {
+                world.broker.move_leaders();
+                for_a_while(Duration::from_secs(5)).await;
             }
             Self::Alarm => {
                 world.broker.own().ctl(&["set_disk_free_limit", "999GB"]);

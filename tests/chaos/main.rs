@@ -4,7 +4,7 @@
 //! EVERWATCH_CHAOS_SECS: how long faults are made (default 100). EVERWATCH_CHAOS_SEED: the schedule (default 1).
 //! EVERWATCH_CHAOS_STORE: `sqlite` for one manager on SQLite; else two on a PostgreSQL server of their own.
 //! EVERWATCH_CHAOS_BROKER: nodes to use, comma-separated, instead of one of its own. EVERWATCH_CHAOS_NODE: what
-//! `sh -c` runs with `kill` or `start` and the number of a node, to do that to it.
+//! `sh -c` runs with `kill` or `start` and the number of a node, or `eval`, that and an Erlang expression.
 
 #![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
 

@@ -104,7 +104,7 @@ impl World {
     pub(crate) fn can_make(&self, fault: Fault) -> bool {
         match fault {
             Fault::CloseAll | Fault::BrokerKill | Fault::Alarm => self.broker.own.is_some(),
-            Fault::NodeKill => self.broker.command.is_some(),
+            Fault::NodeKill | Fault::LeadersMove => self.broker.command.is_some(),
             Fault::DatabaseKill => self.postgres.is_some(),
             _ => true,
         }
