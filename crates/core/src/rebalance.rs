@@ -1,9 +1,11 @@
 //! Who gives how many observers away so that the services of a pool are evenly used. A plan only ever
 //! lowers the skew, so that two plans after each other never move the same observers to and fro.
 
+use crate::clock::Timestamp;
 use crate::id::{Name, Pool, ServiceId};
 use crate::service::{ServiceRow, ServiceState};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A service with what it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,8 +48,7 @@ impl PoolPlan {
         skew(self.shares.iter().map(|share| share.target))
     }
     /// Whether it is worth doing without being asked: at least 2 observers and 5 % of what is held.
-    #[must_use]
-    pub fn is_worth_it(&self) -> bool {
+    fn is_worth_it(&self) -> bool {
         let held: u32 = self.shares.iter().map(|share| share.load.held).sum();
         self.moves() >= 2 && u64::from(self.moves()) * 20 >= u64::from(held)
     }
@@ -69,6 +70,24 @@ pub fn plan_pools(services: &[ServiceRow], budget: u32) -> Vec<PoolPlan> {
     }
     let plans = pools.into_iter().map(|(pool, loads)| PoolPlan { pool, shares: even(loads, budget) });
     plans.filter(|plan| plan.moves() > 0).collect()
+}
+
+/// The plans that are worth doing without being asked, where no living service of the pool is younger than
+/// `min_age`: one that has just come has not taken its share by itself yet.
+#[must_use]
+pub fn plan_unasked(
+    services: &[ServiceRow],
+    budget: u32,
+    min_age: Duration,
+    now: Timestamp,
+) -> Vec<PoolPlan> {
+    let young = |pool: &Pool| {
+        let of_pool = |it: &&ServiceRow| it.birth.pool == *pool && !it.state().is_over();
+        services.iter().filter(of_pool).any(|it| now.since(it.born_at) < min_age)
+    };
+    let mut plans = plan_pools(services, budget);
+    plans.retain(|plan| plan.is_worth_it() && !young(&plan.pool));
+    plans
 }
 
 /// One at a time from the fullest to the emptiest that has room, as long as that makes them more alike.
@@ -108,6 +127,7 @@ fn next_move(shares: &[Share]) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Birth;
     use proptest::prelude::*;
     use uuid::Uuid;
 
@@ -148,6 +168,40 @@ mod tests {
     #[test]
     fn one_that_shrank_under_what_it_holds_gives() {
         assert_eq!(targets(&[(8, 4), (0, 10)], 100), [2, 6]);
+    }
+
+    fn service(number: u32, held: u32, born: i64) -> ServiceRow {
+        let id = ServiceId(Uuid::from_u128(number.into()));
+        let birth = Birth {
+            name: Name::new(&format!("s{number}")).unwrap(),
+            pool: Pool::default(),
+            capacity: 100,
+            kinds: Vec::new(),
+            version: String::new(),
+            host: String::new(),
+            labels: BTreeMap::new(),
+            predecessor: None,
+        };
+        let born = Timestamp(born * 1000);
+        let mut row = ServiceRow::born(id, birth, born, born);
+        let beat = serde_json::json!({"service": id, "seq": 1, "state": "active", "capacity": 100,
+            "held": held, "loop_lag_ms": 0, "rss_bytes": 0});
+        assert!(row.on_beat(&serde_json::from_value(beat).unwrap(), born));
+        row
+    }
+    fn unasked(services: &[ServiceRow]) -> u32 {
+        let plans = plan_unasked(services, 50, Duration::from_secs(60), Timestamp(100_000));
+        plans.iter().map(PoolPlan::moves).sum()
+    }
+
+    #[test]
+    fn what_is_small_or_young_is_left_alone_unless_asked() {
+        assert_eq!(unasked(&[service(1, 30, 0), service(2, 10, 0)]), 10);
+        assert_eq!(unasked(&[service(1, 30, 0), service(2, 10, 41)]), 0, "59 s old");
+        assert_eq!(unasked(&[service(1, 30, 0), service(2, 10, 40)]), 10, "60 s old");
+        assert_eq!(unasked(&[service(1, 3, 0), service(2, 1, 0)]), 0, "one observer");
+        assert_eq!(unasked(&[service(1, 64, 0), service(2, 56, 0)]), 0, "4 of 120");
+        assert_eq!(unasked(&[service(1, 46, 0), service(2, 34, 0)]), 6, "6 of 80");
     }
 
     /// What each uses of its capacity, the most used first: a move that helps makes this list smaller.

@@ -7,7 +7,7 @@ use crate::telling;
 use everwatch_core::history::What;
 use everwatch_core::id::Pool;
 use everwatch_core::message::{Cause, Command, HandOver};
-use everwatch_core::rebalance::{PoolPlan, Share, plan_pools};
+use everwatch_core::rebalance::{PoolPlan, Share, plan_pools, plan_unasked};
 use everwatch_core::service::ServiceRow;
 use everwatch_store::StoreError;
 use std::sync::Arc;
@@ -61,15 +61,12 @@ pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Res
     let AutoRebalance { on: true, moves_per_minute, min_age } = manager.settings.rebalance else {
         return Ok(());
     };
-    let now = manager.clock.now();
-    for plan in plan_pools(services, moves_per_minute).iter().filter(|plan| plan.is_worth_it()) {
-        let of_pool = |it: &&ServiceRow| it.birth.pool == plan.pool && !it.state().is_over();
-        let settled = services.iter().filter(of_pool).all(|it| now.since(it.born_at) >= min_age);
+    for plan in plan_unasked(services, moves_per_minute, min_age, manager.clock.now()) {
         let note = format!("rebalance-auto/{}", plan.pool);
-        if !settled || manager.store.note(&note).await?.is_some() {
+        if manager.store.note(&note).await?.is_some() {
             continue;
         }
-        if begin(manager, plan, "by itself").await? {
+        if begin(manager, &plan, "by itself").await? {
             manager.store.set_note(&note, "", Duration::from_secs(60)).await?;
         }
     }
