@@ -200,6 +200,6 @@ pub(super) fn within(pointer: &str, number: u32) -> Result<(), Problem> {
     Err(wrong(pointer, format!("must be 1 to {CAPACITY_MAX}")))
 }
 
-pub(super) fn wrong(pointer: &str, detail: String) -> Problem {
+fn wrong(pointer: &str, detail: String) -> Problem {
     Problem::invalid(vec![FieldError { pointer: pointer.to_owned(), detail }])
 }

@@ -2,7 +2,7 @@
 
 use super::api::ProblemBody;
 use super::body::OptionalJson;
-use super::fleet::{parsed, within, wrong};
+use super::fleet::{parsed, within};
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::rebalance;
@@ -134,8 +134,5 @@ pub(crate) async fn apply(
 fn wish(body: Option<serde_json::Value>) -> Result<Wish, Problem> {
     let wish: Wish = body.map(parsed).transpose()?.unwrap_or_default();
     within("/moves", wish.moves)?;
-    if wish.pool.as_ref().is_some_and(|pool| pool.as_str().is_empty()) {
-        return Err(wrong("/pool", "names no pool".to_owned()));
-    }
     Ok(wish)
 }

@@ -125,6 +125,7 @@ async fn orders_reach_the_service_and_stay_with_its_name() {
         ("POST", "/v1/services/s1/drain", r#"{"within": "soon"}"#),
         ("POST", "/v1/services/s1/drain", r#"{"speed": 1}"#),
         ("POST", "/v1/rebalance:plan", r#"{"moves": 0}"#),
+        ("POST", "/v1/rebalance:plan", r#"{"pool": ""}"#),
         ("POST", "/v1/rebalance:apply", "[]"),
     ] {
         let refused = stage.send(method, path, Some(body)).await;
