@@ -21,6 +21,7 @@ use everwatch_store::{After, Filter};
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tracing::info;
 use utoipa::ToSchema;
@@ -95,6 +96,8 @@ impl Outcome {
 }
 
 /// Create, delete, pause, resume, restart and retry up to 10,000 observers; one that fails stops no other.
+///
+/// What is asked of the same observer, by the same name or id, is done in this order.
 #[utoipa::path(post, path = "/v1/observers:batch", tag = "observers", request_body = Vec<Wish>,
     responses((status = 200, body = Outcomes, description = "each with its own status, in order")))]
 pub(crate) async fn batch(
@@ -112,11 +115,30 @@ pub(crate) async fn batch(
         return Err(wrong(format!("{} items: at most {MOST} in one batch", wishes.len())));
     }
     info!(wishes = wishes.len(), "a batch");
-    let manager = &manager;
-    let done = futures::stream::iter(wishes)
-        .map(|wish| async move { Outcome::of(fulfil(manager, wish).await) })
-        .buffered(AT_ONCE);
-    Ok(Json(Outcomes { items: done.collect().await }))
+    let (manager, mut items) = (&manager, Vec::with_capacity(wishes.len()));
+    for wave in waves(wishes) {
+        let done = futures::stream::iter(wave)
+            .map(|wish| async move { Outcome::of(fulfil(manager, wish).await) })
+            .buffered(AT_ONCE);
+        items.extend(done.collect::<Vec<_>>().await);
+    }
+    Ok(Json(Outcomes { items }))
+}
+
+/// Cuts wishes so that each wave speaks of no observer twice: what one wish did is there for the next.
+fn waves(wishes: Vec<Value>) -> Vec<Vec<Value>> {
+    let (mut waves, mut met) = (vec![Vec::new()], HashSet::new());
+    for wish in wishes {
+        let subject = wish.pointer("/observer/name").or_else(|| wish.get("id")).and_then(Value::as_str);
+        if let Some(subject) = subject
+            && !met.insert(subject.to_owned())
+        {
+            met = HashSet::from([subject.to_owned()]);
+            waves.push(Vec::new());
+        }
+        waves.last_mut().expect("one is there from the start").push(wish);
+    }
+    waves
 }
 
 async fn fulfil(manager: &Arc<Manager>, wish: Value) -> Result<(StatusCode, Observer), Problem> {
