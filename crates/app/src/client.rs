@@ -2,6 +2,7 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ impl Client {
             let text = format!("--server `{server}` is not a URL like http://127.0.0.1:7700");
             return Err(Failure::Usage(text).into());
         }
-        let http = reqwest::Client::builder().timeout(Duration::from_secs(90)).build()?;
+        let http = builder().timeout(Duration::from_secs(90)).build()?;
         Ok(Self { server: server.trim_end_matches('/').to_owned(), http })
     }
 
@@ -91,13 +92,25 @@ impl Client {
 impl Client {
     /// The live events after this one.
     pub(crate) async fn follow(&self, path: &str, after: i64) -> anyhow::Result<reqwest::Response> {
-        let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(10)).build()?;
+        let http = builder().connect_timeout(Duration::from_secs(10)).build()?;
         let request = http
             .get(format!("{}{path}", self.server))
             .header("accept", "text/event-stream")
             .header("last-event-id", after);
         Ok(request.send().await?.error_for_status()?)
     }
+}
+
+/// With every request the manager hears who asks, and with what.
+fn builder() -> reqwest::ClientBuilder {
+    let read = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let user = read("USER").or_else(|| read("LOGNAME")).unwrap_or_else(|| nix::unistd::getuid().to_string());
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let who = format!("{user}@{}", host.to_string_lossy());
+    let who = HeaderValue::try_from(who).unwrap_or_else(|_| HeaderValue::from_static("unprintable"));
+    reqwest::Client::builder()
+        .user_agent(concat!("everwatch/", env!("CARGO_PKG_VERSION")))
+        .default_headers(HeaderMap::from_iter([(HeaderName::from_static("everwatch-actor"), who)]))
 }
 
 fn root(error: &(dyn std::error::Error + 'static)) -> String {

@@ -1,7 +1,7 @@
 // What happened, newest first; the first page is live.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { EVENT_WORDS, duration, empty, number, observerLink, table, time, what } from "./show.js";
+import { EVENT_WORDS, asker, duration, empty, number, observerLink, table, time, what } from "./show.js";
 
 const PAGE = 100;
 
@@ -23,6 +23,7 @@ function draw({ items, next_cursor: next, total }, { params }, context) {
       { title: "Service", cell: (it) => it.service?.name ?? "" },
       { title: "Gap", class: "n", cell: (it) => it.gap_ms === null ? "" : duration(it.gap_ms) },
       { title: "Cause", class: "text", cell: (it) => it.text },
+      { title: "By", cell: (it) => asker(it.by) },
     ], items),
     h("nav", { class: "pager", "aria-label": "Pages" }, h("span", {}, cursor ? "Older events: not live" : ""),
       h("button", { type: "button", class: "button", disabled: !cursor, onclick: () => context.set({ cursor: "" }, false) }, "Newest"),

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { ACTIONS, actOn } from "./observers.js";
 import { h } from "./dom.js";
-import { duration, number, status, table, time, what } from "./show.js";
+import { asker, duration, number, status, table, time, what } from "./show.js";
 
 const EVENTS = 50;
 const RUNS = 30;
@@ -86,6 +86,7 @@ function draw({ it, runs, events }, _route, context) {
         { title: "What", cell: (event) => what(event.what) },
         { title: "Service", cell: (event) => event.service?.name ?? "" },
         { title: "Cause", class: "text", cell: (event) => event.text },
+        { title: "By", cell: (event) => asker(event.by) },
         { title: "Gap", class: "n", cell: (event) => event.gap_ms === null ? "" : duration(event.gap_ms) },
       ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All of them")) : null)),
   ];

@@ -51,6 +51,9 @@ export function bar(part, whole, label) {
     h("span", { style: { width: `${(share * 100).toFixed(1)}%` } }));
 }
 
+/** Who asked for it: the name that was given, else the address. */
+export const asker = (by) => by ? h("span", { title: [by.who, by.from, by.with].filter(Boolean).join(" · ") }, by.who ?? by.from ?? "somebody") : "";
+
 export const observerLink = (it) => h("a", { href: `#/observers/${encodeURIComponent(it.id)}` }, it.name);
 
 export function empty(title, text, ...actions) {

@@ -1,9 +1,9 @@
 //! Creates that come at the same time share one transaction.
 
 use crate::shared::Manager;
-use crate::{RunError, outbox};
+use crate::{RunError, asked, outbox};
 use everwatch_core::row::Row;
-use everwatch_store::{Created, StoreError};
+use everwatch_store::{By, Created, StoreError};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::debug;
@@ -18,13 +18,14 @@ pub(crate) type Outcome = Result<Created, Arc<StoreError>>;
 /// One observer to be created, and who waits for it.
 pub(crate) struct Create {
     pub(crate) row: Row,
+    pub(crate) by: Option<By>,
     pub(crate) answer: oneshot::Sender<Outcome>,
 }
 
 /// Creates one observer; `None` if the manager stops meanwhile.
 pub(crate) async fn create(manager: &Manager, row: Row) -> Option<Outcome> {
     let (answer, outcome) = oneshot::channel();
-    manager.creates.send(Create { row, answer }).await.ok()?;
+    manager.creates.send(Create { row, by: asked::by(), answer }).await.ok()?;
     outcome.await.ok()
 }
 
@@ -57,7 +58,7 @@ pub(crate) async fn run(manager: Arc<Manager>, mut creates: mpsc::Receiver<Creat
 }
 
 async fn commit(manager: &Arc<Manager>, batch: Vec<Create>) {
-    let (rows, waiting): (Vec<_>, Vec<_>) = batch.into_iter().map(|it| (it.row, it.answer)).unzip();
+    let (rows, waiting): (Vec<_>, Vec<_>) = batch.into_iter().map(|it| (it.row, (it.by, it.answer))).unzip();
     let outcomes: Vec<Outcome> = match manager.store.create(&rows).await {
         Ok(created) => created.into_iter().map(Ok).collect(),
         Err(error) => {
@@ -66,9 +67,9 @@ async fn commit(manager: &Arc<Manager>, batch: Vec<Create>) {
         }
     };
     let mut publish = Vec::new();
-    for ((row, answer), outcome) in rows.into_iter().zip(waiting).zip(outcomes) {
+    for ((row, (by, answer)), outcome) in rows.into_iter().zip(waiting).zip(outcomes) {
         if matches!(outcome, Ok(Created::Done)) {
-            manager.tell(None, &row);
+            asked::on_behalf(by, || manager.tell(None, &row));
             publish.push(row);
         }
         if answer.send(outcome).is_err() {

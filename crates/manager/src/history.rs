@@ -2,7 +2,7 @@
 //! and what cannot be kept is counted.
 
 use crate::shared::{Manager, lock};
-use crate::{RunError, metric};
+use crate::{RunError, asked, metric};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::history::{Happening, Move, What, adopted, happenings, moved};
 use everwatch_core::id::{Name, ServiceId};
@@ -94,6 +94,7 @@ impl Manager {
             text: happening.text.chars().take(TEXT_MAX).collect(),
             gap_ms: went.map(|it| millis(it.gap)),
             overlap_ms: went.map(|it| millis(it.overlap)),
+            by: asked::by(),
         }
     }
 
@@ -147,7 +148,7 @@ impl Manager {
 
 pub(crate) fn plain(what: What, at: Timestamp, text: String) -> Event {
     let (observer, service, epoch) = (None, None, None);
-    Event { id: 0, at, what, observer, service, epoch, text, gap_ms: None, overlap_ms: None }
+    Event { id: 0, at, what, observer, service, epoch, text, gap_ms: None, overlap_ms: None, by: asked::by() }
 }
 
 /// Writes events down, many at a time, in the order in which they came.

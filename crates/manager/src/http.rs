@@ -83,6 +83,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .with_state(manager)
         .merge(crate::console::routes())
         .merge(extra)
+        .layer(axum::middleware::from_fn(crate::asked::remember))
         .layer(CatchPanicLayer::custom(on_panic))
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(axum::middleware::from_fn(problem::render))

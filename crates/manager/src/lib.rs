@@ -1,6 +1,7 @@
 //! The manager of Everwatch: HTTP API, intake, outbox and reconciler around a store and a broker.
 //! Every decision is made in `core`; what stands here is loops. It knows no SQL and no AMQP.
 
+mod asked;
 mod console;
 mod creator;
 mod doctor;
@@ -134,7 +135,9 @@ async fn listen(addr: SocketAddr) -> Result<TcpListener, RunError> {
 }
 
 async fn serve(listener: TcpListener, app: axum::Router, stop: CancellationToken) -> Result<(), RunError> {
-    let ended = axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await;
+    let ended = axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await;
     ended.map_err(|error| RunError::Ended { part: "HTTP server", why: error.to_string() })
 }
 

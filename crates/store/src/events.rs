@@ -16,6 +16,19 @@ pub struct Named {
     pub name: String,
 }
 
+/// Who asked, as far as a request tells. Without authentication `who` is a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct By {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// The address at the other end of the connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The program, as it calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<String>,
+}
+
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
@@ -34,6 +47,9 @@ pub struct Event {
     pub gap_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_ms: Option<u64>,
+    /// Whose request led to it; none where the manager or a service acted by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<By>,
 }
 
 /// Which events are wanted; all if empty.

@@ -10,7 +10,7 @@ pub mod port;
 mod postgres;
 mod sqlite;
 
-pub use events::Named;
+pub use events::{By, Named};
 pub use port::*;
 
 use everwatch_core::row::RowPolicy;

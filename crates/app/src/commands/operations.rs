@@ -49,7 +49,9 @@ fn show_event(event: &Value, output: Output) -> anyhow::Result<()> {
         Output::Json => print(&serde_json::to_string(event)?),
         Output::Name => print(&field(event, "id")),
         Output::Table => {
-            let about: Vec<_> = [name("observer"), name("service"), field(event, "text")]
+            let by = field(&event["by"], "who");
+            let by = if by.is_empty() { by } else { format!("by {by}") };
+            let about: Vec<_> = [name("observer"), name("service"), field(event, "text"), by]
                 .into_iter()
                 .filter(|text| !text.is_empty())
                 .collect();

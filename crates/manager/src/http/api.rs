@@ -10,6 +10,7 @@ use everwatch_core::row::{self, Row};
 use everwatch_core::seen::Settlement;
 use everwatch_core::service::{ServiceRow, ServiceState};
 use everwatch_core::status::Status;
+use everwatch_store::By;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -279,6 +280,22 @@ pub struct Event {
     pub gap_ms: Option<u64>,
     /// Where it was started on its next service: time with two runs, in ms.
     pub overlap_ms: Option<u64>,
+    /// Whose request led to it; null where a manager or a service acted by itself.
+    pub by: Option<Asker>,
+}
+
+/// Who asked for something. Without authentication, or a proxy that sets the header, `who` is a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Asker {
+    /// What the header `Everwatch-Actor` said.
+    #[schema(example = "ada@laptop")]
+    pub who: Option<String>,
+    /// The address at the other end of the connection.
+    #[schema(example = "10.0.0.7")]
+    pub from: Option<String>,
+    /// What the header `User-Agent` said.
+    #[schema(example = "everwatch/0.1.0")]
+    pub with: Option<String>,
 }
 
 impl Event {
@@ -295,6 +312,7 @@ impl Event {
             text: event.text,
             gap_ms: event.gap_ms,
             overlap_ms: event.overlap_ms,
+            by: event.by.map(|By { who, from, with }| Asker { who, from, with }),
         }
     }
 }

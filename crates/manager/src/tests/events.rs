@@ -1,7 +1,9 @@
 //! What happened, as a list, as a stream, and as runs.
 
 use super::*;
+use axum::extract::ConnectInfo;
 use futures::StreamExt as _;
+use std::net::SocketAddr;
 
 type Lines = std::pin::Pin<Box<dyn futures::Stream<Item = String> + Send>>;
 
@@ -110,4 +112,37 @@ async fn events_are_followed_resumed_and_end_with_the_manager() {
     stage.manager.stop.cancel();
     let end = tokio::time::timeout(SOON, resumed.next()).await.expect("the stream ends");
     assert_eq!(end, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_asks_for_is_recorded_with_who_asked() {
+    let stage = Stage::new().await;
+    let ask = async |method: &str, path: &str, who: &str, body: Value| {
+        let request = Request::builder().method(method).uri(path).header("everwatch-actor", who);
+        let request = request
+            .header(header::USER_AGENT, "a tool/1")
+            .header(header::CONTENT_TYPE, "application/json")
+            .extension(ConnectInfo(SocketAddr::from(([10, 0, 0, 7], 9))))
+            .body(Body::from(body.to_string()));
+        let status = stage.app.clone().oneshot(request.unwrap()).await.unwrap().status();
+        assert!(status.is_success(), "{status}");
+    };
+    let draft = json!({"kind": "ticker", "name": "a", "on_full": "queue"});
+    ask("POST", "/v1/observers", "ada@laptop", draft).await;
+    ask("POST", "/v1/observers:pause?kind=ticker&expect=1", " ", json!(null)).await;
+    ask("PUT", "/v1/hold", &"o".repeat(200), json!({"on": true, "reason": "a test"})).await;
+    let answer =
+        stage.until("/v1/events?what=hold&what=created&what=pause_asked", |it| it.body["total"] == 3);
+    let items = answer.await.body["items"].clone();
+    let by = |who: Value| json!({"who": who, "from": "10.0.0.7", "with": "a tool/1"});
+    assert_eq!(items[0]["by"], by(json!("o".repeat(128))), "{items}");
+    assert_eq!(items[1]["by"], by(Value::Null), "{items}");
+    assert_eq!(items[2]["by"], by(json!("ada@laptop")), "{items}");
+    // What a service reports is nobody's request.
+    let mut service = stage.service(4).await;
+    stage.send("POST", "/v1/observers/a/resume", None).await;
+    let (_kept, work, epoch) = service.take().await;
+    service.run_event(&work, epoch, started()).await;
+    let begun = stage.until("/v1/events?what=started", |it| it.body["total"] == 1).await;
+    assert_eq!(begun.body["items"][0]["by"], Value::Null, "{begun:?}");
 }

@@ -303,8 +303,8 @@ fn is_rate(rate: f64) -> bool {
 }
 
 fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let legal = name.trim().replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "-");
+    let legal = crate::machine::host_name()
+        .replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "-");
     if legal.is_empty() { "service".to_owned() } else { legal }
 }
 

@@ -1,7 +1,7 @@
 //! Events: numbered in order, filtered, forgotten from the oldest on.
 
 use super::*;
-use crate::events::{Event, EventFilter, Named, Stretch};
+use crate::events::{By, Event, EventFilter, Named, Stretch};
 use everwatch_core::history::What;
 
 fn event(number: u128, what: What) -> Event {
@@ -16,6 +16,7 @@ fn event(number: u128, what: What) -> Event {
         text: String::new(),
         gap_ms: None,
         overlap_ms: None,
+        by: (number == 3).then(|| By { who: Some("ada@laptop".into()), from: None, with: None }),
     }
 }
 
