@@ -20,3 +20,4 @@ mod restoring;
 mod retrying;
 mod stopping;
 mod tls;
+mod upgrading;

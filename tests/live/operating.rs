@@ -2,10 +2,14 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::wait_for;
+use everwatch_tests::http::{wait_for, wait_within};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// A rebalance by itself happens once a minute.
+const TURN: Duration = Duration::from_secs(100);
 
 async fn observers(cluster: &Cluster, count: usize) -> PathBuf {
     let folder = cluster.folder("beacons");
@@ -121,23 +125,67 @@ async fn a_capacity_is_changed_both_ways_while_everything_runs() {
     beacons::judge("resize", &folder, |_| 0);
 }
 
-#[tokio::test]
-async fn a_third_service_gets_its_share_by_a_rebalance() {
-    let mut cluster = Cluster::new("rebalance").with_test_kinds();
+/// 31 observers on two services, and a third that came too late for them.
+async fn a_third_that_holds_nothing(cluster: &mut Cluster) -> PathBuf {
     cluster.manager().await;
     cluster.service("a", 30).await;
     cluster.service("b", 30).await;
-    let folder = observers(&cluster, 31).await;
+    let folder = observers(cluster, 31).await;
     cluster.service("c", 30).await;
-    until_held(&cluster, |held| held.values().sum::<u64>() == 31 && held["c"] == 0).await;
+    until_held(cluster, |held| held.values().sum::<u64>() == 31 && held["c"] == 0).await;
+    folder
+}
+
+fn seconds(from: &Value, to: &Value) -> f64 {
+    let at = |it: &Value| it.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    at(to).duration_since(at(from)).as_secs_f64()
+}
+
+fn even(held: &BTreeMap<String, u64>) -> bool {
+    held.values().sum::<u64>() == 31 && held.values().all(|held| (10..=11).contains(held))
+}
+
+#[tokio::test]
+async fn rebalancing_by_itself_waits_for_the_youngest_and_keeps_to_its_rate() {
+    let mut cluster = Cluster::new("auto-rebalance").with_test_kinds();
+    for (key, value) in [("", "auto"), ("_MOVES", "8"), ("_MIN_AGE", "8s")] {
+        cluster.extra.push((format!("EVERWATCH_MANAGER__REBALANCE{key}"), value.to_owned()));
+    }
+    let folder = a_third_that_holds_nothing(&mut cluster).await;
+    let told = "/v1/events?what=rebalanced";
+    wait_within(TURN, "the first eight to move", || async {
+        let held = held(&cluster).await;
+        if held["c"] == 8 { Ok(()) } else { Err(format!("{held:?}")) }
+    })
+    .await;
+    let services = cluster.api.items("/v1/services").await;
+    let born = services.iter().find(|it| it["name"] == "c").unwrap()["created_at"].clone();
+    let first = cluster.api.items(told).await;
+    assert!(first.len() == 1 && first[0]["text"].as_str().unwrap().contains("by itself"), "{first:?}");
+    assert!(seconds(&born, &first[0]["at"]) >= 8.0, "too soon: born {born}, {first:?}");
+    wait_within(TURN, "the services to be even", || async {
+        let held = held(&cluster).await;
+        if even(&held) { Ok(()) } else { Err(format!("{held:?}")) }
+    })
+    .await;
+    until_all_run(&cluster, 31).await;
+    let turns = cluster.api.items(told).await;
+    let apart = |pair: &[Value]| seconds(&pair[1]["at"], &pair[0]["at"]);
+    assert!(turns.len() == 2 && turns.windows(2).all(|pair| apart(pair) >= 59.0), "{turns:?}");
+    let moved = runs(&folder).iter().map(|runs| runs - 1).sum::<usize>();
+    assert!((10..=11).contains(&moved), "{moved} moves");
+    beacons::judge("rebalance by itself", &folder, |_| 0);
+}
+
+#[tokio::test]
+async fn a_third_service_gets_its_share_by_a_rebalance() {
+    let mut cluster = Cluster::new("rebalance").with_test_kinds();
+    let folder = a_third_that_holds_nothing(&mut cluster).await;
     let plan = post(&cluster, "/v1/rebalance:plan", None, 200).await;
     let moves = plan["pools"][0]["moves"].as_u64().unwrap();
     assert!(moves >= 10 && plan["pools"][0]["skew_after"] == 1, "{plan}");
     assert_eq!(held(&cluster).await["c"], 0, "a plan does nothing");
     post(&cluster, "/v1/rebalance:apply", None, 202).await;
-    let even = |held: &BTreeMap<String, u64>| {
-        held.values().sum::<u64>() == 31 && held.values().all(|held| (10..=11).contains(held))
-    };
     until_held(&cluster, even).await;
     until_all_run(&cluster, 31).await;
     let moved = runs(&folder).iter().map(|runs| *runs as u64 - 1).sum::<u64>();

@@ -50,6 +50,8 @@ pub(crate) struct Manager {
     pub(crate) events_max: u32,
     pub(crate) rebalance: Rebalance,
     pub(crate) rebalance_moves: u32,
+    #[serde(with = "friendly")]
+    pub(crate) rebalance_min_age: Duration,
 }
 
 /// Whether services are made evenly used without being asked.
@@ -82,6 +84,7 @@ impl Default for Manager {
             events_max: 100_000,
             rebalance: Rebalance::Off,
             rebalance_moves: 100,
+            rebalance_min_age: Duration::from_secs(60),
         }
     }
 }

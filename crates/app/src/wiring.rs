@@ -67,7 +67,7 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
         rebalance: AutoRebalance {
             on: manager.rebalance == Rebalance::Auto,
             moves_per_minute: manager.rebalance_moves,
-            ..AutoRebalance::default()
+            min_age: manager.rebalance_min_age,
         },
         ..everwatch_manager::Settings::default()
     })
