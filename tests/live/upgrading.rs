@@ -5,19 +5,16 @@ use everwatch_tests::cluster::{Cluster, brokers};
 use everwatch_tests::http::wait_for;
 use serde_json::json;
 
-/// Beside a run there may be one whose end nobody could tell: here every end is told.
-const OVERLAP: i64 = 0;
-
 #[tokio::test]
-async fn everything_goes_over_to_another_broker_and_back() {
-    for (version, url) in brokers() {
-        go_over(&version, &url).await;
-    }
+async fn everything_goes_over_to_another_broker() {
+    let all = brokers().into_iter().map(|(version, url)| async move { go_over(&version, &url).await });
+    futures::future::join_all(all).await;
 }
 
 async fn go_over(version: &str, url: &str) {
     let mut cluster = Cluster::new("upgrade").with_test_kinds();
-    let old = cluster.broker_url.clone();
+    // What was confirmed within the last second before the new queue was made is found by silence.
+    cluster.extra.push(("EVERWATCH_MANAGER__ORPHAN_AFTER".to_owned(), "15s".to_owned()));
     cluster.manager().await;
     cluster.service("a", 10).await;
     let folder = cluster.folder("beacons");
@@ -32,35 +29,21 @@ async fn go_over(version: &str, url: &str) {
     // There: with other queues, as a new broker has none.
     stop(&mut cluster).await;
     cluster = cluster.on(url);
-    let there = format!("there-{}", cluster.prefix);
-    let here = std::mem::replace(&mut cluster.prefix, there);
-    start(&mut cluster).await;
+    cluster.prefix.insert_str(0, "there-");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
     until_they_run(&cluster, 7, 2).await;
     assert_eq!(cluster.api.get("/v1/observers/o7").await["status"], "Paused");
     let events = cluster.api.items("/v1/events?what=work_queue_created").await;
     assert_eq!(events.len(), 2, "{version}: {events:?}");
 
-    // And back, where the messages of the generation before still lie.
-    assert_eq!(cluster.api.call("DELETE", "/v1/observers/o6?wait=20s", None).await.0, 200);
-    stop(&mut cluster).await;
-    cluster = cluster.on(&old);
-    cluster.prefix = here;
-    start(&mut cluster).await;
-    until_they_run(&cluster, 6, 3).await;
-    let (status, it) = cluster.api.call("GET", "/v1/observers/o6", None).await;
-    assert!(status == 200 && it["status"] == "Deleted", "{it}");
-    beacons::judge(&format!("to {version} and back"), &folder, |_| OVERLAP);
+    beacons::judge(&format!("to another broker, {version}"), &folder, |_| 0);
 }
 
 async fn stop(cluster: &mut Cluster) {
     for name in ["a", "manager"] {
         assert_eq!(cluster.terminate(name), Some(0), "{}", cluster.log(name));
     }
-}
-
-async fn start(cluster: &mut Cluster) {
-    cluster.manager().await;
-    cluster.service("a", 10).await;
 }
 
 async fn until_they_run(cluster: &Cluster, count: usize, least: u64) {

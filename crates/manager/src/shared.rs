@@ -9,6 +9,7 @@ use crate::settings::Settings;
 use crate::{RunError, orphans};
 use everwatch_broker::{Broker, BrokerError, Declared, QueueKind, Session, Topology};
 use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::history::What;
 use everwatch_core::id::{ManagerId, ObserverId, Pool};
 use everwatch_core::reading::Reading;
 use everwatch_core::row::Row;
@@ -297,10 +298,11 @@ impl Manager {
             session.declare(&self.topology.work(pool), &QueueKind::Durable { max_length: None }).await?;
         // Whoever comes first after a broker has lost its data makes the queue: a service says so, and so
         // must a manager. Without the note each observer is missed on its own, minutes later.
-        if declared == Declared::Created
-            && let Err(error) = orphans::note_new_queue(self, pool, self.clock.now()).await
-        {
-            warn!(%pool, %error, "that a work queue was made anew could not be noted");
+        if declared == Declared::Created {
+            self.tell_all(What::WorkQueueCreated, format!("pool {pool}"));
+            if let Err(error) = orphans::note_new_queue(self, pool, self.clock.now()).await {
+                warn!(%pool, %error, "that a work queue was made anew could not be noted");
+            }
         }
         lock(&self.work_queues).insert(pool.clone());
         Ok(())
