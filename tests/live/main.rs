@@ -6,6 +6,7 @@ mod abuse;
 mod ack_timeout;
 mod applying;
 mod blackout;
+mod commands;
 mod doctor;
 mod ending;
 mod failover;

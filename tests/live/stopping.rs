@@ -1,11 +1,11 @@
 //! Each role ends as asked: once is in order, twice is at once.
 
-use everwatch_tests::cluster::{Cluster, everwatch, free_address};
-use everwatch_tests::http::{Api, wait_for};
+use everwatch_tests::cluster::Cluster;
+use everwatch_tests::dev::Dev;
+use everwatch_tests::http::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[tokio::test]
@@ -41,46 +41,21 @@ async fn a_second_signal_ends_a_service_whose_observers_take_their_time() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
-/// Ended whatever happens to the test.
-struct Dev(Child);
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        let _ended = self.0.kill();
-        let _reaped = self.0.wait();
-    }
-}
-
 #[tokio::test]
 async fn dev_shows_a_failover_and_ends_by_ctrl_c() {
-    let address = free_address();
-    let child = Command::new(everwatch())
-        .args(["dev", "--listen", &address, "--services", "2"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut dev = Dev(child.unwrap());
-    let api = Api::new(format!("http://{address}"));
-    wait_for("both services to be active", || async {
-        match api.try_call("GET", "/v1/stats", None).await {
-            Ok((200, stats)) if stats["services"]["active"] == 2 => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await;
+    let mut dev = Dev::start(2, 10).await;
+    let api = &dev.api;
     api.create(json!({"name": "hello", "kind": "ticker"})).await;
     let before = api.until_status("hello", "Processing").await;
     let owner = before["service"]["name"].as_str().unwrap();
-    let killed =
-        Command::new(everwatch()).args(["--server", &api.url, "chaos", "kill", owner]).output().unwrap();
-    assert!(killed.status.success(), "{}", String::from_utf8_lossy(&killed.stderr));
+    let (code, _, said) = dev.run(&format!("chaos kill {owner}"));
+    assert_eq!(code, Some(0), "{said}");
     wait_for("hello to run on the other", || async {
         let it = api.get("/v1/observers/hello").await;
         let moved = it["service"].is_object() && it["service"]["name"] != owner;
         if moved && it["status"] == "Processing" { Ok(()) } else { Err(it.to_string()) }
     })
     .await;
-    kill(Pid::from_raw(i32::try_from(dev.0.id()).unwrap()), Signal::SIGINT).unwrap();
-    assert_eq!(dev.0.wait().unwrap().code(), Some(0));
+    kill(Pid::from_raw(i32::try_from(dev.process.id()).unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(dev.process.wait().unwrap().code(), Some(0));
 }

@@ -4,6 +4,7 @@
 
 pub mod beacons;
 pub mod cluster;
+pub mod dev;
 pub mod http;
 pub mod postgres;
 pub mod proxy;

@@ -1,23 +1,50 @@
 //! What can be typed.
 
 mod fleet;
+mod observer;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use fleet::{Balance, Drain, Rebalance, Service};
+pub(crate) use crate::output::Output;
+pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
+pub(crate) use observer::{Apply, Create, Names, Wait, Which};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everwatch_core::clock::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
 
+const EXIT_CODES: &str = "A first look: `everwatch dev`, and what it prints.
+
+Exit codes of commands that ask a manager: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict,
+5 timed out, 6 no manager answers.";
+
 /// Everwatch: the orchestrator for tasks that never end.
 #[derive(Debug, Parser)]
-#[command(name = "everwatch", version, propagate_version = true)]
+#[command(name = "everwatch", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     /// Configuration file
-    #[arg(long, env = "EVERWATCH_CONFIG", global = true)]
+    #[arg(
+        long,
+        env = "EVERWATCH_CONFIG",
+        global = true,
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Everywhere",
+        display_order = 100
+    )]
     pub(crate) config: Option<PathBuf>,
     /// The manager that client commands talk to
-    #[arg(long, env = "EVERWATCH_SERVER", global = true, default_value = "http://127.0.0.1:7700")]
+    #[arg(
+        long,
+        env = "EVERWATCH_SERVER",
+        global = true,
+        default_value = "http://127.0.0.1:7700",
+        hide_env_values = true,
+        value_name = "URL",
+        help_heading = "Everywhere",
+        display_order = 101
+    )]
     pub(crate) server: String,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -40,6 +67,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Rebalance(Rebalance),
     /// What happened, newest last
+    #[command(after_help = Events::EXAMPLES)]
     Events(Events),
     /// Messages that nobody could read
     #[command(subcommand)]
@@ -55,6 +83,11 @@ pub(crate) enum Command {
     Chaos(Chaos),
     /// Print what makes a shell complete commands, as: everwatch completion bash >…/completions/everwatch
     Completion { shell: clap_complete::Shell },
+    /// Write the manual pages of all commands into a folder, or print that of everwatch itself
+    #[command(
+        after_help = "Example:\n  everwatch man /usr/local/share/man/man1; man everwatch-observer-create"
+    )]
+    Man { folder: Option<PathBuf> },
     /// What is wrong, why it matters, and the command that cures it
     #[command(long_about = Doctor::LONG_ABOUT)]
     Doctor(Doctor),
@@ -131,7 +164,8 @@ pub(crate) struct Bench {
     /// How many observers idle
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=40_000))]
     pub(crate) idle: u32,
-    #[arg(short, long, default_value = "table")]
+    /// As a table, or for programs
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub(crate) output: BenchOutput,
 }
 
@@ -160,129 +194,137 @@ pub(crate) enum Role {
     Service,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    Table,
-    Json,
-    Name,
+/// How the answer looks.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Shown {
+    /// As a table, with all columns, or for programs
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
+    pub(crate) output: Output,
+}
+
+/// How the answer looks, now and later.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Watched {
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+    /// Go on showing what changes, until Ctrl-C
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Labels {
+    /// key=value; repeatable
+    #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) labels: Vec<(String, String)>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Observer {
     /// Create one
-    Create {
-        name: String,
-        /// What code it runs
-        #[arg(long)]
-        kind: String,
-        /// Its arguments as JSON, or @FILE
-        #[arg(long)]
-        spec: Option<String>,
-        #[arg(long)]
-        pool: Option<String>,
-        /// key=value, repeatable
-        #[arg(long = "label")]
-        labels: Vec<String>,
-        /// What to do when the pool is full
-        #[arg(long, value_parser = ["reject", "queue"])]
-        on_full: Option<String>,
-    },
+    #[command(after_help = Create::EXAMPLES)]
+    Create(Create),
     /// Make observers what files say
+    #[command(after_help = Apply::EXAMPLES)]
     Apply(Apply),
-    /// Show one, by name or id
+    /// Show one in a line, or for programs
     Get {
+        /// Name or id
         name: String,
-        #[arg(short, long, default_value = "table")]
-        output: Output,
+        #[command(flatten)]
+        watched: Watched,
     },
     /// Show many
+    #[command(after_help = Which::EXAMPLES)]
     List {
-        #[arg(long)]
-        status: Option<String>,
-        #[arg(long)]
-        kind: Option<String>,
-        #[arg(long)]
-        pool: Option<String>,
-        #[arg(long)]
-        service: Option<String>,
-        #[arg(short, long, default_value = "table")]
-        output: Output,
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        watched: Watched,
     },
-    /// Delete some, by name or id
+    /// Tell everything about one: what it is, why it is so, its runs and what happened to it
+    Describe {
+        /// Name or id
+        name: String,
+    },
+    /// End some for good
     Delete {
-        #[arg(required = true)]
-        names: Vec<String>,
+        #[command(flatten)]
+        names: Names,
         /// Wait until they are deleted
-        #[arg(long, value_parser = duration)]
+        #[arg(long, value_name = "TIME", value_parser = duration)]
         wait: Option<Duration>,
+        /// Only say which would be deleted
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Wait until one has a status
-    Wait {
-        name: String,
-        /// status=WORD
-        #[arg(long = "for")]
-        until: String,
-        #[arg(long, default_value = "30s", value_parser = duration)]
-        timeout: Duration,
-    },
-    /// Bring a failed one back
-    Retry { name: String },
-    /// End its run until it is resumed
-    Pause { name: String },
-    /// Let a paused one run again
-    Resume { name: String },
-    /// End its run and begin a new one
-    Restart { name: String },
-    /// Let another service run it
+    Wait(Wait),
+    /// Bring failed ones back
+    Retry(Names),
+    /// End their runs until they are resumed
+    Pause(Names),
+    /// Let paused ones run again
+    Resume(Names),
+    /// End their runs and begin new ones
+    Restart(Names),
+    /// Let another service run them
     Move {
-        name: String,
+        #[command(flatten)]
+        names: Names,
         /// In another pool
         #[arg(long)]
         pool: Option<String>,
     },
-    /// What happened to it
+    /// What happened to one, newest last
     Events {
+        /// Name or id
         name: String,
-        #[arg(short, long, default_value = "table")]
-        output: Output,
+        #[command(flatten)]
+        part: EventPart,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Apply {
-    /// A YAML or JSON file of observers, a folder of such files, or - for standard input; repeatable
-    #[arg(short, long = "file", required = true)]
-    pub(crate) files: Vec<PathBuf>,
-    /// End what has the labels of --label and is in no file
-    #[arg(long)]
-    pub(crate) prune: bool,
-    /// key=value, repeatable: what --prune is about
-    #[arg(short, long = "label")]
-    pub(crate) labels: Vec<String>,
-    /// Only say what would be done
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+pub(crate) struct Events {
+    /// Only of this observer, by name or id
+    #[arg(long, value_name = "NAME", conflicts_with = "service")]
+    pub(crate) observer: Option<String>,
+    /// Only of this service, by name or id
+    #[arg(long, value_name = "NAME")]
+    pub(crate) service: Option<String>,
+    #[command(flatten)]
+    pub(crate) part: EventPart,
 }
 
+impl Events {
+    const EXAMPLES: &'static str = "Examples:
+  everwatch events -f
+  everwatch events --what failed,service_lost --limit 100 -o wide
+  everwatch events -f -o json | jq -r .text";
+}
+
+/// Which events of those that there are.
 #[derive(Debug, Args)]
-pub(crate) struct Events {
+pub(crate) struct EventPart {
     /// Go on with what happens from now
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// Only these, as started,failed
+    #[arg(long, value_name = "WORD", value_delimiter = ',')]
+    pub(crate) what: Vec<String>,
     /// How many of the newest are shown first
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: u32,
-    #[arg(short, long, default_value = "table")]
+    /// As a table, with all columns, or for programs (json: one event a line)
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub(crate) output: Output,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum Parked {
     /// Show all, newest first
-    List {
-        #[arg(short, long, default_value = "table")]
-        output: Output,
-    },
+    List(Watched),
     /// Send one back to the queue that it came from
     Retry { id: i64 },
     /// Forget one
@@ -293,7 +335,8 @@ pub(crate) enum Parked {
 pub(crate) enum Hold {
     /// Conclude nothing from silence, for an incident
     On {
-        #[arg(long, default_value = "")]
+        /// Why, for those who come later
+        #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
     /// Conclude again
@@ -305,10 +348,7 @@ pub(crate) enum Hold {
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum Pool {
     /// Show all
-    List {
-        #[arg(short, long, default_value = "table")]
-        output: Output,
-    },
+    List(Watched),
 }
 
 #[derive(Debug, Subcommand)]
@@ -319,8 +359,8 @@ pub(crate) enum Chaos {
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    #[arg(short, long, default_value = "table")]
-    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
 }
 
 impl Doctor {
@@ -333,6 +373,12 @@ impl Doctor {
 pub(crate) enum Config {
     /// Show what is in force, secrets hidden
     Print,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = pair.ok_or_else(|| format!("`{text}` has no `=`: write key=value"))?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -68,36 +68,52 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let unreachable = |error: reqwest::Error| {
-            Failure::Unreachable(format!(
-                "no manager answers at {} ({}); is it running? --server or EVERWATCH_SERVER names another",
-                self.server,
-                root(&error)
-            ))
-        };
-        let response = request.send().await.map_err(unreachable)?;
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = response.status().as_u16();
-        let text = response.text().await.map_err(unreachable)?;
+        let text = response.text().await.map_err(|error| self.unreachable(&error))?;
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         match status {
             200..=299 => Ok((status, body)),
-            404 => Err(Failure::NotFound(problem(&body)).into()),
-            409 => Err(Failure::Conflict(problem(&body)).into()),
-            400 | 422 => Err(Failure::Usage(problem(&body)).into()),
-            _ => Err(Failure::Failed(format!("{} (HTTP {status})", problem(&body))).into()),
+            _ => Err(refused(status, &body).into()),
         }
     }
 }
 
 impl Client {
-    /// The live events after this one.
-    pub(crate) async fn follow(&self, path: &str, after: i64) -> anyhow::Result<reqwest::Response> {
+    /// The live events after this one, or from now on.
+    pub(crate) async fn follow(&self, path: &str, after: Option<i64>) -> anyhow::Result<reqwest::Response> {
         let http = builder().connect_timeout(Duration::from_secs(10)).build()?;
-        let request = http
-            .get(format!("{}{path}", self.server))
-            .header("accept", "text/event-stream")
-            .header("last-event-id", after);
-        Ok(request.send().await?.error_for_status()?)
+        let mut request = http.get(format!("{}{path}", self.server)).header("accept", "text/event-stream");
+        if let Some(after) = after {
+            request = request.header("last-event-id", after);
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status().as_u16();
+        match status {
+            200 => Ok(response),
+            _ => {
+                let text = response.text().await.map_err(|error| self.unreachable(&error))?;
+                let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+                Err(refused(status, &body).into())
+            }
+        }
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        Failure::Unreachable(format!(
+            "no manager answers at {} ({}); is it running? --server or EVERWATCH_SERVER names another",
+            self.server,
+            root(error)
+        ))
+    }
+}
+
+fn refused(status: u16, body: &Value) -> Failure {
+    match status {
+        404 => Failure::NotFound(problem(body)),
+        409 => Failure::Conflict(problem(body)),
+        400 | 422 => Failure::Usage(problem(body)),
+        _ => Failure::Failed(format!("{} (HTTP {status})", problem(body))),
     }
 }
 

@@ -4,21 +4,25 @@ mod apply;
 mod bench;
 mod dev;
 mod doctor;
+mod events;
 mod health;
+mod man;
+mod many;
 mod migrate;
 mod observer;
 mod operations;
 mod roles;
 mod service;
+mod watch;
 
 use crate::cli::{Cli, Command, Config};
 use crate::client::Failure;
-use clap::CommandFactory as _;
+use crate::output::print;
 use everwatch::host::{HostError, SettingsError};
 use std::process::ExitCode;
 
 /// Runs a command; errors are printed here, once, with their causes.
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's answer")]
+#[expect(clippy::print_stderr, reason = "why a command failed")]
 pub(crate) fn run(cli: Cli) -> ExitCode {
     let ended = match cli.command {
         Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),
@@ -35,19 +39,16 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Migrate { restored } => {
             roles::configured(cli.config.as_deref()).and_then(|settings| migrate::run(&settings, restored))
         }
-        Command::Events(arguments) => operations::events(&cli.server, &arguments),
+        Command::Events(arguments) => events::everywhere(&cli.server, &arguments),
         Command::Parked(verb) => operations::parked(&cli.server, verb),
         Command::Hold(verb) => operations::hold(&cli.server, verb),
         Command::Pool(verb) => operations::pools(&cli.server, verb),
-        Command::Completion { shell } => {
-            let program = "everwatch";
-            clap_complete::generate(shell, &mut Cli::command(), program, &mut std::io::stdout());
-            Ok(())
-        }
+        Command::Completion { shell } => man::completion(shell),
+        Command::Man { folder } => man::pages(folder.as_deref()),
         Command::Chaos(verb) => service::chaos(&cli.server, verb),
         Command::Doctor(arguments) => doctor::run(&cli.server, &arguments),
         Command::Config(Config::Print) => roles::configured(cli.config.as_deref()).and_then(|settings| {
-            println!("{}", serde_json::to_string_pretty(&settings.redacted())?);
+            print(&serde_json::to_string_pretty(&settings.redacted())?);
             Ok(())
         }),
     };

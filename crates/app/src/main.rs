@@ -3,6 +3,8 @@
 mod cli;
 mod client;
 mod commands;
+mod live;
+mod output;
 mod settings;
 mod wiring;
 

@@ -1,8 +1,9 @@
 //! `everwatch observer apply`: makes observers what files say, and ends those that no file names.
 
-use super::observer::{all, print};
+use super::observer::all;
 use crate::cli::Apply;
 use crate::client::{Client, Failure};
+use crate::output::print;
 use anyhow::Context as _;
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
@@ -32,7 +33,7 @@ enum Outcome {
 }
 
 pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
-    let labels = labels(&asked.labels)?;
+    let labels: BTreeMap<String, String> = asked.labels.labels.iter().cloned().collect();
     if asked.prune && labels.is_empty() {
         let text = "--prune needs --label: it ends what has these labels and is in no file".to_owned();
         return Err(Failure::Usage(text).into());
@@ -84,14 +85,6 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
         return Err(Failure::Failed(format!("{failed} failed; apply again once that is mended")).into());
     }
     Ok(())
-}
-
-fn labels(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
-    let pair = |label: &String| match label.split_once('=') {
-        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
-        None => Err(Failure::Usage(format!("--label `{label}` has no `=`: write key=value")).into()),
-    };
-    given.iter().map(pair).collect()
 }
 
 /// Every observer of every file.
@@ -156,9 +149,8 @@ async fn doomed(
     labels: &BTreeMap<String, String>,
     manifests: &Manifests,
 ) -> anyhow::Result<Vec<String>> {
-    let filters: Vec<_> =
-        labels.iter().map(|(key, value)| ("label", Some(format!("{key}={value}")))).collect();
-    let there = all(client, &filters).await?;
+    let query: Vec<_> = labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))).collect();
+    let there = all(client, &query, usize::MAX).await?;
     let over = |it: &&Value| it["status"] == "OnDeleting";
     let names = there.iter().filter(|it| !over(it)).filter_map(|it| it["name"].as_str());
     Ok(names.filter(|name| !manifests.contains_key(*name)).map(str::to_owned).collect())

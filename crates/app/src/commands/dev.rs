@@ -1,8 +1,8 @@
 //! `everwatch dev`: everything in one process, to see it work within a minute.
 
-use super::observer::print;
 use super::roles::configured;
 use crate::cli::Dev;
+use crate::output::print;
 use crate::settings::Settings;
 use crate::wiring;
 use anyhow::Context as _;

@@ -1,11 +1,10 @@
 //! `everwatch doctor`: what the manager finds wrong, for a person or a script.
 
-use super::observer::{field, print};
 use crate::cli::{Doctor, Output};
 use crate::client::{Client, Failure};
+use crate::output::{self, Paper, print, text};
 use reqwest::Method;
 use serde_json::Value;
-use std::io::IsTerminal as _;
 
 /// # Errors
 /// A failure if anything is critical, a conflict if there are warnings: the exit code tells the severity.
@@ -13,13 +12,13 @@ use std::io::IsTerminal as _;
 pub(crate) async fn run(server: &str, arguments: &Doctor) -> anyhow::Result<()> {
     let (_, page) = Client::new(server)?.call(Method::GET, "/v1/doctor", None).await?;
     let items = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    match arguments.output {
+    match arguments.shown.output {
         Output::Json => print(&serde_json::to_string_pretty(items)?),
-        Output::Name => items.iter().for_each(|it| print(&field(it, "code"))),
-        Output::Table if items.is_empty() => print("nothing is wrong"),
-        Output::Table => {
-            let colours = std::io::stdout().is_terminal()
-                && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+        Output::Yaml => print(&output::yaml(&items)?),
+        Output::Name => items.iter().for_each(|it| print(&text(it, "code"))),
+        Output::Table | Output::Wide if items.is_empty() => print("nothing is wrong"),
+        Output::Table | Output::Wide => {
+            let colours = Paper::stdout().colours;
             let told: Vec<String> = items.iter().map(|it| paragraph(it, colours)).collect();
             print(&told.join("\n\n"));
         }
@@ -40,7 +39,7 @@ fn verdict(items: &[Value]) -> Option<Failure> {
 }
 
 fn paragraph(it: &Value, colours: bool) -> String {
-    let severity = field(it, "severity");
+    let severity = text(it, "severity");
     let colour = match severity.as_str() {
         "critical" => "31",
         "warning" => "33",
@@ -50,11 +49,11 @@ fn paragraph(it: &Value, colours: bool) -> String {
     let head = if colours { format!("\u{1b}[1;{colour}m{severity}\u{1b}[0m") } else { severity };
     format!(
         "{head}  {}  {}\n  what  {}\n  why   {}\n  cure  {}",
-        field(it, "code"),
-        field(it, "subject"),
-        field(it, "what"),
-        field(it, "why"),
-        field(it, "cure")
+        text(it, "code"),
+        text(it, "subject"),
+        text(it, "what"),
+        text(it, "why"),
+        text(it, "cure")
     )
 }
 

@@ -1,8 +1,9 @@
 //! `everwatch observer …`
 
-use super::{apply, operations};
-use crate::cli::{Observer, Output};
+use super::{apply, events, many, watch};
+use crate::cli::{Create, Observer, Wait, Watched, Which};
 use crate::client::{Client, Failure};
+use crate::output::{self, OBSERVERS, Paper, note, print, text};
 use everwatch_core::clock;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -10,184 +11,200 @@ use std::time::{Duration, Instant};
 
 /// The longest that one long poll may last.
 const POLL: Duration = Duration::from_secs(30);
+/// Events that are told of one observer.
+const TOLD: usize = 15;
+/// Of one page.
+const PAGE: usize = 1000;
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
-    let client = Client::new(server)?;
+    let client = &Client::new(server)?;
     match verb {
-        Observer::Apply(asked) => apply::run(&client, &asked).await?,
-        Observer::Create { name, kind, spec, pool, labels, on_full } => {
-            let mut body =
-                Map::from_iter([("name".to_owned(), json!(name)), ("kind".to_owned(), json!(kind))]);
-            if let Some(spec) = spec {
-                body.insert("spec".to_owned(), read_spec(&spec)?);
-            }
-            if !labels.is_empty() {
-                body.insert("labels".to_owned(), read_labels(&labels)?);
-            }
-            for (member, value) in [("pool", pool), ("on_full", on_full)] {
-                if let Some(value) = value {
-                    body.insert(member.to_owned(), json!(value));
+        Observer::Apply(asked) => apply::run(client, &asked).await,
+        Observer::Create(asked) => create(client, asked).await,
+        Observer::Get { name, watched } => get(client, &name, watched).await,
+        Observer::List { which, watched } => list(client, &which, watched).await,
+        Observer::Describe { name } => describe(client, &name).await,
+        Observer::Delete { names, wait, dry_run } => {
+            let query = wait.map_or_else(String::new, |it| format!("?wait={}s", it.as_secs().clamp(1, 60)));
+            many::each(&names.names, "deleted", |name| {
+                let path = if dry_run { path(name) } else { format!("{}{query}", path(name)) };
+                async move {
+                    let method = if dry_run { Method::GET } else { Method::DELETE };
+                    let (_, it) = client.call(method, &path, None).await?;
+                    let would = if dry_run { "would be deleted; now " } else { "" };
+                    Ok(format!("{} {would}{}", text(&it, "name"), text(&it, "status")))
                 }
-            }
-            let (_, made) = client.call(Method::POST, "/v1/observers", Some(&Value::Object(body))).await?;
-            print(&format!("{} {}", field(&made, "name"), field(&made, "status")));
+            })
+            .await
         }
-        Observer::Get { name, output } => {
-            let (_, it) = client.call(Method::GET, &path(&name), None).await?;
-            show(std::slice::from_ref(&it), output, Shape::One)?;
-        }
-        Observer::List { status, kind, pool, service, output } => {
-            let filters = [("status", status), ("kind", kind), ("pool", pool), ("service", service)];
-            show(&all(&client, &filters).await?, output, Shape::Many)?;
-        }
-        Observer::Delete { names, wait } => {
-            for name in names {
-                let wait =
-                    wait.map_or_else(String::new, |wait| format!("?wait={}s", wait.as_secs().clamp(1, 60)));
-                let (_, it) = client.call(Method::DELETE, &format!("{}{wait}", path(&name)), None).await?;
-                print(&format!("{name} {}", field(&it, "status")));
-            }
-        }
-        Observer::Wait { name, until, timeout } => wait(&client, &name, &until, timeout).await?,
-        Observer::Retry { name } => act(&client, &name, "retry", None).await?,
-        Observer::Pause { name } => act(&client, &name, "pause", None).await?,
-        Observer::Resume { name } => act(&client, &name, "resume", None).await?,
-        Observer::Restart { name } => act(&client, &name, "restart", None).await?,
-        Observer::Move { name, pool } => {
+        Observer::Wait(asked) => wait(client, &asked).await,
+        Observer::Retry(names) => act(client, &names.names, "retry", None).await,
+        Observer::Pause(names) => act(client, &names.names, "pause", None).await,
+        Observer::Resume(names) => act(client, &names.names, "resume", None).await,
+        Observer::Restart(names) => act(client, &names.names, "restart", None).await,
+        Observer::Move { names, pool } => {
             let body = pool.map(|pool| json!({ "pool": pool }));
-            act(&client, &name, "move", body.as_ref()).await?;
+            act(client, &names.names, "move", body.as_ref()).await
         }
-        Observer::Events { name, output } => {
-            let (_, page) =
-                client.call(Method::GET, &format!("{}/events?limit=1000", path(&name)), None).await?;
-            operations::show_events(&page, output)?;
+        Observer::Events { name, part } => {
+            events::run(client, &format!("{}/events", path(&name)), &part).await
         }
     }
-    Ok(())
 }
 
-async fn act(client: &Client, name: &str, verb: &str, body: Option<&Value>) -> anyhow::Result<()> {
-    let (_, it) = client.call(Method::POST, &format!("{}/{verb}", path(name)), body).await?;
-    let (status, reason) = (field(&it, "status"), field(&it, "reason"));
-    print(format!("{name} {status} {reason}").trim_end());
-    Ok(())
-}
-
-fn path(name: &str) -> String {
-    format!("/v1/observers/{}", Client::part(name))
-}
-
-fn read_spec(text: &str) -> anyhow::Result<Value> {
-    let text = match text.strip_prefix('@') {
-        Some(file) => std::fs::read_to_string(file)
-            .map_err(|error| Failure::Usage(format!("--spec @{file}: {error}")))?,
-        None => text.to_owned(),
+async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
+    let mut body = Map::from_iter([("kind".to_owned(), json!(asked.kind))]);
+    let words = [
+        ("name", asked.name),
+        ("pool", asked.pool),
+        ("on_full", asked.on_full),
+        ("overlap", asked.overlap),
+        ("grace", asked.grace),
+        ("desired", asked.paused.then(|| "paused".to_owned())),
+    ];
+    body.extend(words.into_iter().filter_map(|(member, word)| Some((member.to_owned(), json!(word?)))));
+    for (member, given) in [("spec", &asked.spec), ("retry", &asked.retry)] {
+        if let Some(given) = given {
+            body.insert(member.to_owned(), read_json(member, given)?);
+        }
+    }
+    if !asked.labels.labels.is_empty() {
+        let labels = asked.labels.labels.into_iter().map(|(key, value)| (key, json!(value)));
+        body.insert("labels".to_owned(), Value::Object(labels.collect()));
+    }
+    let (_, made) = client.call(Method::POST, "/v1/observers", Some(&Value::Object(body))).await?;
+    let name = text(&made, "name");
+    let Some(timeout) = asked.wait else {
+        print(&told(&name, &made));
+        return Ok(());
     };
-    serde_json::from_str(&text).map_err(|error| Failure::Usage(format!("--spec is not JSON: {error}")).into())
+    wait(client, &Wait { name, until: "status=Processing".to_owned(), timeout }).await
 }
 
-fn read_labels(labels: &[String]) -> anyhow::Result<Value> {
-    let pairs = labels.iter().map(|label| {
-        let (key, value) = label
-            .split_once('=')
-            .ok_or_else(|| Failure::Usage(format!("--label `{label}` has no `=`: write key=value")))?;
-        Ok((key.to_owned(), json!(value)))
-    });
-    Ok(Value::Object(pairs.collect::<anyhow::Result<Map<_, _>>>()?))
+fn told(name: &str, it: &Value) -> String {
+    let (status, reason) = (text(it, "status"), text(it, "reason"));
+    format!("{name} {status} {reason}").trim_end().to_owned()
 }
 
-pub(super) async fn all(client: &Client, filters: &[(&str, Option<String>)]) -> anyhow::Result<Vec<Value>> {
-    let mut query = "limit=1000".to_owned();
-    for (key, value) in filters {
-        if let Some(value) = value {
-            query.push_str(&format!("&{key}={}", Client::part(value)));
-        }
+async fn act(client: &Client, names: &[String], verb: &str, body: Option<&Value>) -> anyhow::Result<()> {
+    many::each(names, "done", |name| async move {
+        let (_, it) = client.call(Method::POST, &format!("{}/{verb}", path(name)), body).await?;
+        Ok(told(name, &it))
+    })
+    .await
+}
+
+async fn get(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()> {
+    let path = path(name);
+    let load = async |_| Ok(vec![client.call(Method::GET, &path, None).await?.1]);
+    if watched.watch {
+        return watch::run(client, &OBSERVERS, watched.shown.output, load).await;
     }
+    let (_, it) = client.call(Method::GET, &path, None).await?;
+    output::show_one(&OBSERVERS, &it, watched.shown.output)
+}
+
+async fn list(client: &Client, which: &Which, watched: Watched) -> anyhow::Result<()> {
+    let query = query(which);
+    let most = which.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let load = async |room: usize| all(client, &query, most.min(room)).await;
+    if watched.watch {
+        return watch::run(client, &OBSERVERS, watched.shown.output, load).await;
+    }
+    output::show(&OBSERVERS, &load(usize::MAX).await?, watched.shown.output)
+}
+
+fn query(which: &Which) -> Vec<(&'static str, String)> {
+    let statuses: Vec<_> = which.status.iter().map(|status| status.as_str()).collect();
+    let status = Some(statuses.join(",")).filter(|text| !text.is_empty());
+    let one = [
+        ("status", status),
+        ("kind", which.kind.clone()),
+        ("pool", which.pool.clone()),
+        ("service", which.service.clone()),
+        ("q", which.query.clone()),
+        ("sort", which.sort.clone()),
+    ];
+    let labels = which.labels.labels.iter().map(|(key, value)| ("label", format!("{key}={value}")));
+    one.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(labels).collect()
+}
+
+/// Everything that a query finds, up to `most`.
+pub(super) async fn all(
+    client: &Client,
+    query: &[(&str, String)],
+    most: usize,
+) -> anyhow::Result<Vec<Value>> {
+    let query: String = query.iter().map(|(key, value)| format!("&{key}={}", Client::part(value))).collect();
     let (mut items, mut cursor) = (Vec::new(), String::new());
     loop {
-        let (_, page) = client.call(Method::GET, &format!("/v1/observers?{query}{cursor}"), None).await?;
-        items.extend(page["items"].as_array().cloned().unwrap_or_default());
-        match page["next_cursor"].as_str() {
+        let limit = (most - items.len()).min(PAGE);
+        let path = format!("/v1/observers?limit={limit}{query}{cursor}");
+        let (_, mut page) = client.call(Method::GET, &path, None).await?;
+        if let Value::Array(found) = page["items"].take() {
+            items.extend(found);
+        }
+        match page["next_cursor"].as_str().filter(|_| items.len() < most) {
             Some(next) => cursor = format!("&cursor={}", Client::part(next)),
             None => return Ok(items),
         }
     }
 }
 
-async fn wait(client: &Client, name: &str, until: &str, timeout: Duration) -> anyhow::Result<()> {
+async fn describe(client: &Client, name: &str) -> anyhow::Result<()> {
+    let path = path(name);
+    let (_, it) = client.call(Method::GET, &path, None).await?;
+    let (_, runs) = client.call(Method::GET, &format!("{path}/runs"), None).await?;
+    let (_, events) = client.call(Method::GET, &format!("{path}/events?limit={TOLD}"), None).await?;
+    let newest = |page: &Value| {
+        let items = page["items"].as_array().into_iter().flatten();
+        items.take(TOLD).cloned().collect::<Vec<_>>()
+    };
+    let on = (Paper::stdout(), clock::now());
+    print(&output::describe_observer(&it, (&newest(&runs), &newest(&events)), on));
+    Ok(())
+}
+
+async fn wait(client: &Client, asked: &Wait) -> anyhow::Result<()> {
+    let Wait { name, until, timeout } = asked;
     let Some(status) = until.strip_prefix("status=") else {
         return Err(Failure::Usage(format!("--for `{until}`: write status=Processing")).into());
     };
     let begun = Instant::now();
+    let mut last = String::new();
     loop {
         let left = timeout.saturating_sub(begun.elapsed());
         let poll = left.min(POLL).as_secs().max(1);
         let query = format!("?wait_for=status%3D{}&wait={poll}s", Client::part(status));
         let (_, it) = client.call(Method::GET, &format!("{}{query}", path(name)), None).await?;
-        let now = field(&it, "status");
-        if now == status {
+        let (now, reason) = (text(&it, "status"), text(&it, "reason"));
+        if now == *status {
             print(&format!("{name} {now}"));
             return Ok(());
         }
-        if begun.elapsed() >= timeout {
-            let waited = clock::show(timeout);
-            let reason = field(&it, "reason");
-            return Err(
-                Failure::TimedOut(format!("{name} is {now} after {waited}, not {status}: {reason}")).into()
-            );
+        if begun.elapsed() >= *timeout {
+            let waited = clock::show(*timeout);
+            let text = format!("{name} is {now} after {waited}, not {status}: {reason}");
+            return Err(Failure::TimedOut(text.trim_end_matches([':', ' ']).to_owned()).into());
+        }
+        if last != reason && !reason.is_empty() {
+            note(&format!("{name} is {now}: {reason}"));
+            last = reason;
         }
     }
 }
 
-#[derive(Clone, Copy)]
-enum Shape {
-    One,
-    Many,
+pub(super) fn path(name: &str) -> String {
+    format!("/v1/observers/{}", Client::part(name))
 }
 
-fn show(items: &[Value], output: Output, shape: Shape) -> anyhow::Result<()> {
-    match (output, shape, items) {
-        (Output::Json, Shape::One, [it]) => print(&serde_json::to_string_pretty(it)?),
-        (Output::Json, ..) => print(&serde_json::to_string_pretty(&items)?),
-        (Output::Name, ..) => items.iter().for_each(|it| print(&field(it, "name"))),
-        (Output::Table, ..) => {
-            let row = |it: &Value| {
-                let service = it["service"]["name"].as_str().unwrap_or("-").to_owned();
-                let epoch = format!("{}.{}", it["generation"], it["acquisitions"]);
-                [
-                    field(it, "name"),
-                    field(it, "kind"),
-                    field(it, "status"),
-                    service,
-                    epoch,
-                    field(it, "reason"),
-                ]
-            };
-            table(&["NAME", "KIND", "STATUS", "SERVICE", "EPOCH", "REASON"], items.iter().map(row));
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn field(it: &Value, member: &str) -> String {
-    match &it[member] {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
-
-pub(super) fn table<const N: usize>(head: &[&str; N], rows: impl Iterator<Item = [String; N]>) {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING).set_header(head.to_vec());
-    rows.for_each(|row| {
-        table.add_row(row.to_vec());
-    });
-    print(&table.to_string());
-}
-
-#[expect(clippy::print_stdout, reason = "a command's answer")]
-pub(super) fn print(text: &str) {
-    println!("{text}");
+fn read_json(member: &str, given: &str) -> anyhow::Result<Value> {
+    let text = match given.strip_prefix('@') {
+        Some(file) => std::fs::read_to_string(file)
+            .map_err(|error| Failure::Usage(format!("--{member} @{file}: {error}")))?,
+        None => given.to_owned(),
+    };
+    let wrong = |error| Failure::Usage(format!("--{member} is not JSON: {error}"));
+    Ok(serde_json::from_str(&text).map_err(wrong)?)
 }

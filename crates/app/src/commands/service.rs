@@ -1,13 +1,16 @@
 //! `everwatch service …`, `everwatch rebalance …` and `everwatch chaos …`
 
-use super::observer::{field, print, table};
-use crate::cli::{Balance, Chaos, Drain, Output, Rebalance, Service};
+use super::{operations, watch};
+use crate::cli::{Balance, Chaos, Drain, Rebalance, Service, Watched, WhichServices};
 use crate::client::{Client, Failure};
+use crate::output::{self, Paper, REBALANCE, SERVICES, print, text};
 use everwatch_core::clock;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
+/// Observers and events that are told of one service.
+const TOLD: usize = 15;
 /// Pause between two looks at a drain.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -15,7 +18,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     match verb {
-        Service::List { output } => return list(&client, output).await,
+        Service::List { which, watched } => return list(&client, &which, watched).await,
+        Service::Get { name, watched } => return get(&client, &name, watched).await,
+        Service::Describe { name } => return describe(&client, &name).await,
         Service::Cordon { name } => order(&client, &name, "cordon", None).await,
         Service::Uncordon { name } => order(&client, &name, "uncordon", None).await,
         Service::Drain(drain) => return self::drain(&client, &drain).await,
@@ -31,9 +36,9 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
         }
     }
     .map(|it| {
-        let capacity = it["capacity_set"].as_u64().map_or_else(|| field(&it, "capacity"), |n| n.to_string());
+        let capacity = it["capacity_set"].as_u64().map_or_else(|| text(&it, "capacity"), |n| n.to_string());
         let cordoned = if it["cordoned"] == true { ", cordoned" } else { "" };
-        print(&format!("{} holds {} of {capacity}{cordoned}", field(&it, "name"), field(&it, "held")));
+        print(&format!("{} holds {} of {capacity}{cordoned}", text(&it, "name"), text(&it, "held")));
     })
 }
 
@@ -45,18 +50,43 @@ async fn order(client: &Client, name: &str, verb: &str, body: Option<&Value>) ->
     Ok(client.call(Method::POST, &format!("{}/{verb}", path(name)), body).await?.1)
 }
 
-async fn list(client: &Client, output: Output) -> anyhow::Result<()> {
-    let (_, page) = client.call(Method::GET, "/v1/services?limit=1000", None).await?;
-    let items = page["items"].as_array().cloned().unwrap_or_default();
-    match output {
-        Output::Json => print(&serde_json::to_string_pretty(&items)?),
-        Output::Name => items.iter().for_each(|it| print(&field(it, "name"))),
-        Output::Table => {
-            let head = ["NAME", "STATE", "POOL", "HELD", "CAPACITY", "HOST", "ID"];
-            let row = |it: &Value| head.map(|column| field(it, &column.to_lowercase()));
-            table(&head, items.iter().map(row));
+async fn list(client: &Client, which: &WhichServices, watched: Watched) -> anyhow::Result<()> {
+    let living = ["active", "cordoned", "draining", "suspect"].map(str::to_owned);
+    let states = match which {
+        WhichServices { all: true, .. } => String::new(),
+        WhichServices { state, .. } if state.is_empty() => living.join(","),
+        WhichServices { state, .. } => state.join(","),
+    };
+    let mut path = "/v1/services?limit=1000".to_owned();
+    for (key, value) in [("state", Some(states)), ("pool", which.pool.clone())] {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            path.push_str(&format!("&{key}={}", Client::part(&value)));
         }
     }
+    operations::list(client, &path, &SERVICES, watched).await
+}
+
+async fn get(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()> {
+    let path = path(name);
+    let load = async |_| Ok(vec![client.call(Method::GET, &path, None).await?.1]);
+    if watched.watch {
+        return watch::run(client, &SERVICES, watched.shown.output, load).await;
+    }
+    let (_, it) = client.call(Method::GET, &path, None).await?;
+    output::show_one(&SERVICES, &it, watched.shown.output)
+}
+
+async fn describe(client: &Client, name: &str) -> anyhow::Result<()> {
+    let (_, it) = client.call(Method::GET, &path(name), None).await?;
+    let id = text(&it, "id");
+    let (_, held) =
+        client.call(Method::GET, &format!("/v1/observers?service={id}&limit={TOLD}"), None).await?;
+    let (_, events) =
+        client.call(Method::GET, &format!("/v1/events?service={id}&limit={TOLD}"), None).await?;
+    let items = |page: &Value| page["items"].as_array().cloned().unwrap_or_default();
+    let total = held["total"].as_u64().unwrap_or(0);
+    let on = (Paper::stdout(), clock::now());
+    print(&output::describe_service(&it, ((&items(&held), total), &items(&events)), on));
     Ok(())
 }
 
@@ -88,7 +118,7 @@ async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {
 }
 
 fn progress(it: &Value) -> String {
-    let (name, drain) = (field(it, "name"), &it["drain"]);
+    let (name, drain) = (text(it, "name"), &it["drain"]);
     if drain.is_null() {
         return format!("{name} is drained and stays cordoned");
     }
@@ -101,10 +131,11 @@ fn progress(it: &Value) -> String {
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn rebalance(server: &str, verb: Rebalance) -> anyhow::Result<()> {
-    let (word, Balance { pool, moves, output }) = match verb {
+    let (word, Balance { pool, moves, shown }) = match verb {
         Rebalance::Plan(balance) => ("plan", balance),
         Rebalance::Apply(balance) => ("apply", balance),
     };
+    let output = shown.output;
     let mut body = Map::new();
     if let Some(pool) = pool {
         body.insert("pool".to_owned(), json!(pool));
@@ -114,32 +145,24 @@ pub(crate) async fn rebalance(server: &str, verb: Rebalance) -> anyhow::Result<(
     }
     let path = format!("/v1/rebalance:{word}");
     let (_, plan) = Client::new(server)?.call(Method::POST, &path, Some(&Value::Object(body))).await?;
-    let pools = plan["pools"].as_array().cloned().unwrap_or_default();
-    match output {
-        Output::Json => print(&serde_json::to_string_pretty(&plan)?),
-        Output::Name => pools.iter().for_each(|it| print(&field(it, "pool"))),
-        Output::Table if pools.is_empty() => print("all services are evenly used"),
-        Output::Table => {
-            let services = |pool: &Value| {
-                let name = field(pool, "pool");
-                let row = |it: &Value| {
-                    let cell = |member| field(it, member);
-                    [
-                        name.clone(),
-                        cell("name"),
-                        cell("held"),
-                        cell("target"),
-                        cell("capacity"),
-                        cell("reason"),
-                    ]
-                };
-                pool["services"].as_array().into_iter().flatten().map(row).collect::<Vec<_>>()
-            };
-            let head = ["POOL", "SERVICE", "HELD", "TARGET", "CAPACITY", "CHANGE"];
-            table(&head, pools.iter().flat_map(services));
-        }
+    match output::structured(&plan, output)? {
+        Some(text) => print(&text),
+        None => output::show(&REBALANCE, &changes(&plan), output)?,
     }
     Ok(())
+}
+
+/// The services of every pool, each with its pool.
+fn changes(plan: &Value) -> Vec<Value> {
+    let mut changes = Vec::new();
+    for pool in plan["pools"].as_array().into_iter().flatten() {
+        for service in pool["services"].as_array().into_iter().flatten() {
+            let mut change = service.clone();
+            change["pool"] = pool["pool"].clone();
+            changes.push(change);
+        }
+    }
+    changes
 }
 
 #[tokio::main(flavor = "current_thread")]

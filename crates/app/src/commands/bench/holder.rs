@@ -2,7 +2,7 @@
 //! nothing else. It says `open` once it consumes, and the time (ms since 1970) when it has `count`.
 
 use super::deployment::HEARTBEAT;
-use crate::commands::observer::print;
+use crate::output::print;
 use crate::settings::Settings;
 use anyhow::Context as _;
 use everwatch_broker::{Broker as _, Consume, RabbitBroker};

@@ -1,7 +1,23 @@
 //! Figures and how they are shown.
 
-use crate::commands::observer::{print, table as print_table};
+use crate::output::{Column, Lines, Output, Paper, View, print, text};
+use everwatch_core::clock;
 use serde::Serialize;
+use serde_json::{Value, json};
+
+const FIGURES: View = View {
+    noun: "figures",
+    name: "what",
+    columns: &[
+        Column::new("MEASURED", |it, _| text(it, "what")),
+        Column::new("UNIT", |it, _| text(it, "unit")),
+        Column::new("EVERWATCH", |it, _| text(it, "everwatch")).right(),
+        Column::new("BARE BROKER", |it, _| text(it, "broker")).right(),
+        Column::new("RATIO", |it, _| text(it, "ratio")).right(),
+        Column::new("AIM", |it, _| text(it, "aim")),
+        Column::new("MET", |it, _| text(it, "met")),
+    ],
+};
 
 /// How good a figure is to be.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -53,18 +69,13 @@ pub(super) fn table(outcomes: &[Outcome]) {
             Aim::AtMost(most) => format!("≤ {most}"),
         });
         let met = it.is_met().map_or("", |met| if met { "yes" } else { "no" });
-        [
-            it.what.clone(),
-            it.unit.to_owned(),
-            number(it.everwatch),
-            it.broker.map_or_else(String::new, number),
-            it.ratio.map_or_else(String::new, number),
-            aim,
-            met.to_owned(),
-        ]
+        json!({
+            "what": it.what, "unit": it.unit, "everwatch": number(it.everwatch),
+            "broker": it.broker.map(number), "ratio": it.ratio.map(number), "aim": aim, "met": met,
+        })
     };
-    let head = ["MEASURED", "UNIT", "EVERWATCH", "BARE BROKER", "RATIO", "AIM", "MET"];
-    print_table(&head, outcomes.iter().map(row));
+    let rows: Vec<Value> = outcomes.iter().map(row).collect();
+    print(&Lines::new(&FIGURES, Output::Table, Paper::stdout()).page(&rows, clock::now()));
 }
 
 pub(super) fn json(outcomes: &[Outcome]) -> anyhow::Result<()> {

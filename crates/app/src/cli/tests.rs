@@ -1,0 +1,83 @@
+//! The help of every command, and what is refused before anything is asked.
+
+use super::*;
+use clap::CommandFactory as _;
+
+/// The words of `command` and of everything below it.
+fn paths(command: &clap::Command, path: &[&str], told: &mut Vec<Vec<String>>) {
+    told.push(path.iter().map(|&word| word.to_owned()).collect());
+    for inner in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        paths(inner, &[path, &[inner.get_name()]].concat(), told);
+    }
+}
+
+#[test]
+fn help_of_every_command() {
+    let mut all = Vec::new();
+    paths(&Cli::command(), &["everwatch"], &mut all);
+    let help = |words: Vec<String>| {
+        let asked = words.iter().cloned().chain(["--help".to_owned()]);
+        let help = Cli::command().term_width(100).try_get_matches_from(asked).unwrap_err();
+        format!("$ {} --help\n{help}", words.join(" "))
+    };
+    insta::assert_snapshot!(all.into_iter().map(help).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_command_and_flag_tells_what_it_is_for() {
+    fn mute(command: &clap::Command, told: &mut Vec<String>) {
+        let name = command.get_name();
+        if command.get_about().is_none() && !command.is_hide_set() {
+            told.push(name.to_owned());
+        }
+        let argument = |it: &&clap::Arg| it.get_help().is_none() && it.get_long().is_some();
+        told.extend(command.get_arguments().filter(argument).map(|it| format!("{name} --{}", it.get_id())));
+        command.get_subcommands().filter(|it| !it.is_hide_set()).for_each(|inner| mute(inner, told));
+    }
+    let mut told = Vec::new();
+    mute(&Cli::command(), &mut told);
+    assert_eq!(told, [""; 0]);
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_the_reason() {
+    for (words, told) in [
+        ("observer list -o xml", "[possible values: table, wide, json, yaml, name]"),
+        ("observer list --status Sleeping", "one of Created, Processing"),
+        ("observer list --label x", "write key=value"),
+        ("observer list --limit 0", "--limit"),
+        ("observer list --sort age", "[possible values: name, -name, created_at, -created_at]"),
+        ("observer create x", "--kind"),
+        ("observer create x --kind k --paused --wait 3s", "cannot be used with"),
+        ("observer delete", "<NAME>"),
+        ("observer delete x --wait soon", "`soon` is not a duration"),
+        ("service list --state tired", "[possible values: active"),
+        ("service list --all --state gone", "cannot be used with"),
+        ("service drain s --per-second 0", "1..=100000"),
+        ("events --observer a --service b", "cannot be used with"),
+        ("events --limit 1001", "1..=1000"),
+        ("parked retry x", "invalid digit"),
+        ("completion tcsh", "[possible values: bash"),
+        ("dev --services 0", "1..=100"),
+        ("frobnicate", "unrecognized subcommand"),
+    ] {
+        let error = Cli::try_parse_from(std::iter::once("everwatch").chain(words.split(' '))).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{words}");
+        assert!(error.to_string().contains(told), "{words}: {error}");
+    }
+}
+
+#[test]
+fn a_status_is_found_however_it_is_written() {
+    let words = ["everwatch", "observer", "list", "--status", "failed,ONDELETING"];
+    let Command::Observer(Observer::List { which, .. }) = Cli::parse_from(words).command else {
+        unreachable!("that is a list")
+    };
+    let words: Vec<_> = which.status.iter().map(|it| it.as_str()).collect();
+    assert_eq!(words, ["Failed", "OnDeleting"]);
+}

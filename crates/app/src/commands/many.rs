@@ -1,0 +1,41 @@
+//! One wish for several things: some at a time, with a bar where it lasts; one that fails stops no other.
+
+use crate::output::{note, print};
+use futures::StreamExt as _;
+use indicatif::ProgressBar;
+
+/// Requests under way at once.
+const AT_ONCE: usize = 16;
+/// A bar is worth its line from here on.
+const BAR_FROM: usize = 20;
+
+/// # Errors
+/// The first failure, which decides the exit code; each is told.
+pub(super) async fn each<'a, F: Future<Output = anyhow::Result<String>>>(
+    names: &'a [String],
+    done: &str,
+    one: impl Fn(&'a str) -> F,
+) -> anyhow::Result<()> {
+    let bar =
+        if names.len() < BAR_FROM { ProgressBar::hidden() } else { ProgressBar::new(names.len() as u64) };
+    let one = &one;
+    let mut results =
+        futures::stream::iter(names).map(|name| async move { (name, one(name).await) }).buffered(AT_ONCE);
+    let (mut first, mut failed) = (None, 0_usize);
+    while let Some((name, result)) = results.next().await {
+        bar.inc(1);
+        match result {
+            Ok(line) => bar.suspend(|| print(&line)),
+            Err(error) if names.len() == 1 => return Err(error),
+            Err(error) => {
+                bar.suspend(|| note(&format!("{name}: {error:#}")));
+                failed += 1;
+                first.get_or_insert(error);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    let Some(error) = first else { return Ok(()) };
+    note(&format!("{} of {} {done}, {failed} failed", names.len() - failed, names.len()));
+    Err(error)
+}

@@ -1,0 +1,145 @@
+//! `--watch`: on a terminal the table as it is now; elsewhere what changed, a line each.
+
+use crate::client::{Client, Failure};
+use crate::live;
+use crate::output::{self, Lines, Output, Paper, View, note, print, text};
+use crossterm::cursor::MoveTo;
+use crossterm::execute;
+use crossterm::terminal::{self, Clear, ClearType};
+use everwatch_core::clock;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::io::IsTerminal as _;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// Shows what `load` finds, told how many rows have room, until the process is ended.
+///
+/// # Errors
+/// Only if the first look fails: later ones are tried again.
+pub(super) async fn run(
+    client: &Client,
+    view: &View,
+    output: Output,
+    load: impl AsyncFn(usize) -> anyhow::Result<Vec<Value>>,
+) -> anyhow::Result<()> {
+    let changed = Notify::new();
+    let looking = async {
+        let mut shown = Shown::new(view, output);
+        shown.now(&load(shown.room()).await?)?;
+        let mut lost = false;
+        loop {
+            let looked = Instant::now();
+            tokio::select! {
+                () = changed.notified() => sleep_until(looked + live::GATHER).await,
+                () = sleep_until(looked + live::LOOK_EVERY) => {}
+            }
+            match load(shown.room()).await {
+                Ok(items) => {
+                    if std::mem::take(&mut lost) {
+                        note("the manager answers again");
+                    }
+                    shown.now(&items)?;
+                }
+                Err(error) if is_passing(&error) => {
+                    if !std::mem::replace(&mut lost, true) {
+                        note(&format!("{error:#}; trying again"));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    tokio::select! {
+        ended = looking => ended,
+        () = live::events(client, &changed) => Ok(()),
+    }
+}
+
+fn is_passing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Failure::Unreachable(_) | Failure::Failed(_)))
+}
+
+enum Shown<'a> {
+    Screen { view: &'a View, output: Output },
+    Changes { view: &'a View, output: Output, lines: Lines, known: HashMap<String, Vec<String>> },
+}
+
+impl<'a> Shown<'a> {
+    fn new(view: &'a View, output: Output) -> Self {
+        if std::io::stdout().is_terminal() && matches!(output, Output::Table | Output::Wide) {
+            return Self::Screen { view, output };
+        }
+        let lines = Lines::new(view, output, Paper::stdout());
+        Self::Changes { view, output, lines, known: HashMap::new() }
+    }
+
+    /// Rows that can be seen.
+    fn room(&self) -> usize {
+        match self {
+            Self::Screen { .. } => {
+                let rows = terminal::size().map_or(24, |(_, rows)| usize::from(rows));
+                rows.saturating_sub(2).max(1)
+            }
+            Self::Changes { .. } => usize::MAX,
+        }
+    }
+
+    fn now(&mut self, items: &[Value]) -> anyhow::Result<()> {
+        let room = self.room();
+        match self {
+            Self::Screen { view, output } => {
+                let seen = &items[..items.len().min(room)];
+                let on = (Paper::stdout(), clock::now());
+                let table = output::many(view, seen, *output, on)?;
+                execute!(std::io::stdout(), Clear(ClearType::All), MoveTo(0, 0))?;
+                print(&if seen.is_empty() { format!("no {}", view.noun) } else { table });
+            }
+            Self::Changes { view, output, lines, known } => {
+                let fresh = changes(view, known, items);
+                tell(*output, lines, (known.is_empty(), view), &fresh)?;
+                *known = items.iter().map(|it| (text(it, "id"), view.gist(it))).collect();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is new or reads otherwise than before; what has gone is told at once.
+fn changes(view: &View, known: &HashMap<String, Vec<String>>, items: &[Value]) -> Vec<Value> {
+    let mut gone: HashMap<_, _> = known.iter().collect();
+    let mut fresh = Vec::new();
+    for it in items {
+        let id = text(it, "id");
+        if gone.remove(&id) != Some(&view.gist(it)) {
+            fresh.push(it.clone());
+        }
+    }
+    for gist in gone.values() {
+        note(&format!("{} is not among them any more", gist.first().map_or("", String::as_str)));
+    }
+    fresh
+}
+
+fn tell(
+    output: Output,
+    lines: &mut Lines,
+    (first, view): (bool, &View),
+    fresh: &[Value],
+) -> anyhow::Result<()> {
+    if fresh.is_empty() {
+        return Ok(());
+    }
+    match output {
+        Output::Table | Output::Wide if first => print(&lines.page(fresh, clock::now())),
+        Output::Table | Output::Wide => lines.rows(fresh, clock::now()).iter().for_each(|row| print(row)),
+        Output::Json => fresh.iter().for_each(|it| print(&it.to_string())),
+        Output::Yaml => {
+            for it in fresh {
+                print(&format!("---\n{}", output::yaml(it)?));
+            }
+        }
+        Output::Name => fresh.iter().for_each(|it| print(&text(it, view.name))),
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! How answers are written: tables that fit, JSON, YAML, names. Knows no command and asks nobody.
+
+mod cells;
+mod describe;
+mod table;
+#[cfg(test)]
+mod tests;
+mod views;
+
+pub(crate) use cells::{age, text};
+pub(crate) use describe::{observer as describe_observer, service as describe_service};
+pub(crate) use table::{Column, Lines, View};
+pub(crate) use views::{EVENTS, OBSERVERS, PARKED, POOLS, REBALANCE, SERVICES};
+
+use clap::ValueEnum;
+use everwatch_core::clock::{self, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
+}
+
+/// What is written on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Paper {
+    /// In columns; none: as wide as need be.
+    pub(crate) width: Option<usize>,
+    pub(crate) colours: bool,
+}
+
+impl Paper {
+    pub(crate) fn stdout() -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let size = crossterm::terminal::size().ok().filter(|_| terminal);
+        let width = size.map(|(columns, _)| usize::from(columns)).filter(|width| *width > 0);
+        Self { width, colours: terminal && colours_wanted() }
+    }
+}
+
+/// Unless `NO_COLOR` says otherwise, or the terminal can do nothing.
+pub(crate) fn colours_wanted() -> bool {
+    let unset = |name| std::env::var_os(name).is_none_or(|it| it.is_empty());
+    unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|it| it != "dumb")
+}
+
+/// A list as text, without a newline at its end.
+pub(crate) fn many(
+    view: &View,
+    items: &[Value],
+    output: Output,
+    on: (Paper, Timestamp),
+) -> anyhow::Result<String> {
+    Ok(match output {
+        Output::Table | Output::Wide => Lines::new(view, output, on.0).page(items, on.1),
+        Output::Json => serde_json::to_string_pretty(items)?,
+        Output::Yaml => yaml(&items)?,
+        Output::Name => items.iter().map(|it| text(it, view.name)).collect::<Vec<_>>().join("\n"),
+    })
+}
+
+/// Shows a list; that it is empty is said beside it, where no program reads.
+pub(crate) fn show(view: &View, items: &[Value], output: Output) -> anyhow::Result<()> {
+    let empty = items.is_empty();
+    if empty && matches!(output, Output::Table | Output::Wide | Output::Name) {
+        note(&format!("no {}", view.noun));
+        return Ok(());
+    }
+    print(&many(view, items, output, (Paper::stdout(), clock::now()))?);
+    Ok(())
+}
+
+/// Shows one thing.
+pub(crate) fn show_one(view: &View, it: &Value, output: Output) -> anyhow::Result<()> {
+    match structured(it, output)? {
+        Some(text) => print(&text),
+        None => show(view, std::slice::from_ref(it), output)?,
+    }
+    Ok(())
+}
+
+/// A thing as JSON or YAML, if that is what is wanted.
+pub(crate) fn structured(it: &Value, output: Output) -> anyhow::Result<Option<String>> {
+    Ok(match output {
+        Output::Json => Some(serde_json::to_string_pretty(it)?),
+        Output::Yaml => Some(yaml(it)?),
+        Output::Table | Output::Wide | Output::Name => None,
+    })
+}
+
+/// As YAML, without a newline at its end.
+pub(crate) fn yaml<T: Serialize>(it: &T) -> anyhow::Result<String> {
+    Ok(serde_saphyr::to_string(it)?.trim_end().to_owned())
+}
+
+/// Writes a line of an answer. A reader that has gone, as `head` does, has had enough: that is no failure.
+pub(crate) fn print(text: &str) {
+    if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {
+        std::process::exit(i32::from(error.kind() != ErrorKind::BrokenPipe));
+    }
+}
+
+/// Tells a person something that is not part of the answer.
+#[expect(clippy::print_stderr, reason = "beside a command's answer")]
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
+}

@@ -1,0 +1,247 @@
+//! Tables: columns by need, cut with … where the paper ends, never wrapped.
+
+use super::cells::line;
+use super::{Output, Paper};
+use everwatch_core::clock::Timestamp;
+use serde_json::Value;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
+
+const BETWEEN: usize = 2;
+
+/// A column: what stands in it, and what may become of it where space is short.
+pub(crate) struct Column {
+    head: &'static str,
+    cell: fn(&Value, Timestamp) -> String,
+    /// It may be cut down to this width; the last such column is cut first.
+    least: Option<usize>,
+    wide: bool,
+    toned: bool,
+    right: bool,
+    /// It changes with time alone.
+    moving: bool,
+}
+
+impl Column {
+    pub(crate) const fn new(head: &'static str, cell: fn(&Value, Timestamp) -> String) -> Self {
+        Self { head, cell, least: None, wide: false, toned: false, right: false, moving: false }
+    }
+    pub(crate) const fn least(self, width: usize) -> Self {
+        Self { least: Some(width), ..self }
+    }
+    /// Only with `-o wide`.
+    pub(crate) const fn wide(self) -> Self {
+        Self { wide: true, ..self }
+    }
+    pub(crate) const fn toned(self) -> Self {
+        Self { toned: true, ..self }
+    }
+    pub(crate) const fn right(self) -> Self {
+        Self { right: true, ..self }
+    }
+    pub(crate) const fn moving(self) -> Self {
+        Self { moving: true, ..self }
+    }
+}
+
+/// How a list of one sort of thing looks.
+pub(crate) struct View {
+    /// Of several.
+    pub(crate) noun: &'static str,
+    /// The member that names one.
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [Column],
+}
+
+impl View {
+    /// What of a thing is worth being told again when it changes.
+    pub(crate) fn gist(&self, it: &Value) -> Vec<String> {
+        let still = self.columns.iter().filter(|column| !column.moving);
+        still.map(|column| (column.cell)(it, Timestamp::default())).collect()
+    }
+}
+
+/// How well a word sounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Good,
+    Wait,
+    Bad,
+}
+
+impl Tone {
+    /// Of a status of an observer, a state of a service, or an event.
+    pub(crate) fn of(word: &str) -> Self {
+        match word {
+            "Processing" | "Completed" | "active" | "started" => Self::Good,
+            "Created" | "OnDeleting" | "cordoned" | "draining" | "suspect" | "erred" | "refused" => {
+                Self::Wait
+            }
+            "Failed" | "lost" | "failed" | "service_lost" | "service_suspect" => Self::Bad,
+            _ => Self::Plain,
+        }
+    }
+    fn code(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Good => Some("32"),
+            Self::Wait => Some("33"),
+            Self::Bad => Some("31"),
+        }
+    }
+}
+
+/// A table that grows: its columns become wider, never narrower.
+pub(crate) struct Lines {
+    columns: Vec<&'static Column>,
+    widths: Vec<usize>,
+    paper: Paper,
+}
+
+impl Lines {
+    pub(crate) fn new(view: &View, output: Output, paper: Paper) -> Self {
+        let shown = |column: &&'static Column| output == Output::Wide || !column.wide;
+        let columns: Vec<_> = view.columns.iter().filter(shown).collect();
+        let widths = columns.iter().map(|column| column.head.width()).collect();
+        Self { columns, widths, paper }
+    }
+
+    /// Head and rows.
+    pub(crate) fn page(&mut self, items: &[Value], now: Timestamp) -> String {
+        let rows = self.cells(items, now);
+        let head = self.row(&self.columns.iter().map(|it| it.head.to_owned()).collect::<Vec<_>>(), Row::Head);
+        let rows = rows.iter().map(|cells| self.row(cells, Row::Body));
+        std::iter::once(head).chain(rows).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Rows alone.
+    pub(crate) fn rows(&mut self, items: &[Value], now: Timestamp) -> Vec<String> {
+        let rows = self.cells(items, now);
+        rows.iter().map(|cells| self.row(cells, Row::Body)).collect()
+    }
+
+    fn cells(&mut self, items: &[Value], now: Timestamp) -> Vec<Vec<String>> {
+        let mut rows = Vec::with_capacity(items.len());
+        for it in items {
+            let cells: Vec<_> = self.columns.iter().map(|column| line(&(column.cell)(it, now))).collect();
+            for (width, cell) in self.widths.iter_mut().zip(&cells) {
+                *width = cell.width().max(*width);
+            }
+            rows.push(cells);
+        }
+        rows
+    }
+
+    /// The widths that the paper has room for.
+    fn fitting(&self) -> Vec<usize> {
+        let mut widths = self.widths.clone();
+        let Some(room) = self.paper.width else { return widths };
+        let needed = widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1);
+        let mut surplus = needed.saturating_sub(room);
+        for (width, column) in widths.iter_mut().zip(&self.columns).rev() {
+            let give = column.least.map_or(0, |least| width.saturating_sub(least)).min(surplus);
+            *width -= give;
+            surplus -= give;
+        }
+        widths
+    }
+
+    fn row(&self, cells: &[String], row: Row) -> String {
+        let (mut written, mut used) = (String::new(), 0);
+        for ((cell, width), column) in cells.iter().zip(self.fitting()).zip(&self.columns) {
+            let gap = if used == 0 { 0 } else { BETWEEN };
+            let left = self.paper.width.map_or(usize::MAX, |room| room.saturating_sub(used + gap));
+            if left == 0 {
+                break;
+            }
+            let width = width.min(left);
+            let shown = cut(cell, width);
+            let blank = " ".repeat(width - shown.width());
+            let (before, after) = if column.right { (blank, String::new()) } else { (String::new(), blank) };
+            let shown = if column.toned && row == Row::Body { self.toned(cell, &shown) } else { shown };
+            written.push_str(&format!("{}{before}{shown}{after}", " ".repeat(gap)));
+            used += gap + width;
+        }
+        written.trim_end().to_owned()
+    }
+
+    fn toned(&self, word: &str, shown: &str) -> String {
+        match Tone::of(word).code().filter(|_| self.paper.colours) {
+            Some(code) => format!("\u{1b}[{code}m{shown}\u{1b}[0m"),
+            None => shown.to_owned(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Row {
+    Head,
+    Body,
+}
+
+/// `text` in at most so many columns, with … for what is left out.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let (mut kept, mut used) = (String::new(), 0);
+    for it in text.chars() {
+        used += it.width().unwrap_or(0);
+        if used + 1 > width {
+            break;
+        }
+        kept.push(it);
+    }
+    if width == 0 { kept } else { kept + "…" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const VIEW: View = View {
+        noun: "things",
+        name: "a",
+        columns: &[
+            Column::new("A", |it, _| it["a"].as_str().unwrap_or_default().to_owned()).least(4),
+            Column::new("N", |it, _| it["n"].to_string()).right(),
+            Column::new("WHY", |it, _| it["why"].as_str().unwrap_or_default().to_owned()).least(5),
+        ],
+    };
+
+    fn written(width: Option<usize>) -> String {
+        let items = [
+            json!({"a": "first", "n": 7, "why": "because it was so"}),
+            json!({"a": "zweiter", "n": 1234, "why": "日本語の理由です"}),
+        ];
+        Lines::new(&VIEW, Output::Table, Paper { width, colours: false }).page(&items, Timestamp(0))
+    }
+
+    #[test]
+    fn a_table_is_as_wide_as_need_be_where_nothing_ends() {
+        assert_eq!(
+            written(None),
+            "A           N  WHY\nfirst       7  because it was so\nzweiter  1234  日本語の理由です"
+        );
+    }
+
+    #[test]
+    fn the_least_important_column_is_cut_first_and_nothing_is_wider_than_the_paper() {
+        assert_eq!(
+            written(Some(25)),
+            "A           N  WHY\nfirst       7  because i…\nzweiter  1234  日本語の…"
+        );
+        for width in 1..40 {
+            let widest = written(Some(width)).lines().map(UnicodeWidthStr::width).max();
+            assert!(widest <= Some(width), "{width}: {widest:?}");
+        }
+    }
+
+    #[test]
+    fn later_rows_keep_to_the_columns() {
+        let mut lines = Lines::new(&VIEW, Output::Table, Paper { width: None, colours: false });
+        lines.page(&[json!({"a": "first", "n": 7, "why": "x"})], Timestamp(0));
+        assert_eq!(lines.rows(&[json!({"a": "b", "n": 8, "why": ""})], Timestamp(0)), ["b      8"]);
+    }
+}

@@ -1,0 +1,166 @@
+//! How answers look, on narrow and wide paper.
+
+use super::*;
+use serde_json::json;
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+fn ago(secs: i64) -> String {
+    Timestamp(NOW.0 - secs * 1000).to_string()
+}
+
+fn paper(width: usize) -> (Paper, Timestamp) {
+    (Paper { width: Some(width), colours: false }, NOW)
+}
+
+fn observer(name: &str, status: &str, reason: &str) -> Value {
+    let service = if status == "Processing" {
+        json!({"id": "0198c1de-0000-7000-8000-00000000000a", "name": "amber"})
+    } else {
+        Value::Null
+    };
+    json!({
+        "id": "0198c1de-4e6b-7c33-9d0a-1f2e3d4c5b6a", "name": name, "kind": "http", "pool": "default",
+        "spec": {"url": "https://example.org/feed?a=1", "every": "5s"}, "labels": {"team": "prices", "tier": "1"},
+        "desired": "running", "status": status, "reason": reason, "service": service,
+        "epoch": (3_u64 << 32) | 2, "generation": 3, "acquisitions": 2, "attempt": 1,
+        "last_error": "cannot connect:\n\u{1b}[31mconnection refused", "progress": "in sync",
+        "retry": {"kind": "exponential", "first": "1s", "max": "1m", "reset_after": "5m"},
+        "overlap": "allow", "grace": "10s", "on_full": "reject",
+        "created_at": ago(200_000), "modified_at": ago(250), "started_at": ago(250),
+    })
+}
+
+fn observers() -> Vec<Value> {
+    vec![
+        observer("prices-nyse", "Processing", ""),
+        observer(
+            "prices-frankfurt-with-quite-a-long-name",
+            "Processing",
+            "its next start is at 12:00:05Z, after an error",
+        ),
+        observer("news", "Created", "waiting for a slot in pool default"),
+        observer(
+            "broken",
+            "Failed",
+            "gave up after 10 starts: cannot connect to the far side: connection refused",
+        ),
+    ]
+}
+
+fn service(name: &str, state: &str) -> Value {
+    json!({
+        "id": "0198c1de-0000-7000-8000-00000000000a", "name": name, "pool": "default", "capacity": 10, "held": 3, "free": 7,
+        "state": state, "kinds": ["exec", "http", "ticker"], "version": "0.1.0", "host": "node-17.example.org",
+        "labels": {"zone": "b"}, "created_at": ago(9000), "modified_at": ago(3), "last_beat_at": ago(3),
+        "is_deleted": false, "cordoned": state != "active", "capacity_set": if state == "active" { json!(10) } else { Value::Null },
+        "drain": if state == "draining" { json!({"of": 9, "moved": 6, "per_second": 100, "until": null, "force": false,
+            "waits": "no other service of pool default has a free slot"}) } else { Value::Null },
+    })
+}
+
+fn event(id: i64, what: &str, text: &str) -> Value {
+    let gap = if what == "started" { json!(52) } else { Value::Null };
+    json!({
+        "id": id, "at": ago(300 - id), "what": what, "epoch": (3_u64 << 32) | 2, "text": text, "gap_ms": gap, "overlap_ms": null,
+        "observer": {"id": "0198c1de-4e6b-7c33-9d0a-1f2e3d4c5b6a", "name": "prices-nyse"},
+        "service": {"id": "0198c1de-0000-7000-8000-00000000000a", "name": "amber"},
+    })
+}
+
+fn written(view: &View, items: &[Value], output: Output, width: usize) -> String {
+    many(view, items, output, paper(width)).unwrap()
+}
+
+/// One view at both widths, narrow and with all columns.
+fn shapes(view: &View, items: &[Value]) -> String {
+    let shapes = [(80, Output::Table), (140, Output::Table), (140, Output::Wide), (240, Output::Wide)];
+    let told =
+        shapes.map(|(width, output)| format!("{width} {output:?}\n{}", written(view, items, output, width)));
+    told.join("\n\n")
+}
+
+#[test]
+fn observers_as_tables() {
+    insta::assert_snapshot!(shapes(&OBSERVERS, &observers()));
+}
+
+#[test]
+fn services_as_tables() {
+    let all = [service("amber", "active"), service("basalt", "draining"), service("chalk", "cordoned")];
+    insta::assert_snapshot!(shapes(&SERVICES, &all));
+}
+
+#[test]
+fn events_as_tables() {
+    let all = [
+        event(1, "created", ""),
+        event(2, "started", ""),
+        event(3, "erred", "cannot connect: connection refused; again at 12:00:05Z"),
+        json!({"id": 4, "at": ago(1), "what": "hold", "observer": null, "service": null, "epoch": null, "text": "off",
+            "by": {"who": "ada@laptop", "from": "10.0.0.7", "with": "everwatch/0.1.0"}}),
+    ];
+    insta::assert_snapshot!(shapes(&EVENTS, &all));
+}
+
+#[test]
+fn pools_and_parked_messages_and_changes_as_tables() {
+    let pools = [json!({"name": "default", "services": 3, "capacity": 30, "held": 12, "free": 18,
+        "observers": {"Processing": 12, "Failed": 1, "Paused": 2}})];
+    let parked = [
+        json!({"id": 7, "queue": "everwatch.work.default", "reason": "neither JSON nor anything else known",
+        "size": 11, "text": "hello\nworld", "at": ago(4000)}),
+    ];
+    let changes = [
+        json!({"pool": "default", "name": "amber", "held": 10, "target": 5, "capacity": 10, "reason": "gives 5"}),
+    ];
+    let all = [shapes(&POOLS, &pools), shapes(&PARKED, &parked), shapes(&REBALANCE, &changes)];
+    insta::assert_snapshot!(all.join("\n\n"));
+}
+
+#[test]
+fn everything_about_an_observer() {
+    let run = |generation, ended: Value| {
+        json!({"epoch": 1, "generation": generation, "acquisitions": 0, "service": {"name": "amber"}, "attempts": 2,
+            "started_at": ago(500), "ended_at": ended, "ended": if ended.is_null() { Value::Null } else { json!("handed_over") },
+            "gap_ms": 1300})
+    };
+    let runs = [run(3, Value::Null), run(2, json!(ago(260)))];
+    let events = [event(2, "started", ""), event(1, "handed_over", "drain")];
+    let it = observer("prices-nyse", "Processing", "its service is suspect");
+    insta::assert_snapshot!(describe_observer(&it, (&runs, &events), paper(80)));
+    let bare = observer("bare", "Created", "to be published");
+    insta::assert_snapshot!(
+        "an_observer_that_nothing_happened_to",
+        describe_observer(&bare, (&[], &[]), paper(80))
+    );
+}
+
+#[test]
+fn everything_about_a_service() {
+    let held = observers();
+    let events = [event(2, "started", ""), event(1, "service_draining", "by hand")];
+    insta::assert_snapshot!(describe_service(
+        &service("basalt", "draining"),
+        ((&held, 9), &events),
+        paper(80)
+    ));
+}
+
+#[test]
+fn yaml_says_what_json_says() {
+    let all = observers();
+    let written = written(&OBSERVERS, &all[..1], Output::Yaml, 80);
+    let read: Vec<Value> = serde_saphyr::from_str(&written).unwrap();
+    assert_eq!(read, all[..1]);
+    insta::assert_snapshot!(written);
+    assert_eq!(super::tests::written(&OBSERVERS, &[], Output::Json, 80), "[]");
+}
+
+#[test]
+fn a_status_is_coloured_only_where_colours_are_wanted() {
+    let on = |colours| (Paper { width: Some(80), colours }, NOW);
+    let told = |colours| many(&OBSERVERS, &observers(), Output::Table, on(colours)).unwrap();
+    assert!(told(true).contains("\u{1b}[31mFailed\u{1b}[0m "), "{}", told(true));
+    assert!(!told(false).contains('\u{1b}'));
+}

@@ -1,0 +1,178 @@
+//! The command line against a real manager: every form of an answer, what goes on, and the exit codes.
+
+use everwatch_tests::dev::Dev;
+use everwatch_tests::http::wait_for;
+use serde_json::{Value, json};
+use std::io::Read as _;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+
+/// A command that goes on; ended whatever happens to the test.
+struct Going {
+    process: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl Going {
+    fn start(dev: &Dev, arguments: &[&str]) -> Self {
+        let mut process = dev.command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut out, said) = (process.stdout.take().unwrap(), Arc::<Mutex<String>>::default());
+        let heard = said.clone();
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(some @ 1..) = out.read(&mut chunk) {
+                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..some]));
+            }
+        });
+        Self { process, said }
+    }
+
+    fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    async fn until(&self, what: &str, is_there: impl Fn(&str) -> bool) {
+        wait_for(what, || async { if is_there(&self.said()) { Ok(()) } else { Err(self.said()) } }).await;
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        let _ended = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+#[tokio::test]
+async fn every_form_of_an_answer_says_the_same() {
+    let dev = Dev::start(1, 5).await;
+    for name in ["one", "two"] {
+        dev.api.create(json!({"name": name, "kind": "ticker", "labels": {"app": "x"}})).await;
+        dev.api.until_status(name, "Processing").await;
+    }
+    let (code, table, _) = dev.run("observer list");
+    assert_eq!(code, Some(0));
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines.len() == 3 && lines[0].starts_with("NAME  KIND"), "{table}");
+    assert!(
+        lines[1].contains("one") && lines[1].contains("service-1") && !table.contains('\u{1b}'),
+        "{table}"
+    );
+    let (_, wide, _) = dev.run("observer list -o wide");
+    assert!(wide.contains("app=x") && wide.contains("RUNS FOR"), "{wide}");
+    assert_eq!(dev.run("observer list -o name").1, "one\ntwo\n");
+    let json: Value = serde_json::from_str(&dev.run("observer get one -o json").1).unwrap();
+    assert_eq!(json["name"], "one");
+    let (_, yaml, _) = dev.run("observer get one -o yaml");
+    assert!(yaml.contains("name: one\n") && yaml.contains("spec: {}") && yaml.contains("app: x"), "{yaml}");
+    let (_, told, _) = dev.run("observer describe one");
+    for part in ["Name:", "Status:", "Retry:", "Spec:", "Runs:", "started", "service-1"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    wait_for("the next beat", || async {
+        let it = dev.api.get("/v1/services/service-1").await;
+        if it["held"] == 2 { Ok(()) } else { Err(it.to_string()) }
+    })
+    .await;
+    let (_, told, _) = dev.run("service describe service-1");
+    for part in ["2 of 5 held, 3 free", "Last beat:", "two", "service_born"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    // Nothing found is no failure; it is said where no program reads.
+    assert_eq!(dev.run("observer list -q nobody"), (Some(0), String::new(), "no observers\n".to_owned()));
+    assert_eq!(dev.run("observer list -q nobody -o json").1, "[]\n");
+    assert_eq!(dev.run("observer list --sort -name --limit 1 -o name").1, "two\n");
+    for words in [
+        "service list -o wide",
+        "pool list -o yaml",
+        "parked list",
+        "events -o name",
+        "service get service-1",
+    ] {
+        let (code, _, said) = dev.run(words);
+        assert_eq!(code, Some(0), "{words}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn several_names_are_worked_on_and_the_first_failure_decides() {
+    let dev = Dev::start(1, 5).await;
+    let (code, said, _) =
+        dev.run("observer create one --kind ticker --label app=x --overlap forbid --grace 3s --wait 20s");
+    assert_eq!((code, said.as_str()), (Some(0), "one Processing\n"));
+    let it = dev.api.get("/v1/observers/one").await;
+    assert_eq!((&it["overlap"], &it["grace"]), (&json!("forbid"), &json!("3s")));
+    assert_eq!(dev.run("observer create two --kind ticker --paused").1, "two Paused\n");
+    let (code, said, beside) = dev.run("observer pause one none two");
+    assert_eq!(code, Some(3), "{said} {beside}");
+    assert!(said.contains("one ") && said.contains("two Paused"), "{said}");
+    assert!(
+        beside.contains("none: there is no observer `none`") && beside.contains("2 of 3 done, 1 failed"),
+        "{beside}"
+    );
+    dev.api.until_status("one", "Paused").await;
+    assert!(dev.run("observer delete one two --dry-run").1.contains("two would be deleted; now Paused"));
+    dev.api.until_status("two", "Paused").await;
+    let (code, said, _) = dev.run("observer delete one two --wait 20s");
+    assert_eq!((code, said.as_str()), (Some(0), "one Deleted\ntwo Deleted\n"));
+}
+
+#[tokio::test]
+async fn a_watch_tells_each_change_in_a_line_of_its_own() {
+    let dev = Dev::start(1, 5).await;
+    dev.api.create(json!({"name": "one", "kind": "ticker"})).await;
+    dev.api.until_status("one", "Processing").await;
+    let table = Going::start(&dev, &["observer", "list", "--watch"]);
+    let names = Going::start(&dev, &["observer", "list", "--watch", "-o", "name"]);
+    table.until("the first table", |said| said.contains("Processing")).await;
+    names.until("the first name", |said| said == "one\n").await;
+    assert_eq!(dev.run("observer pause one").0, Some(0));
+    table.until("the pause", |said| said.contains("Paused")).await;
+    dev.api.create(json!({"name": "two", "kind": "ticker"})).await;
+    table.until("the second", |said| said.contains("two ")).await;
+    names.until("the second name", |said| said.contains("two\n")).await;
+    let said = table.said();
+    assert_eq!(said.matches("NAME").count(), 1, "{said}");
+}
+
+#[tokio::test]
+async fn followed_events_go_on_after_the_history_and_none_is_told_twice() {
+    let dev = Dev::start(1, 5).await;
+    dev.api.create(json!({"name": "one", "kind": "ticker"})).await;
+    dev.api.until_status("one", "Processing").await;
+    let all = Going::start(&dev, &["events", "-f", "-o", "json"]);
+    let one = Going::start(&dev, &["observer", "events", "one", "-f", "--what", "started,pause_asked"]);
+    all.until("the history", |said| said.contains("service_born")).await;
+    one.until("its start", |said| said.contains("started")).await;
+    dev.api.create(json!({"name": "two", "kind": "ticker"})).await;
+    assert_eq!(dev.run("observer pause one").0, Some(0));
+    one.until("the pause", |said| said.contains("pause_asked")).await;
+    all.until("the stop", |said| said.contains("\"stopped\"")).await;
+    assert!(!one.said().contains("two") && !one.said().contains("stopped"), "{}", one.said());
+    let told = all.said();
+    let ids: Vec<i64> = told
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_i64().unwrap())
+        .collect();
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
+}
+
+#[tokio::test]
+async fn manual_pages_and_completion_come_out_of_the_program() {
+    let dev = Dev::start(1, 1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, said) = dev.run(&format!("man {}", folder.path().display()));
+    assert_eq!(code, Some(0), "{said}");
+    let page = std::fs::read_to_string(folder.path().join("everwatch-observer-create.1")).unwrap();
+    assert!(page.contains(".SH OPTIONS") && page.contains("on\\-full"), "{page}");
+    let (code, _, said) = dev.run("man /nowhere/at/all");
+    assert!(code == Some(2) && said.contains("not a folder"), "{said}");
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, script, _) = dev.run(&format!("completion {shell}"));
+        assert!(code == Some(0) && script.contains("describe"), "{shell}");
+    }
+    // A reader that has had enough is no failure.
+    let mut process = dev.command(&["completion", "zsh"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(process.stdout.take());
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}

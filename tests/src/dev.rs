@@ -1,0 +1,54 @@
+//! `everwatch dev` as a process of its own, and commands against it.
+
+use crate::cluster::{everwatch, free_address};
+use crate::http::{Api, wait_for};
+use std::process::{Child, Command, Stdio};
+
+/// Everything in one process; ended whatever happens to the test.
+pub struct Dev {
+    pub api: Api,
+    pub process: Child,
+}
+
+impl Dev {
+    /// Starts it and waits until its services are active.
+    pub async fn start(services: u32, capacity: u32) -> Self {
+        let address = free_address();
+        let mut command = Command::new(everwatch());
+        command.args(["dev", "--listen", &address]);
+        command.args(["--services", &services.to_string(), "--capacity", &capacity.to_string()]);
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let dev = Self { api: Api::new(format!("http://{address}")), process: quiet.spawn().unwrap() };
+        wait_for("the services to be active", || async {
+            match dev.api.try_call("GET", "/v1/stats", None).await {
+                Ok((200, stats)) if stats["services"]["active"] == services => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        dev
+    }
+
+    /// A command that asks this manager.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(everwatch());
+        command.args(arguments).env("EVERWATCH_SERVER", &self.api.url).env_remove("NO_COLOR");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end; answers its exit code, what it answered and what it said beside that.
+    pub fn run(&self, words: &str) -> (Option<i32>, String, String) {
+        let arguments: Vec<&str> = words.split(' ').collect();
+        let ended = self.command(&arguments).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (ended.status.code(), text(ended.stdout), text(ended.stderr))
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ended = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
