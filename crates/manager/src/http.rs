@@ -62,6 +62,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .routes(routes!(rebalance::plan))
         .routes(routes!(rebalance::apply))
         .routes(routes!(services::pools))
+        .routes(routes!(services::pool))
         .routes(routes!(events::list))
         .routes(routes!(events::of_observer))
         .routes(routes!(events::runs))

@@ -7,6 +7,7 @@ pub(crate) const OBSERVERS: &str = "everwatch_observers";
 pub(crate) const SERVICES: &str = "everwatch_services";
 pub(crate) const CAPACITY: &str = "everwatch_capacity_slots";
 pub(crate) const HELD: &str = "everwatch_held_slots";
+pub(crate) const FREE: &str = "everwatch_free_slots";
 pub(crate) const READY: &str = "everwatch_ready_messages";
 pub(crate) const PARKED: &str = "everwatch_parked_messages";
 pub(crate) const STATE_LAG: &str = "everwatch_state_queue_lag_seconds";
@@ -32,11 +33,12 @@ pub(crate) const DELETE_TO_DELETED: &str = "everwatch_delete_to_deleted_seconds"
 pub(crate) const GAP: &str = "everwatch_failover_gap_seconds";
 pub(crate) const OVERLAP: &str = "everwatch_run_overlap_seconds";
 
-const GAUGES: [(&str, Unit, &str); 9] = [
+const GAUGES: [(&str, Unit, &str); 10] = [
     (OBSERVERS, Unit::Count, "observers by pool and status"),
     (SERVICES, Unit::Count, "living services by state"),
     (CAPACITY, Unit::Count, "slots of active services by pool"),
     (HELD, Unit::Count, "slots in use by pool, after the newest beats"),
+    (FREE, Unit::Count, "slots of active services that are free, by pool, after the newest beats"),
     (READY, Unit::Count, "observers that wait for a slot in the work queue of a pool"),
     (PARKED, Unit::Count, "messages that nobody could read"),
     (STATE_LAG, Unit::Seconds, "age of the newest mark that this manager has read from the state queue"),

@@ -222,6 +222,10 @@ pub struct Pool {
     /// Slots in use.
     pub held: u32,
     pub free: u32,
+    /// Observers that wait for a slot, after the newest beats.
+    pub pending: u64,
+    /// Slots that everything wanted would fill, those that wait included: what a scaler goes by.
+    pub needed: u64,
     /// Observers by status.
     pub observers: BTreeMap<String, u64>,
 }

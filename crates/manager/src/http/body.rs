@@ -52,9 +52,7 @@ impl<S: Send + Sync> FromRequest<S> for OptionalJson {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let none = request.headers().get(header::CONTENT_TYPE).is_none()
-            && request.body().size_hint().exact() == Some(0);
-        if none {
+        if request.body().size_hint().exact() == Some(0) {
             return Ok(Self(None));
         }
         JsonBody::from_request(request, state).await.map(|JsonBody(value)| Self(Some(value)))

@@ -85,8 +85,11 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
             metrics::gauge!(metric::OBSERVERS, &labels).set(count as f64);
         }
         let of_pool = || services.iter().filter(|service| service.birth.pool == pool);
-        let active = of_pool().filter(|service| service.state() == ServiceState::Active);
-        let capacity: f64 = active.map(|service| f64::from(service.capacity())).sum();
+        let active = || of_pool().filter(|service| service.state() == ServiceState::Active);
+        let capacity: f64 = active().map(|service| f64::from(service.capacity())).sum();
+        let free: f64 =
+            active().map(|service| f64::from(service.capacity().saturating_sub(service.held()))).sum();
+        metrics::gauge!(metric::FREE, "pool" => pool.to_string()).set(free);
         metrics::gauge!(metric::CAPACITY, "pool" => pool.to_string()).set(capacity);
         let held: f64 = of_pool().map(|service| f64::from(service.held())).sum();
         metrics::gauge!(metric::HELD, "pool" => pool.to_string()).set(held);

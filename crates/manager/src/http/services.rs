@@ -95,6 +95,35 @@ pub(crate) async fn pools(
     params: Params,
 ) -> Result<Json<Listed<api::Pool>>, Problem> {
     params.finish()?;
+    let pools = by_pool(&manager).await?;
+    let items: Vec<_> = pools.into_iter().map(|(name, pool)| api::Pool { name, ..pool }).collect();
+    let total = items.len() as u64;
+    Ok(Json(Listed { items, next_cursor: None, total }))
+}
+
+/// Read a pool: `needed` is what a scaler goes by.
+///
+/// The length of the work queue is not: it is 0 as long as everybody finds a slot, so a scaler that goes by it
+/// takes services away that are full.
+#[utoipa::path(get, path = "/v1/pools/{pool}", tag = "services",
+    params(("pool" = String, Path, description = "its name")),
+    responses((status = 200, body = api::Pool), (status = 404, body = ProblemBody, description = "not-found")))]
+pub(crate) async fn pool(
+    State(manager): Shared,
+    Path(name): Path<String>,
+    params: Params,
+) -> Result<Json<api::Pool>, Problem> {
+    params.finish()?;
+    match by_pool(&manager).await?.remove(&name) {
+        Some(pool) => Ok(Json(api::Pool { name, ..pool })),
+        None => {
+            let shown: String = name.chars().take(140).collect();
+            Err(Problem::new(Code::NotFound, format!("no service and no observer names a pool `{shown}`")))
+        }
+    }
+}
+
+async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Problem> {
     let mut pools: BTreeMap<String, api::Pool> = BTreeMap::new();
     for pool in manager.pools() {
         pools.entry(pool.to_string()).or_default();
@@ -109,10 +138,14 @@ pub(crate) async fn pools(
         }
     }
     for ((pool, status), count) in manager.store.counts().await? {
-        let observers = &mut pools.entry(pool.to_string()).or_default().observers;
-        observers.insert(status.to_string(), count);
+        let pool = pools.entry(pool.to_string()).or_default();
+        pool.observers.insert(status.to_string(), count);
+        if status.uses_slot() {
+            pool.needed += count;
+        }
     }
-    let items: Vec<_> = pools.into_iter().map(|(name, pool)| api::Pool { name, ..pool }).collect();
-    let total = items.len() as u64;
-    Ok(Json(Listed { items, next_cursor: None, total }))
+    for pool in pools.values_mut() {
+        pool.pending = pool.needed.saturating_sub(u64::from(pool.held));
+    }
+    Ok(pools)
 }

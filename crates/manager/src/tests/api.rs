@@ -205,6 +205,7 @@ async fn kinds_version_and_metrics_are_told() {
         "everwatch_observers{pool=\"default\",status=\"Failed\"} 0",
         "everwatch_services{state=\"active\"} 2",
         "everwatch_capacity_slots{pool=\"default\"} 2",
+        "everwatch_free_slots{pool=\"default\"} 2",
         "everwatch_broker_connected 1",
         "# TYPE everwatch_reconcile_pass_seconds histogram",
         "# HELP everwatch_state_queue_lag_seconds ",
@@ -264,4 +265,21 @@ async fn every_route_is_documented_and_every_documented_one_is_there() {
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_tells_a_scaler_what_it_needs() {
+    let stage = Stage::new().await;
+    let mut service = stage.service(2).await;
+    for (name, desired) in [("a", "running"), ("b", "running"), ("c", "running"), ("d", "paused")] {
+        stage.create(json!({"kind": "ticker", "name": name, "desired": desired, "on_full": "queue"})).await;
+    }
+    for _ in 0..2 {
+        let (_kept, work, epoch) = service.take().await;
+        service.run_event(&work, epoch, started()).await;
+    }
+    let needed = |answer: &Answer| (answer.body["needed"].clone(), answer.body["capacity"].clone());
+    let pool = stage.until("/v1/pools/default", |it| needed(it) == (json!(3), json!(2))).await;
+    assert_eq!(stage.get("/v1/pools").await.body["items"][0], pool.body);
+    assert_eq!(stage.get("/v1/pools/gpu").await.body["code"], "not-found");
 }

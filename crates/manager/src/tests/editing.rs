@@ -57,6 +57,8 @@ async fn an_observer_is_paused_resumed_and_restarted() {
     assert_eq!(stage.act("restart").await.status, StatusCode::ACCEPTED);
     service.stop(second).await;
     let third = service.run(&stage, 3).await;
+    // A client that always says what it sends may send nothing.
+    assert_eq!(stage.send("POST", "/v1/observers/a/move", Some("")).await.status, StatusCode::ACCEPTED);
     // Another pool is another queue.
     let moving = stage.send("POST", "/v1/observers/a/move", Some(r#"{"pool": "other"}"#)).await;
     assert_eq!((moving.status, &moving.body["pool"]), (StatusCode::ACCEPTED, &json!("other")));

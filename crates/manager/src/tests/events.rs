@@ -86,7 +86,7 @@ async fn events_are_followed_resumed_and_end_with_the_manager() {
         stage.create(json!({"kind": "ticker", "name": name, "on_full": "queue"})).await;
     };
     create("before").await;
-    stage.until("/v1/events", |answer| answer.body["total"] == 1).await;
+    stage.until("/v1/events?what=created", |answer| answer.body["total"] == 1).await;
     let mut live = stage.follow("/v1/events", None).await.unwrap();
     let mut paused = stage.follow("/v1/events?what=pause_asked", None).await.unwrap();
     create("a").await;
