@@ -1,7 +1,7 @@
 //! Every queue and exchange of Everwatch, in one place.
 
 use crate::port::{QueueKind, Target};
-use everwatch_core::id::{Pool, ServiceId};
+use everwatch_core::id::{AnswersId, Pool, ServiceId};
 
 /// The names of a deployment's queues and exchanges.
 #[derive(Debug, Clone)]
@@ -49,6 +49,11 @@ impl Topology {
     #[must_use]
     pub fn commands_of(&self, service: ServiceId) -> String {
         format!("{}commands.{service}", self.prefix)
+    }
+    /// Where one session of a manager hears answers: exclusive to it.
+    #[must_use]
+    pub fn answers(&self, to: AnswersId) -> String {
+        format!("{}answers.{to}", self.prefix)
     }
     /// The topic exchange for what observers emit.
     #[must_use]

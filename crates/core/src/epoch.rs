@@ -17,8 +17,8 @@ impl Epoch {
     }
     /// The first epoch of a generation: as a floor it ends every run of the generations before.
     #[must_use]
-    pub fn first_of(generation: u32) -> Self {
-        Self::new(generation, 0)
+    pub const fn first_of(generation: u32) -> Self {
+        Self((generation as u64) << 32)
     }
     /// The first epoch of the generation after this one's.
     #[must_use]

@@ -52,6 +52,7 @@ macro_rules! uuid_id {
 uuid_id!(ObserverId, "The identity of an observer, given at its creation and never used again.");
 uuid_id!(ServiceId, "One incarnation of an observer service process: new at every birth.");
 uuid_id!(ManagerId, "One incarnation of a manager process.");
+uuid_id!(AnswersId, "Where one session of a manager with the broker hears answers to its own questions.");
 
 macro_rules! checked_name {
     ($name:ident, $what:literal, $doc:literal, $check:expr) => {

@@ -21,6 +21,7 @@ pub mod fence;
 pub mod fleet;
 pub mod history;
 pub mod id;
+pub mod logs;
 pub mod message;
 pub mod missing;
 pub mod observer;

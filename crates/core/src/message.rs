@@ -4,6 +4,7 @@
 use crate::clock::{Timestamp, friendly};
 use crate::epoch::Epoch;
 use crate::id::{Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
+use crate::logs::AskLogs;
 use crate::observer::{Overlap, Wanted};
 use crate::retry::Retry;
 use serde::de::DeserializeOwned;
@@ -344,6 +345,8 @@ pub enum Command {
     Suspect(Vec<ObserverId>),
     /// What are these that you hold? With none: who are you, and what is all that you hold?
     Describe { service: ServiceId, ids: Vec<ObserverId> },
+    /// The only one that goes to one service alone: its answer goes to one manager alone.
+    Logs(AskLogs),
     /// Written by a newer version: counted and passed over.
     #[serde(untagged)]
     Unknown(Value),

@@ -2,6 +2,7 @@
 
 use everwatch_core::clock::parse_duration;
 use everwatch_core::id::{Kind, Name, ObserverId, Pool};
+use everwatch_core::logs::{Answer, Place};
 use everwatch_core::message::{BeatMessage, Command, StateMessage, Work, WorkRead, decode};
 use everwatch_core::observer::Wanted;
 use proptest::prelude::*;
@@ -26,6 +27,8 @@ fn any_json() -> impl Strategy<Value = Value> {
             "beat",
             "tick",
             "floors",
+            "logs",
+            "lines",
             "welcome",
             "service",
             "entries",
@@ -69,6 +72,7 @@ fn read_as_everything(bytes: &[u8]) {
         decode::<StateMessage>(bytes).is_ok(),
         decode::<BeatMessage>(bytes).is_ok(),
         decode::<Command>(bytes).is_ok(),
+        decode::<Answer>(bytes).is_ok(),
     );
 }
 
@@ -116,7 +120,7 @@ proptest! {
     fn words(text in any::<String>()) {
         let _answers = (
             Name::new(&text).is_ok(), Kind::new(&text).is_ok(), Pool::new(&text).is_ok(),
-            parse_duration(&text).is_ok(),
+            parse_duration(&text).is_ok(), text.parse::<Place>().is_ok(),
         );
     }
 }

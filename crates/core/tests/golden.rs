@@ -5,7 +5,8 @@
 
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::{Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
+use everwatch_core::id::{AnswersId, Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
+use everwatch_core::logs::{Answer, AskLogs, Line, Lines, LogsAnswer, Place, Stream};
 use everwatch_core::message::{
     Beat, BeatMessage, Birth, Cause, Command, Described, Floor, HandOver, HeldWork, Intent, KindInfo,
     ListChunk, Numbered, Predecessor, Report, Reports, RunEvent, RunReport, StateMessage, Terms, Tick,
@@ -171,6 +172,26 @@ fn commands() {
     both_ways("hand_over", &Command::HandOver(hand_over));
     both_ways("describe", &Command::Describe { service: service(), ids: vec![observer()] });
     both_ways("suspect", &Command::Suspect(vec![observer()]));
+    let after = Some(Place { epoch: Epoch::new(3, 2), seq: 57 });
+    let logs = AskLogs { number: 7, to: AnswersId(Uuid::from_u128(0xd)), id: observer(), after, most: 100 };
+    both_ways("logs", &Command::Logs(logs));
+    both_ways("logs-newest", &Command::Logs(AskLogs { after: None, ..logs }));
+}
+
+#[test]
+fn answers() {
+    let line = |seq, stream| Line {
+        place: Place { epoch: Epoch::new(3, 2), seq },
+        at: at(0),
+        stream,
+        text: "a line".into(),
+    };
+    let lines = vec![line(60, Stream::Stdout), line(61, Stream::Stderr), line(62, Stream::Log)];
+    let lines = Lines { lines, missed: 2, more: true };
+    both_ways("answer-logs", &Answer::Logs(LogsAnswer { number: 7, lines }));
+    both_ways("answer-logs-none", &Answer::Logs(LogsAnswer { number: 7, lines: Lines::default() }));
+    let newer = br#"{"v": 1, "body": {"weather": {"sun": 1}}}"#;
+    assert!(matches!(decode::<Answer>(newer), Ok(Answer::Unknown(_))));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What running code is given: who it is, when to stop, and ways to say something.
 
+use crate::logs::Book;
 use crate::observer::Error;
 use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
+use everwatch_core::logs::Stream;
 use everwatch_core::message::Work;
 use serde_json::Value;
 use std::any::{Any, TypeId};
@@ -32,6 +34,7 @@ pub(crate) struct Inner {
     pub(crate) token: CancellationToken,
     pub(crate) outlet: Arc<dyn Outlet>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) book: Arc<Book>,
 }
 
 impl Context {
@@ -87,6 +90,14 @@ impl Context {
     /// Shows how far it has come, as "37 of 120".
     pub fn progress(&self, done: u64, of: u64) {
         self.status(&format!("{done} of {of}"));
+    }
+    /// Adds a line to what `everwatch observer logs` shows: the service keeps the newest of each observer, each
+    /// cut at 4 KiB. A text of several lines is several lines.
+    pub fn log(&self, text: &str) {
+        self.say(Stream::Log, text);
+    }
+    pub(crate) fn say(&self, stream: Stream, text: &str) {
+        self.0.book.write(self.0.epoch, stream, text);
     }
     /// State that was given to the service with [`crate::Registry::share`].
     #[must_use]

@@ -22,6 +22,7 @@ mod context;
 mod fence;
 pub mod host;
 pub mod kinds;
+mod logs;
 mod machine;
 mod mouth;
 mod observer;

@@ -1,5 +1,6 @@
 //! A service process: one incarnation after another until it is told to stop.
 
+use crate::logs::Logs;
 use crate::pulse::Pulses;
 use crate::registry::Registry;
 use crate::session::{self, End, Incarnation};
@@ -66,6 +67,7 @@ pub async fn run(
     handle: Handle,
 ) -> Result<(), RunError> {
     let pulses = Pulses::default();
+    let logs = Arc::new(Logs::new(settings.log_lines));
     let registry = Arc::new(registry.share(pulses.clone()));
     let mut predecessor: Option<Predecessor> = None;
     let mut advised = false;
@@ -87,10 +89,13 @@ pub async fn run(
             session,
             tasks: tasks.clone(),
             pulses: pulses.clone(),
+            logs: logs.clone(),
             predecessor: predecessor.take(),
             handle: handle.clone(),
         };
-        match session::live(incarnation).await? {
+        let end = session::live(incarnation).await?;
+        logs.close_all();
+        match end {
             End::Stopped => return Ok(()),
             End::Killed => {
                 tracing::warn!(service = %id, "killed; born again in 5 s");

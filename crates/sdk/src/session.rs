@@ -4,9 +4,11 @@ mod channels;
 mod commands;
 mod describing;
 mod ending;
+mod telling;
 
 use self::describing::Describer;
 use crate::fence::Fence;
+use crate::logs::Logs;
 use crate::machine::{host_name, rss_bytes};
 use crate::mouth::Mouth;
 use crate::proof::prove_life;
@@ -15,7 +17,7 @@ use crate::registry::Registry;
 use crate::reporter::{Reporter, Say, Sender};
 use crate::runtime::{Handle, RunError};
 use crate::settings::ServiceSettings;
-use crate::unit::{Ended, Units};
+use crate::unit::{Code, Ended, Units};
 use channels::Channels;
 use everwatch_broker::{
     BrokerError, Declared, Delivery, HeaderValue, Message, QueueKind, Receipt, Session, Settle, Target,
@@ -49,6 +51,7 @@ pub(crate) struct Incarnation {
     pub(crate) session: Arc<dyn Session>,
     pub(crate) tasks: tokio::runtime::Handle,
     pub(crate) pulses: Pulses,
+    pub(crate) logs: Arc<Logs>,
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) handle: Handle,
 }
@@ -129,6 +132,8 @@ struct Life {
     fence: Arc<Fence>,
     reporter: Reporter,
     describer: Describer,
+    /// Once somebody has asked.
+    questions: Option<telling::Questions>,
     tracker: TaskTracker,
     /// Ends the helpers of this session.
     helpers: CancellationToken,
@@ -160,7 +165,8 @@ impl Life {
         let (reporter, said) = Reporter::channel();
         let mouth = Arc::new(Mouth::new(me.session.clone(), topology.output(), reporter.clone()));
         let (ended_sender, ended) = mpsc::unbounded_channel();
-        let units = Arc::new(Units::new(me.tasks.clone(), me.registry.clone(), mouth.clone(), ended_sender));
+        let code = Code { registry: me.registry.clone(), outlet: mouth.clone(), logs: me.logs.clone() };
+        let units = Arc::new(Units::new(me.tasks.clone(), code, ended_sender));
         let times = (me.settings.fence_after, me.settings.fence_grace);
         let fence = Fence::watch(times, me.session.clone(), units.clone(), me.pulses.clone())
             .map_err(Unborn::Thread)?;
@@ -178,16 +184,10 @@ impl Life {
         });
         let (arrivals, incoming) = mpsc::channel(1024);
         let capacity = me.settings.capacity.slots();
-        let policy = SlotPolicy {
-            kinds: me.registry.kinds(),
-            fence_grace: me.settings.fence_grace,
-            consumers: u32::try_from(block_sizes(capacity).len()).unwrap_or(u32::MAX),
-            refuse_first: Duration::from_secs(1),
-            refuse_max: Duration::from_secs(60),
-        };
         let life = Self {
             started: Instant::now(),
-            slots: Slots::new(policy).with_pace(Pace::new(me.settings.start_rate, &me.settings.start_rates)),
+            slots: Slots::new(policy(&me, capacity))
+                .with_pace(Pace::new(me.settings.start_rate, &me.settings.start_rates)),
             blocks: Blocks::new(capacity),
             channels: Channels::default(),
             terms: Terms::default(),
@@ -199,6 +199,7 @@ impl Life {
             fence,
             reporter,
             describer: Describer::new(),
+            questions: None,
             tracker: tracker.clone(),
             helpers: helpers.clone(),
             closing: helpers.child_token(),
@@ -363,6 +364,11 @@ impl Life {
             if matches!(effect, Effect::Start { .. } | Effect::Settle(_)) && !self.fence.stands() {
                 return self.fence.fall("the broker has not answered in time");
             }
+            if let Effect::Report(it) | Effect::Settle(it) | Effect::Announce(it) = &effect
+                && !it.event.holds()
+            {
+                self.me.logs.close(it.id, it.epoch);
+            }
             match effect {
                 Effect::Start { epoch, attempt, work } => self.units.start(work, epoch, attempt),
                 Effect::Cancel { id } => self.units.cancel(id),
@@ -427,6 +433,16 @@ impl Life {
         for list in ListChunk::all(self.lists, self.slots.list(self.now())) {
             self.reporter.say(Say::Tell(Report::List(list))).await;
         }
+    }
+}
+
+fn policy(me: &Incarnation, capacity: u32) -> SlotPolicy {
+    SlotPolicy {
+        kinds: me.registry.kinds(),
+        fence_grace: me.settings.fence_grace,
+        consumers: u32::try_from(block_sizes(capacity).len()).unwrap_or(u32::MAX),
+        refuse_first: Duration::from_secs(1),
+        refuse_max: Duration::from_secs(60),
     }
 }
 

@@ -68,6 +68,8 @@ pub struct ServiceSettings {
     pub start_rate: f64,
     /// The same for some kinds by themselves.
     pub start_rates: BTreeMap<Kind, f64>,
+    /// The newest lines of each observer that are kept, and a KiB for each of them (default 100).
+    pub log_lines: u32,
 }
 
 impl ServiceSettings {
@@ -87,6 +89,7 @@ impl ServiceSettings {
             drain_timeout: Duration::from_secs(20),
             start_rate: 0.0,
             start_rates: BTreeMap::new(),
+            log_lines: 100,
         }
     }
 }

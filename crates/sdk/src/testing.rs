@@ -22,6 +22,7 @@
 //! ```
 
 use crate::context::{Context, Inner, Outlet};
+use crate::logs::Book;
 use crate::observer::{Error, Exit, Observer};
 use crate::pulse::Pulses;
 use async_trait::async_trait;
@@ -42,6 +43,8 @@ use uuid::Uuid;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Values that may wait to be read; then `emit` waits.
 const UNREAD: usize = 1000;
+/// The newest lines that are kept of it.
+const LOG_LINES: u32 = 1000;
 
 /// Nothing happened within 10 s.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +57,7 @@ pub struct Trial {
     token: CancellationToken,
     values: mpsc::Receiver<Value>,
     status: Arc<Mutex<Option<String>>>,
+    book: Arc<Book>,
 }
 
 struct Ear {
@@ -87,7 +91,7 @@ impl Trial {
     pub fn start_sharing<O: Observer, T: Any + Send + Sync>(observer: O, value: T) -> Self {
         let (sender, values) = mpsc::channel(UNREAD);
         let status = Arc::new(Mutex::new(None));
-        let token = CancellationToken::new();
+        let (token, book) = (CancellationToken::new(), Book::new(LOG_LINES));
         let shared = [
             (TypeId::of::<T>(), Arc::new(value) as Arc<dyn Any + Send + Sync>),
             (TypeId::of::<Pulses>(), Arc::new(Pulses::default())),
@@ -99,10 +103,11 @@ impl Trial {
             token: token.clone(),
             outlet: Arc::new(Ear { values: sender, status: status.clone() }),
             shared: Arc::new(shared.into_iter().collect()),
+            book: book.clone(),
         });
         let mut code = JoinSet::new();
         code.spawn(observer.run(ctx));
-        Self { code, token, values, status }
+        Self { code, token, values, status, book }
     }
 
     /// The next value that it emits.
@@ -118,6 +123,13 @@ impl Trial {
     #[must_use]
     pub fn status(&self) -> Option<String> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The newest lines that it has logged ([`Context::log`]), the last one last; at most 1000.
+    #[must_use]
+    pub fn logged(&self) -> Vec<String> {
+        let lines = self.book.read(None, LOG_LINES as usize).lines;
+        lines.into_iter().map(|line| line.text.into()).collect()
     }
 
     /// Waits for the code to end by itself.
@@ -161,6 +173,7 @@ mod tests {
         let mut trial = Trial::start(ticker);
         assert_eq!(trial.emitted().await.unwrap()["tick"], 1);
         assert_eq!(trial.emitted().await.unwrap()["tick"], 2);
+        assert_eq!(trial.logged()[..2], ["tick 1", "tick 2"]);
         assert_eq!(trial.stop().await.unwrap().unwrap(), Exit::Done);
     }
 

@@ -2,10 +2,12 @@
 
 use crate::context::{Context, Inner, Outlet};
 use crate::fence::{boottime, millis};
+use crate::logs::{Book, Logs};
 use crate::observer::{Error, Exit};
 use crate::registry::{Registry, Running};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
+use everwatch_core::logs::Stream;
 use everwatch_core::message::Work;
 use everwatch_core::slots::Outcome;
 use futures::FutureExt as _;
@@ -27,11 +29,17 @@ pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
 }
 
+/// Where code comes from, and where what it says goes.
+pub(crate) struct Code {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) outlet: Arc<dyn Outlet>,
+    pub(crate) logs: Arc<Logs>,
+}
+
 /// Everything that runs in one session.
 pub(crate) struct Units {
     tasks: Handle,
-    registry: Arc<Registry>,
-    outlet: Arc<dyn Outlet>,
+    code: Code,
     ended: UnboundedSender<Ended>,
     /// Cancelled: everything is to stop.
     all: CancellationToken,
@@ -73,13 +81,8 @@ impl Drop for Guard {
 }
 
 impl Units {
-    pub(crate) fn new(
-        tasks: Handle,
-        registry: Arc<Registry>,
-        outlet: Arc<dyn Outlet>,
-        ended: UnboundedSender<Ended>,
-    ) -> Self {
-        Self { tasks, registry, outlet, ended, all: CancellationToken::new(), running: Arc::default() }
+    pub(crate) fn new(tasks: Handle, code: Code, ended: UnboundedSender<Ended>) -> Self {
+        Self { tasks, code, ended, all: CancellationToken::new(), running: Arc::default() }
     }
 
     pub(crate) fn start(&self, work: Arc<Work>, epoch: Epoch, attempt: u32) {
@@ -102,9 +105,11 @@ impl Units {
             abort: None,
         };
         self.lock().insert(id, unit);
-        let (outlet, shared) = (self.outlet.clone(), self.registry.shared.clone());
-        let ctx = Context::new(Inner { work: work.clone(), epoch, attempt, token, outlet, shared });
-        let registry = self.registry.clone();
+        let (registry, outlet, book) =
+            (self.code.registry.clone(), self.code.outlet.clone(), self.code.logs.open(id, epoch));
+        let shared = registry.shared.clone();
+        let inner = Inner { work: work.clone(), epoch, attempt, token, outlet, shared, book: book.clone() };
+        let ctx = Context::new(inner);
         let task = async move {
             // The guard lives inside the task: it is dropped only after the code has let go.
             let mut guard = guard;
@@ -118,6 +123,7 @@ impl Units {
                 Ok(outcome) => outcome,
                 Err(panic) => Outcome::Erred(format!("panicked: {}", panic_text(panic.as_ref()))),
             };
+            note_end(&book, epoch, attempt, &guard.outcome);
         };
         let abort = self.tasks.spawn(task).abort_handle();
         if let Some(unit) = self.lock().get_mut(&id).filter(|unit| unit.epoch == epoch) {
@@ -180,6 +186,16 @@ fn outcome(result: Result<Exit, Error>) -> Outcome {
         Ok(Exit::Failed(reason)) => Outcome::Failed(reason),
         Err(error) => Outcome::Erred(chain(error.as_ref())),
     }
+}
+
+/// Its last words, for who reads the log of an observer that is restarted or has failed.
+fn note_end(book: &Book, epoch: Epoch, attempt: u32, outcome: &Outcome) {
+    let text = match outcome {
+        Outcome::Erred(error) => format!("start {attempt} ended with an error: {error}"),
+        Outcome::Failed(reason) => format!("gave up: {reason}"),
+        Outcome::Done | Outcome::Aborted => return,
+    };
+    book.write(epoch, Stream::Log, &text);
 }
 
 /// An error with everything that caused it.

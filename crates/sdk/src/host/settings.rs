@@ -7,6 +7,7 @@ use config::{Environment, File, FileFormat};
 use everwatch_broker::RabbitBroker;
 use everwatch_core::clock::friendly;
 use everwatch_core::id::{Kind, Name, Pool};
+use everwatch_core::logs::LINES_MAX;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -78,6 +79,8 @@ pub struct Service {
     pub start_rate: f64,
     /// The same for some kinds by themselves.
     pub start_rates: BTreeMap<String, f64>,
+    /// The newest lines of each observer that are kept, and a KiB for each of them; 0: none.
+    pub log_lines: u32,
     /// Threads for people's code; 0: four for each core, at least 16.
     pub threads: u16,
     /// Address of `/livez`, `/readyz` and `/metrics`; empty: none.
@@ -162,6 +165,7 @@ impl Default for Service {
             drain_timeout: Duration::from_secs(20),
             start_rate: 0.0,
             start_rates: BTreeMap::new(),
+            log_lines: 100,
             threads: 0,
             listen: String::new(),
             exec: Exec::default(),
@@ -283,6 +287,10 @@ impl Service {
             );
             return Err(SettingsError(text));
         }
+        if self.log_lines > LINES_MAX {
+            return Err(SettingsError(format!("service.log_lines: at most {LINES_MAX}")));
+        }
+        settings.log_lines = self.log_lines;
         settings.start_rate = self.start_rate;
         for (kind, rate) in &self.start_rates {
             let kind =
@@ -329,5 +337,7 @@ mod tests {
         assert!(long.unwrap_err().starts_with("service.fence_grace"));
         let pool = checked(|_, service| "No Pool".clone_into(&mut service.pool));
         assert!(pool.unwrap_err().starts_with("service.pool"));
+        let lines = checked(|_, service| service.log_lines = LINES_MAX + 1);
+        assert!(lines.unwrap_err().starts_with("service.log_lines"));
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::pulse::{Pulse, Pulses};
 use crate::{Context, Error, Exit, Observer};
+use everwatch_core::logs::Stream;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use schemars::JsonSchema;
@@ -62,8 +63,8 @@ impl Observer for Exec {
         let mut child = self.command(&ctx, settings.fence_after).spawn()?;
         let pipe = child.stdin.take().ok_or("the helper has no standard input")?;
         let pulse = pulses.add(pipe.into_owned_fd()?);
-        let out = log_lines(child.stdout.take(), &ctx, "stdout");
-        let err = log_lines(child.stderr.take(), &ctx, "stderr");
+        let out = log_lines(child.stdout.take(), &ctx, Stream::Stdout);
+        let err = log_lines(child.stderr.take(), &ctx, Stream::Stderr);
         // Its output is read to the last: a program that says something while it ends must not find its
         // pipe broken.
         let mut all = std::pin::pin!(async { tokio::join!(child.wait(), out, err).0 });
@@ -110,7 +111,7 @@ impl Exec {
     }
 }
 
-async fn log_lines(pipe: Option<impl AsyncRead + Unpin>, ctx: &Context, stream: &'static str) {
+async fn log_lines(pipe: Option<impl AsyncRead + Unpin>, ctx: &Context, stream: Stream) {
     let Some(pipe) = pipe else { return };
     let mut reader = BufReader::with_capacity(4096, pipe);
     let mut line = Vec::new();
@@ -124,11 +125,19 @@ async fn log_lines(pipe: Option<impl AsyncRead + Unpin>, ctx: &Context, stream: 
         line.extend_from_slice(&chunk[..end.unwrap_or(chunk.len()).min(room)]);
         reader.consume(taken);
         if end.is_some() {
-            let text = String::from_utf8_lossy(&line);
-            tracing::info!(target: "everwatch::output", observer = ctx.name(), stream, "{text}");
+            log(&line, ctx, stream);
             line.clear();
         }
     }
+    if !line.is_empty() {
+        log(&line, ctx, stream);
+    }
+}
+
+fn log(line: &[u8], ctx: &Context, stream: Stream) {
+    let text = String::from_utf8_lossy(line);
+    tracing::info!(target: "everwatch::output", observer = ctx.name(), stream = stream.as_str(), "{text}");
+    ctx.say(stream, &text);
 }
 
 /// To be called first thing in `main`, before any thread: if this process was started as a helper, it

@@ -41,6 +41,8 @@ impl Observer for Http {
             let seen = seen?;
             if last.as_ref() != Some(&seen) {
                 let (status, body) = &seen;
+                let news = if last.is_some() { "changed" } else { "first seen" };
+                ctx.log(&format!("{news}: status {status}, {} bytes", body.len()));
                 ctx.emit(serde_json::json!({ "url": self.url, "status": status, "body": body })).await?;
                 last = Some(seen);
             }

@@ -30,6 +30,7 @@ impl Observer for Ticker {
         let mut count = 0_u64;
         while ctx.until_cancelled(ticks.tick()).await.is_some() {
             count += 1;
+            ctx.log(&format!("tick {count}"));
             ctx.emit(serde_json::json!({ "tick": count })).await?;
         }
         Ok(Exit::Done)

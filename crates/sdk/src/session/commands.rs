@@ -23,6 +23,7 @@ impl Life {
             Ok(Command::Welcome(welcome)) => self.on_welcome(*welcome).await,
             Ok(Command::Suspect(ids)) => self.step(Input::Suspects(ids)).await,
             Ok(Command::Describe { service, ids }) => self.describe(service, &ids).await,
+            Ok(Command::Logs(asked)) => self.tell_logs(asked),
             Ok(Command::Terms { service, terms }) if service == me => self.follow(terms),
             Ok(Command::HandOver(asked)) if asked.service == me => self.on_hand_over(asked),
             Ok(Command::Terms { .. } | Command::HandOver(_)) => {}
