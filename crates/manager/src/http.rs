@@ -10,6 +10,7 @@ mod edits;
 mod events;
 mod fleet;
 mod kinds;
+mod logs;
 mod observers;
 mod once;
 mod ops;
@@ -66,6 +67,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .routes(routes!(events::list))
         .routes(routes!(events::of_observer))
         .routes(routes!(events::runs))
+        .routes(routes!(logs::read))
         .routes(routes!(kinds::list))
         .routes(routes!(parked::list))
         .routes(routes!(parked::discard))

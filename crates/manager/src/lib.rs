@@ -18,6 +18,7 @@ mod outbox;
 mod ownership;
 mod parked;
 mod quarantine;
+mod questions;
 mod rebalance;
 mod reconcile;
 mod restored;

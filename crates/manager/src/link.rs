@@ -3,8 +3,8 @@
 
 use crate::ownership::{self, NotOwner};
 use crate::shared::Manager;
-use crate::{RunError, intake, parked};
-use everwatch_broker::{BrokerError, ConnectError, Session};
+use crate::{RunError, intake, parked, questions};
+use everwatch_broker::{BrokerError, ConnectError, QueueKind, Session};
 use everwatch_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,8 @@ async fn declare(manager: &Manager, session: &dyn Session) -> Result<(), BrokerE
     for exchange in manager.topology.exchanges() {
         session.declare_exchange(&exchange).await?;
     }
-    Ok(())
+    let answers = manager.topology.answers(manager.questions.begin());
+    session.declare(&answers, &QueueKind::Exclusive).await.map(drop)
 }
 
 /// Reads the queues of one session until it is lost or the manager stops.
@@ -140,6 +141,8 @@ fn spawn_readers(
     readers.spawn(async move { intake::state::run(it, session_of, token).await });
     let (it, session_of, token) = parts();
     readers.spawn(async move { intake::beats::run(it, session_of, token).await });
+    let (it, session_of, token) = parts();
+    readers.spawn(async move { questions::run(it, session_of, token).await });
     let (it, session_of, token) = parts();
     readers.spawn(async move { parked::run(it, session_of, token).await });
 }

@@ -5,6 +5,7 @@ use crate::creator::Create;
 use crate::history::{self, Known};
 use crate::leases::Leases;
 use crate::outbox::Published;
+use crate::questions::Questions;
 use crate::settings::Settings;
 use crate::{RunError, orphans};
 use everwatch_broker::{Broker, BrokerError, Declared, QueueKind, Session, Topology};
@@ -34,6 +35,8 @@ const CREATES_MAX: usize = 2000;
 const PUBLISHED_MAX: usize = 4000;
 /// Clients that follow the events.
 const STREAMS_MAX: usize = 200;
+/// Clients that follow the lines of an observer, each with a question a second.
+const LOG_STREAMS_MAX: usize = 100;
 /// How often a change is tried again after somebody else changed the row.
 pub(crate) const CAS_TRIES: usize = 20;
 
@@ -100,6 +103,8 @@ pub(crate) struct Manager {
     /// Counts batches of events that this manager has written down.
     pub(crate) recorded: watch::Sender<u64>,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) log_streams: Arc<Semaphore>,
+    pub(crate) questions: Questions,
     pub(crate) publishes: Arc<Semaphore>,
     pub(crate) leases: Leases,
     /// Whether observers of another database are taken over, once.
@@ -144,6 +149,8 @@ impl Manager {
             known: Known::default(),
             recorded: watch::Sender::new(0),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            log_streams: Arc::new(Semaphore::new(LOG_STREAMS_MAX)),
+            questions: Questions::default(),
             publishes: Arc::new(Semaphore::new(PUBLISHES_MAX)),
             leases: Leases::default(),
             adopting: AtomicBool::new(settings.adopt),

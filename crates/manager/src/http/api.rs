@@ -4,6 +4,7 @@ use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::fleet::{self, DrainProgress, Orders};
 use everwatch_core::history::What;
+use everwatch_core::logs::Line;
 use everwatch_core::observer::{FieldError, OnFull, Overlap};
 use everwatch_core::retry::Retry;
 use everwatch_core::row::{self, Row};
@@ -263,6 +264,48 @@ pub struct ParkedMessage {
 pub struct NamedThing {
     pub id: Uuid,
     pub name: String,
+}
+
+/// A line that an observer said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LogLine {
+    /// Epoch and number within it: higher for what was said later, on whichever service.
+    #[schema(example = "3.2.57")]
+    pub id: String,
+    /// By the clock of the service's host.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// `stdout`, `stderr`, or `log` for what its code or its service says.
+    #[schema(example = "stdout")]
+    pub stream: String,
+    pub text: String,
+}
+
+impl LogLine {
+    #[must_use]
+    pub fn of(line: Line) -> Self {
+        let Line { place, at, stream, text } = line;
+        Self { id: place.to_string(), at, stream: stream.as_str().to_owned(), text: text.into() }
+    }
+}
+
+/// What an observer said lately, the oldest line first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Logs {
+    pub items: Vec<LogLine>,
+    /// Lines before the first of these, and after the one that was asked for, that are not kept any more.
+    pub missed: u64,
+    /// Who keeps them: the service that runs it, or ran it last.
+    pub service: Option<ServiceName>,
+    /// Why there are none, or will be no more for now; empty while it runs and speaks.
+    pub reason: String,
+}
+
+/// What a follower is told between lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LogNote {
+    #[schema(example = "moved to service b (epoch 3.2)")]
+    pub text: String,
 }
 
 /// One thing that happened.

@@ -33,6 +33,7 @@ pub(crate) enum Code {
     Changed,
     EventsGone,
     TooManyStreams,
+    ServiceSilent,
     TooLarge,
     NotJson,
     Invalid,
@@ -70,8 +71,9 @@ impl Code {
             Self::Changed => (S::PRECONDITION_FAILED, "observer-changed", "the observer was changed"),
             Self::EventsGone => (S::GONE, "events-gone", "these events are not kept any more"),
             Self::TooManyStreams => {
-                (S::SERVICE_UNAVAILABLE, "too-many-streams", "too many follow the events")
+                (S::SERVICE_UNAVAILABLE, "too-many-streams", "too many follow what happens")
             }
+            Self::ServiceSilent => (S::SERVICE_UNAVAILABLE, "service-silent", "the service does not answer"),
             Self::TooLarge => (S::PAYLOAD_TOO_LARGE, "too-large", "the body is too large"),
             Self::NotJson => (S::UNSUPPORTED_MEDIA_TYPE, "not-json", "the body must be application/json"),
             Self::Invalid => (S::UNPROCESSABLE_ENTITY, "invalid", "the body is not valid"),
@@ -103,7 +105,11 @@ impl Code {
 
     fn retry_after(self) -> Option<u32> {
         match self {
-            Self::NoCapacity | Self::NotReady | Self::TooManyStreams | Self::RebalanceRunning => Some(5),
+            Self::NoCapacity
+            | Self::NotReady
+            | Self::TooManyStreams
+            | Self::ServiceSilent
+            | Self::RebalanceRunning => Some(5),
             Self::NameEnding | Self::BrokerUnavailable | Self::DatabaseUnavailable | Self::Stopping => {
                 Some(1)
             }

@@ -6,6 +6,7 @@
 mod adopting;
 mod broker;
 mod link;
+mod logs;
 mod service;
 mod several;
 mod stage;

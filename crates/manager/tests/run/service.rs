@@ -8,6 +8,7 @@ use everwatch_broker::{
 use everwatch_core::clock;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, Name, ObserverId, Pool, ServiceId};
+use everwatch_core::logs::{Answer, AskLogs, LogsAnswer, Ring, Stream};
 use everwatch_core::message::{
     Beat, BeatMessage, Birth, Command, Described, Floor, HeldWork, Intent, KindInfo, ListChunk, Numbered,
     Report, Reports, RunEvent, RunReport, StateMessage, Work, WorkRead, decode, encode,
@@ -81,12 +82,20 @@ pub(crate) fn started() -> RunEvent {
 /// What runs now, by observer.
 pub(crate) type Running = Arc<Mutex<HashMap<ObserverId, Epoch>>>;
 
+/// What observers have said, and whether anybody is told.
+#[derive(Default)]
+pub(crate) struct Said {
+    rings: HashMap<ObserverId, Ring>,
+    pub(crate) is_silent: bool,
+}
+
 /// A service that lives by itself until it is dropped.
 pub(crate) struct Service {
     pub(crate) id: ServiceId,
     pub(crate) running: Running,
     /// Every run that was ever started.
     pub(crate) history: Arc<Mutex<Vec<(ObserverId, Epoch)>>>,
+    pub(crate) said: Arc<Mutex<Said>>,
     _life: JoinSet<()>,
 }
 
@@ -103,6 +112,7 @@ impl Service {
         let work = consume(voice.topology.work(&Pool::default()), capacity);
         let work = voice.session.consume(&work).await.unwrap();
         let (id, running, history) = (voice.id, Running::default(), Arc::default());
+        let said = Arc::<Mutex<Said>>::default();
         let life = Life {
             voice,
             held: HashMap::new(),
@@ -110,12 +120,22 @@ impl Service {
             name: name.to_owned(),
             running: Arc::clone(&running),
             history: Arc::clone(&history),
+            said: Arc::clone(&said),
             capacity,
             beat: stage.settings.beat,
         };
         let mut lives = JoinSet::new();
         lives.spawn(life.live(work, commands));
-        Self { id, running, history, _life: lives }
+        Self { id, running, history, said, _life: lives }
+    }
+
+    /// The one observer that it runs says these lines.
+    pub(crate) fn say(&self, lines: &[&str]) {
+        let running = self.running.lock().unwrap();
+        let (id, epoch) = running.iter().next().expect("it runs one");
+        let mut said = self.said.lock().unwrap();
+        let ring = said.rings.entry(*id).or_default();
+        lines.iter().for_each(|text| ring.push((*epoch, clock::now()), Stream::Stdout, text, 100));
     }
 }
 
@@ -126,6 +146,7 @@ struct Life {
     name: String,
     running: Running,
     history: Arc<Mutex<Vec<(ObserverId, Epoch)>>>,
+    said: Arc<Mutex<Said>>,
     capacity: u16,
     beat: Duration,
 }
@@ -177,6 +198,10 @@ impl Life {
                 self.describe(&ids).await;
                 Vec::new()
             }
+            Command::Logs(asked) => {
+                self.tell(asked).await;
+                Vec::new()
+            }
             _ => Vec::new(),
         };
         for Floor { id, below } in floors {
@@ -184,6 +209,18 @@ impl Life {
                 self.settle(id).await;
             }
         }
+    }
+
+    async fn tell(&self, AskLogs { number, to, id, after, most }: AskLogs) {
+        let lines = {
+            let said = self.said.lock().unwrap();
+            if said.is_silent {
+                return;
+            }
+            said.rings.get(&id).map(|ring| ring.read(after, most as usize)).unwrap_or_default()
+        };
+        let answer = encode(&Answer::Logs(LogsAnswer { number, lines })).unwrap();
+        self.voice.publish(self.voice.topology.answers(to), answer).await;
     }
 
     async fn describe(&mut self, ids: &[ObserverId]) {

@@ -205,8 +205,10 @@ impl Api {
     }
     /// A stream of server-sent events.
     pub(crate) async fn follow(&self, path: &str) -> reqwest::Response {
-        let request = self.client.get(format!("{}{path}", self.url)).header("accept", "text/event-stream");
-        request.send().await.unwrap().error_for_status().unwrap()
+        self.follow_as(path, "text/event-stream").await.error_for_status().unwrap()
+    }
+    pub(crate) async fn follow_as(&self, path: &str, accept: &str) -> reqwest::Response {
+        self.client.get(format!("{}{path}", self.url)).header("accept", accept).send().await.unwrap()
     }
     pub(crate) async fn get(&self, path: &str) -> Value {
         let (status, body) = self.call("GET", path, None).await;

@@ -1,0 +1,187 @@
+//! What observers said lately, and live. The service that runs an observer keeps its lines; the manager asks it
+//! for them and keeps nothing.
+
+mod follower;
+
+use self::follower::{Follower, Told};
+use super::api::{LogLine, Logs, ProblemBody, ServiceName};
+use super::observers::find;
+use super::problem::{Code, Problem};
+use super::query::{Params, bad};
+use crate::questions::{self, ANSWER_WITHIN, Unanswered};
+use crate::shared::Manager;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use everwatch_core::id::ServiceId;
+use everwatch_core::logs::{Lines, Place, keeper};
+use everwatch_core::row::Row;
+use futures::{Stream, StreamExt as _};
+use serde::Serialize;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::debug;
+
+const COMMENT_EVERY: Duration = Duration::from_secs(15);
+const TAIL_DEFAULT: u32 = 100;
+const TAIL_MAX: u32 = 1000;
+const PLAIN: &str = "text/plain";
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// JSON; live as server-sent events.
+    Structured,
+    /// One line each: time, stream, text.
+    Plain,
+}
+
+/// The newest lines that an observer said, or the first ones after a line; with `follow`, or
+/// `Accept: text/event-stream`, what it says from then on, across moves to other services. An observer that
+/// does not run answers what is left of its last run, and a reason.
+#[utoipa::path(get, path = "/v1/observers/{key}/logs", tag = "observers", params(
+    ("key" = String, Path, description = "id or name"),
+    ("tail" = Option<u32>, Query, description = "how many lines at most: 1 to 1000 (default 100)"),
+    ("after" = Option<String>, Query, description = "the id of a line: those after it, the oldest first"),
+    ("follow" = Option<bool>, Query, description = "go on: events `line`, `note` (it moved, it waits) and `end`"),
+    ("accept" = Option<String>, Header, description = "text/plain: one line each, without ids"),
+    ("last-event-id" = Option<String>, Header, description = "live: the last line that was seen, as `after`")),
+    responses((status = 200, body = Logs), (status = 400, body = ProblemBody, description = "bad-header"),
+    (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 503, body = ProblemBody, description = "service-silent, broker-unavailable, too-many-streams")))]
+pub(crate) async fn read(
+    State(manager): State<Arc<Manager>>,
+    Path(key): Path<String>,
+    mut params: Params,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let most = params.parsed::<u32>("tail")?.unwrap_or(TAIL_DEFAULT);
+    if !(1..=TAIL_MAX).contains(&most) {
+        return Err(bad("tail", format_args!("1 to {TAIL_MAX}")));
+    }
+    let after = params.parsed::<Place>("after")?;
+    let accepts = |kind: &str| {
+        let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+        accept.is_some_and(|accept| accept.contains(kind))
+    };
+    let follow = match params.one("follow")?.as_deref() {
+        None => accepts("text/event-stream"),
+        Some("" | "true") => true,
+        Some("false") => false,
+        Some(_) => return Err(bad("follow", "true or false")),
+    };
+    params.finish()?;
+    let form = if accepts(PLAIN) { Form::Plain } else { Form::Structured };
+    let row = find(&manager, &key).await?;
+    if follow {
+        let after = seen(&headers)?.or(after);
+        return Ok(live(Follower::new(&manager, row.id, after, most)?, form));
+    }
+    let logs = newest(&manager, &row, (after, most)).await?;
+    Ok(match form {
+        Form::Structured => Json(logs).into_response(),
+        Form::Plain => logs.items.iter().map(plain).collect::<String>().into_response(),
+    })
+}
+
+fn seen(headers: &HeaderMap) -> Result<Option<Place>, Problem> {
+    let Some(id) = headers.get("last-event-id") else { return Ok(None) };
+    let place = id.to_str().ok().and_then(|id| id.parse().ok());
+    let wrong = || Problem::new(Code::BadHeader, "the header last-event-id is the id of a line, as 3.2.57");
+    place.map(Some).ok_or_else(wrong)
+}
+
+async fn newest(manager: &Manager, row: &Row, (after, most): (Option<Place>, u32)) -> Result<Logs, Problem> {
+    let Some(service) = keeper(row) else {
+        return Ok(Logs { items: Vec::new(), missed: 0, service: None, reason: standing(row) });
+    };
+    let name = name(manager, service).await?;
+    let (lines, reason) = match questions::logs(manager, service, (row.id, after, most)).await {
+        Ok(lines) if row.holder().is_none() => (lines, standing(row)),
+        Ok(lines) if lines.lines.is_empty() && after.is_none() => {
+            (lines, format!("it has said nothing yet on service {}", name.name))
+        }
+        Ok(lines) => (lines, String::new()),
+        Err(Unanswered::Gone) => (Lines::default(), gone(row, &name)),
+        Err(Unanswered::Silent) => {
+            let within = ANSWER_WITHIN.as_secs();
+            let detail = format!("service {} has not answered within {within} s", name.name);
+            return Err(Problem::new(Code::ServiceSilent, detail));
+        }
+        Err(Unanswered::NoBroker) => {
+            return Err(Problem::new(Code::BrokerUnavailable, "lines are asked for through the broker"));
+        }
+        Err(Unanswered::TooMany) => {
+            return Err(Problem::new(
+                Code::TooManyStreams,
+                "too many ask for lines here; ask another manager, or later",
+            ));
+        }
+    };
+    let Lines { lines, missed, .. } = lines;
+    Ok(Logs { items: lines.into_iter().map(LogLine::of).collect(), missed, service: Some(name), reason })
+}
+
+/// Where it stands, in a sentence.
+fn standing(row: &Row) -> String {
+    let verdict = row.verdict();
+    let reason = verdict.reason.to_string();
+    let glue = if reason.is_empty() { "" } else { ": " };
+    format!("it does not run now: {}{glue}{reason}", verdict.status)
+}
+
+fn gone(row: &Row, service: &ServiceName) -> String {
+    let lines = format!("service {} is gone, and its lines with it", service.name);
+    if row.holder().is_some() { lines } else { format!("{}; {lines}", standing(row)) }
+}
+
+async fn name(manager: &Manager, id: ServiceId) -> Result<ServiceName, Problem> {
+    let known = manager.store.service(Some(id), None).await?;
+    let name = known.map_or_else(|| id.to_string(), |service| service.birth.name.to_string());
+    Ok(ServiceName { id: id.0, name })
+}
+
+fn plain(line: &LogLine) -> String {
+    format!("{} {:6} {}\n", line.at, line.stream, line.text)
+}
+
+fn live(follower: Follower, form: Form) -> Response {
+    let told = follower.told();
+    match form {
+        Form::Plain => {
+            let lines = told.map(|told| {
+                Ok::<_, Infallible>(match told {
+                    Told::Line(line) => plain(&line),
+                    Told::Note(note) | Told::End(note) => format!("— {} —\n", note.text),
+                })
+            });
+            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(lines)).into_response()
+        }
+        Form::Structured => {
+            let comments = KeepAlive::new().interval(COMMENT_EVERY).text("still here");
+            Sse::new(events(told)).keep_alive(comments).into_response()
+        }
+    }
+}
+
+fn events(
+    told: impl Stream<Item = Told> + Send,
+) -> impl Stream<Item = Result<sse::Event, Infallible>> + Send {
+    told.filter_map(async |told| {
+        let event = match &told {
+            Told::Line(line) => written(sse::Event::default().id(&line.id), "line", line),
+            Told::Note(note) => written(sse::Event::default(), "note", note),
+            Told::End(note) => written(sse::Event::default(), "end", note),
+        };
+        event.map(Ok)
+    })
+}
+
+fn written(event: sse::Event, word: &str, body: &impl Serialize) -> Option<sse::Event> {
+    let event = event.event(word).json_data(body);
+    event.inspect_err(|error| debug!(%error, "a line cannot be written")).ok()
+}
