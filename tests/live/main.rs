@@ -12,6 +12,7 @@ mod ending;
 mod failover;
 mod flood;
 mod garbage;
+mod logs;
 mod managers;
 mod operating;
 mod poison;

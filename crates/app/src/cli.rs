@@ -1,12 +1,14 @@
 //! What can be typed.
 
 mod fleet;
+mod logs;
 mod observer;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use crate::output::Output;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
+pub(crate) use logs::{LogOutput, Logs};
 pub(crate) use observer::{Apply, Create, Names, Wait, Which};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -276,6 +278,9 @@ pub(crate) enum Observer {
         #[arg(long)]
         pool: Option<String>,
     },
+    /// What one said lately, and live
+    #[command(after_help = Logs::EXAMPLES)]
+    Logs(Logs),
     /// What happened to one, newest last
     Events {
         /// Name or id

@@ -6,6 +6,7 @@ mod dev;
 mod doctor;
 mod events;
 mod health;
+mod logs;
 mod man;
 mod many;
 mod migrate;

@@ -1,6 +1,6 @@
 //! `everwatch observer …`
 
-use super::{apply, events, many, watch};
+use super::{apply, events, logs, many, watch};
 use crate::cli::{Create, Observer, Wait, Watched, Which};
 use crate::client::{Client, Failure};
 use crate::output::{self, OBSERVERS, Paper, note, print, text};
@@ -47,6 +47,7 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
             let body = pool.map(|pool| json!({ "pool": pool }));
             act(client, &names.names, "move", body.as_ref()).await
         }
+        Observer::Logs(asked) => logs::run(client, &asked).await,
         Observer::Events { name, part } => {
             events::run(client, &format!("{}/events", path(&name)), &part).await
         }

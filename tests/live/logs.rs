@@ -1,0 +1,183 @@
+//! What observers say, by HTTP and on the command line, through a kill.
+
+use everwatch_tests::cluster::{Cluster, brokers, everwatch};
+use everwatch_tests::http::{Api, wait_for};
+use serde_json::{Value, json};
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+/// Counts on both streams, with its epoch in every line.
+fn counts() -> Value {
+    let script = "echo begun >&2; n=0; while :; do n=$((n+1)); echo $EVERWATCH_EPOCH $n; sleep 0.1; done";
+    json!({"argv": ["/bin/sh", "-c", script]})
+}
+
+fn texts(logs: &Value) -> Vec<String> {
+    logs["items"].as_array().unwrap().iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A command that runs on, and what it has said; killed on drop.
+struct Following {
+    child: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl Following {
+    fn start(cluster: &Cluster, arguments: &[&str]) -> Self {
+        let mut command = Command::new(everwatch());
+        command.args(arguments).envs(cluster.environment()).env("EVERWATCH_SERVER", &cluster.api.url);
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let errors = writer.try_clone().unwrap();
+        let child = command.stdin(Stdio::null()).stdout(writer).stderr(errors).spawn().unwrap();
+        let said = Arc::<Mutex<String>>::default();
+        let heard = Arc::clone(&said);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self { child, said }
+    }
+
+    /// Waits until it has said something that is right.
+    async fn until(&self, what: &str, is_right: impl Fn(&str) -> bool) -> String {
+        wait_for(what, || async {
+            let said = self.said.lock().unwrap().clone();
+            if is_right(&said) { Ok(said) } else { Err(said) }
+        })
+        .await
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+async fn until_lines(api: &Api, path: &str, is_right: impl Fn(&[String]) -> bool) -> Value {
+    wait_for(path, || async {
+        match api.call("GET", path, None).await {
+            (200, logs) if is_right(&texts(&logs)) => Ok(logs),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn logs_are_followed_from_a_killed_service_to_the_next() {
+    for (version, url) in brokers() {
+        kill_and_follow(&version, Cluster::new("logs").on(&url)).await;
+    }
+}
+
+async fn kill_and_follow(what: &str, mut cluster: Cluster) {
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    api.create(json!({"name": "counts", "kind": "exec", "spec": counts()})).await;
+    let path = "/v1/observers/counts/logs";
+    let logs = until_lines(&api, path, |lines| lines.len() > 5).await;
+    let items = logs["items"].as_array().unwrap();
+    let epoch = 1_u64 << 32;
+    assert!(items.iter().any(|line| line["stream"] == "stderr" && line["text"] == "begun"), "{logs}");
+    assert!(
+        items.iter().any(|line| line["stream"] == "stdout" && line["text"] == format!("{epoch} 3")),
+        "{logs}"
+    );
+    let (code, said) = cluster.command(&["observer", "logs", "counts", "--tail", "2", "-o", "raw"]);
+    assert_eq!((code, said.lines().count()), (Some(0), 2), "{said}");
+    assert!(said.lines().all(|line| line.starts_with(&epoch.to_string())), "{said}");
+
+    let following = Following::start(&cluster, &["observer", "logs", "counts", "-f", "--tail", "1"]);
+    following.until("a line of a", |said| said.contains(&format!(" {epoch} "))).await;
+    cluster.service("b", 10).await;
+    cluster.kill("a");
+    let of_b = |said: &str| {
+        let moved = said.split_once("— moved to service b (epoch 1.");
+        moved.is_some_and(|(_, after)| after.lines().count() > 12)
+    };
+    let said = following.until("lines of b", of_b).await;
+    let (before, after) = said.split_once("— moved to service b").unwrap();
+    let lines = (before.matches(" stdout ").count(), before.matches(&format!(" {epoch} ")).count());
+    assert!(lines.0 == lines.1 && !after.contains(&format!(" {epoch} ")), "{what}: {said}");
+    assert_whole(what, after);
+
+    // The manager goes and comes back: the command goes on after the last line.
+    cluster.kill("manager");
+    following.until("the end of the stream", |said| said.contains("the connection is lost")).await;
+    cluster.manager().await;
+    let goes_on = |said: &str| {
+        let Some((_, after)) = said.split_once("the connection is lost") else { return false };
+        after.lines().filter(|line| line.contains(" stdout ")).count() > 5
+    };
+    let said = following.until("lines after the manager's return", goes_on).await;
+    let (_, after) = said.split_once("— moved to service b").unwrap();
+    assert_whole(what, after);
+
+    api.call("DELETE", "/v1/observers/counts?wait=20s", None).await;
+    following.until("the end", |said| said.ends_with("— it does not run now: Deleted —\n")).await;
+}
+
+/// Every line of the run is there, once, from its first one.
+fn assert_whole(what: &str, said: &str) {
+    let number = |line: &str| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap();
+    let numbers: Vec<u32> = said.lines().filter(|line| line.contains(" stdout ")).map(number).collect();
+    assert!(numbers.iter().copied().eq(1..=numbers.last().copied().unwrap()), "{what}: {said}");
+}
+
+#[tokio::test]
+async fn logs_tell_of_errors_of_ends_and_of_what_does_not_run() {
+    let mut cluster = Cluster::new("log-ends");
+    cluster.extra.push(("EVERWATCH_SERVICE__LOG_LINES".to_owned(), "20".to_owned()));
+    cluster.manager().await;
+    let api = cluster.api.clone();
+    api.create(json!({"name": "waits", "kind": "ticker", "on_full": "queue"})).await;
+    let waits = api.get("/v1/observers/waits/logs").await;
+    assert!(texts(&waits).is_empty() && waits["service"].is_null(), "{waits}");
+    assert!(waits["reason"].as_str().unwrap().starts_with("it does not run now: Created"), "{waits}");
+    cluster.service("a", 10).await;
+    until_lines(&api, "/v1/observers/waits/logs", |lines| lines.contains(&"tick 1".to_owned())).await;
+
+    let script = "printf 'without an end'; exit 3";
+    let retry = json!({"kind": "fixed", "every": "100ms", "attempts": 2});
+    let spec = json!({"argv": ["/bin/sh", "-c", script]});
+    api.create(json!({"name": "fails", "kind": "exec", "spec": spec, "retry": retry})).await;
+    api.until_status("fails", "Failed").await;
+    let logs = api.get("/v1/observers/fails/logs").await;
+    let ended = |start: u32| format!("start {start} ended with an error: exited with code 3");
+    assert_eq!(texts(&logs), ["without an end", &ended(1), "without an end", &ended(2)]);
+    assert!(logs["reason"].as_str().unwrap().starts_with("it does not run now: Failed"), "{logs}");
+    let (code, said) = cluster.command(&["observer", "logs", "fails", "-f"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("log    start 2 ended") && said.ends_with("attempts: exited with code 3 —\n"),
+        "{said}"
+    );
+
+    let spec = json!({"argv": ["/bin/sh", "-c", "seq 1 5000; exec sleep 1000"]});
+    api.create(json!({"name": "floods", "kind": "exec", "spec": spec})).await;
+    let flood = until_lines(&api, "/v1/observers/floods/logs?after=1.0.1&tail=1000", |lines| {
+        lines.last().is_some_and(|line| line == "5000")
+    })
+    .await;
+    assert_eq!((texts(&flood).len(), &flood["missed"]), (20, &json!(4979)));
+
+    cluster.kill("a");
+    wait_for("the end of a's session", || async {
+        let logs = api.call("GET", "/v1/observers/fails/logs", None).await;
+        let reason = logs.1["reason"].as_str().unwrap_or_default();
+        if reason.ends_with("service a is gone, and its lines with it") {
+            Ok(())
+        } else {
+            Err(format!("{logs:?}"))
+        }
+    })
+    .await;
+    let (code, said) = cluster.command(&["observer", "logs", "nobody"]);
+    assert_eq!((code, said.as_str()), (Some(3), "everwatch: there is no observer `nobody`\n"));
+}
