@@ -4,5 +4,6 @@
 
 mod browser;
 mod failing;
+mod logs;
 mod served;
 mod using;

@@ -2,6 +2,7 @@
 import { get } from "./api.js";
 import { ACTIONS, actOn } from "./observers.js";
 import { h } from "./dom.js";
+import { logs } from "./logs.js";
 import { asker, duration, number, status, table, time, what } from "./show.js";
 
 const EVENTS = 50;
@@ -80,6 +81,7 @@ function draw({ it, runs, events }, _route, context) {
     h("div", { class: "panels" },
       h("section", { class: "panel" }, h("h2", {}, "Where it ran"), timeline(runs, it)),
       h("section", { class: "panel" }, h("h2", {}, "Facts"), facts(it)),
+      h("section", { class: "panel across" }, h("h2", {}, "Logs"), logs(it)),
       h("section", { class: "panel across" }, h("h2", {}, "Spec"), h("pre", { tabindex: "0", role: "region", "aria-label": "Spec" }, JSON.stringify(it.spec, null, 2))),
       h("section", { class: "panel across" }, h("h2", {}, "What happened"), table("What happened", [
         { title: "When", class: "when", cell: (event) => time(event.at) },

@@ -42,15 +42,15 @@ enum Form {
 
 /// The newest lines that an observer said, or the first ones after a line; with `follow`, or
 /// `Accept: text/event-stream`, what it says from then on, across moves to other services. An observer that
-/// does not run answers what is left of its last run, and a reason.
+/// does not run answers what is left of its last run, and a reason. `Accept: text/plain`: one line each, without ids.
 #[utoipa::path(get, path = "/v1/observers/{key}/logs", tag = "observers", params(
     ("key" = String, Path, description = "id or name"),
     ("tail" = Option<u32>, Query, description = "how many lines at most: 1 to 1000 (default 100)"),
     ("after" = Option<String>, Query, description = "the id of a line: those after it, the oldest first"),
     ("follow" = Option<bool>, Query, description = "go on: events `line`, `note` (it moved, it waits) and `end`"),
-    ("accept" = Option<String>, Header, description = "text/plain: one line each, without ids"),
     ("last-event-id" = Option<String>, Header, description = "live: the last line that was seen, as `after`")),
-    responses((status = 200, body = Logs), (status = 400, body = ProblemBody, description = "bad-header"),
+    responses((status = 200, content((Logs = "application/json"), (String = "text/event-stream"), (String = "text/plain"))),
+    (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 503, body = ProblemBody, description = "service-silent, broker-unavailable, too-many-streams")))]
 pub(crate) async fn read(
