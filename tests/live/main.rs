@@ -14,6 +14,7 @@ mod flood;
 mod garbage;
 mod logs;
 mod managers;
+mod metrics;
 mod operating;
 mod poison;
 mod real_input;

@@ -243,6 +243,12 @@ impl Cluster {
         .await;
     }
 
+    /// Where a service answers for its health and tells its metrics.
+    #[must_use]
+    pub fn health_address(&self, name: &str) -> String {
+        self.health[name].clone()
+    }
+
     /// Waits until the service says that it takes all that it may.
     pub async fn until_ready(&self, name: &str) {
         let health = Api::new(format!("http://{}", self.health[name]));

@@ -91,6 +91,10 @@ pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
     }
     for (name, unit, help) in COUNTERS {
         metrics::describe_counter!(name, unit, help);
+        // Naively, a counter is there only after its first step, and alerts miss that one.
+        if name != UNREADABLE {
+            metrics::counter!(name).absolute(0);
+        }
     }
     for (name, unit, _, help) in HISTOGRAMS {
         metrics::describe_histogram!(name, unit, help);

@@ -1,6 +1,7 @@
 //! The fence: a thread of its own that ends everything when this service can no longer be sure that
 //! its messages are its own. It depends on no runtime, so that blocked code cannot hold it up.
 
+use crate::metric;
 use crate::pulse::Pulses;
 use crate::unit::Units;
 use everwatch_broker::Session;
@@ -145,6 +146,7 @@ impl Fence {
 
     fn enforce(&self, reason: &str, units: &Units) {
         if units.alive() > 0 {
+            metrics::counter!(metric::FENCED).increment(units.alive() as u64);
             tracing::warn!(observers = units.alive(), reason, "fenced: ending everything that runs here");
         }
         units.cancel_all();
@@ -165,7 +167,7 @@ impl Fence {
 /// Says once of each observer that its code blocks.
 fn warn_of_blocking(units: &Units, known: &mut HashSet<ObserverId>) {
     let now = units.blocking(BLOCKED);
-    metrics::gauge!("everwatch_service_blocked_threads").set(u32::try_from(now.len()).unwrap_or(u32::MAX));
+    metrics::gauge!(metric::BLOCKED).set(u32::try_from(now.len()).unwrap_or(u32::MAX));
     let ids = now.iter().map(|(id, _)| *id).collect();
     for (id, name) in now {
         if !known.contains(&id) {

@@ -24,6 +24,7 @@ pub mod host;
 pub mod kinds;
 mod logs;
 mod machine;
+mod metric;
 mod mouth;
 mod observer;
 mod proof;

@@ -10,6 +10,7 @@ use self::describing::Describer;
 use crate::fence::Fence;
 use crate::logs::Logs;
 use crate::machine::{host_name, rss_bytes};
+use crate::metric;
 use crate::mouth::Mouth;
 use crate::proof::prove_life;
 use crate::pulse::Pulses;
@@ -247,6 +248,7 @@ impl Life {
         if !self.reporter.confirmed(Report::ServiceBorn(Box::new(birth))).await {
             return self.fallen().await;
         }
+        metrics::counter!(metric::SESSIONS).increment(1);
         tracing::info!(service = %self.me.id, name = %self.me.settings.name, capacity = self.blocks.capacity(), "born");
         let mut beat = interval(self.me.settings.beat);
         let mut progress = interval(PROGRESS);
@@ -370,7 +372,10 @@ impl Life {
                 self.me.logs.close(it.id, it.epoch);
             }
             match effect {
-                Effect::Start { epoch, attempt, work } => self.units.start(work, epoch, attempt),
+                Effect::Start { epoch, attempt, work } => {
+                    metrics::counter!(metric::STARTS).increment(1);
+                    self.units.start(work, epoch, attempt);
+                }
                 Effect::Cancel { id } => self.units.cancel(id),
                 Effect::Abort { id } => self.units.abort(id),
                 Effect::Report(report) => {
@@ -417,6 +422,7 @@ impl Life {
             rss_bytes: rss_bytes(),
             sent_at: Some(clock::now()),
         };
+        metric::beat(&beat);
         let Ok(body) = encode(&BeatMessage::Beat(beat)) else { return };
         let (session, target) = (self.me.session.clone(), Target::Queue(self.topology.beats()));
         let ends = self.helpers.clone();

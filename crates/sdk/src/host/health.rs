@@ -1,6 +1,7 @@
 //! `/livez`, `/readyz` and `/metrics` of a service, if `service.listen` is set.
 
 use super::HostError;
+use crate::metric;
 use crate::runtime::Handle;
 use axum::Router;
 use axum::extract::State;
@@ -23,6 +24,7 @@ impl Listener {
             ))
         };
         let metrics = PrometheusBuilder::new().install_recorder().map_err(|error| cannot(&error))?;
+        metric::describe();
         let listener = TcpListener::bind(address).await.map_err(|error| cannot(&error))?;
         // The listener runs on the control loop's own runtime: an answer shows that the loop turns.
         let router = Router::new()

@@ -1,6 +1,7 @@
 //! What the managers say to this service.
 
 use super::Life;
+use crate::metric;
 use everwatch_core::message::{Command, HandOver, Intent, Terms, Welcome, decode};
 use everwatch_core::slots::Input;
 use std::time::Duration;
@@ -29,7 +30,7 @@ impl Life {
             Ok(Command::Terms { .. } | Command::HandOver(_)) => {}
             Ok(Command::Unknown(_)) => tracing::debug!("a command of a newer version is passed over"),
             Err(error) => {
-                metrics::counter!("everwatch_commands_unreadable_total").increment(1);
+                metrics::counter!(metric::UNREADABLE).increment(1);
                 tracing::warn!(%error, "an unreadable command is dropped");
             }
         }

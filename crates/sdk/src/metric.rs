@@ -1,0 +1,50 @@
+//! Every metric of a service: name, unit and help in one table. No label is an observer's id.
+
+use everwatch_core::message::Beat;
+use metrics::Unit;
+
+const CAPACITY: &str = "everwatch_service_capacity_slots";
+const HELD: &str = "everwatch_service_held_slots";
+const LOOP_LAG: &str = "everwatch_service_loop_lag_seconds";
+const RESIDENT: &str = "everwatch_service_resident_bytes";
+pub(crate) const BLOCKED: &str = "everwatch_service_blocked_threads";
+
+pub(crate) const SESSIONS: &str = "everwatch_service_sessions_total";
+pub(crate) const STARTS: &str = "everwatch_service_starts_total";
+pub(crate) const FENCED: &str = "everwatch_service_fenced_observers_total";
+pub(crate) const UNREADABLE: &str = "everwatch_service_unreadable_commands_total";
+
+const GAUGES: [(&str, Unit, &str); 5] = [
+    (CAPACITY, Unit::Count, "slots of this service"),
+    (HELD, Unit::Count, "slots in use"),
+    (LOOP_LAG, Unit::Seconds, "by how much the control loop woke late before the newest beat"),
+    (RESIDENT, Unit::Bytes, "resident memory of the process"),
+    (BLOCKED, Unit::Count, "threads that the code of observers has held for too long"),
+];
+
+const COUNTERS: [(&str, Unit, &str); 4] = [
+    (SESSIONS, Unit::Count, "sessions with the broker that began; more than one: sessions were lost"),
+    (STARTS, Unit::Count, "starts of the code of observers, those after an error included"),
+    (FENCED, Unit::Count, "observers that were ended because the broker could not be heard"),
+    (UNREADABLE, Unit::Count, "commands that could not be read"),
+];
+
+/// Describes everything to the recorder of this process; what has not happened yet is shown as zero.
+pub(crate) fn describe() {
+    for (name, unit, help) in GAUGES {
+        metrics::describe_gauge!(name, unit, help);
+    }
+    for (name, unit, help) in COUNTERS {
+        metrics::describe_counter!(name, unit, help);
+        metrics::counter!(name).absolute(0);
+    }
+}
+
+/// What is told to managers is told here too.
+pub(crate) fn beat(beat: &Beat) {
+    metrics::gauge!(CAPACITY).set(beat.capacity);
+    metrics::gauge!(HELD).set(beat.held);
+    metrics::gauge!(LOOP_LAG).set(f64::from(beat.loop_lag_ms) / 1000.0);
+    #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+    metrics::gauge!(RESIDENT).set(beat.rss_bytes as f64);
+}
