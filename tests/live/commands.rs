@@ -1,5 +1,7 @@
 //! The command line against a real manager: every form of an answer, what goes on, and the exit codes.
 
+mod top;
+
 use everwatch_tests::dev::Dev;
 use everwatch_tests::http::wait_for;
 use serde_json::{Value, json};

@@ -13,9 +13,13 @@ pub struct Dev {
 impl Dev {
     /// Starts it and waits until its services are active.
     pub async fn start(services: u32, capacity: u32) -> Self {
-        let address = free_address();
+        Self::start_at(&free_address(), (services, capacity)).await
+    }
+
+    /// The same at an address that is known.
+    pub async fn start_at(address: &str, (services, capacity): (u32, u32)) -> Self {
         let mut command = Command::new(everwatch());
-        command.args(["dev", "--listen", &address]);
+        command.args(["dev", "--listen", address]);
         command.args(["--services", &services.to_string(), "--capacity", &capacity.to_string()]);
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let dev = Self { api: Api::new(format!("http://{address}")), process: quiet.spawn().unwrap() };

@@ -9,6 +9,7 @@ pub mod http;
 pub mod postgres;
 pub mod proxy;
 pub mod rabbitmq;
+pub mod terminal;
 
 /// Runs one of the scripts beside this package; answers what it said.
 fn script(name: &str, arguments: &[&std::path::Path]) -> String {

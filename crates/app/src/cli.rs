@@ -80,6 +80,9 @@ pub(crate) enum Command {
     /// Look at pools
     #[command(subcommand)]
     Pool(Pool),
+    /// Services and observers on the full screen, live, with the same verbs
+    #[command(after_help = "The keys are shown at its foot; ? shows all of them.")]
+    Top,
     /// Break things on purpose (only against `everwatch dev`)
     #[command(subcommand)]
     Chaos(Chaos),

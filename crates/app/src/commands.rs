@@ -10,10 +10,10 @@ mod logs;
 mod man;
 mod many;
 mod migrate;
-mod observer;
+pub(crate) mod observer;
 mod operations;
 mod roles;
-mod service;
+pub(crate) mod service;
 mod watch;
 
 use crate::cli::{Cli, Command, Config};
@@ -46,6 +46,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Pool(verb) => operations::pools(&cli.server, verb),
         Command::Completion { shell } => man::completion(shell),
         Command::Man { folder } => man::pages(folder.as_deref()),
+        Command::Top => crate::top::run(&cli.server),
         Command::Chaos(verb) => service::chaos(&cli.server, verb),
         Command::Doctor(arguments) => doctor::run(&cli.server, &arguments),
         Command::Config(Config::Print) => roles::configured(cli.config.as_deref()).and_then(|settings| {

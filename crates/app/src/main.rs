@@ -6,6 +6,7 @@ mod commands;
 mod live;
 mod output;
 mod settings;
+mod top;
 mod wiring;
 
 use clap::Parser as _;

@@ -7,9 +7,9 @@ mod table;
 mod tests;
 mod views;
 
-pub(crate) use cells::{age, text};
+pub(crate) use cells::{age, line, text};
 pub(crate) use describe::{observer as describe_observer, service as describe_service};
-pub(crate) use table::{Column, Lines, View};
+pub(crate) use table::{Column, Lines, Tone, View, cut};
 pub(crate) use views::{EVENTS, OBSERVERS, PARKED, POOLS, REBALANCE, SERVICES};
 
 use clap::ValueEnum;

@@ -24,7 +24,10 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
         Observer::Create(asked) => create(client, asked).await,
         Observer::Get { name, watched } => get(client, &name, watched).await,
         Observer::List { which, watched } => list(client, &which, watched).await,
-        Observer::Describe { name } => describe(client, &name).await,
+        Observer::Describe { name } => {
+            print(&described(client, &name, Paper::stdout()).await?);
+            Ok(())
+        }
         Observer::Delete { names, wait, dry_run } => {
             let query = wait.map_or_else(String::new, |it| format!("?wait={}s", it.as_secs().clamp(1, 60)));
             many::each(&names.names, "deleted", |name| {
@@ -153,7 +156,8 @@ pub(super) async fn all(
     }
 }
 
-async fn describe(client: &Client, name: &str) -> anyhow::Result<()> {
+/// Everything about one, for a person.
+pub(crate) async fn described(client: &Client, name: &str, paper: Paper) -> anyhow::Result<String> {
     let path = path(name);
     let (_, it) = client.call(Method::GET, &path, None).await?;
     let (_, runs) = client.call(Method::GET, &format!("{path}/runs"), None).await?;
@@ -162,9 +166,7 @@ async fn describe(client: &Client, name: &str) -> anyhow::Result<()> {
         let items = page["items"].as_array().into_iter().flatten();
         items.take(TOLD).cloned().collect::<Vec<_>>()
     };
-    let on = (Paper::stdout(), clock::now());
-    print(&output::describe_observer(&it, (&newest(&runs), &newest(&events)), on));
-    Ok(())
+    Ok(output::describe_observer(&it, (&newest(&runs), &newest(&events)), (paper, clock::now())))
 }
 
 async fn wait(client: &Client, asked: &Wait) -> anyhow::Result<()> {

@@ -20,7 +20,10 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
     match verb {
         Service::List { which, watched } => return list(&client, &which, watched).await,
         Service::Get { name, watched } => return get(&client, &name, watched).await,
-        Service::Describe { name } => return describe(&client, &name).await,
+        Service::Describe { name } => {
+            print(&described(&client, &name, Paper::stdout()).await?);
+            return Ok(());
+        }
         Service::Cordon { name } => order(&client, &name, "cordon", None).await,
         Service::Uncordon { name } => order(&client, &name, "uncordon", None).await,
         Service::Drain(drain) => return self::drain(&client, &drain).await,
@@ -76,7 +79,8 @@ async fn get(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()
     output::show_one(&SERVICES, &it, watched.shown.output)
 }
 
-async fn describe(client: &Client, name: &str) -> anyhow::Result<()> {
+/// Everything about one, for a person.
+pub(crate) async fn described(client: &Client, name: &str, paper: Paper) -> anyhow::Result<String> {
     let (_, it) = client.call(Method::GET, &path(name), None).await?;
     let id = text(&it, "id");
     let (_, held) =
@@ -85,9 +89,8 @@ async fn describe(client: &Client, name: &str) -> anyhow::Result<()> {
         client.call(Method::GET, &format!("/v1/events?service={id}&limit={TOLD}"), None).await?;
     let items = |page: &Value| page["items"].as_array().cloned().unwrap_or_default();
     let total = held["total"].as_u64().unwrap_or(0);
-    let on = (Paper::stdout(), clock::now());
-    print(&output::describe_service(&it, ((&items(&held), total), &items(&events)), on));
-    Ok(())
+    let on = (paper, clock::now());
+    Ok(output::describe_service(&it, ((&items(&held), total), &items(&events)), on))
 }
 
 async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {

@@ -1,0 +1,113 @@
+//! Asks the manager what the model wants to know, and does what it wants done.
+
+use super::model::{Focus, Query, Target, Trouble, Verb, Wish};
+use super::seen::{Hold, Observer, Page, Pool, Seen, Service, Stats};
+use crate::client::{Client, Failure};
+use crate::commands::{observer, service};
+use crate::output::{Paper, text};
+use reqwest::Method;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A manager that takes longer is not there.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+pub(super) async fn screen(client: &Client, query: &Query) -> Result<Box<Seen>, Trouble> {
+    let observers = path(query);
+    let all = async {
+        let (stats, pools, services, hold, observers) = tokio::try_join!(
+            read::<Stats>(client, "/v1/stats"),
+            read::<Page<Pool>>(client, "/v1/pools"),
+            read::<Page<Service>>(client, "/v1/services?state=active,cordoned,draining,suspect&limit=1000"),
+            read::<Hold>(client, "/v1/hold"),
+            read::<Page<Observer>>(client, &observers),
+        )?;
+        Ok(Box::new(Seen { stats, pools: pools.items, services: services.items, observers, hold }))
+    };
+    within(all).await
+}
+
+async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
+    let (_, body) = client.call(Method::GET, path, None).await?;
+    Ok(serde_json::from_value(body)?)
+}
+
+pub(super) async fn describe(client: &Client, target: &Target, width: usize) -> Result<String, Trouble> {
+    let paper = Paper { width: Some(width), colours: false };
+    match target.what {
+        Focus::Observers => within(observer::described(client, &target.id, paper)).await,
+        Focus::Services => within(service::described(client, &target.id, paper)).await,
+    }
+}
+
+/// Answers how it stands after that.
+pub(super) async fn carry_out(client: &Client, wish: &Wish) -> Result<String, Trouble> {
+    let kind = match wish.target.what {
+        Focus::Observers => "observers",
+        Focus::Services => "services",
+    };
+    let path = format!("/v1/{kind}/{}", Client::part(&wish.target.id));
+    let asked = async {
+        let (_, it) = match wish.verb {
+            Verb::Delete => client.call(Method::DELETE, &path, None).await?,
+            verb => client.call(Method::POST, &format!("{path}/{}", verb.word()), None).await?,
+        };
+        let member = if kind == "observers" { "status" } else { "state" };
+        Ok(format!("{} {}", text(&it, member), text(&it, "reason")).trim_end().to_owned())
+    };
+    within(asked).await
+}
+
+async fn within<T>(asked: impl Future<Output = anyhow::Result<T>>) -> Result<T, Trouble> {
+    match timeout(ANSWER_WITHIN, asked).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(match error.downcast_ref() {
+            Some(Failure::Unreachable(why)) => Trouble::Unreachable(why.clone()),
+            _ => Trouble::Refused(format!("{error:#}")),
+        }),
+        Err(_) => Err(Trouble::Unreachable(format!("no answer within {} s", ANSWER_WITHIN.as_secs()))),
+    }
+}
+
+/// A filter is words of `key=value` that the manager knows; all other words are looked for in names.
+fn path(query: &Query) -> String {
+    let mut path = format!("/v1/observers?limit={}&sort={}", query.rows.clamp(1, 1000), query.sort.words().0);
+    let mut parts = Vec::new();
+    for word in query.filter.split_whitespace() {
+        match word.split_once('=') {
+            Some((key @ ("status" | "kind" | "pool" | "service"), value)) => {
+                path.push_str(&format!("&{key}={}", Client::part(value)));
+            }
+            Some(_) => path.push_str(&format!("&label={}", Client::part(word))),
+            None => parts.push(word),
+        }
+    }
+    if !parts.is_empty() {
+        path.push_str(&format!("&q={}", Client::part(&parts.join(" "))));
+    }
+    if let Some((cursor, _)) = query.pages.last() {
+        path.push_str(&format!("&cursor={}", Client::part(cursor)));
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::model::Sort;
+
+    #[test]
+    fn a_filter_becomes_what_the_manager_knows() {
+        let query = Query {
+            filter: "feed status=Failed,Created team=a b".to_owned(),
+            sort: Sort::Newest,
+            rows: 20,
+            pages: vec![("c1".to_owned(), 20)],
+        };
+        assert_eq!(
+            path(&query),
+            "/v1/observers?limit=20&sort=-created_at&status=Failed%2CCreated&label=team%3Da&q=feed%20b&cursor=c1"
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! What is read from the manager for one screen, and what follows from it. Leaves out what is not shown.
+
+use everwatch_core::clock::Timestamp;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Whose observers need a slot.
+const WANTED: [&str; 3] = ["Created", "Processing", "OnDeleting"];
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Named {
+    pub(super) name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Observer {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) status: String,
+    pub(super) reason: String,
+    pub(super) progress: Option<String>,
+    pub(super) service: Option<Named>,
+    pub(super) generation: u32,
+    pub(super) acquisitions: u32,
+    pub(super) created_at: Timestamp,
+    pub(super) started_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Drain {
+    pub(super) of: u32,
+    pub(super) moved: u32,
+    pub(super) waits: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Service {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) pool: String,
+    pub(super) state: String,
+    pub(super) held: u32,
+    pub(super) capacity: u32,
+    pub(super) last_beat_at: Timestamp,
+    #[serde(default)]
+    pub(super) cordoned: bool,
+    pub(super) capacity_set: Option<u32>,
+    pub(super) drain: Option<Drain>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct Stats {
+    pub(super) observers: BTreeMap<String, u64>,
+    pub(super) services: BTreeMap<String, u64>,
+    pub(super) capacity: u64,
+    pub(super) held: u64,
+    pub(super) broker: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct Pool {
+    pub(super) name: String,
+    pub(super) observers: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct Hold {
+    pub(super) on: bool,
+    #[serde(default)]
+    pub(super) reason: String,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Page<T> {
+    pub(super) items: Vec<T>,
+    pub(super) next_cursor: Option<String>,
+    pub(super) total: u64,
+}
+
+/// Everything that one screen shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) stats: Stats,
+    pub(super) pools: Vec<Pool>,
+    pub(super) services: Vec<Service>,
+    pub(super) observers: Page<Observer>,
+    pub(super) hold: Hold,
+}
+
+impl Seen {
+    /// How many of the largest active services the worst pool could lose and still have room for what is wanted.
+    pub(super) fn spare(&self) -> Option<usize> {
+        self.pools.iter().filter_map(|pool| self.spare_of(pool)).min()
+    }
+
+    fn spare_of(&self, pool: &Pool) -> Option<usize> {
+        let wanted: u64 = WANTED.iter().filter_map(|status| pool.observers.get(*status)).sum();
+        if wanted == 0 {
+            return None;
+        }
+        let active = self.services.iter().filter(|it| it.pool == pool.name && it.state == "active");
+        let mut sizes: Vec<u64> = active.map(|it| u64::from(it.capacity)).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let mut room: u64 = sizes.iter().sum();
+        let lost = sizes.iter().take_while(|size| {
+            room -= **size;
+            room >= wanted
+        });
+        Some(lost.count())
+    }
+}

@@ -1,0 +1,204 @@
+//! Draws the model. Decides nothing but where things stand.
+
+mod overlays;
+mod rows;
+
+use super::model::{Link, Mode, Model, Said};
+use super::seen::Seen;
+use crate::output::{Tone, age, line};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect, Size};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+/// Lines that are always there: three of the header, two titles, two heads of columns, message and keys.
+const FIXED: u16 = 9;
+/// Narrower or lower, nothing can be read.
+const LEAST: Size = Size { width: 40, height: 12 };
+
+/// Colours, where they are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Paint {
+    colours: bool,
+}
+
+impl Paint {
+    fn tone(self, tone: Tone) -> Style {
+        let colour = match tone {
+            Tone::Plain => None,
+            Tone::Good => Some(Color::Green),
+            Tone::Wait => Some(Color::Yellow),
+            Tone::Bad => Some(Color::Red),
+        };
+        colour.filter(|_| self.colours).map_or_else(Style::new, |colour| Style::new().fg(colour))
+    }
+    fn dim(self) -> Style {
+        if self.colours { Style::new().fg(Color::DarkGray) } else { Style::new() }
+    }
+    fn bold(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+}
+
+/// How many services have room.
+fn service_rows(size: Size, model: &Model) -> u16 {
+    let some = model.seen.as_ref().map_or(1, |seen| seen.services.len().max(1));
+    let most = (size.height.saturating_sub(FIXED) / 3).max(1);
+    u16::try_from(some).unwrap_or(u16::MAX).min(most)
+}
+
+/// How many observers have room.
+pub(super) fn rows(size: Size, model: &Model) -> usize {
+    usize::from(size.height.saturating_sub(FIXED + service_rows(size, model)).max(1))
+}
+
+pub(super) fn details_width(size: Size) -> usize {
+    usize::from(size.width.saturating_sub(4).max(20))
+}
+
+pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, colours: bool) {
+    let (area, paint) = (frame.area(), Paint { colours });
+    if area.width < LEAST.width || area.height < LEAST.height {
+        let text = format!("too small: {} × {} at least", LEAST.width, LEAST.height);
+        frame.render_widget(Paragraph::new(text), area);
+        return;
+    }
+    let services = service_rows(area.as_size(), model);
+    let parts = Layout::vertical([
+        Constraint::Length(3),
+        Constraint::Length(2 + services),
+        Constraint::Min(3),
+        Constraint::Length(1),
+        Constraint::Length(1),
+    ]);
+    let [header, upper, lower, message, keys] = parts.areas(area);
+    draw_header(frame, header, model, paint);
+    frame.render_widget(Paragraph::new(rows::services(model, upper, paint)), upper);
+    frame.render_widget(Paragraph::new(rows::observers(model, lower, paint)), lower);
+    frame.render_widget(Paragraph::new(message_line(model, paint)), message);
+    frame.render_widget(Paragraph::new(overlays::keys(model, usize::from(keys.width), paint)), keys);
+    let middle = Rect { height: area.height - 4, y: 3, ..area };
+    match &model.mode {
+        Mode::Browse | Mode::Typing(_) => {}
+        Mode::Asking(wish) => overlays::ask(frame, middle, wish, paint),
+        Mode::Details { target, text, from } => {
+            overlays::details(frame, middle, (target, text, *from), paint);
+        }
+        Mode::Help => overlays::help(frame, middle, paint),
+    }
+}
+
+fn draw_header(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint) {
+    let now = model.now.to_string();
+    let clock = now.get(11..19).unwrap_or_default();
+    let (link, style) = match &model.link {
+        Link::Connecting => ("connecting …".to_owned(), paint.tone(Tone::Wait)),
+        Link::Up => (format!("live  {clock} UTC"), paint.tone(Tone::Good)),
+        Link::Lost { since, .. } => {
+            let lost = format!(" CONNECTION LOST {} ago ", age(model.now.since(*since)));
+            (lost, paint.tone(Tone::Bad).add_modifier(Modifier::REVERSED))
+        }
+    };
+    let link = Line::from(Span::styled(link, style)).right_aligned();
+    let title = Line::from(vec![
+        Span::styled("everwatch top", paint.bold()),
+        Span::styled(format!("  {}", model.server), paint.dim()),
+    ]);
+    let [first, second, third] = Layout::vertical([Constraint::Length(1); 3]).areas(area);
+    frame.render_widget(Paragraph::new(title), first);
+    let width = u16::try_from(link.width()).unwrap_or(u16::MAX).min(first.width);
+    frame.render_widget(Paragraph::new(link), Rect { x: first.right() - width, width, ..first });
+    if let Some(seen) = &model.seen {
+        frame.render_widget(Paragraph::new(counts(seen, paint)), second);
+        frame.render_widget(Paragraph::new(capacity(seen, usize::from(area.width), paint)), third);
+    }
+}
+
+/// Observers by status, those that there are.
+fn counts(seen: &Seen, paint: Paint) -> Line<'static> {
+    let words = [
+        ("Processing", "running"),
+        ("Created", "waiting"),
+        ("OnDeleting", "ending"),
+        ("Paused", "paused"),
+        ("Completed", "completed"),
+        ("Failed", "failed"),
+    ];
+    let mut spans = vec![Span::styled("Observers  ", paint.dim())];
+    for (status, word) in words {
+        let count = seen.stats.observers.get(status).copied().unwrap_or(0);
+        if count > 0 || status == "Processing" {
+            let tone = if count > 0 { paint.tone(Tone::of(status)) } else { Style::new() };
+            spans.push(Span::styled(number(count), tone.add_modifier(Modifier::BOLD)));
+            spans.push(Span::raw(format!(" {word}   ")));
+        }
+    }
+    Line::from(spans)
+}
+
+fn capacity(seen: &Seen, width: usize, paint: Paint) -> Line<'static> {
+    let (held, capacity) = (seen.stats.held, seen.stats.capacity);
+    let active = seen.stats.services.get("active").copied().unwrap_or(0);
+    let (lost, tone) = match seen.spare() {
+        _ if active == 0 => ("no service is active: nothing can run".to_owned(), Tone::Bad),
+        None => (String::new(), Tone::Plain),
+        Some(0) => (format!("0 of {active} services could be lost"), Tone::Wait),
+        Some(1) => (format!("1 of {active} services could be lost"), Tone::Good),
+        Some(spare) => (format!("{spare} of {active} services could be lost"), Tone::Good),
+    };
+    Line::from(vec![
+        Span::styled("Capacity   ", paint.dim()),
+        Span::styled(bar(held, capacity, width / 6), paint.tone(fullness(held, capacity))),
+        Span::raw(format!("  {} of {} held   ", number(held), number(capacity))),
+        Span::styled(lost, paint.tone(tone)),
+    ])
+}
+
+/// With commas between thousands.
+fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
+}
+
+/// How much of a whole is taken, in so many columns; what is taken at all is seen.
+fn bar(held: u64, capacity: u64, width: usize) -> String {
+    let whole = u64::try_from(width).unwrap_or(0);
+    let full = if held == 0 { 0 } else { (held * whole / capacity.max(1)).clamp(1, whole.max(1)) };
+    let full = usize::try_from(full).unwrap_or(width).min(width);
+    "█".repeat(full) + &"░".repeat(width - full)
+}
+
+fn fullness(held: u64, capacity: u64) -> Tone {
+    if capacity > 0 && held >= capacity {
+        Tone::Bad
+    } else if held * 10 >= capacity * 9 {
+        Tone::Wait
+    } else {
+        Tone::Good
+    }
+}
+
+/// What was done or went wrong last, else what a person should know anyway.
+fn message_line(model: &Model, paint: Paint) -> Line<'static> {
+    let bad = paint.tone(Tone::Bad);
+    if let Mode::Typing(text) = &model.mode {
+        let hint = "   part of a name, or status=Failed service=s1 label=value …";
+        return Line::from(vec![Span::raw(format!("/{text}▏")), Span::styled(hint, paint.dim())]);
+    }
+    let hold = model.seen.as_ref().map(|seen| &seen.hold).filter(|hold| hold.on);
+    match (&model.link, &model.said, hold) {
+        (Link::Lost { why, .. }, ..) => Line::styled(line(why), bad),
+        (_, Some(Said::Badly(why)), _) => Line::styled(line(why), bad),
+        (_, Some(Said::Well(told)), _) => Line::raw(line(told)),
+        (_, None, Some(hold)) => Line::styled(
+            line(&format!("on hold: nothing is concluded from silence. {}", hold.reason)),
+            paint.tone(Tone::Wait),
+        ),
+        (_, None, None) if model.seen.as_ref().is_some_and(|seen| !seen.stats.broker) => {
+            Line::styled("the manager has no connection to the broker", bad)
+        }
+        (_, None, None) => Line::default(),
+    }
+}

@@ -1,0 +1,187 @@
+//! The two lists: only what is in sight is laid out.
+
+use super::{Paint, bar, fullness, number};
+use crate::output::{Tone, age, cut, line};
+use crate::top::model::{Focus, Model};
+use crate::top::seen::{Observer, Service};
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use std::time::Duration;
+use unicode_width::UnicodeWidthStr;
+
+/// A beat comes every 5 s; a service is suspect after 15 s.
+const LATE: Duration = Duration::from_secs(8);
+const SILENT: Duration = Duration::from_secs(15);
+
+/// `text` in exactly so many columns.
+fn cell(text: &str, width: usize) -> String {
+    let shown = cut(&line(text), width);
+    let blank = width.saturating_sub(shown.width());
+    shown + &" ".repeat(blank)
+}
+
+fn right(text: &str, width: usize) -> String {
+    let shown = cut(text, width);
+    " ".repeat(width.saturating_sub(shown.width())) + &shown
+}
+
+/// The width that the longest needs, within limits.
+fn widest<'a>(texts: impl Iterator<Item = &'a str>, least: usize, most: usize) -> usize {
+    texts.map(UnicodeWidthStr::width).max().unwrap_or(0).clamp(least, most.max(least))
+}
+
+/// A rule with a title in it; bold where the keys go.
+fn title(text: &str, width: usize, focused: bool, paint: Paint) -> Line<'static> {
+    let text = cut(text, width.saturating_sub(6));
+    let rule = "─".repeat(width.saturating_sub(text.width() + 4));
+    let style = if focused { paint.bold() } else { paint.dim() };
+    Line::from(vec![
+        Span::styled("─ ", paint.dim()),
+        Span::styled(text, style),
+        Span::styled(format!(" {rule}"), paint.dim()),
+    ])
+}
+
+/// A row, marked if it is the selected one and reversed if keys act on it.
+fn row(mut spans: Vec<Span<'static>>, selected: bool, focused: bool) -> Line<'static> {
+    spans.insert(0, Span::raw(if selected { "▸ " } else { "  " }));
+    let style =
+        if selected && focused { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+    Line::from(spans).style(style)
+}
+
+pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
+    let (width, room) = (usize::from(area.width), usize::from(area.height.saturating_sub(2)));
+    let all = model.seen.as_ref().map_or(&[][..], |seen| &seen.services);
+    let focused = model.focus == Focus::Services;
+    // The selected one is always in sight.
+    let first = (model.service + 1).saturating_sub(room);
+    let shown = if all.len() > room {
+        format!("Services {}–{} of {}", first + 1, (first + room).min(all.len()), all.len())
+    } else {
+        format!("Services {}", all.len())
+    };
+    let name = widest(all.iter().map(|it| it.name.as_str()), 8, width / 4);
+    let pool = widest(all.iter().map(|it| it.pool.as_str()), 7, width / 8);
+    let gauge = width / 8;
+    let head = format!(
+        "  {}  {}  {}  {}  {}  {}  NOTE",
+        cell("NAME", name),
+        cell("STATE", 8),
+        cell("POOL", pool),
+        cell("LOAD", gauge),
+        right("HELD/OF", 11),
+        right("BEAT", 4)
+    );
+    let mut lines = vec![title(&shown, width, focused, paint), Line::styled(head, paint.dim())];
+    if all.is_empty() && model.seen.is_some() {
+        lines.push(Line::styled(
+            "  none lives: start one with `everwatch run service`",
+            paint.tone(Tone::Bad),
+        ));
+    }
+    for (at, it) in all.iter().enumerate().skip(first).take(room) {
+        let beat = model.now.since(it.last_beat_at);
+        let late = match beat {
+            beat if beat >= SILENT => Tone::Bad,
+            beat if beat >= LATE => Tone::Wait,
+            _ => Tone::Plain,
+        };
+        let (held, capacity) = (u64::from(it.held), u64::from(it.capacity));
+        let spans = vec![
+            Span::raw(format!("{}  ", cell(&it.name, name))),
+            Span::styled(format!("{}  ", cell(&it.state, 8)), paint.tone(Tone::of(&it.state))),
+            Span::raw(format!("{}  ", cell(&it.pool, pool))),
+            Span::styled(bar(held, capacity, gauge), paint.tone(fullness(held, capacity))),
+            Span::raw(right(&format!("{held}/{capacity}"), 13)),
+            Span::styled(format!("  {}", right(&age(beat), 4)), paint.tone(late)),
+            Span::raw(format!("  {}", cut(&line(&note(it)), width.saturating_sub(name + pool + gauge + 37)))),
+        ];
+        lines.push(row(spans, at == model.service, focused));
+    }
+    lines
+}
+
+fn note(it: &Service) -> String {
+    let mut told = Vec::new();
+    if let Some(drain) = &it.drain {
+        told.push(format!("{} of {} moved", drain.moved, drain.of));
+        told.extend(drain.waits.clone());
+    } else if it.cordoned {
+        told.push("by hand".to_owned());
+    }
+    if let Some(capacity) = it.capacity_set {
+        told.push(format!("capacity {capacity} by hand"));
+    }
+    told.join("; ")
+}
+
+pub(super) fn observers(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
+    let (width, room) = (usize::from(area.width), usize::from(area.height.saturating_sub(2)));
+    let page = model.seen.as_ref().map(|seen| &seen.observers);
+    let all = page.map_or(&[][..], |page| &page.items);
+    let focused = model.focus == Focus::Observers;
+    let mut shown = match page {
+        None => "Observers".to_owned(),
+        Some(page) if page.total == 0 => "Observers: none".to_owned(),
+        Some(page) => {
+            let before = model.before();
+            let (first, last) = (before + 1, before + all.len());
+            let whole = |at| number(u64::try_from(at).unwrap_or(0));
+            format!("Observers {}–{} of {}", whole(first), whole(last), number(page.total))
+        }
+    };
+    shown.push_str(&format!(", {}", model.query.sort.words().1));
+    if !model.query.filter.is_empty() {
+        shown.push_str(&format!(", /{}", model.query.filter));
+    }
+    if model.is_turning() && model.seen.is_some() {
+        shown.push_str(" …");
+    }
+    let name = widest(all.iter().map(|it| it.name.as_str()), 8, width / 4);
+    let kind = widest(all.iter().map(|it| it.kind.as_str()), 6, width / 10);
+    let service = widest(all.iter().map(holder), 9, width / 6);
+    let head = format!(
+        "  {}  {}  {}  {}  {}  {}  REASON",
+        cell("NAME", name),
+        cell("KIND", kind),
+        cell("STATUS", 10),
+        cell("SERVICE", service),
+        cell("EPOCH", 5),
+        right("RUNS", 4)
+    );
+    let mut lines = vec![title(&shown, width, focused, paint), Line::styled(head, paint.dim())];
+    if all.is_empty() && model.seen.is_some() {
+        let why = if model.query.filter.is_empty() {
+            "  none yet: `everwatch observer create hello --kind ticker` makes one"
+        } else {
+            "  none matches the filter; Esc takes it away"
+        };
+        lines.push(Line::styled(why, paint.dim()));
+    }
+    for (at, it) in all.iter().enumerate().take(room) {
+        let runs = it.started_at.filter(|_| it.status == "Processing" && it.service.is_some());
+        let runs = runs.map_or_else(|| "-".to_owned(), |since| age(model.now.since(since)));
+        let spans = vec![
+            Span::raw(format!("{}  {}  ", cell(&it.name, name), cell(&it.kind, kind))),
+            Span::styled(format!("{}  ", cell(&it.status, 10)), paint.tone(Tone::of(&it.status))),
+            Span::raw(format!("{}  ", cell(holder(it), service))),
+            Span::raw(format!("{}  ", cell(&format!("{}.{}", it.generation, it.acquisitions), 5))),
+            Span::raw(format!("{}  ", right(&runs, 4))),
+            Span::raw(rest(it, width.saturating_sub(name + kind + service + 33))),
+        ];
+        lines.push(row(spans, at == model.observer, focused));
+    }
+    lines
+}
+
+fn holder(it: &Observer) -> &str {
+    it.service.as_ref().map_or("-", |service| &service.name)
+}
+
+/// Why it stands there, else what it says of itself.
+fn rest(it: &Observer, width: usize) -> String {
+    let told = if it.reason.is_empty() { it.progress.as_deref().unwrap_or_default() } else { &it.reason };
+    cut(&line(told), width)
+}
