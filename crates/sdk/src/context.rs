@@ -92,7 +92,8 @@ impl Context {
         self.status(&format!("{done} of {of}"));
     }
     /// Adds a line to what `everwatch observer logs` shows: the service keeps the newest of each observer, each
-    /// cut at 4 KiB. A text of several lines is several lines.
+    /// cut at 4 KiB. A text of several lines is several lines. What the code tells by `tracing` is added too, as
+    /// far as `[log] filter` lets it pass; tasks that it spawns are not its code.
     pub fn log(&self, text: &str) {
         self.say(Stream::Log, text);
     }

@@ -7,9 +7,16 @@ use everwatch_core::id::ObserverId;
 use everwatch_core::logs::{Lines, Place, Ring, Stream};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::fmt::FormatFields as _;
+use tracing_subscriber::fmt::format::{DefaultFields, Writer};
+use tracing_subscriber::layer::Context;
 
 /// Observers that are not held any more whose lines are kept.
 const FORMER_MAX: usize = 100;
+/// The target of events that are lines of output already.
+pub(crate) const OUTPUT: &str = "everwatch::output";
 
 /// What one observer said. Before the first line it takes about a hundred bytes.
 pub(crate) struct Book {
@@ -37,6 +44,34 @@ impl Book {
     }
     fn lock(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+tokio::task_local! {
+    /// Whose code it is that runs now.
+    static SPEAKER: (Arc<Book>, Epoch);
+}
+
+/// Runs code as that of one run: what it tells by `tracing` is a part of what it says. Naively a span does this,
+/// but each costs hundreds of bytes, and a filter may leave it out.
+pub(crate) async fn as_speaker<T>(book: Arc<Book>, epoch: Epoch, code: impl Future<Output = T>) -> T {
+    SPEAKER.scope((book, epoch), code).await
+}
+
+/// Keeps events beside the lines of the observer whose code they come from.
+pub(crate) struct Eavesdropper;
+
+impl<S: Subscriber> Layer<S> for Eavesdropper {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        if event.metadata().target() == OUTPUT {
+            return;
+        }
+        let _no_observer_s = SPEAKER.try_with(|(book, epoch)| {
+            let mut text = format!("{} ", event.metadata().level());
+            if DefaultFields::new().format_fields(Writer::new(&mut text), event).is_ok() {
+                book.write(*epoch, Stream::Log, &text);
+            }
+        });
     }
 }
 

@@ -22,7 +22,7 @@
 //! ```
 
 use crate::context::{Context, Inner, Outlet};
-use crate::logs::Book;
+use crate::logs::{Book, as_speaker};
 use crate::observer::{Error, Exit, Observer};
 use crate::pulse::Pulses;
 use async_trait::async_trait;
@@ -106,7 +106,7 @@ impl Trial {
             book: book.clone(),
         });
         let mut code = JoinSet::new();
-        code.spawn(observer.run(ctx));
+        code.spawn(as_speaker(book.clone(), Epoch::new(1, 0), observer.run(ctx)));
         Self { code, token, values, status, book }
     }
 
@@ -175,6 +175,33 @@ mod tests {
         assert_eq!(trial.emitted().await.unwrap()["tick"], 2);
         assert_eq!(trial.logged()[..2], ["tick 1", "tick 2"]);
         assert_eq!(trial.stop().await.unwrap().unwrap(), Exit::Done);
+    }
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Talks {}
+
+    impl Observer for Talks {
+        const KIND: &'static str = "talks";
+        async fn run(self, ctx: Context) -> Result<Exit, Error> {
+            ctx.log("said\nby itself");
+            tracing::info!(size = 3, "looked");
+            tracing::debug!("not asked for");
+            tokio::task::yield_now().await;
+            tracing::info!(target: crate::logs::OUTPUT, "kept already");
+            tracing::warn!("it is late");
+            Ok(Exit::Done)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_logged_and_what_is_traced_are_lines() {
+        use tracing_subscriber::layer::SubscriberExt as _;
+        let log = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
+        let _here = tracing::subscriber::set_default(log.with(crate::logs::Eavesdropper));
+        let mut trial = Trial::start(Talks {});
+        tracing::info!("by nobody");
+        assert_eq!(trial.ended().await.unwrap().unwrap(), Exit::Done);
+        assert_eq!(trial.logged(), ["said", "by itself", "INFO looked size=3", "WARN it is late"]);
     }
 
     #[tokio::test]

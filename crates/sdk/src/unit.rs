@@ -2,7 +2,7 @@
 
 use crate::context::{Context, Inner, Outlet};
 use crate::fence::{boottime, millis};
-use crate::logs::{Book, Logs};
+use crate::logs::{Book, Logs, as_speaker};
 use crate::observer::{Error, Exit};
 use crate::registry::{Registry, Running};
 use everwatch_core::epoch::Epoch;
@@ -119,7 +119,8 @@ impl Units {
                     Err(spec) => Outcome::Failed(spec),
                 }
             });
-            guard.outcome = match code.catch_unwind().await {
+            let code = as_speaker(book.clone(), epoch, code.catch_unwind());
+            guard.outcome = match code.await {
                 Ok(outcome) => outcome,
                 Err(panic) => Outcome::Erred(format!("panicked: {}", panic_text(panic.as_ref()))),
             };

@@ -5,6 +5,7 @@
 //! killing the leader spares its children. So the program is started by a helper (this binary again),
 //! whose standard input is a pipe from the service: silence or its end means death to the whole group.
 
+use crate::logs::OUTPUT;
 use crate::pulse::{Pulse, Pulses};
 use crate::{Context, Error, Exit, Observer};
 use everwatch_core::logs::Stream;
@@ -136,7 +137,7 @@ async fn log_lines(pipe: Option<impl AsyncRead + Unpin>, ctx: &Context, stream: 
 
 fn log(line: &[u8], ctx: &Context, stream: Stream) {
     let text = String::from_utf8_lossy(line);
-    tracing::info!(target: "everwatch::output", observer = ctx.name(), stream = stream.as_str(), "{text}");
+    tracing::info!(target: OUTPUT, observer = ctx.name(), stream = stream.as_str(), "{text}");
     ctx.say(stream, &text);
 }
 
