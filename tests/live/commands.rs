@@ -97,6 +97,23 @@ async fn every_form_of_an_answer_says_the_same() {
 }
 
 #[tokio::test]
+async fn the_manager_is_found_by_the_configuration_file() {
+    let dev = Dev::start(1, 1).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let address = dev.api.url.trim_start_matches("http://");
+    std::fs::write(file.path(), format!("[manager]\nlisten = \"{address}\"\n")).unwrap();
+    let config = file.path().to_str().unwrap();
+    let asked = |more: &[&str]| {
+        let mut command =
+            dev.command(&[&["service", "list", "-o", "name", "--config", config], more].concat());
+        command.env_remove("EVERWATCH_SERVER").output().unwrap()
+    };
+    let found = asked(&[]);
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "service-1\n", "{found:?}");
+    assert_eq!(asked(&["--server", "http://127.0.0.1:9"]).status.code(), Some(6), "what is given counts");
+}
+
+#[tokio::test]
 async fn several_names_are_worked_on_and_the_first_failure_decides() {
     let dev = Dev::start(1, 5).await;
     let (code, said, _) =

@@ -36,18 +36,17 @@ pub(crate) struct Cli {
         display_order = 100
     )]
     pub(crate) config: Option<PathBuf>,
-    /// The manager that client commands talk to
+    /// The manager that is asked; else that of the configuration file, else http://127.0.0.1:7700
     #[arg(
         long,
         env = "EVERWATCH_SERVER",
         global = true,
-        default_value = "http://127.0.0.1:7700",
         hide_env_values = true,
         value_name = "URL",
         help_heading = "Everywhere",
         display_order = 101
     )]
-    pub(crate) server: String,
+    pub(crate) server: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -20,17 +20,19 @@ use crate::cli::{Cli, Command, Config};
 use crate::client::Failure;
 use crate::output::print;
 use everwatch::host::{HostError, SettingsError};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs a command; errors are printed here, once, with their causes.
 #[expect(clippy::print_stderr, reason = "why a command failed")]
 pub(crate) fn run(cli: Cli) -> ExitCode {
+    let server = || server(cli.server.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
         Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),
         Command::Run(role) => roles::run(cli.config.as_deref(), role),
-        Command::Observer(verb) => observer::run(&cli.server, verb),
-        Command::Service(verb) => service::run(&cli.server, verb),
-        Command::Rebalance(verb) => service::rebalance(&cli.server, verb),
+        Command::Observer(verb) => server().and_then(|server| observer::run(&server, verb)),
+        Command::Service(verb) => server().and_then(|server| service::run(&server, verb)),
+        Command::Rebalance(verb) => server().and_then(|server| service::rebalance(&server, verb)),
         Command::Bench(arguments) => bench::run(cli.config.as_deref(), &arguments),
         Command::BenchHolder { queue, count } => roles::configured(cli.config.as_deref())
             .and_then(|settings| bench::hold(&settings, &queue, count)),
@@ -40,15 +42,15 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Migrate { restored } => {
             roles::configured(cli.config.as_deref()).and_then(|settings| migrate::run(&settings, restored))
         }
-        Command::Events(arguments) => events::everywhere(&cli.server, &arguments),
-        Command::Parked(verb) => operations::parked(&cli.server, verb),
-        Command::Hold(verb) => operations::hold(&cli.server, verb),
-        Command::Pool(verb) => operations::pools(&cli.server, verb),
+        Command::Events(arguments) => server().and_then(|server| events::everywhere(&server, &arguments)),
+        Command::Parked(verb) => server().and_then(|server| operations::parked(&server, verb)),
+        Command::Hold(verb) => server().and_then(|server| operations::hold(&server, verb)),
+        Command::Pool(verb) => server().and_then(|server| operations::pools(&server, verb)),
         Command::Completion { shell } => man::completion(shell),
         Command::Man { folder } => man::pages(folder.as_deref()),
-        Command::Top => crate::top::run(&cli.server),
-        Command::Chaos(verb) => service::chaos(&cli.server, verb),
-        Command::Doctor(arguments) => doctor::run(&cli.server, &arguments),
+        Command::Top => server().and_then(|server| crate::top::run(&server)),
+        Command::Chaos(verb) => server().and_then(|server| service::chaos(&server, verb)),
+        Command::Doctor(arguments) => server().and_then(|server| doctor::run(&server, &arguments)),
         Command::Config(Config::Print) => roles::configured(cli.config.as_deref()).and_then(|settings| {
             print(&serde_json::to_string_pretty(&settings.redacted())?);
             Ok(())
@@ -60,6 +62,17 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             eprintln!("everwatch: {error:#}");
             ExitCode::from(exit_code(&error))
         }
+    }
+}
+
+/// The manager that is asked: what was given, else that of the configuration file, else the default.
+fn server(given: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> {
+    match (given, config) {
+        (Some(given), _) => Ok(given.to_owned()),
+        (None, Some(_)) => {
+            Ok(format!("http://{}", health::near(&roles::configured(config)?.manager.listen)?))
+        }
+        (None, None) => Ok("http://127.0.0.1:7700".to_owned()),
     }
 }
 

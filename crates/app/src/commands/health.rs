@@ -30,7 +30,7 @@ pub(crate) async fn run(settings: &Settings, url: Option<String>) -> anyhow::Res
 }
 
 /// Where a listener is reached from its own host.
-fn near(listen: &str) -> anyhow::Result<SocketAddr> {
+pub(super) fn near(listen: &str) -> anyhow::Result<SocketAddr> {
     let mut address: SocketAddr = listen
         .parse()
         .map_err(|_| Failure::Usage(format!("manager.listen: `{listen}` is not an address with a port")))?;

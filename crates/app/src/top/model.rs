@@ -20,6 +20,13 @@ pub(super) struct Query {
     pub(super) pages: Vec<(String, usize)>,
 }
 
+impl Query {
+    /// Whether the answers begin with the same observer, however many there are.
+    fn starts_like(&self, other: &Self) -> bool {
+        (&self.filter, self.sort, &self.pages) == (&other.filter, other.sort, &other.pages)
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Sort {
     #[default]
@@ -247,7 +254,7 @@ impl Model {
         self.loading = false;
         match outcome {
             // It answers a question that nobody has any more.
-            Ok(_) if *query != self.query => self.link = Link::Up,
+            Ok(_) if !query.starts_like(&self.query) => self.link = Link::Up,
             Ok(seen) if seen.observers.items.is_empty() && !self.query.pages.is_empty() => {
                 self.query.pages.pop();
                 self.load_again = true;
@@ -295,8 +302,7 @@ impl Model {
 
     /// Whether another page is on its way.
     pub(super) fn is_turning(&self) -> bool {
-        let about = |query: &Query| (query.filter.clone(), query.sort, query.pages.clone());
-        about(&self.shown) != about(&self.query)
+        !self.shown.starts_like(&self.query)
     }
 
     /// How many observers stand before those that are seen.
