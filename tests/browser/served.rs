@@ -1,5 +1,6 @@
 //! The files of the console as any client gets them.
 
+use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
 use reqwest::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 
@@ -24,4 +25,19 @@ async fn the_console_is_served_with_a_strict_policy_and_kept_by_its_tag() {
     }
     let (status, problem) = cluster.api.call("GET", "/console/none.js", None).await;
     assert_eq!((status, problem["code"].as_str()), (404, Some("no-such-route")), "{problem}");
+}
+
+#[tokio::test]
+async fn the_api_is_browsed_at_docs_without_any_outside_request() {
+    let mut cluster = Cluster::new("docs");
+    cluster.manager().await;
+    let page = Browser::open(&format!("{}/docs/", cluster.api.url)).await;
+    // What the page shows of an operation comes from the document.
+    page.until_text(".swagger-ui .info", "Everwatch").await;
+    page.until_text(".swagger-ui", "Read a pool").await;
+    let all = "return performance.getEntriesByType('resource').filter((it) => it.name.startsWith(location.origin)).length";
+    assert!(page.run(all).await.as_u64().unwrap() > 3);
+    let outside = "return performance.getEntriesByType('resource').filter((it) => /^https?:/.test(it.name) && !it.name.startsWith(location.origin)).length";
+    assert_eq!(page.run(outside).await, 0);
+    page.screenshot("docs").await;
 }

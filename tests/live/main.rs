@@ -17,6 +17,7 @@ mod managers;
 mod metrics;
 mod operating;
 mod poison;
+mod pools;
 mod real_input;
 mod refusals;
 mod restoring;

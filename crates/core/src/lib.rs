@@ -36,3 +36,4 @@ pub mod seen;
 pub mod service;
 pub mod slots;
 pub mod status;
+pub mod waiting;

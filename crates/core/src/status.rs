@@ -121,6 +121,14 @@ pub enum Reason {
     GaveUp { error: String, attempts: u32 },
 }
 
+impl Reason {
+    /// Whether it stands in a queue until some service has room.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        matches!(self, Self::WaitingForSlot { .. } | Self::Moving)
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,6 +3,7 @@
 mod actions;
 pub mod api;
 mod body;
+mod browse;
 mod bulk;
 mod doctor;
 mod document;
@@ -85,6 +86,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
     api.layer(Extension(Arc::new(document)))
         .with_state(manager)
         .merge(crate::console::routes())
+        .merge(browse::routes())
         .merge(extra)
         .layer(axum::middleware::from_fn(crate::asked::remember))
         .layer(CatchPanicLayer::custom(on_panic))

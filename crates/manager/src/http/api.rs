@@ -10,7 +10,8 @@ use everwatch_core::retry::Retry;
 use everwatch_core::row::{self, Row};
 use everwatch_core::seen::Settlement;
 use everwatch_core::service::{ServiceRow, ServiceState};
-use everwatch_core::status::Status;
+use everwatch_core::status::{Status, Verdict};
+use everwatch_core::waiting::obstacle;
 use everwatch_store::By;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -79,15 +80,12 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// `service` names the holder, if it still lives.
+    /// `service` names the holder, if it still lives; `services` are those that live.
     #[must_use]
-    pub fn of(row: &Row, service: Option<ServiceName>) -> Self {
+    pub fn of(row: &Row, service: Option<ServiceName>, services: &[ServiceRow]) -> Self {
         let verdict = row.verdict();
         let seen = &row.seen;
-        let mut reason = verdict.reason.to_string();
-        if verdict.status == Status::Processing && reason.is_empty() && service.is_none() {
-            "its service is gone: it waits for the next one".clone_into(&mut reason);
-        }
+        let reason = Self::reason(row, &verdict, service.is_some(), services);
         let ended = seen.settled.as_ref().is_some_and(|settled| match settled.how {
             Settlement::Completed | Settlement::Failed { .. } => true,
             Settlement::Stopped => false,
@@ -123,6 +121,22 @@ impl Observer {
             modified_at: row.modified_at,
             started_at: seen.started.as_ref().map(|told| told.value.at),
         }
+    }
+
+    fn reason(row: &Row, verdict: &Verdict, held: bool, services: &[ServiceRow]) -> String {
+        let mut told = verdict.reason.to_string();
+        let lost = verdict.status == Status::Processing && told.is_empty() && !held;
+        if lost {
+            "its service is gone: it waits for the next one".clone_into(&mut told);
+        }
+        let pool = &row.wanted.pool;
+        if (lost || verdict.reason.is_queued())
+            && let Some(obstacle) = obstacle(pool, services)
+        {
+            let why = obstacle.explain(pool);
+            return if row.seen.begun { format!("{told}; {why}") } else { why };
+        }
+        told
     }
 }
 

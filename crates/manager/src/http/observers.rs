@@ -82,7 +82,7 @@ pub(super) async fn create_row(
     match created.map_err(|error| Problem::from(error.as_ref()))? {
         Created::Done => {
             info!(observer = %id, %name, kind = %row.wanted.kind, "observer created");
-            let shown = Observer::of(&row, None);
+            let shown = Observer::of(&row, None, &[]);
             Ok((row, shown))
         }
         Created::NameTaken => {
@@ -331,13 +331,16 @@ pub(super) fn not_found(key: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no observer `{key}`"))
 }
 
+/// How old what is said of a pool's room may be.
+const SERVICES_MAX_AGE: Duration = Duration::from_secs(1);
+
 pub(super) async fn one(manager: &Manager, row: &Row) -> Result<Observer, Problem> {
     let holder = match row.holder() {
         None => None,
         Some(id) => manager.store.service(Some(id), None).await?.filter(|service| service.end.is_none()),
     };
     let holder = holder.map(|it| ServiceName { id: it.id.0, name: it.birth.name.to_string() });
-    Ok(Observer::of(row, holder))
+    Ok(Observer::of(row, holder, &manager.services(SERVICES_MAX_AGE).await?))
 }
 
 async fn describe(manager: &Manager, rows: &[Row]) -> Result<Vec<Observer>, Problem> {
@@ -347,5 +350,5 @@ async fn describe(manager: &Manager, rows: &[Row]) -> Result<Vec<Observer>, Prob
         .map(|it| (it.id, ServiceName { id: it.id.0, name: it.birth.name.to_string() }))
         .collect();
     let holder = |row: &Row| row.holder().and_then(|id| names.get(&id).cloned());
-    Ok(rows.iter().map(|row| Observer::of(row, holder(row))).collect())
+    Ok(rows.iter().map(|row| Observer::of(row, holder(row), &services)).collect())
 }

@@ -65,7 +65,7 @@ async fn an_observer_is_paused_resumed_and_restarted() {
     service.stop(third).await;
     let there = stage.manager.topology.work(&Pool::new("other").unwrap());
     let session = Arc::clone(&service.session);
-    stage.until("/v1/observers/a", |it| it.body["reason"] == "waiting for a slot in pool other").await;
+    stage.until("/v1/observers/a", |it| it.body["reason"] == "no service in pool other").await;
     assert_eq!(session.get(&there, 9).await.unwrap().len(), 1);
     stage.send("DELETE", "/v1/observers/a", None).await;
     for what in ["pause", "resume", "restart", "retry", "move"] {

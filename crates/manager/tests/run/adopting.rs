@@ -19,6 +19,7 @@ async fn what_runs_and_is_not_in_the_database_is_adopted_under_a_name_that_is_fr
     let stage = Stage::new();
     let manager = stage.ready_manager().await;
     manager.api.create(json!({"name": "shared", "kind": "ticker", "on_full": "queue"})).await;
+    manager.api.until("/v1/observers/shared", |_, it| it["reason"] == "no service in pool default").await;
     manager.stop().await.unwrap();
     let backup = stage.backup().await;
 
