@@ -70,6 +70,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .routes(routes!(events::runs))
         .routes(routes!(logs::read))
         .routes(routes!(kinds::list))
+        .routes(routes!(kinds::validate))
         .routes(routes!(parked::list))
         .routes(routes!(parked::discard))
         .routes(routes!(parked::retry))

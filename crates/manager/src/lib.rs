@@ -22,6 +22,7 @@ mod questions;
 mod rebalance;
 mod reconcile;
 mod restored;
+mod schemas;
 mod settings;
 mod shared;
 mod sweep;

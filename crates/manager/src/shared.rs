@@ -6,6 +6,7 @@ use crate::history::{self, Known};
 use crate::leases::Leases;
 use crate::outbox::Published;
 use crate::questions::Questions;
+use crate::schemas::Schemas;
 use crate::settings::Settings;
 use crate::{RunError, orphans};
 use everwatch_broker::{Broker, BrokerError, Declared, QueueKind, Session, Topology};
@@ -121,6 +122,7 @@ pub(crate) struct Manager {
     services: Mutex<Cached>,
     /// Pools that a metric was ever given for.
     pub(crate) shown_pools: Mutex<BTreeSet<Pool>>,
+    pub(crate) schemas: Schemas,
     reading: Marks,
 }
 
@@ -162,6 +164,7 @@ impl Manager {
             work_queues: Mutex::default(),
             services: Mutex::default(),
             shown_pools: Mutex::default(),
+            schemas: Schemas::default(),
             reading: Marks {
                 connected_at: AtomicI64::new(i64::MAX),
                 state_tick: AtomicI64::new(i64::MIN),

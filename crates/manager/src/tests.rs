@@ -108,6 +108,10 @@ impl Stage {
     }
 
     async fn named_service(&self, name: &str, capacity: u32) -> Service {
+        self.service_with(name, capacity, &Value::Null).await
+    }
+
+    async fn service_with(&self, name: &str, capacity: u32, schema: &Value) -> Service {
         let topology = &self.manager.topology;
         let id = ServiceId(Uuid::new_v4());
         let session = self.broker.connect("service").await.unwrap();
@@ -122,7 +126,7 @@ impl Stage {
             name: Name::new(name).unwrap(),
             pool: Pool::default(),
             capacity,
-            kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Value::Null }],
+            kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: schema.clone() }],
             version: "1".to_owned(),
             host: "h".to_owned(),
             labels: Default::default(),

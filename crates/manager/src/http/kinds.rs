@@ -1,15 +1,23 @@
 //! Kinds of observers: what the living services say that they can run.
 
-use super::api::{Kind, Listed};
-use super::problem::Problem;
+use super::api::{Kind, Listed, ProblemBody};
+use super::body::JsonBody;
+use super::fleet::parsed;
+use super::problem::{Code, Problem};
 use super::query::Params;
+use crate::schemas;
 use crate::shared::Manager;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
+use everwatch_core::id as core;
+use everwatch_core::observer::FieldError;
 use everwatch_core::service::ServiceRow;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use utoipa::ToSchema;
 
 /// List the kinds that living services can run.
 #[utoipa::path(get, path = "/v1/kinds", tag = "services", responses((status = 200, body = Listed<Kind>)))]
@@ -21,6 +29,51 @@ pub(crate) async fn list(
     let items = gather(&manager.services(Duration::ZERO).await?);
     let total = items.len() as u64;
     Ok(Json(Listed { items, next_cursor: None, total }))
+}
+
+/// A spec to be checked.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SpecBody {
+    #[schema(value_type = Object)]
+    spec: Value,
+}
+
+/// What there is to say of a spec.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Validity {
+    valid: bool,
+    /// At most 20, each with a pointer from `/spec` on.
+    #[schema(value_type = Vec<Object>)]
+    errors: Vec<FieldError>,
+}
+
+/// Check a spec by what the youngest service that can run the kind says of it, as a create does.
+#[utoipa::path(post, path = "/v1/kinds/{kind}/validate", tag = "services", request_body = SpecBody,
+    params(("kind" = String, Path, description = "its name")),
+    responses((status = 200, body = Validity),
+    (status = 404, body = ProblemBody, description = "not-found: no living service can run it")))]
+pub(crate) async fn validate(
+    State(manager): State<Arc<Manager>>,
+    Path(kind): Path<String>,
+    params: Params,
+    JsonBody(body): JsonBody,
+) -> Result<Json<Validity>, Problem> {
+    params.finish()?;
+    let SpecBody { spec } = parsed(body)?;
+    let services = manager.services(Duration::ZERO).await?;
+    let kind = kind.parse::<core::Kind>().ok().filter(|kind| {
+        services.iter().any(|service| service.birth.kinds.iter().any(|info| info.name == *kind))
+    });
+    let Some(kind) = kind else {
+        return Err(Problem::new(
+            Code::NotFound,
+            "no living service can run this kind; GET /v1/kinds lists them",
+        ));
+    };
+    let schema = schemas::of_kind(services.iter(), &kind);
+    let errors = schema.map(|schema| manager.schemas.errors(&kind, schema, &spec)).unwrap_or_default();
+    Ok(Json(Validity { valid: errors.is_empty(), errors }))
 }
 
 fn gather(services: &[ServiceRow]) -> Vec<Kind> {

@@ -8,7 +8,7 @@ use super::page::{Part, cursor};
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::shared::Manager;
-use crate::{creator, telling};
+use crate::{creator, schemas, telling};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -16,6 +16,7 @@ use axum::response::{IntoResponse as _, Response};
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::observer::{FieldError, Wanted};
 use everwatch_core::row::Row;
+use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
 use everwatch_store::{After, Created, Filter, Sort};
 use serde::{Deserialize, Serialize};
@@ -112,7 +113,7 @@ pub(super) fn made_up_name() -> Result<Name, Problem> {
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))
 }
 
-/// Refuses a kind that the living services of the pool lack, all of them.
+/// Refuses a kind that the living services of the pool lack, all of them, and a spec that it does not want.
 pub(super) async fn check_kind(manager: &Manager, wanted: &Wanted) -> Result<(), Problem> {
     let mut offered = BTreeSet::new();
     for age in [SERVICES_AGE, Duration::ZERO] {
@@ -120,7 +121,7 @@ pub(super) async fn check_kind(manager: &Manager, wanted: &Wanted) -> Result<(),
         let mut of_pool = services.iter().filter(|it| it.birth.pool == wanted.pool).peekable();
         let none_lives = of_pool.peek().is_none();
         if none_lives || of_pool.any(|it| it.birth.kinds.iter().any(|kind| kind.name == wanted.kind)) {
-            return Ok(());
+            return check_spec(manager, wanted, &services);
         }
         let of_pool = services.iter().filter(|it| it.birth.pool == wanted.pool);
         offered = of_pool.flat_map(|it| &it.birth.kinds).map(|kind| kind.name.to_string()).collect();
@@ -130,6 +131,13 @@ pub(super) async fn check_kind(manager: &Manager, wanted: &Wanted) -> Result<(),
     let detail = format!("no living service of pool {pool} can run the kind {kind}; they offer: {offered}");
     let error = FieldError { pointer: "/kind".to_owned(), detail: "is not offered".to_owned() };
     Err(Problem::new(Code::NoServiceForKind, detail).with(vec![error]))
+}
+
+fn check_spec(manager: &Manager, wanted: &Wanted, services: &[ServiceRow]) -> Result<(), Problem> {
+    let of_pool = services.iter().filter(|it| it.birth.pool == wanted.pool);
+    let Some(schema) = schemas::of_kind(of_pool, &wanted.kind) else { return Ok(()) };
+    let errors = manager.schemas.errors(&wanted.kind, schema, &wanted.spec);
+    if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
 }
 
 /// Where a page of observers starts.

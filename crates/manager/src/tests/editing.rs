@@ -156,3 +156,37 @@ async fn a_put_creates_then_changes_nothing_then_changes_what_differs() {
     let nobody = stage.send("PUT", &format!("/v1/observers/{}", Uuid::nil()), Some(&body.to_string())).await;
     assert_eq!(nobody.status, StatusCode::NOT_FOUND);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spec_is_held_against_the_schema_of_its_kind() {
+    let stage = Stage::new().await;
+    let schema =
+        json!({"type": "object", "properties": {"every": {"type": "string"}}, "required": ["every"]});
+    let _service = stage.service_with("s1", 5, &schema).await;
+    let validate = async |kind: &str, body: &str| {
+        let answer = stage.send("POST", &format!("/v1/kinds/{kind}/validate"), Some(body)).await;
+        (answer.status.as_u16(), answer.body)
+    };
+    assert_eq!(
+        validate("ticker", r#"{"spec": {"every": "1s"}}"#).await,
+        (200, json!({"valid": true, "errors": []}))
+    );
+    let missing = json!([{"pointer": "/spec/every", "detail": "is missing"}]);
+    assert_eq!(
+        validate("ticker", r#"{"spec": {}}"#).await,
+        (200, json!({"valid": false, "errors": missing}))
+    );
+    assert_eq!(validate("other", r#"{"spec": {}}"#).await.1["code"], "not-found");
+    assert_eq!(validate("ticker", r#"{"specs": {}}"#).await.0, 422);
+    let refused = stage.create(json!({"name": "a", "kind": "ticker", "spec": {"every": 1}})).await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.body["errors"][0]["pointer"]),
+        (422, &json!("/spec/every"))
+    );
+    assert_eq!(
+        stage.create(json!({"name": "a", "kind": "ticker", "spec": {"every": "1s"}})).await.status,
+        201
+    );
+    let patched = stage.send("PATCH", "/v1/observers/a", Some(r#"{"spec": {"every": null}}"#)).await;
+    assert_eq!((patched.status.as_u16(), &patched.body["errors"]), (422, &missing));
+}
