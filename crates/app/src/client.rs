@@ -120,7 +120,9 @@ fn refused(status: u16, body: &Value) -> Failure {
 /// With every request the manager hears who asks, and with what.
 fn builder() -> reqwest::ClientBuilder {
     let read = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let user = read("USER").or_else(|| read("LOGNAME")).unwrap_or_else(|| nix::unistd::getuid().to_string());
+    let uid = nix::unistd::getuid();
+    let known = || nix::unistd::User::from_uid(uid).ok().flatten().map(|user| user.name);
+    let user = read("USER").or_else(|| read("LOGNAME")).or_else(known).unwrap_or_else(|| uid.to_string());
     let host = nix::unistd::gethostname().unwrap_or_default();
     let who = format!("{user}@{}", host.to_string_lossy());
     let who = HeaderValue::try_from(who).unwrap_or_else(|_| HeaderValue::from_static("unprintable"));
