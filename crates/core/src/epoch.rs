@@ -1,11 +1,12 @@
 //! The fencing token: a number that is strictly greater for each later run of the same observer.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// `generation << 32 | acquisitions`. The generation is raised in the database before each publish;
 /// the acquisitions are the broker's own count of how often that message was handed out before.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "u64", into = "u64")]
 pub struct Epoch(u64);
 

@@ -1,5 +1,6 @@
 //! Names and numbers of things: observers, services, pools, kinds. Parsing is validation.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +27,7 @@ impl BadName {
 macro_rules! uuid_id {
     ($name:ident, $doc:literal) => {
         #[doc = $doc]
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(transparent)]
         pub struct $name(pub Uuid);
 
@@ -57,7 +58,7 @@ uuid_id!(AnswersId, "Where one session of a manager with the broker hears answer
 macro_rules! checked_name {
     ($name:ident, $what:literal, $doc:literal, $check:expr) => {
         #[doc = $doc]
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(Box<str>);
 

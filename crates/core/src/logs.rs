@@ -5,6 +5,7 @@ use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{AnswersId, ObserverId, ServiceId};
 use crate::row::Row;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -19,7 +20,7 @@ const LINE_COST: usize = 64;
 pub const LINES_MAX: u32 = 10_000;
 
 /// Where a line came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
     Stdout,
@@ -46,7 +47,7 @@ impl Stream {
 
 /// Where a line stands among all that an observer has ever said: a run is on one service, and a later run has
 /// a higher epoch, so this order holds across services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
     pub epoch: Epoch,
     /// Counts the lines of one run, from 1.
@@ -75,7 +76,7 @@ impl FromStr for Place {
 }
 
 /// One line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     pub place: Place,
     /// By the clock of the service's host.
@@ -93,7 +94,7 @@ pub struct Ring {
 }
 
 /// Some lines of a ring.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Lines {
     /// The oldest first.
     pub lines: Vec<Line>,
@@ -160,7 +161,7 @@ fn cut(text: &str) -> Box<str> {
 }
 
 /// What has an observer said?
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AskLogs {
     /// Comes back with the answer.
     pub number: u64,
@@ -174,16 +175,17 @@ pub struct AskLogs {
 }
 
 /// What a service answers one manager.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Logs(LogsAnswer),
     /// Written by a newer version: passed over.
     #[serde(untagged)]
+    #[schemars(skip)]
     Unknown(Value),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogsAnswer {
     pub number: u64,
     pub lines: Lines,

@@ -7,6 +7,7 @@ use crate::id::{Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
 use crate::logs::AskLogs;
 use crate::observer::{Overlap, Wanted};
 use crate::retry::Retry;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,7 +27,7 @@ pub struct Unreadable(pub String);
 
 /// An observer on its way to a service. `v`, `id`, `generation` and `kind` never change their
 /// meaning, so that any version of a service can settle any version of a message.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     pub v: u16,
     pub id: ObserverId,
@@ -34,6 +35,7 @@ pub struct Work {
     pub kind: Kind,
     pub name: Name,
     /// Kept as text: a service hands it to the observer's code and never looks inside.
+    #[schemars(with = "Value")]
     pub spec: Box<RawValue>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -42,6 +44,7 @@ pub struct Work {
     #[serde(default)]
     pub overlap: Overlap,
     #[serde(with = "friendly")]
+    #[schemars(with = "String")]
     pub grace: Duration,
 }
 
@@ -100,7 +103,7 @@ impl Work {
 }
 
 /// A message of the state queue.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StateMessage {
     Reports(Reports),
@@ -108,7 +111,7 @@ pub enum StateMessage {
 }
 
 /// A message of the beats queue.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BeatMessage {
     Beat(Beat),
@@ -117,21 +120,21 @@ pub enum BeatMessage {
 }
 
 /// A manager's own mark in a queue: applied, it shows that the queue is being read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tick {
     pub manager: ManagerId,
     pub sent_at: Timestamp,
 }
 
 /// A batch of reports of one service, in the order of their numbers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reports {
     pub service: ServiceId,
     pub entries: Vec<Numbered>,
 }
 
 /// One report; numbers count from 1 within one incarnation of a service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Numbered {
     pub seq: u64,
     pub at: Timestamp,
@@ -139,7 +142,7 @@ pub struct Numbered {
 }
 
 /// What a service tells the managers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
     ServiceBorn(Box<Birth>),
@@ -156,11 +159,12 @@ pub enum Report {
     },
     /// Written by a newer version: counted and passed over.
     #[serde(untagged)]
+    #[schemars(skip)]
     Unknown(Value),
 }
 
 /// Who was born.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Birth {
     pub name: Name,
     pub pool: Pool,
@@ -176,7 +180,7 @@ pub struct Birth {
 }
 
 /// A kind of observer that a service can run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindInfo {
     pub name: Kind,
     /// JSON schema of its spec.
@@ -185,14 +189,14 @@ pub struct KindInfo {
 }
 
 /// An earlier incarnation in the same process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Predecessor {
     pub service: ServiceId,
     pub ended: String,
 }
 
 /// One event of one run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunReport {
     pub id: ObserverId,
     pub epoch: Epoch,
@@ -200,7 +204,7 @@ pub struct RunReport {
 }
 
 /// What can happen to a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunEvent {
     /// Held, not started yet; says why.
@@ -252,7 +256,7 @@ impl RunEvent {
 }
 
 /// One part of a full list; each entry applies like the report it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListChunk {
     pub list: u64,
     pub chunk: u32,
@@ -264,7 +268,7 @@ pub struct ListChunk {
 }
 
 /// A stretch of ids, after the one and up to the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListRange {
     pub after: Option<ObserverId>,
     pub upto: Option<ObserverId>,
@@ -291,14 +295,14 @@ impl ListChunk {
 }
 
 /// Messages that a service holds, for managers that do not know their observers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Described {
     pub pool: Pool,
     pub held: Vec<HeldWork>,
 }
 
 /// One message that is held, and what goes on with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldWork {
     pub run: RunReport,
     /// A [`Work`] as JSON text: numbers in it come out as they went in.
@@ -306,7 +310,7 @@ pub struct HeldWork {
 }
 
 /// A sign of life of a service (one per service, never one per observer).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Beat {
     pub service: ServiceId,
     pub seq: u64,
@@ -321,7 +325,7 @@ pub struct Beat {
 }
 
 /// What a service is about, by its own word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Intent {
     Active,
@@ -330,7 +334,7 @@ pub enum Intent {
 }
 
 /// What a manager tells the services: every service receives every command.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     /// No run of `id` under `below` may start or go on.
@@ -349,11 +353,12 @@ pub enum Command {
     Logs(AskLogs),
     /// Written by a newer version: counted and passed over.
     #[serde(untagged)]
+    #[schemars(skip)]
     Unknown(Value),
 }
 
 /// The answer to a birth: what was said before the newborn listened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Welcome {
     pub service: ServiceId,
     pub floors: Vec<Floor>,
@@ -376,7 +381,7 @@ impl Welcome {
 }
 
 /// What a service may take. It belongs to the name of a service and outlives its incarnations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Terms {
     /// The higher one stands.
     pub revision: u64,
@@ -391,7 +396,7 @@ pub struct Terms {
 }
 
 /// What one service is to give to others. Said twice it does no more than said once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HandOver {
     pub service: ServiceId,
     /// These.
@@ -403,12 +408,13 @@ pub struct HandOver {
     /// For so long it takes nothing beyond `down_to`, or nothing at all after having given `ids` away; then
     /// it goes on by itself.
     #[serde(with = "friendly")]
+    #[schemars(with = "String")]
     pub rest: Duration,
     pub cause: Cause,
 }
 
 /// Why a service hands over what it could go on running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     Drain,
@@ -436,7 +442,7 @@ impl Cause {
 }
 
 /// No run of `id` with an epoch under `below` may start or go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Floor {
     pub id: ObserverId,
     pub below: Epoch,

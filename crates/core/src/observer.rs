@@ -20,7 +20,7 @@ pub const LABELS_MAX: usize = 64;
 pub const GRACE_MAX: Duration = Duration::from_secs(3600);
 
 /// What happens when a run is redelivered while the one before might still be ending.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
     /// Start at once.

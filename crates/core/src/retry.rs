@@ -1,28 +1,33 @@
 //! What follows an error: the next start of the same run, or giving up.
 
 use crate::clock::friendly;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// When an observer whose code failed is started again. `attempts` counts the starts of one run,
 /// the first included; `null` means for ever.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Retry {
     /// Doubling delays with jitter.
     Exponential {
         #[serde(with = "friendly", default = "second")]
+        #[schemars(with = "String")]
         first: Duration,
         #[serde(with = "friendly", default = "minute")]
+        #[schemars(with = "String")]
         max: Duration,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
         #[serde(with = "friendly", default = "five_minutes")]
+        #[schemars(with = "String")]
         reset_after: Duration,
     },
     /// The same delay each time.
     Fixed {
         #[serde(with = "friendly")]
+        #[schemars(with = "String")]
         every: Duration,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
@@ -32,9 +37,13 @@ pub enum Retry {
 }
 
 /// One delay in a list, written like `"4m"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Delay(#[serde(with = "friendly")] pub Duration);
+pub struct Delay(
+    #[serde(with = "friendly")]
+    #[schemars(with = "String")]
+    pub Duration,
+);
 
 fn second() -> Duration {
     Duration::from_secs(1)

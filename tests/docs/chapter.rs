@@ -1,0 +1,75 @@
+//! One chapter as text: its commands, in order, and what they are shown to say.
+
+/// What stands between two fences.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) line: usize,
+    pub(crate) commands: Vec<String>,
+    /// The block of text directly behind it.
+    pub(crate) shown: Vec<String>,
+}
+
+/// The blocks of shell commands of a page of Markdown.
+pub(crate) fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let (mut fence, mut body, mut is_behind) = (None, Vec::new(), false);
+    for (number, line) in (1..).zip(page.lines()) {
+        match (&fence, line.strip_prefix("```")) {
+            (None, Some(language)) => fence = Some((number, language.to_owned())),
+            (None, None) => is_behind &= line.is_empty(),
+            (Some(_), None) => body.push(line.to_owned()),
+            (Some((line, language)), Some(_)) => {
+                let body = std::mem::take(&mut body);
+                if language == "sh" {
+                    blocks.push(Block { line: *line, commands: commands(&body), shown: Vec::new() });
+                } else if let ("text", true, Some(before)) = (&**language, is_behind, blocks.last_mut()) {
+                    before.shown = body;
+                }
+                is_behind = language == "sh";
+                fence = None;
+            }
+        }
+    }
+    blocks
+}
+
+/// Lines, where `\` and here-documents hold several together.
+fn commands(lines: &[String]) -> Vec<String> {
+    let mut commands: Vec<String> = Vec::new();
+    let mut until: Option<String> = None;
+    let mut goes_on = false;
+    for line in lines {
+        let is_more = until.is_some() || goes_on;
+        match commands.last_mut().filter(|_| is_more) {
+            Some(command) => *command += &format!("\n{line}"),
+            None if line.trim().is_empty() => continue,
+            None => commands.push(line.clone()),
+        }
+        if until.as_ref() == Some(line) {
+            until = None;
+        } else if let Some((_, word)) = line.split_once("<<'") {
+            until = word.split('\'').next().map(str::to_owned);
+        }
+        goes_on = until.is_none() && line.ends_with('\\');
+    }
+    commands
+}
+
+/// Whether `said` has the shown line: all its words within one line and in this order, but for those with digits
+/// or an ellipsis, which differ from time to time.
+pub(crate) fn says(said: &str, shown: &str) -> bool {
+    let differs = |word: &str| word.contains(|c: char| c.is_ascii_digit()) || word.contains('…');
+    said.lines().any(|line| {
+        let mut words = shown.split_whitespace().filter(|word| !differs(word));
+        words.try_fold(line, |rest, word| rest.split_once(word).map(|(_, rest)| rest)).is_some()
+    })
+}
+
+#[test]
+fn a_page_is_read_as_its_commands() {
+    let page = "x\n```sh\none a\ntwo \\\n  b\ncat >f <<'END'\n\nc\nEND\n```\n\n```text\nNAME  17s\n```\n\n```text\nno\n```\n```toml\nx\n```\n";
+    let read = blocks(page);
+    let commands = ["one a", "two \\\n  b", "cat >f <<'END'\n\nc\nEND"].map(str::to_owned).to_vec();
+    assert_eq!(read, [Block { line: 2, commands, shown: vec!["NAME  17s".to_owned()] }]);
+    assert!(says("a\nNAME x AGE 3s\n", "NAME AGE 17s") && !says("NAME\nAGE", "NAME AGE"));
+}

@@ -1,0 +1,264 @@
+//! Runs a chapter as its reader would: command by command in a folder of its own, with real processes on a real
+//! broker. What the text calls 127.0.0.1:7700 and port 5672 is where the processes of the test are.
+//!
+//! A role (`dev`, `run`, the example) goes on to the end of the chapter; a manager takes the place of the one
+//! before. A command that follows something has to say something, then it is ended. The comment "all managers
+//! are stopped" stops them. Everything else has to end with 0; the doctor may end with 4, for warnings.
+
+use super::chapter::{Block, blocks, says};
+use super::root;
+use everwatch_tests::cluster::{everwatch, free_address, from_environment};
+use everwatch_tests::http::{Api, wait_for};
+use everwatch_tests::terminal::Terminal;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::cell::RefCell;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// Only for those who have a compiler and an hour.
+const NOT_RUN: [&str; 1] = ["./tests/run"];
+const BROKER: &str = "amqp://guest:guest@127.0.0.1:5672/%2f";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Manager,
+    Service,
+    Screen,
+    Follow,
+    Ends,
+}
+
+impl Way {
+    fn of(command: &str) -> Self {
+        let has = |part: &str| command.contains(part);
+        let follows = [" -f", " --follow", " --watch"].iter().any(|flag| has(flag));
+        let follows = follows && command.starts_with("everwatch ") && !has("apply -f");
+        match () {
+            () if has("everwatch dev") || has("everwatch run manager") => Self::Manager,
+            () if has("everwatch run service") || command.starts_with("file_watch") || has(" file_watch") => {
+                Self::Service
+            }
+            () if has("everwatch top") => Self::Screen,
+            () if follows => Self::Follow,
+            () => Self::Ends,
+        }
+    }
+}
+
+/// Ended with all that it started.
+struct Group(Child);
+
+impl Group {
+    fn end(&mut self, signal: Signal) {
+        let _gone = killpg(Pid::from_raw(self.0.id().cast_signed()), signal);
+        let _reaped = self.0.wait();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end(Signal::SIGKILL);
+    }
+}
+
+struct Reader {
+    folder: TempDir,
+    prefix: String,
+    api: Api,
+    address: String,
+    managers: Vec<Group>,
+    services: Vec<Group>,
+    logs: u32,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("everwatch-docs").tempdir().unwrap();
+        for part in ["config", "crates", "deploy", "docs"] {
+            std::os::unix::fs::symlink(root().join(part), folder.path().join(part)).unwrap();
+        }
+        let (address, unique) = (free_address(), uuid::Uuid::new_v4().simple().to_string());
+        let (api, prefix) = (Api::new(format!("http://{address}")), format!("docs-{}.", &unique[..8]));
+        Self { folder, prefix, api, address, managers: Vec::new(), services: Vec::new(), logs: 0 }
+    }
+
+    fn bash(&mut self, text: &str) -> Command {
+        let programs = everwatch().parent().unwrap().to_path_buf();
+        let path = [programs.clone(), programs.join("examples")].map(|it| it.display().to_string()).join(":");
+        let mut command = Command::new("bash");
+        command.args(["-euo", "pipefail", "-c", text]).current_dir(self.folder.path());
+        command.env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()));
+        command.env("EVERWATCH_SERVER", &self.api.url).env("EVERWATCH_MANAGER__LISTEN", &self.address);
+        command.env("EVERWATCH_BROKER__URL", from_environment("EVERWATCH_TEST_AMQP_URL"));
+        command.env("EVERWATCH_BROKER__PREFIX", &self.prefix).env("NO_COLOR", "1");
+        self.logs += 1;
+        let log = std::fs::File::create(self.log(self.logs)).unwrap();
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
+        command
+    }
+
+    fn log(&self, number: u32) -> std::path::PathBuf {
+        self.folder.path().join(format!(".said-{number}"))
+    }
+
+    fn said(&self, number: u32) -> String {
+        std::fs::read_to_string(self.log(number)).unwrap_or_default()
+    }
+
+    async fn block(&mut self, page: &str, block: &Block) {
+        let mut said = String::new();
+        for command in &block.commands {
+            let place = format!("{page}, block of line {}: {command}", block.line);
+            if command.contains("all managers are stopped") {
+                self.managers.drain(..).for_each(|mut it| it.end(Signal::SIGTERM));
+            }
+            if NOT_RUN.iter().any(|it| command.starts_with(it)) || command.starts_with('#') {
+                continue;
+            }
+            let text = command
+                .replace("127.0.0.1:7700", &self.address)
+                .replace(BROKER, &from_environment("EVERWATCH_TEST_AMQP_URL"))
+                .replace("cargo run --release -- ", "everwatch ")
+                .replace("cargo run --example ", "");
+            said += &self.command(&place, &text).await;
+        }
+        for line in block.shown.iter().filter(|line| !line.trim().is_empty()) {
+            assert!(
+                says(&said, line),
+                "{page}, block of line {}: `{line}` is not said in\n{said}",
+                block.line
+            );
+        }
+    }
+
+    async fn command(&mut self, place: &str, text: &str) -> String {
+        match Way::of(text) {
+            Way::Manager => self.manager(place, text).await,
+            Way::Service => self.service(place, text).await,
+            Way::Screen => {
+                let terminal = Terminal::open(&self.api.url, (120, 40)).await;
+                terminal.runs(text);
+                terminal.until(place, |screen| screen.contains("live  ")).await
+            }
+            Way::Follow => {
+                let _ended_at_the_end = Group(self.bash(text).spawn().unwrap());
+                let number = self.logs;
+                wait_for(&format!("{place} to say something"), || async {
+                    let said = self.said(number);
+                    if said.is_empty() { Err(said) } else { Ok(said) }
+                })
+                .await
+            }
+            Way::Ends => {
+                let running = RefCell::new(Group(self.bash(text).spawn().unwrap()));
+                let number = self.logs;
+                let what = format!("{place} to end");
+                let code = wait_for(&what, || {
+                    let ended = running.borrow_mut().0.try_wait().unwrap();
+                    std::future::ready(ended.ok_or_else(|| self.said(number)))
+                });
+                let code = code.await.code();
+                let said = self.said(number);
+                let is_well = code == Some(0) || text.contains("everwatch doctor") && code == Some(4);
+                assert!(is_well, "{place}: ended with {code:?}:\n{said}");
+                said
+            }
+        }
+    }
+
+    async fn manager(&mut self, place: &str, text: &str) -> String {
+        self.services.clear();
+        self.managers.drain(..).for_each(|mut it| it.end(Signal::SIGTERM));
+        let process = self.bash(text).spawn().unwrap();
+        self.managers.push(Group(process));
+        let (number, services) = (self.logs, u64::from(text.contains("everwatch dev")) * 3);
+        self.until_active(place, number, services).await;
+        self.said(number)
+    }
+
+    async fn service(&mut self, place: &str, text: &str) -> String {
+        let there = self.active().await.unwrap_or_default();
+        let process = self.bash(text).spawn().unwrap();
+        self.services.push(Group(process));
+        self.until_active(place, self.logs, there + 1).await;
+        self.said(self.logs)
+    }
+
+    async fn active(&self) -> Result<u64, String> {
+        match self.api.try_call("GET", "/v1/stats", None).await {
+            Ok((200, stats)) => Ok(stats["services"]["active"].as_u64().unwrap_or(0)),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    async fn until_active(&self, place: &str, number: u32, services: u64) {
+        wait_for(&format!("{place} to be up"), || async {
+            let ready = matches!(self.api.try_call("GET", "/readyz", None).await, Ok((200, _)));
+            match self.active().await {
+                Ok(active) if ready && active >= services => Ok(()),
+                other => Err(format!("ready {ready}, active {other:?}: {}", self.said(number))),
+            }
+        })
+        .await;
+    }
+}
+
+async fn read(page: &str) {
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    let (blocks, mut reader) = (blocks(&text), Reader::new());
+    assert!(!blocks.is_empty(), "{page} has no commands: take it from the list");
+    for block in &blocks {
+        reader.block(page, block).await;
+    }
+}
+
+macro_rules! chapters {
+    ($($test:ident: $page:literal,)+) => {
+        $(#[tokio::test]
+        async fn $test() {
+            read($page).await;
+        })+
+        const CHAPTERS: &[&str] = &[$($page),+];
+    };
+}
+
+chapters! {
+    the_commands_of_the_readme_run: "README.md",
+    the_commands_of_the_tutorial_run: "docs/first-observer.md",
+    the_commands_of_concepts_run: "docs/concepts.md",
+    the_commands_of_operating_run: "docs/operating.md",
+    the_commands_of_failures_run: "docs/failures.md",
+    the_commands_of_configuration_run: "docs/configuration.md",
+    the_commands_of_migrating_run: "docs/migrating.md",
+}
+
+fn pages() -> Vec<String> {
+    let pages = std::fs::read_dir(root().join("docs")).unwrap().map(|it| it.unwrap().file_name());
+    let pages = pages.map(|it| format!("docs/{}", it.into_string().unwrap()));
+    pages.filter(|it| it.ends_with(".md")).chain(["README.md".to_owned()]).collect()
+}
+
+#[test]
+fn no_chapter_with_commands_is_left_out() {
+    for page in pages() {
+        let text = std::fs::read_to_string(root().join(&page)).unwrap();
+        assert!(blocks(&text).is_empty() || CHAPTERS.contains(&&*page), "{page} is not in the list");
+    }
+}
+
+/// Links within the repository lead somewhere.
+#[test]
+fn no_link_of_the_book_is_dead() {
+    for page in pages() {
+        let text = std::fs::read_to_string(root().join(&page)).unwrap();
+        let folder = Path::new(&page).parent().unwrap().to_path_buf();
+        for link in text.split("](").skip(1).filter_map(|part| part.split(')').next()) {
+            let file = link.split('#').next().unwrap();
+            let is_ours = !link.contains("://") && !file.is_empty();
+            assert!(!is_ours || root().join(&folder).join(file).exists(), "{page}: {link}");
+        }
+    }
+}
