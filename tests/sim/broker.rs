@@ -33,12 +33,22 @@ pub(crate) struct Stored {
 
 type Deliver = Rc<dyn Fn(&mut World, Delivery)>;
 
+/// Who is to consume what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Consume {
+    pub(crate) conn: usize,
+    pub(crate) queue: QueueId,
+    pub(crate) prefetch: usize,
+    /// Those with a higher one are served first.
+    pub(crate) priority: i32,
+    /// As its peer calls it.
+    pub(crate) block: u32,
+}
+
 struct Consumer {
-    conn: usize,
+    of: Consume,
     tag: u64,
-    prefetch: usize,
     used: usize,
-    cancelled: bool,
     deliver: Deliver,
 }
 
@@ -100,10 +110,9 @@ impl Queue {
     /// Whose turn it is.
     fn next(&mut self) -> Option<usize> {
         let count = self.consumers.len();
-        let found = (0..count).map(|step| (self.turn + step) % count).find(|index| {
-            let it = &self.consumers[*index];
-            !it.cancelled && it.used < it.prefetch
-        })?;
+        let takes = |index: &usize| self.consumers[*index].used < self.consumers[*index].of.prefetch;
+        let by_turns = (0..count).map(|step| (self.turn + step) % count).filter(takes);
+        let found = by_turns.min_by_key(|index| -self.consumers[*index].of.priority)?;
         self.turn = found + 1;
         Some(found)
     }
@@ -124,10 +133,12 @@ impl Broker {
     }
     /// Slots of consumers that hold what never arrived.
     pub(crate) fn wasted_slots(&self) -> usize {
-        self.queues[&QueueId::Work].held.values().filter(|it| it.astray && it.conn.is_some()).count()
+        let work = &self.queues[&QueueId::Work];
+        let astray = work.held.values().filter(|it| it.astray && it.conn.is_some());
+        astray.filter(|held| work.consumers.iter().any(|it| Some(it.tag) == held.tag)).count()
     }
     pub(crate) fn consumers_of_work(&self) -> usize {
-        self.queues[&QueueId::Work].consumers.iter().filter(|it| !it.cancelled).count()
+        self.queues[&QueueId::Work].consumers.len()
     }
     pub(crate) fn has_session(&self, service: ServiceId) -> bool {
         self.queues.contains_key(&QueueId::Commands(service))
@@ -144,26 +155,26 @@ impl World {
         self.broker.queues.insert(QueueId::Commands(service), queue);
     }
 
-    pub(crate) fn consume(
-        &mut self,
-        (conn, queue): (usize, QueueId),
-        prefetch: usize,
-        deliver: impl Fn(&mut Self, Delivery) + 'static,
-    ) {
+    pub(crate) fn consume(&mut self, of: Consume, deliver: impl Fn(&mut Self, Delivery) + 'static) {
         let tag = self.broker.number();
-        let deliver: Deliver = Rc::new(deliver);
-        let consumer = Consumer { conn, tag, prefetch, used: 0, cancelled: false, deliver };
-        if let Some(queue) = self.broker.queues.get_mut(&queue) {
+        let consumer = Consumer { of, tag, used: 0, deliver: Rc::new(deliver) };
+        if let Some(queue) = self.broker.queues.get_mut(&of.queue) {
             queue.consumers.push(consumer);
         }
-        self.dispatch(queue);
+        self.dispatch(of.queue);
     }
 
-    /// Cancels the consumers of a connection; what they hold stays held.
+    /// Cancels all consumers of a connection; what they hold stays held.
     pub(crate) fn cancel_consumers(&mut self, conn: usize, queue: QueueId) {
-        let queue = self.broker.queues.get_mut(&queue);
-        for it in queue.into_iter().flat_map(|queue| &mut queue.consumers).filter(|it| it.conn == conn) {
-            it.cancelled = true;
+        if let Some(queue) = self.broker.queues.get_mut(&queue) {
+            queue.consumers.retain(|it| it.of.conn != conn);
+        }
+    }
+
+    /// Cancels one; what it holds stays held.
+    pub(crate) fn cancel_consumer(&mut self, conn: usize, queue: QueueId, block: u32) {
+        if let Some(queue) = self.broker.queues.get_mut(&queue) {
+            queue.consumers.retain(|it| (it.of.conn, it.of.block) != (conn, block));
         }
     }
 
@@ -177,7 +188,7 @@ impl World {
             let Some((place, stored)) = queue.ready.pop_first() else { return };
             let consumer = &mut queue.consumers[next];
             consumer.used += 1;
-            let (conn, deliver) = (consumer.conn, Rc::clone(&consumer.deliver));
+            let (conn, deliver) = (consumer.of.conn, Rc::clone(&consumer.deliver));
             let delivery =
                 Delivery { receipt, body: Rc::clone(&stored.body), acquisitions: stored.acquisitions };
             let astray = id == QueueId::Work && self.broker.mislays > 0;
@@ -241,6 +252,7 @@ impl World {
     pub(crate) fn requeue(&mut self, conn: usize, id: QueueId, receipt: u64) {
         let Some(held) = self.take_held(conn, id, receipt) else { return };
         if id == QueueId::Work {
+            self.on_requeued(conn, &held.stored.body);
             self.on_taken_away(conn, &held.stored.body, held.stored.acquisitions, Loss::Closed);
         }
         if let Some(queue) = self.broker.queues.get_mut(&id) {
@@ -281,7 +293,7 @@ impl World {
         let mut emptied = Vec::new();
         let mut taken = Vec::new();
         for (id, queue) in &mut self.broker.queues {
-            queue.consumers.retain(|it| it.conn != conn);
+            queue.consumers.retain(|it| it.of.conn != conn);
             let lost: Vec<u64> = queue
                 .held
                 .iter()

@@ -3,6 +3,7 @@
 
 use crate::history::History;
 use crate::net::Loss;
+use crate::onlooker::Told;
 use crate::sweeping::label;
 use crate::users::observer_name;
 use crate::world::World;
@@ -54,6 +55,7 @@ pub(crate) struct Check {
     published: BTreeSet<(ObserverId, u32)>,
     assigned: BTreeMap<(ObserverId, u32), u32>,
     floors: BTreeMap<(ServiceId, ObserverId), Epoch>,
+    pub(crate) told_to: BTreeMap<ServiceId, Told>,
     settlements: BTreeSet<(usize, ObserverId, Epoch)>,
     pub(crate) errors: BTreeMap<(ObserverId, Epoch), u32>,
     /// Runs whose code ended by itself for good.
@@ -152,9 +154,16 @@ impl World {
             self.check.fail("I1", format!("the count of {} did not go up", self.observer(id)));
         }
         let held = self.broker.held_work().filter(|(holder, _, _)| *holder == conn).count();
-        let capacity = self.services[host].setup.capacity as usize;
-        if held > capacity {
-            self.check.fail("I4", format!("{} holds {held} of {capacity}", self.name(host)));
+        if self.services[host].conns.contains(&conn) {
+            self.judge_taking(host, id, held);
+        }
+    }
+
+    /// A service gives a message back.
+    pub(crate) fn on_requeued(&mut self, conn: usize, body: &[u8]) {
+        let owner = self.net.conns[conn].owner;
+        if let Some(service) = self.services.get(owner.host).filter(|it| it.conns.contains(&conn)) {
+            self.on_given_back(service.id, label(body).0);
         }
     }
 

@@ -1,10 +1,10 @@
 //! I3 and I8: what must be so some time after the last fault.
 
-use crate::net::Lane;
-use crate::service::Stage;
+use crate::service::{Service, Stage};
 use crate::sweeping::label;
 use crate::users::{edition, observer_name};
 use crate::world::World;
+use everwatch_core::message::Intent;
 use everwatch_core::row::{Desired, Row};
 use everwatch_core::seen::Settlement;
 use everwatch_core::status::Status;
@@ -17,19 +17,24 @@ impl World {
         if self.db.hold {
             return Err("managers are held back".to_owned());
         }
+        if self.nobody_takes() {
+            // Of a queue without consumers the broker cannot say what is in it: what is missing there is missed
+            // once somebody takes again.
+            return self.orders_are_followed();
+        }
         self.promises_kept()?;
         let mut live = 0;
         for row in self.db.rows.values() {
             live += usize::from(is_live(row));
         }
-        let room: u32 = self.services.iter().map(|it| it.setup.capacity).sum();
-        let room = (room as usize).saturating_sub(self.broker.wasted_slots());
+        let room = self.room();
         let crowded = live > room;
         for row in self.db.rows.values() {
             self.is_as_wanted(row, crowded)?;
         }
         self.no_leftovers(live, room)?;
         self.services_are_known()?;
+        self.orders_are_followed()?;
         self.unread().map_or(Ok(()), Err)
     }
 
@@ -104,11 +109,9 @@ impl World {
 
     /// Whether a service that can run it has a free slot.
     fn has_room_for(&self, row: &Row) -> bool {
-        self.services.iter().any(|it| {
-            let conn = it.conn(Lane::Consume);
-            let held = self.broker.held_work().filter(|(holder, _, _)| *holder == conn).count();
-            it.setup.kinds.contains(&row.wanted.kind) && held < it.setup.capacity as usize
-        })
+        let takes =
+            |(s, it): (usize, &Service)| it.setup.kinds.contains(&row.wanted.kind) && self.may_take(s);
+        self.services.iter().enumerate().any(takes)
     }
 
     /// Every message that is held is of the present generation of an observer that is wanted, and none
@@ -149,10 +152,10 @@ impl World {
 
     /// I8: whatever the broker has is run by somebody, without any manager.
     pub(crate) fn runs_without_managers(&self) -> Verdict {
+        // Whoever was born since the managers left knows of no orders.
         let room = self.services.iter().enumerate().any(|(s, it)| {
-            let conn = it.conn(Lane::Consume);
-            let held = self.broker.held_work().filter(|(holder, _, _)| *holder == conn).count();
-            self.hosts[s].up && held < it.setup.capacity as usize
+            let takes = it.taking.intent() == Intent::Active;
+            self.hosts[s].up && takes && self.held_by(s) < it.taking.blocks.capacity() as usize
         });
         if room && self.broker.waiting_work().next().is_some() {
             return Err("a message waits while there is room".to_owned());

@@ -3,6 +3,7 @@
 
 use crate::world::World;
 use everwatch_core::clock::Timestamp;
+use everwatch_core::fleet::OrderBook;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::quarantine::Docket;
 use everwatch_core::row::{Row, RowPolicy};
@@ -28,6 +29,9 @@ pub(crate) struct Database {
     /// The work queue was made anew then, and nobody has seen to it yet.
     pub(crate) queue_made: Option<Timestamp>,
     pub(crate) docket: Docket,
+    pub(crate) orders: OrderBook,
+    /// Nobody begins to rebalance before that.
+    pub(crate) rebalanced_until: Option<Timestamp>,
     /// By generation, what is in each row.
     pub(crate) reports: Folded,
 }
@@ -52,6 +56,8 @@ impl Database {
             hold: false,
             queue_made: None,
             docket: Docket::default(),
+            orders: OrderBook::new(),
+            rebalanced_until: None,
             reports: BTreeMap::new(),
         }
     }

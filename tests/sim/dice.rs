@@ -3,6 +3,7 @@
 use crate::code::{Code, Does};
 use crate::history::{Action, CALM, Fault, History, ObserverSetup, ServiceSetup, Setup};
 use crate::net::{Cut, Ending, Lane};
+use crate::operators::Order;
 use crate::users::Ask;
 use everwatch_core::id::{Kind, Name};
 use everwatch_core::observer::Overlap;
@@ -55,7 +56,7 @@ impl Dice {
             10 => Theme::Flaps,
             _ => Theme::Faulty,
         };
-        let setup = self.setup(seed, theme);
+        let mut setup = self.setup(seed, theme);
         let mut actions = match theme {
             Theme::Refill => self.refill(setup.observers.len()),
             Theme::Flaps => self.flaps(&setup),
@@ -81,6 +82,13 @@ impl Dice {
             let at = self.up_to(1000, CALM / 2);
             actions.push((at, Action::Fault(Fault::Hold { for_ms: self.up_to(30_000, 200_000) })));
         }
+        if !matches!(theme, Theme::Refill | Theme::Poison) && self.one_in(2) {
+            actions.extend(self.operators(&setup));
+        }
+        if theme != Theme::Poison && self.one_in(4) {
+            let service = self.below(setup.services.len());
+            setup.services[service].start_rate = f64::from(self.few(5)) / 2.0;
+        }
         actions.sort_by_key(|(at, _)| *at);
         History { setup, actions }
     }
@@ -99,6 +107,7 @@ impl Dice {
             } else {
                 vec![kind("common"), kind("rare")]
             },
+            start_rate: 0.0,
         });
         let services: Vec<_> = services.collect();
         let count = self.up_to(2, 6);
@@ -203,6 +212,37 @@ impl Dice {
             actions.push((at, Action::Fault(Fault::Flaps { service, times })));
         }
         actions
+    }
+
+    fn operators(&mut self, setup: &Setup) -> Actions {
+        let (from, until) = match self.below(3) {
+            0 => (1000, CALM),
+            1 => (CALM / 2, CALM),
+            _ => {
+                let from = self.up_to(1000, CALM - 6000);
+                (from, from + 6000)
+            }
+        };
+        let orders = self.up_to(1, 8);
+        (0..orders).map(|_| (self.up_to(from, until), Action::Operator(self.order(setup)))).collect()
+    }
+
+    fn order(&mut self, setup: &Setup) -> Order {
+        let service = self.below(setup.services.len());
+        match self.below(12) {
+            0 | 1 => Order::Cordon(service),
+            2 | 3 => Order::Uncordon(service),
+            4..=6 => {
+                let within = self.one_in(3).then(|| self.up_to(0, 20_000));
+                Order::Drain { service, per_second: self.few(4), within, force: self.one_in(3) }
+            }
+            7 | 8 => {
+                let capacity = (!self.one_in(4)).then(|| self.few(9));
+                Order::Resize { service, capacity }
+            }
+            9 => Order::Rebalance { moves: self.few(6) },
+            _ => Order::Move(self.below(setup.observers.len())),
+        }
     }
 
     fn fault(&mut self, setup: &Setup, left: u64) -> Fault {

@@ -23,6 +23,10 @@ impl World {
                 self.tell(|_| format!("a person asks: {ask:?} {}", observer_name(observer)));
                 self.person_asks(observer, ask);
             }
+            Action::Operator(order) => {
+                self.tell(|_| format!("an operator asks: {order:?}"));
+                self.operator_asks(order);
+            }
             Action::Fault(fault) => {
                 self.tell(|world| format!("FAULT {}", world.sentence(&fault)));
                 self.fault(fault);

@@ -3,6 +3,7 @@
 use crate::code::Code;
 use crate::dice::Dice;
 use crate::net::{Cut, Ending, Lane};
+use crate::operators::Order;
 use crate::users::Ask;
 use everwatch_core::id::{Kind, Name};
 use everwatch_core::observer::Overlap;
@@ -15,6 +16,8 @@ pub(crate) struct ServiceSetup {
     pub(crate) name: Name,
     pub(crate) capacity: u32,
     pub(crate) kinds: Vec<Kind>,
+    /// Starts a second; 0: as they come.
+    pub(crate) start_rate: f64,
 }
 
 #[derive(Debug, Clone)]
@@ -44,6 +47,7 @@ pub(crate) struct Setup {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     Person(usize, Ask),
+    Operator(Order),
     Fault(Fault),
 }
 
@@ -134,8 +138,8 @@ impl History {
 
     /// Nothing goes wrong in it.
     pub(crate) fn is_healthy(&self) -> bool {
-        let people = self.actions.iter().all(|(_, action)| matches!(action, Action::Person(..)));
-        people && !self.setup.alone && !self.has_poison()
+        let wished = |action: &Action| matches!(action, Action::Person(..) | Action::Operator(_));
+        self.actions.iter().all(|(_, action)| wished(action)) && !self.setup.alone && !self.has_poison()
     }
 
     /// Whether some code takes its service down at every start.

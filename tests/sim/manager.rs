@@ -1,7 +1,7 @@
 //! A manager process: its session, its clock, how well it reads its queues, what it says.
 //! It mirrors `link`, `shared` and `telling` of the manager; the loops are in files of their own.
 
-use crate::broker::{Delivery, QueueId};
+use crate::broker::{Consume, Delivery, QueueId};
 use crate::database::Access;
 use crate::orphans::LOOK as ORPHAN_LOOK;
 use crate::outbox::{How, LEASE_LOOK, Lease};
@@ -126,7 +126,8 @@ impl World {
         self.manager_declares(m, conns[0]);
         for queue in [QueueId::State, QueueId::Beats] {
             self.up(conns[0], move |world| {
-                world.consume((conns[0], queue), PREFETCH, move |world, delivery| {
+                let consume = Consume { conn: conns[0], queue, prefetch: PREFETCH, priority: 0, block: 0 };
+                world.consume(consume, move |world, delivery| {
                     world.on_delivery(m, conns[0], (queue, delivery));
                 });
             });
@@ -192,7 +193,7 @@ impl World {
     }
 
     /// Says something without waiting.
-    fn mention<T: Serialize>(&mut self, m: usize, queue: Option<QueueId>, what: &T) {
+    pub(crate) fn mention<T: Serialize>(&mut self, m: usize, queue: Option<QueueId>, what: &T) {
         let Some(conn) = self.mouth(m) else { return };
         let body: Rc<[u8]> = encode(what).unwrap().into();
         self.up(conn, move |world| match queue {
@@ -230,12 +231,13 @@ impl World {
         let question = move |world: &mut Self| {
             let mut docket = world.db.docket.clone();
             docket.forget(now);
-            (world.db.commanded_since(since), docket.suspects())
+            (world.db.commanded_since(since), docket.suspects(), world.welcome_of(service))
         };
         self.query(self.host_of(m), Access::Read, question, move |world, answer| {
-            if let Some((rows, suspects)) = answer {
+            if let Some((rows, suspects, (terms, returning))) = answer {
                 let floors = rows.iter().map(everwatch_core::row::Row::floor).collect();
-                let welcome = Welcome { suspects, ..Welcome::new(service, floors) };
+                let terms = world.rules.welcomed_with(terms);
+                let welcome = Welcome { suspects, terms, returning, ..Welcome::new(service, floors) };
                 world.mention(m, None, &Command::Welcome(Box::new(welcome)));
             }
         });

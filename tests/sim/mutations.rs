@@ -37,9 +37,17 @@ pub(crate) enum Bug {
     LostSessionsAreDeaths,
     ResumedAsItWas,
     UpdateEndsNothing,
+    CancelledBlocksForgotten,
+    HandsOverWhileTaking,
+    SurplusKept,
+    OlderTermsWin,
+    DrainTakesOn,
+    LimitsNeverEnd,
+    HandOverCounts,
+    OrdersForgottenAtRebirth,
 }
 
-const ALL: [Bug; 31] = [
+const ALL: [Bug; 39] = [
     Bug::ReissuedAsItWas,
     Bug::LeaseRepublishedAsItWas,
     Bug::AckBeforeConfirm,
@@ -71,6 +79,14 @@ const ALL: [Bug; 31] = [
     Bug::LostSessionsAreDeaths,
     Bug::ResumedAsItWas,
     Bug::UpdateEndsNothing,
+    Bug::CancelledBlocksForgotten,
+    Bug::HandsOverWhileTaking,
+    Bug::SurplusKept,
+    Bug::OlderTermsWin,
+    Bug::DrainTakesOn,
+    Bug::LimitsNeverEnd,
+    Bug::HandOverCounts,
+    Bug::OrdersForgottenAtRebirth,
 ];
 
 /// Histories in which each bug must show.

@@ -43,6 +43,11 @@ fn run(history: &History, bug: Option<Bug>, tell: Tell) -> (Result<(), Breach>, 
         world.start_managers();
     }
     rest(&mut world, history);
+    if world.check.breach.is_none() && world.has_orders() {
+        world.clear_orders();
+        world.run_until(world.now + 2 * REST_LASTS);
+        rest(&mut world, history);
+    }
     let outcome = world.check.breach.clone().map_or(Ok(()), Err);
     (outcome, world)
 }

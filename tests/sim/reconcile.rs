@@ -79,6 +79,13 @@ impl World {
     }
 
     fn look_at_services(&mut self, m: usize) {
+        self.look_at_fleet(m, move |world, looked| match looked {
+            Some(()) => world.look_for_silence(m),
+            None => world.pass_ends(m),
+        });
+    }
+
+    fn look_for_silence(&mut self, m: usize) {
         let host = self.host_of(m);
         self.query(
             host,

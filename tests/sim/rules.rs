@@ -6,8 +6,9 @@ use crate::outbox::How;
 use crate::users::{Ask, Asked};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
+use everwatch_core::fleet::FleetPlan;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::message::{Floor, RunEvent, RunReport, WorkRead};
+use everwatch_core::message::{Floor, RunEvent, RunReport, Terms, WorkRead};
 use everwatch_core::missing::{Orphan, orphan};
 use everwatch_core::observer::Overlap;
 use everwatch_core::plan::{RowStep, plan_row};
@@ -97,6 +98,45 @@ impl Rules {
 
     pub(crate) fn prefetch(&self, block: u16) -> usize {
         usize::from(block) + usize::from(self.has(Bug::OverCapacity))
+    }
+
+    /// Whether it hands over only once nothing more comes in.
+    pub(crate) fn waits_for_the_end_of_blocks(&self) -> bool {
+        !self.has(Bug::HandsOverWhileTaking)
+    }
+    pub(crate) fn forgets_cancelled_blocks(&self) -> bool {
+        self.has(Bug::CancelledBlocksForgotten)
+    }
+    /// Whether it gives away what is beyond its capacity.
+    pub(crate) fn sheds(&self) -> bool {
+        !self.has(Bug::SurplusKept)
+    }
+    pub(crate) fn terms_stand(&self, known: Terms, new: Terms) -> bool {
+        new.revision > known.revision || self.has(Bug::OlderTermsWin)
+    }
+    pub(crate) fn cordons(&self, terms: Terms) -> bool {
+        terms.cordoned && !(terms.draining && self.has(Bug::DrainTakesOn))
+    }
+    pub(crate) fn rest(&self, asked: Duration) -> Duration {
+        if self.has(Bug::LimitsNeverEnd) { asked * 100 } else { asked }
+    }
+    /// How many are to stay.
+    pub(crate) fn down_to(&self, most: u32, (told, held): (u32, u32)) -> u32 {
+        if self.has(Bug::HandOverCounts) { held.saturating_sub(told.saturating_sub(most)) } else { most }
+    }
+
+    /// What belongs to a newborn's name.
+    pub(crate) fn welcomed_with(&self, terms: Option<Terms>) -> Option<Terms> {
+        terms.filter(|_| !self.has(Bug::OrdersForgottenAtRebirth))
+    }
+    /// A manager tells its services again.
+    pub(crate) fn tells(&self, plan: &mut FleetPlan, services: &[ServiceRow]) {
+        if self.has(Bug::OrdersForgottenAtRebirth) {
+            let since = |revision: u64| Timestamp(i64::try_from(revision).unwrap());
+            let lived = |it: &ServiceRow, revision: u64| it.born_at < since(revision);
+            let knew = |id: ServiceId, revision| services.iter().any(|it| it.id == id && lived(it, revision));
+            plan.terms.retain(|(id, terms)| knew(*id, terms.revision));
+        }
     }
 
     pub(crate) fn fence_after(&self, configured: u64) -> u64 {

@@ -1,25 +1,25 @@
 //! A service process: one incarnation after another, each carrying out what `core::slots` decides.
 //! It mirrors `session`, `reporter` and `runtime` of the SDK; the fence is in `fencing`, code in `code`.
 
-use crate::broker::{Delivery, QueueId};
+use crate::broker::{Consume, Delivery, QueueId};
 use crate::code::Unit;
 use crate::history::ServiceSetup;
 use crate::net::Lane;
+use crate::taking::Taking;
 use crate::world::{World, duration};
 use everwatch_core::blocks::block_sizes;
 use everwatch_core::fence::Proofs;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::message::{
-    Beat, BeatMessage, Birth, Command, Intent, KindInfo, ListChunk, Predecessor, Report, Work, decode, encode,
+    Beat, BeatMessage, Birth, Cause, Command, Intent, KindInfo, ListChunk, Predecessor, Report, RunEvent,
+    Welcome, decode, encode,
 };
-use everwatch_core::slots::{Effect, Input, Now, SlotPolicy, Slots};
+use everwatch_core::slots::{Effect, Input, Now, Pace, SlotPolicy, Slots};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// Pause between the opening of two blocks.
-const RAMP: u64 = 50;
 /// How long a newborn waits for its welcome.
 const WELCOME: u64 = 1000;
 const BEAT: u64 = 5000;
@@ -66,9 +66,9 @@ pub(crate) struct Service {
     pub(crate) said: VecDeque<Say>,
     pub(crate) saying: bool,
     pub(crate) seq: u64,
-    began: u64,
-    blocks: VecDeque<u16>,
-    welcomed: bool,
+    pub(crate) began: u64,
+    pub(crate) taking: Taking,
+    pub(crate) welcomed: bool,
     beats: u64,
     lists: u64,
     wakes_at: Option<u64>,
@@ -83,14 +83,14 @@ impl Service {
             incarnation: 0,
             stage: Stage::Connecting,
             conns: [0; 2],
-            slots: Slots::new(policy(setup)),
+            slots: Slots::new(policy(setup)).with_pace(Pace::new(setup.start_rate, &BTreeMap::new())),
             units: BTreeMap::new(),
             proofs: Proofs::given(duration(0)),
             said: VecDeque::new(),
             saying: false,
             seq: 0,
             began: 0,
-            blocks: VecDeque::new(),
+            taking: Taking::new(setup.capacity),
             welcomed: false,
             beats: 0,
             lists: 0,
@@ -173,7 +173,6 @@ impl World {
             conns,
             proofs: Proofs::given(duration(now)),
             began: now,
-            blocks: block_sizes(it.setup.capacity).into(),
             predecessor: it.predecessor.take(),
             pause: it.pause,
             ..fresh
@@ -184,7 +183,9 @@ impl World {
             conns[0],
             move |world| {
                 world.declare_commands(conns[0], id);
-                world.consume((conns[0], QueueId::Commands(id)), 100, move |world, delivery| {
+                let queue = QueueId::Commands(id);
+                let commands = Consume { conn: conns[0], queue, prefetch: 100, priority: 0, block: 0 };
+                world.consume(commands, move |world, delivery| {
                     if world.services[s].incarnation == incarnation {
                         world.on_command(s, &delivery);
                     }
@@ -208,37 +209,12 @@ impl World {
         self.beat_loop(s);
         self.soon(s, LIST, move |world| world.list(s));
         self.soon(s, WELCOME, move |world| world.welcomed(s));
+        self.progress(s);
     }
 
     fn welcomed(&mut self, s: usize) {
-        if !std::mem::replace(&mut self.services[s].welcomed, true) {
-            self.open_block(s);
-        }
-    }
-
-    fn open_block(&mut self, s: usize) {
-        let it = &mut self.services[s];
-        if it.stage != Stage::Living {
-            return;
-        }
-        let Some(size) = it.blocks.pop_front() else { return };
-        let (conn, incarnation) = (it.conn(Lane::Consume), it.incarnation);
-        let size = self.rules.prefetch(size);
-        self.up(conn, move |world| {
-            world.consume((conn, QueueId::Work), size, move |world, delivery| {
-                if world.services[s].incarnation == incarnation {
-                    world.on_work(s, &delivery);
-                }
-            });
-        });
-        self.soon(s, RAMP, move |world| world.open_block(s));
-    }
-
-    fn on_work(&mut self, s: usize, delivery: &Delivery) {
-        let Ok(read) = Work::read(&delivery.body) else { return };
-        let receipt = delivery.receipt;
-        let (read, acquisitions) = self.rules.delivered(read, delivery.acquisitions);
-        self.step(s, Input::Delivered { receipt, read, acquisitions });
+        self.services[s].welcomed = true;
+        self.turn(s);
     }
 
     fn on_command(&mut self, s: usize, delivery: &Delivery) {
@@ -247,39 +223,62 @@ impl World {
                 self.on_floors(s, &floors);
                 self.step(s, Input::Floors(floors));
             }
-            Ok(Command::Welcome(welcome)) => {
-                self.step(s, Input::Suspects(welcome.suspects));
-                self.on_floors(s, &welcome.floors);
-                self.step(s, Input::Floors(welcome.floors));
-                if welcome.service == self.services[s].id {
-                    self.welcomed(s);
-                }
-            }
+            Ok(Command::Welcome(welcome)) => self.on_welcome(s, *welcome),
             Ok(Command::Suspect(ids)) => self.step(s, Input::Suspects(ids)),
+            Ok(Command::Terms { service, terms }) if service == self.services[s].id => self.follow(s, terms),
+            Ok(Command::HandOver(asked)) if asked.service == self.services[s].id => {
+                self.on_hand_over(s, asked);
+            }
             Ok(_) | Err(_) => {}
         }
+        self.turn(s);
         let (conn, receipt) = (self.services[s].conn(Lane::Consume), delivery.receipt);
         let queue = QueueId::Commands(self.services[s].id);
         self.up(conn, move |world| world.ack(conn, queue, receipt));
     }
 
-    pub(crate) fn step(&mut self, s: usize, input: Input<u64>) {
-        if !matches!(self.services[s].stage, Stage::Living | Stage::Draining | Stage::Leaving) {
+    fn on_welcome(&mut self, s: usize, welcome: Welcome) {
+        self.step(s, Input::Suspects(welcome.suspects));
+        self.on_floors(s, &welcome.floors);
+        self.step(s, Input::Floors(welcome.floors));
+        if welcome.service != self.services[s].id || self.services[s].welcomed {
             return;
         }
-        let (began, wall, chance) = (self.services[s].began, self.wall(s), self.fraction());
-        let now = Now { mono: duration(self.now - began), wall, chance };
-        for effect in self.rules.step((s, &mut self.services[s].slots), input, now) {
-            if matches!(effect, Effect::Start { .. } | Effect::Settle(_)) && !self.stands(s) {
-                return self.fall(s, "the broker has not answered in time");
-            }
-            self.carry_out(s, effect);
+        self.services[s].welcomed = true;
+        if let Some(terms) = welcome.terms {
+            self.follow(s, terms);
         }
-        self.set_wake(s);
+        if welcome.returning {
+            self.comes_first(s);
+        }
+    }
+
+    pub(crate) fn step(&mut self, s: usize, input: Input<u64>) {
+        self.step_slots(s, input);
+        self.turn(s);
         let it = &mut self.services[s];
         if it.stage == Stage::Draining && it.slots.held() == 0 {
             self.leave(s);
         }
+    }
+
+    /// Answers how many begin to be given away.
+    pub(crate) fn step_slots(&mut self, s: usize, input: Input<u64>) -> usize {
+        let mut goes = 0;
+        if !matches!(self.services[s].stage, Stage::Living | Stage::Draining | Stage::Leaving) {
+            return goes;
+        }
+        let (mono, wall, chance) = (self.age(s), self.wall(s), self.fraction());
+        let now = Now { mono, wall, chance };
+        for effect in self.rules.step((s, &mut self.services[s].slots), input, now) {
+            if matches!(effect, Effect::Start { .. } | Effect::Settle(_)) && !self.stands(s) {
+                self.fall(s, "the broker has not answered in time");
+                return goes;
+            }
+            goes += usize::from(matches!(effect, Effect::Cancel { .. } | Effect::Requeue(_)));
+            self.carry_out(s, effect);
+        }
+        goes
     }
 
     fn carry_out(&mut self, s: usize, effect: Effect<u64>) {
@@ -288,20 +287,34 @@ impl World {
             Effect::Start { epoch, attempt, work } => self.start_code(s, &work, epoch, attempt),
             Effect::Cancel { id } => self.cancel_code(s, id),
             Effect::Abort { id } => self.abort_code(s, id),
-            Effect::Report(report) => self.say(s, Say::Tell(Report::Run(report))),
+            Effect::Report(report) => {
+                if matches!(report.event, RunEvent::HandedOverFor { cause: Cause::Move }) {
+                    self.on_moving(s, report.id);
+                }
+                self.say(s, Say::Tell(Report::Run(report)));
+            }
             Effect::Settle(report) | Effect::Announce(report) => self.say(s, Say::Settle(report)),
-            Effect::Ack(receipt) => self.up(conn, move |world| world.ack(conn, QueueId::Work, receipt)),
+            Effect::Ack(receipt) => {
+                self.services[s].taking.freed(receipt);
+                self.up(conn, move |world| world.ack(conn, QueueId::Work, receipt));
+            }
             Effect::Requeue(receipt) => {
+                self.services[s].taking.freed(receipt);
                 self.up(conn, move |world| world.requeue(conn, QueueId::Work, receipt));
             }
             Effect::Lost { .. } => self.fall(s, "a message that is held was handed out again"),
         }
     }
 
-    fn set_wake(&mut self, s: usize) {
+    pub(crate) fn set_wake(&mut self, s: usize) {
+        let age = self.age(s);
         let it = &mut self.services[s];
-        let Some(at) = it.slots.next_deadline() else { return };
-        let at = (it.began + u64::try_from(at.as_millis()).unwrap()).max(self.now);
+        if !matches!(it.stage, Stage::Living | Stage::Draining | Stage::Leaving) {
+            return;
+        }
+        let times = [it.slots.next_deadline(), it.taking.blocks.next_deadline(age)];
+        let Some(at) = times.into_iter().flatten().min() else { return };
+        let at = (it.began + u64::try_from(at.as_micros().div_ceil(1000)).unwrap()).max(self.now);
         if it.wakes_at.is_none_or(|known| at < known || known < self.now) {
             it.wakes_at = Some(at);
             self.soon(s, at - self.now, move |world| {
@@ -315,16 +328,18 @@ impl World {
 
     fn beat_loop(&mut self, s: usize) {
         if self.services[s].stage == Stage::Living {
-            self.beat(s, Intent::Active);
+            let intent = self.services[s].taking.intent();
+            self.beat(s, intent);
             self.soon(s, BEAT, move |world| world.beat_loop(s));
         }
     }
 
-    fn beat(&mut self, s: usize, state: Intent) {
+    pub(crate) fn beat(&mut self, s: usize, state: Intent) {
         let it = &mut self.services[s];
         it.beats += 1;
-        let held = u32::try_from(it.slots.held()).unwrap();
-        let (service, seq, capacity) = (it.id, it.beats, it.setup.capacity);
+        let (held, capacity) = (it.taking.blocks.held(), it.taking.blocks.capacity());
+        it.taking.told_held = held;
+        let (service, seq) = (it.id, it.beats);
         let beat = Beat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 0, sent_at: None };
         let body: Rc<[u8]> = encode(&BeatMessage::Beat(beat)).unwrap().into();
         let conn = it.conn(Lane::Publish);
@@ -353,6 +368,8 @@ impl World {
         if self.services[s].stage != Stage::Living {
             return;
         }
+        // From here on nobody looks at what it takes: its consumers may not have heard yet.
+        self.on_cancelling(s);
         self.services[s].stage = Stage::Draining;
         let conn = self.services[s].conn(Lane::Consume);
         self.up(conn, move |world| world.cancel_consumers(conn, QueueId::Work));

@@ -92,9 +92,9 @@ impl Orders {
             (None, true) => Intent::Cordoned,
             (None, false) => Intent::Active,
         };
-        // One that is stopping says that it drains, whatever it was told.
-        let intent = beat.state == wanted || beat.state == Intent::Draining;
-        intent && beat.capacity == self.capacity.unwrap_or(service.birth.capacity)
+        // One that is stopping says that it drains, whatever it was told, and is told in vain. Naively, it is
+        // left alone: so is then one that has not heard that its drain is over, for ever.
+        beat.state == wanted && beat.capacity == self.capacity.unwrap_or(service.birth.capacity)
     }
 }
 

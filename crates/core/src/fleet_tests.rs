@@ -118,3 +118,14 @@ fn progress_says_what_holds_it_up() {
     let stuck = progress(&it, &service(1, 3, Intent::Draining), 0, at(2));
     assert_eq!(stuck.waits.as_deref(), Some("no other service of pool default has a free slot"));
 }
+
+#[test]
+fn one_that_has_not_heard_that_its_drain_is_over_is_told_again() {
+    let mut book = draining(drain(5, None, false));
+    let service = [service(1, 3, Intent::Draining)];
+    assert!(plan_fleet(&service, &book, at(2)).terms.is_empty(), "it follows");
+    assert!(book.get_mut("s1").unwrap().uncordon(at(3)));
+    let terms = book["s1"].terms();
+    assert!(!terms.draining && !terms.cordoned);
+    assert_eq!(plan_fleet(&service, &book, at(4)).terms, [(service[0].id, terms)]);
+}
