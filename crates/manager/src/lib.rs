@@ -12,6 +12,7 @@ mod http;
 mod intake;
 mod leases;
 mod link;
+mod live;
 mod metric;
 mod orphans;
 mod outbox;
@@ -103,6 +104,8 @@ pub async fn run(
     loops.spawn(async move { ("outbox", outbox::run(it, inboxes.published).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("history", history::run(it, inboxes.events).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("reader of events", live::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("keeper of leases", leases::run(it).await) });
     let it = Arc::clone(&manager);

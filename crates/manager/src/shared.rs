@@ -4,6 +4,7 @@
 use crate::creator::Create;
 use crate::history::{self, Known};
 use crate::leases::Leases;
+use crate::live::Live;
 use crate::outbox::Published;
 use crate::questions::Questions;
 use crate::schemas::Schemas;
@@ -103,6 +104,7 @@ pub(crate) struct Manager {
     pub(crate) known: Known,
     /// Counts batches of events that this manager has written down.
     pub(crate) recorded: watch::Sender<u64>,
+    pub(crate) live: Live,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) log_streams: Arc<Semaphore>,
     pub(crate) questions: Questions,
@@ -150,6 +152,7 @@ impl Manager {
             lost_events: AtomicU64::new(0),
             known: Known::default(),
             recorded: watch::Sender::new(0),
+            live: Live::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             log_streams: Arc::new(Semaphore::new(LOG_STREAMS_MAX)),
             questions: Questions::default(),
@@ -292,6 +295,11 @@ impl Manager {
         let (lost_after, beat) = (self.settings.lost_after, self.settings.beat);
         let connected = self.session.borrow().is_some();
         connected && self.reading().may_conclude(self.clock.now(), lost_after, beat)
+    }
+
+    /// Those who follow the events here.
+    pub(crate) fn followers(&self) -> usize {
+        STREAMS_MAX - self.streams.available_permits()
     }
 
     /// Makes sure that the work queue of a pool is there, once per session.

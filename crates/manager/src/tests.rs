@@ -6,7 +6,7 @@ mod editing;
 mod events;
 
 use crate::shared::{Inboxes, Manager};
-use crate::{RunError, Settings, creator, history, http, link, outbox, reconcile};
+use crate::{RunError, Settings, creator, history, http, link, live, outbox, reconcile};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
@@ -61,6 +61,7 @@ impl Stage {
         loops.spawn(creator::run(Arc::clone(&manager), creates));
         loops.spawn(outbox::run(Arc::clone(&manager), published));
         loops.spawn(history::run(Arc::clone(&manager), events));
+        loops.spawn(live::run(Arc::clone(&manager)));
         loops.spawn(reconcile::run(Arc::clone(&manager)));
         let app = http::app(Arc::clone(&manager), Router::new());
         let stage = Self { app, manager, broker, _loops: loops, _dir: dir };

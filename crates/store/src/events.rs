@@ -60,6 +60,19 @@ pub struct EventFilter {
     pub what: Vec<What>,
 }
 
+impl EventFilter {
+    /// Whether this event is one of them.
+    #[must_use]
+    pub fn keeps(&self, event: &Event) -> bool {
+        let is = |wanted: Option<Uuid>, named: &Option<Named>| {
+            wanted.is_none_or(|wanted| named.as_ref().is_some_and(|named| named.id == wanted))
+        };
+        is(self.observer.map(|it| it.0), &event.observer)
+            && is(self.service.map(|it| it.0), &event.service)
+            && (self.what.is_empty() || self.what.contains(&event.what))
+    }
+}
+
 /// Where a page lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stretch {

@@ -5,6 +5,7 @@ use super::observers::find;
 use super::page::{Part, cursor};
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
+use crate::live::{PAGE, Told};
 use crate::shared::Manager;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -13,7 +14,7 @@ use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_store::{EventFilter, Stretch};
+use everwatch_store::{EventFilter, StoreError, Stretch};
 use futures::Stream;
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -25,9 +26,6 @@ use tracing::debug;
 type Shared = State<Arc<Manager>>;
 
 const COMMENT_EVERY: Duration = Duration::from_secs(15);
-/// Other managers write events too: a stream looks this often.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-const PAGE: usize = 500;
 /// Events of one observer that its runs are read from.
 const RUNS_FROM: usize = 1000;
 
@@ -124,9 +122,11 @@ async fn stream(
         let detail = format!("events after {last} are not kept any more; read the list, then follow anew");
         return Err(Problem::new(Code::EventsGone, detail));
     }
-    let recorded = manager.recorded.subscribe();
+    let live = manager.live.watch();
+    // The first to follow wakes who reads for all.
+    manager.recorded.send_modify(|count| *count = count.wrapping_add(1));
     let manager = Arc::clone(manager);
-    let follower = Follower { manager, filter, last, ready: VecDeque::new(), recorded, _permit: permit };
+    let follower = Follower { manager, filter, last, ready: VecDeque::new(), live, _permit: permit };
     let comments = KeepAlive::new().interval(COMMENT_EVERY).text("still here");
     Ok(Sse::new(follow(follower)).keep_alive(comments).into_response())
 }
@@ -135,29 +135,23 @@ struct Follower {
     manager: Arc<Manager>,
     filter: EventFilter,
     last: i64,
-    ready: VecDeque<everwatch_store::Event>,
-    recorded: watch::Receiver<u64>,
+    ready: VecDeque<Arc<Told>>,
+    live: watch::Receiver<i64>,
     _permit: OwnedSemaphorePermit,
 }
 
 fn follow(follower: Follower) -> impl Stream<Item = Result<sse::Event, Infallible>> {
     futures::stream::unfold(follower, |mut follower| async move {
         loop {
-            while let Some(event) = follower.ready.pop_front() {
-                let shown = Event::of(event);
-                let message = sse::Event::default().id(shown.id.to_string()).event(shown.what.as_str());
-                match message.json_data(&shown) {
-                    Ok(message) => return Some((Ok(message), follower)),
-                    Err(error) => debug!(%error, event = shown.id, "an event cannot be written"),
-                }
+            if let Some(told) = follower.ready.pop_front() {
+                return Some((Ok(told.message.clone()), follower));
             }
-            follower.recorded.mark_unchanged();
+            follower.live.mark_unchanged();
             follower.look().await;
             if follower.ready.is_empty() {
                 tokio::select! {
                     () = follower.manager.stop.cancelled() => return None,
-                    _ = follower.recorded.changed() => {}
-                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                    _ = follower.live.changed() => {}
                 }
             }
         }
@@ -166,21 +160,24 @@ fn follow(follower: Follower) -> impl Stream<Item = Result<sse::Event, Infallibl
 
 impl Follower {
     async fn look(&mut self) {
-        let store = &self.manager.store;
-        let looked = async {
-            let (_, newest) = store.event_ends().await?;
-            let page = store.events(&self.filter, Stretch::After(self.last), PAGE).await?;
-            Ok::<_, everwatch_store::StoreError>((newest, page))
-        };
-        match looked.await {
-            Ok((newest, page)) => {
-                let last = page.events.last().map_or(self.last, |event| event.id);
-                // What the filter leaves out need not be looked at again.
-                self.last = if page.events.len() < PAGE { last.max(newest) } else { last };
-                self.ready.extend(page.events);
-            }
-            Err(error) => debug!(%error, "followers wait for the database"),
+        if let Some((newest, told)) = self.manager.live.since(self.last) {
+            self.last = newest.max(self.last);
+            self.ready.extend(told.into_iter().filter(|it| self.filter.keeps(&it.event)));
+        } else if let Err(error) = self.catch_up().await {
+            debug!(%error, "a follower waits for the database");
         }
+    }
+
+    /// Too far behind, or the first one: reads for itself.
+    async fn catch_up(&mut self) -> Result<(), StoreError> {
+        let store = &self.manager.store;
+        let (_, newest) = store.event_ends().await?;
+        let events = store.events(&self.filter, Stretch::After(self.last), PAGE).await?.events;
+        let last = events.last().map_or(self.last, |event| event.id);
+        // What the filter leaves out need not be looked at again.
+        self.last = if events.len() < PAGE { last.max(newest) } else { last };
+        self.ready.extend(events.into_iter().filter_map(Told::new).map(Arc::new));
+        Ok(())
     }
 }
 
