@@ -19,6 +19,11 @@ This shows what is in force, with passwords hidden:
 ```sh
 EVERWATCH_SERVICE__LABELS__ZONE=a EVERWATCH_BROKER__HEARTBEAT=10s everwatch config print
 ```
+
+```text
+\"heartbeat\": \"10s\"
+\"zone\": \"a\"
+```
 ";
 
 /// One key of the annotated file.
@@ -78,6 +83,7 @@ fn the_reference_of_the_configuration_is_as_the_annotated_file() {
         .unwrap();
         for key in keys {
             let Key { name, default, meaning } = key;
+            assert!(!meaning.is_empty(), "config/everwatch.toml says nothing about {section}.{name}");
             let variable = format!("EVERWATCH_{section}__{name}").replace('.', "__").to_uppercase();
             let default = if default == "unset" { default.to_owned() } else { format!("`{default}`") };
             writeln!(page, "| `{name}` | {default} | {} | `{variable}` |", meaning.replace('|', "\\|"))
