@@ -45,9 +45,10 @@ pub(crate) enum Bug {
     LimitsNeverEnd,
     HandOverCounts,
     OrdersForgottenAtRebirth,
+    OrdersOverwritten,
 }
 
-const ALL: [Bug; 39] = [
+const ALL: [Bug; 40] = [
     Bug::ReissuedAsItWas,
     Bug::LeaseRepublishedAsItWas,
     Bug::AckBeforeConfirm,
@@ -87,6 +88,7 @@ const ALL: [Bug; 39] = [
     Bug::LimitsNeverEnd,
     Bug::HandOverCounts,
     Bug::OrdersForgottenAtRebirth,
+    Bug::OrdersOverwritten,
 ];
 
 /// Histories in which each bug must show.

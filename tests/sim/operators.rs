@@ -86,17 +86,34 @@ impl World {
                 return;
             }
             let (terms, key) = (orders.terms(), name.to_string());
-            let write = move |world: &mut Self| {
-                world.tell(|_| format!("orders for {key}: {orders:?}"));
-                world.db.orders.insert(key, orders);
-                world.db.living()
-            };
-            world.query(host, Access::Write, write, move |world, living| {
-                for service in living.into_iter().flatten().filter(|it| it.birth.name == name) {
-                    world.order(m, &Command::Terms { service: service.id, terms });
+            let write = move |world: &mut Self| world.db_order(key, (before, orders));
+            world.query(host, Access::Write, write, move |world, written| match written {
+                None => {}
+                Some(None) => world.change_orders(m, s, change),
+                Some(Some(living)) => {
+                    for service in living.into_iter().filter(|it| it.birth.name == name) {
+                        world.order(m, &Command::Terms { service: service.id, terms });
+                    }
                 }
             });
         });
+    }
+
+    /// Writes orders where these stood; answers the living services.
+    fn db_order(
+        &mut self,
+        name: String,
+        (before, after): (Option<Orders>, Orders),
+    ) -> Option<Vec<ServiceRow>> {
+        if self.db.orders.get(&name) != before.as_ref() {
+            if self.rules.swaps_orders() {
+                return None;
+            }
+            self.check.fail("orders", format!("the orders for {name} are taken back by nobody's word"));
+        }
+        self.tell(|_| format!("orders for {name}: {after:?}"));
+        self.db.orders.insert(name, after);
+        Some(self.db.living())
     }
 
     /// Says it to one service: it may be lost, come twice or late.

@@ -125,6 +125,10 @@ impl Rules {
         if self.has(Bug::HandOverCounts) { held.saturating_sub(told.saturating_sub(most)) } else { most }
     }
 
+    /// Whether a manager changes orders only as it has read them.
+    pub(crate) fn swaps_orders(&self) -> bool {
+        !self.has(Bug::OrdersOverwritten)
+    }
     /// What belongs to a newborn's name.
     pub(crate) fn welcomed_with(&self, terms: Option<Terms>) -> Option<Terms> {
         terms.filter(|_| !self.has(Bug::OrdersForgottenAtRebirth))

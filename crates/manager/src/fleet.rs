@@ -13,6 +13,8 @@ use std::time::Duration;
 use tracing::info;
 
 const UNDER: &str = "orders/";
+/// How often a change is tried that others come before.
+const TRIES: usize = 10;
 
 fn note(name: &str) -> String {
     format!("{UNDER}{name}")
@@ -28,24 +30,39 @@ pub(crate) async fn book(manager: &Manager) -> Result<OrderBook, StoreError> {
     notes.into_iter().map(|(name, text)| Ok((name[UNDER.len()..].to_owned(), read(&text)?))).collect()
 }
 
-/// What is wanted of the services of this name.
-pub(crate) async fn orders(manager: &Manager, name: &Name) -> Result<Orders, StoreError> {
-    let text = manager.store.note(&note(name.as_str())).await?;
-    text.map_or_else(|| Ok(Orders::default()), |text| read(&text))
+/// Changes the orders of a name as they stand; `None` if that changes nothing. Naively, of two managers the
+/// later takes back what the earlier wrote, and if its clock is behind, services follow neither for ever.
+async fn write(
+    manager: &Manager,
+    name: &Name,
+    mut change: impl FnMut(&mut Orders) -> bool + Send,
+) -> Result<Option<Orders>, StoreError> {
+    let note = note(name.as_str());
+    for _ in 0..TRIES {
+        let before = manager.store.note(&note).await?;
+        let mut orders = before.as_deref().map_or_else(|| Ok(Orders::default()), read)?;
+        if !change(&mut orders) {
+            return Ok(None);
+        }
+        let after = serde_json::to_string(&orders).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let written = match before {
+            Some(before) => manager.store.swap_note(&note, &before, &after).await?,
+            None => manager.store.claim(&note, &after, Duration::MAX).await? == after,
+        };
+        if written {
+            return Ok(Some(orders));
+        }
+    }
+    Err(StoreError::Unavailable(format!("the orders for {name} are changed too often by others")))
 }
 
 /// Changes the orders of a name and tells its living services; answers whether anything changed.
 pub(crate) async fn change(
     manager: &Arc<Manager>,
     name: &Name,
-    change: impl FnOnce(&mut Orders) -> bool + Send,
+    change: impl FnMut(&mut Orders) -> bool + Send,
 ) -> Result<bool, StoreError> {
-    let mut orders = orders(manager, name).await?;
-    if !change(&mut orders) {
-        return Ok(false);
-    }
-    let text = serde_json::to_string(&orders).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    manager.store.set_note(&note(name.as_str()), &text, Duration::MAX).await?;
+    let Some(orders) = write(manager, name, change).await? else { return Ok(false) };
     for service in manager.store.services(manager.clock.now()).await? {
         if service.birth.name == *name && !service.state().is_over() {
             let terms = orders.terms();

@@ -135,6 +135,8 @@ pub trait Notes: Send + Sync + 'static {
     async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError>;
     /// Writes it whatever stands there.
     async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError>;
+    /// Writes `after` where `before` stands, with the end that it has; answers whether it stood there.
+    async fn swap_note(&self, name: &str, before: &str, after: &str) -> Result<bool, StoreError>;
     /// Removes those that are over; answers how many.
     async fn forget_notes(&self) -> Result<u64, StoreError>;
 }

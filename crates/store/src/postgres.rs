@@ -80,6 +80,9 @@ impl Notes for PgStore {
     async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError> {
         answered(notes::set(&self.pool, name, value, keep)).await
     }
+    async fn swap_note(&self, name: &str, before: &str, after: &str) -> Result<bool, StoreError> {
+        answered(notes::swap(&self.pool, name, before, after)).await
+    }
     async fn forget_notes(&self) -> Result<u64, StoreError> {
         answered(notes::forget(&self.pool)).await
     }

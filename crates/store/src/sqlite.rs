@@ -126,6 +126,9 @@ impl Notes for SqliteStore {
     async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError> {
         notes::set(&self.writer, name, value, keep).await
     }
+    async fn swap_note(&self, name: &str, before: &str, after: &str) -> Result<bool, StoreError> {
+        notes::swap(&self.writer, name, before, after).await
+    }
     async fn forget_notes(&self) -> Result<u64, StoreError> {
         notes::forget(&self.writer).await
     }

@@ -93,6 +93,7 @@ both! {
     whoever_follows_the_numbers_misses_nothing
     a_note_that_is_over_is_free
     notes_are_found_by_how_their_names_begin
+    a_note_is_swapped_only_for_what_stands_there
     of_claimers_side_by_side_one_has_it
 }
 

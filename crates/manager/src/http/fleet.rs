@@ -172,7 +172,7 @@ async fn order(
     manager: &Arc<Manager>,
     key: &str,
     (what, text): (What, String),
-    change: impl FnOnce(&mut Orders) -> bool + Send,
+    change: impl FnMut(&mut Orders) -> bool + Send,
 ) -> Result<Response, Problem> {
     let row = find(manager, key).await?;
     let fresh = fleet::change(manager, &row.birth.name, change).await?;

@@ -39,6 +39,19 @@ pub async fn notes_are_found_by_how_their_names_begin(store: &dyn Store) {
     assert!(store.notes_under("t%").await.unwrap().is_empty());
 }
 
+pub async fn a_note_is_swapped_only_for_what_stands_there(store: &dyn Store) {
+    assert!(!store.swap_note("a", "one", "two").await.unwrap(), "there is none");
+    store.set_note("a", "one", HOUR).await.unwrap();
+    assert!(store.swap_note("a", "one", "two").await.unwrap());
+    assert!(!store.swap_note("a", "one", "three").await.unwrap());
+    assert_eq!(store.note("a").await.unwrap().as_deref(), Some("two"));
+    store.set_note("a", "two", Duration::ZERO).await.unwrap();
+    assert!(!store.swap_note("a", "two", "three").await.unwrap(), "it is over");
+    store.set_note("b", "0", HOUR).await.unwrap();
+    let (one, two) = tokio::join!(store.swap_note("b", "0", "1"), store.swap_note("b", "0", "2"));
+    assert_eq!(u8::from(one.unwrap()) + u8::from(two.unwrap()), 1, "one of two");
+}
+
 pub async fn of_claimers_side_by_side_one_has_it(store: &dyn Store) {
     for round in 0..20 {
         let name = format!("n-{round}");

@@ -72,6 +72,12 @@ pub(super) async fn set(pool: &PgPool, name: &str, value: &str, keep: Duration) 
     set.execute(pool).await.map(drop).map_err(failure)
 }
 
+pub(super) async fn swap(pool: &PgPool, name: &str, before: &str, after: &str) -> Result<bool, StoreError> {
+    let swap = concat!("UPDATE notes SET value = $3 WHERE name = $1 AND value = $2 AND until > ", now!());
+    let swap = sqlx::query(swap).bind(name).bind(before).bind(after);
+    Ok(swap.execute(pool).await.map_err(failure)?.rows_affected() == 1)
+}
+
 pub(super) async fn forget(pool: &PgPool) -> Result<u64, StoreError> {
     let forget = concat!("DELETE FROM notes WHERE until <= ", now!());
     let done = sqlx::query(forget).execute(pool).await.map_err(failure)?;

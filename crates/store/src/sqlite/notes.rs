@@ -52,6 +52,17 @@ pub(super) async fn set(
     set.execute(writer).await.map(drop).map_err(failure)
 }
 
+pub(super) async fn swap(
+    writer: &SqlitePool,
+    name: &str,
+    before: &str,
+    after: &str,
+) -> Result<bool, StoreError> {
+    let swap = sqlx::query("UPDATE notes SET value = ?3 WHERE name = ?1 AND value = ?2 AND until > ?4");
+    let swap = swap.bind(name).bind(before).bind(after).bind(clock::now().0);
+    Ok(swap.execute(writer).await.map_err(failure)?.rows_affected() == 1)
+}
+
 pub(super) async fn forget(writer: &SqlitePool) -> Result<u64, StoreError> {
     let forget = sqlx::query("DELETE FROM notes WHERE until <= ?1").bind(clock::now().0);
     Ok(forget.execute(writer).await.map_err(failure)?.rows_affected())
