@@ -314,7 +314,7 @@ impl World {
         }
         let times = [it.slots.next_deadline(), it.taking.blocks.next_deadline(age)];
         let Some(at) = times.into_iter().flatten().min() else { return };
-        let at = (it.began + u64::try_from(at.as_micros().div_ceil(1000)).unwrap()).max(self.now);
+        let at = (it.began + u64::try_from(at.as_nanos().div_ceil(1_000_000)).unwrap()).max(self.now);
         if it.wakes_at.is_none_or(|known| at < known || known < self.now) {
             it.wakes_at = Some(at);
             self.soon(s, at - self.now, move |world| {
