@@ -14,6 +14,9 @@ async fn a_manager_ends_in_order() {
     cluster.manager().await;
     let begun = Instant::now();
     assert_eq!(cluster.terminate("manager"), Some(0), "{}", cluster.log("manager"));
+    // The file alone is a backup.
+    let log = cluster.scratch.path().join("everwatch.db-wal");
+    assert_eq!(log.metadata().map_or(0, |it| it.len()), 0, "{}", log.display());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 

@@ -129,6 +129,9 @@ pub async fn run(
         warn!("some requests did not end in time and are dropped");
     }
     loops.shutdown().await;
+    if tokio::time::timeout(SOFT_STOP, manager.store.close()).await.is_err() {
+        warn!("the database did not let go in time");
+    }
     outcome
 }
 

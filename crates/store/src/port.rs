@@ -144,6 +144,9 @@ pub trait Notes: Send + Sync + 'static {
 /// The database. All times are the database's own clock.
 #[async_trait]
 pub trait Store: Notes + Events {
+    /// Ends all connections: what was committed is in the database's own file then, not beside it. Nothing
+    /// else works any more.
+    async fn close(&self);
     /// The database's clock.
     async fn now(&self) -> Result<Timestamp, StoreError>;
     /// Inserts new rows in one transaction, each checked by name and, unless it queues, by capacity:

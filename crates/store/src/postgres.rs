@@ -111,6 +111,9 @@ impl Events for PgStore {
 
 #[async_trait]
 impl Store for PgStore {
+    async fn close(&self) {
+        self.pool.close().await;
+    }
     async fn now(&self) -> Result<Timestamp, StoreError> {
         let now = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint";
         answered(async { sqlx::query_scalar(now).fetch_one(&self.pool).await.map_err(failure) })

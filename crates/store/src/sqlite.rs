@@ -157,6 +157,11 @@ impl Events for SqliteStore {
 
 #[async_trait]
 impl Store for SqliteStore {
+    async fn close(&self) {
+        // The last one of all brings the log into the file.
+        self.readers.close().await;
+        self.writer.close().await;
+    }
     async fn now(&self) -> Result<Timestamp, StoreError> {
         Ok(clock::now())
     }
