@@ -39,7 +39,7 @@ impl Told {
 }
 
 /// The newest events, without a gap, as long as somebody follows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Live {
     kept: Mutex<Kept>,
     newest: watch::Sender<i64>,
@@ -53,10 +53,9 @@ struct Kept {
     told: VecDeque<Arc<Told>>,
 }
 
-impl Default for Live {
+impl Default for Kept {
     fn default() -> Self {
-        let kept = Kept { after: i64::MAX, newest: 0, told: VecDeque::new() };
-        Self { kept: Mutex::new(kept), newest: watch::Sender::new(0) }
+        Self { after: i64::MAX, newest: 0, told: VecDeque::new() }
     }
 }
 
@@ -79,6 +78,10 @@ impl Live {
     fn begin(&self, newest: i64) {
         *lock(&self.kept) = Kept { after: newest, newest, told: VecDeque::new() };
         self.newest.send_replace(newest);
+    }
+
+    fn forget(&self) {
+        *lock(&self.kept) = Kept::default();
     }
 
     fn push(&self, events: Vec<Event>) {
@@ -108,7 +111,7 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
         }
         if manager.followers() == 0 {
             if last.take().is_some() {
-                *lock(&manager.live.kept) = Kept { after: i64::MAX, newest: 0, told: VecDeque::new() };
+                manager.live.forget();
             }
         } else if let Err(error) = read(&manager, &mut last).await {
             debug!(%error, "followers wait for the database");
@@ -170,5 +173,7 @@ mod tests {
         assert_eq!(told(&live, 12), None, "12 and 13 went, and 13 is after 12");
         assert_eq!(told(&live, 13).unwrap().1.len(), KEPT_MAX);
         assert_eq!(*live.watch().borrow(), 13 + most);
+        live.forget();
+        assert_eq!(told(&live, 13 + most), None, "whoever comes after a pause reads for himself");
     }
 }
