@@ -41,10 +41,12 @@ pub(crate) enum Fault {
     ManagerKill,
     /// The database is killed and started again.
     DatabaseKill,
+    /// The disk of the database is full, and a service is killed meanwhile.
+    DiskFull,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Kill,
         Self::Stop,
         Self::Freeze,
@@ -59,6 +61,7 @@ impl Fault {
         Self::Alarm,
         Self::ManagerKill,
         Self::DatabaseKill,
+        Self::DiskFull,
     ];
 
     /// How long an observer may run twice at once because of it, in ms (invariant I6).
@@ -67,7 +70,7 @@ impl Fault {
         const PROBE: i64 = 1000;
         match self {
             // The helper notices at once, and kills.
-            Self::Kill if child && allowed => FENCE_GRACE,
+            Self::Kill | Self::DiskFull if child && allowed => FENCE_GRACE,
             // From the thaw on: a frozen process cannot know before.
             Self::Freeze => PROBE + FENCE_GRACE,
             // Both ends learn of it at once, and the other's start is as fast as this one's end.
@@ -88,7 +91,7 @@ impl Fault {
         let waits = if allowed { 0 } else { 1000 };
         waits
             + match self {
-                Self::Kill | Self::Stop => 1000,
+                Self::Kill | Self::Stop | Self::DiskFull => 1000,
                 Self::Freeze | Self::CutBoth | Self::CutUp | Self::CutDown => 3 * 3000 + 2000,
                 // A lost session comes back as a new incarnation within a few seconds.
                 Self::Reset | Self::CloseAll | Self::LeadersMove => 5000,
@@ -153,6 +156,14 @@ impl Fault {
                 server.kill();
                 for_a_while(Duration::from_secs(4)).await;
                 server.start_again();
+            }
+            Self::DiskFull => {
+                world.disk.as_ref().expect("chosen only where there is one").fill();
+                world.cluster.kill(victim);
+                world.until_all_run(self).await;
+                for_a_while(Duration::from_secs(5)).await;
+                world.disk.as_ref().expect("it stays").make_room();
+                back(world, victim).await;
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::broker::{Broker, host_and_port};
 use crate::faults::Fault;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, free_address};
+use everwatch_tests::disk::SmallDisk;
 use everwatch_tests::http::{Api, wait_for};
 use everwatch_tests::postgres::Server;
 use everwatch_tests::proxy::Proxy;
@@ -33,6 +34,8 @@ pub(crate) struct World {
     pub(crate) broker: Broker,
     /// `None`: on SQLite, with one manager.
     pub(crate) postgres: Option<Server>,
+    /// `None`: on PostgreSQL.
+    pub(crate) disk: Option<SmallDisk>,
     pub(crate) folder: PathBuf,
     pub(crate) other: Api,
     /// Names that people want to run.
@@ -61,6 +64,11 @@ impl World {
         if let Some(server) = &postgres {
             cluster = cluster.with_postgres_at(&server.url);
         }
+        let disk = on_sqlite.then(|| SmallDisk::mount(&cluster.folder("disk"), "32m"));
+        if let Some(disk) = &disk {
+            let database = format!("sqlite://{}", disk.path.join("everwatch.db").display());
+            cluster.extra.push(("EVERWATCH_STORE__URL".to_owned(), database));
+        }
         cluster.extra.push(("EVERWATCH_BROKER__HEARTBEAT".to_owned(), "3s".to_owned()));
         cluster.manager().await;
         let other = match &postgres {
@@ -81,6 +89,7 @@ impl World {
             proxies,
             broker,
             postgres,
+            disk,
             folder,
             other,
             live: Vec::new(),
@@ -106,6 +115,7 @@ impl World {
             Fault::CloseAll | Fault::BrokerKill | Fault::Alarm => self.broker.own.is_some(),
             Fault::NodeKill | Fault::LeadersMove => self.broker.command.is_some(),
             Fault::DatabaseKill => self.postgres.is_some(),
+            Fault::DiskFull => self.disk.is_some(),
             _ => true,
         }
     }

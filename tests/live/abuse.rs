@@ -1,9 +1,9 @@
 //! Clients that hold on, and a disk that is full.
 
 use everwatch_tests::cluster::Cluster;
+use everwatch_tests::disk::SmallDisk;
 use everwatch_tests::http::wait_for;
 use serde_json::json;
-use std::process::Command;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -32,30 +32,11 @@ async fn two_hundred_clients_that_never_finish_their_request_do_not_stop_the_api
     assert_eq!(held.len(), 200);
 }
 
-/// A small file system of its own, gone with it.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    fn mount(path: std::path::PathBuf, size: &str) -> Self {
-        let options = format!("size={size},mode=0777");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&path).status();
-        assert!(mounted.unwrap().success(), "a small file system needs root");
-        Self(path)
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[tokio::test]
 async fn a_full_disk_under_sqlite_is_told_and_survived() {
     let mut cluster = Cluster::new("disk").with_test_kinds();
-    let disk = SmallDisk::mount(cluster.folder("disk"), "4m");
-    let database = format!("sqlite://{}", disk.0.join("everwatch.db").display());
+    let disk = SmallDisk::mount(&cluster.folder("disk"), "4m");
+    let database = format!("sqlite://{}", disk.path.join("everwatch.db").display());
     cluster.extra.push(("EVERWATCH_STORE__URL".to_owned(), database));
     cluster.manager().await;
     for name in ["a", "b"] {
@@ -67,11 +48,7 @@ async fn a_full_disk_under_sqlite_is_told_and_survived() {
         cluster.api.create(json!({"name": format!("o{number}"), "kind": "beacon", "spec": spec})).await;
         cluster.api.until_status(&format!("o{number}"), "Processing").await;
     }
-    // Full to the last byte.
-    let filler = disk.0.join("filler");
-    let target = format!("of={}", filler.display());
-    let filled = Command::new("dd").args(["if=/dev/zero", "bs=4096", &target]).output().unwrap();
-    assert!(!filled.status.success(), "the disk has room left");
+    disk.fill();
     let filling = json!({"kind": "ticker", "labels": {"long": "x".repeat(60)}, "on_full": "queue"});
     let problem = wait_for("a create to be refused because the disk is full", || async {
         match cluster.api.call("POST", "/v1/observers", Some(filling.clone())).await {
@@ -90,7 +67,7 @@ async fn a_full_disk_under_sqlite_is_told_and_survived() {
         if fresh == 6 { Ok(()) } else { Err(format!("{fresh} run")) }
     })
     .await;
-    std::fs::remove_file(&filler).unwrap();
+    disk.make_room();
     wait_for("the books to come true once there is room", || async {
         let all = cluster.api.items("/v1/observers?status=Processing&kind=beacon").await;
         let on_b = all.iter().filter(|it| it["service"]["name"] == "b").count();

@@ -16,6 +16,8 @@ pub(crate) type Folded = BTreeMap<ObserverId, Vec<(u32, Heard)>>;
 
 pub(crate) struct Database {
     pub(crate) up: bool,
+    /// Its disk has no room: it answers questions and takes nothing in.
+    pub(crate) full: bool,
     pub(crate) policy: RowPolicy,
     /// So many of the next writes commit without an answer.
     pub(crate) loses_answers: u32,
@@ -47,6 +49,7 @@ impl Database {
     pub(crate) fn new() -> Self {
         Self {
             up: true,
+            full: false,
             policy: RowPolicy::default(),
             loses_answers: 0,
             rows: BTreeMap::new(),
@@ -103,6 +106,11 @@ impl World {
         self.later(latency, move |world| {
             if !world.db.up {
                 return world.push(world.now + 50, Some(owner), Box::new(move |world| then(world, None)));
+            }
+            if world.db.full && access == Access::Write {
+                world.tell(|_| "the database has no room left and says so".to_owned());
+                let latency = world.roll(1, 15);
+                return world.push(world.now + latency, Some(owner), Box::new(move |world| then(world, None)));
             }
             let answer = question(world);
             let lost = access == Access::Write && world.db.loses_answers > 0;

@@ -263,7 +263,8 @@ impl Dice {
             }
             12 | 13 => Fault::BreakAfterPublish { host },
             14 => Fault::LoseAnswers { count: self.few(3) },
-            15 => Fault::DatabaseDown { for_ms },
+            15 if self.one_in(2) => Fault::DatabaseDown { for_ms },
+            15 => Fault::DiskFull { for_ms },
             16 => Fault::Blocked { for_ms },
             17 => Fault::BrokerRestart { down_ms: self.up_to(200, 8000).min(left) },
             18 => Fault::RejectWork { count: self.few(3) },

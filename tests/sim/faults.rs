@@ -64,6 +64,10 @@ impl World {
                 self.db.up = false;
                 self.later(for_ms, |world| world.db.up = true);
             }
+            Fault::DiskFull { for_ms } => {
+                self.db.full = true;
+                self.later(for_ms, |world| world.db.full = false);
+            }
             Fault::Blocked { for_ms } => {
                 self.set_blocked(true);
                 self.later(for_ms, |world| world.set_blocked(false));
@@ -134,6 +138,7 @@ impl World {
             self.thaw(host);
         }
         self.db.up = true;
+        self.db.full = false;
         self.db.loses_answers = 0;
         self.broker.up = true;
         self.broker.rejects = 0;

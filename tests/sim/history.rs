@@ -83,6 +83,10 @@ pub(crate) enum Fault {
     DatabaseDown {
         for_ms: u64,
     },
+    /// The database answers questions and takes nothing in.
+    DiskFull {
+        for_ms: u64,
+    },
     Blocked {
         for_ms: u64,
     },
