@@ -9,6 +9,7 @@ mod doctor;
 mod document;
 mod edits;
 mod events;
+mod examples;
 mod fleet;
 mod kinds;
 mod logs;

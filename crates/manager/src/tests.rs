@@ -2,14 +2,18 @@
 
 mod api;
 mod bulk;
+mod contract;
+mod document;
 mod editing;
 mod events;
 
+use self::contract::Contract;
 use crate::shared::{Inboxes, Manager};
 use crate::{RunError, Settings, creator, history, http, link, live, outbox, reconcile};
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::http::{Request, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Request, StatusCode, header};
 use everwatch_broker::{
     Broker, Consume, Consumer, Delivery, HeaderValue, MemoryBroker, Message, QueueKind, Session, Target,
 };
@@ -24,6 +28,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -42,7 +47,7 @@ struct Stage {
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,
-    headers: axum::http::HeaderMap,
+    headers: HeaderMap,
     body: Value,
 }
 
@@ -78,11 +83,48 @@ impl Stage {
         self.ask(request.body(body).unwrap()).await
     }
     async fn ask(&self, request: Request<Body>) -> Answer {
+        let (head, body) = request.into_parts();
+        let asked = to_bytes(body, usize::MAX).await.unwrap();
+        let request = Request::from_parts(head.clone(), Body::from(asked.clone()));
         let response = self.app.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = to_bytes(body, usize::MAX).await.unwrap();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Answer { status: parts.status, headers: parts.headers, body }
+        let answer = Answer { status: parts.status, headers: parts.headers, body };
+        if head.uri != "/openapi.json" {
+            self.judge(&head, &asked, &answer).await;
+        }
+        answer
+    }
+
+    /// Whatever a test asks and gets, the document knows it.
+    async fn judge(&self, head: &Parts, asked: &[u8], answer: &Answer) {
+        static CONTRACT: OnceCell<Contract> = OnceCell::const_new();
+        let load = async || Contract::new(Box::pin(self.get("/openapi.json")).await.body);
+        let contract = CONTRACT.get_or_init(load).await;
+        let (method, uri) = (head.method.as_str(), head.uri.to_string());
+        let media_type = |headers: &HeaderMap| {
+            let text = headers.get(header::CONTENT_TYPE).map_or("", |it| it.to_str().unwrap());
+            text.split(';').next().unwrap().to_owned()
+        };
+        if contract.operation(method, &uri).is_none() {
+            return;
+        }
+        let told = format!("{method} {uri}: {answer:?}");
+        // A batch is taken with wishes that are not.
+        let mut items = answer.body["items"].as_array().into_iter().flatten();
+        if answer.status.is_success() && items.all(|it| it.get("problem").is_none()) {
+            let body: Option<Value> = serde_json::from_slice(asked).ok();
+            let body = body.as_ref().map(|body| (media_type(&head.headers), body));
+            let body = body.as_ref().map(|(media_type, body)| (media_type.as_str(), *body));
+            contract.check_request(method, &uri, body).unwrap_or_else(|error| panic!("{error}: {told}"));
+        }
+        let told_as = media_type(&answer.headers);
+        if told_as.ends_with("json") {
+            let (status, body) = (answer.status.as_u16(), &answer.body);
+            let judged = contract.check_answer((method, &uri), (status, &told_as), body);
+            judged.unwrap_or_else(|error| panic!("{error}: {told}"));
+        }
     }
     async fn create(&self, body: Value) -> Answer {
         self.send("POST", "/v1/observers", Some(&body.to_string())).await

@@ -22,20 +22,20 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
+use utoipa::ToSchema;
 
 type Shared = State<Arc<Manager>>;
 type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
 
 macro_rules! action {
-    ($name:ident, $path:literal, $act:path, $doc:literal) => {
+    ($name:ident, $path:literal, $act:path, $refusals:literal, $doc:literal) => {
         #[doc = $doc]
         #[utoipa::path(post, path = $path, tag = "observers",
-            params(("key" = String, Path, description = "id or name")),
-            responses((status = 200, body = Observer, description = "it was so already"),
-            (status = 202, body = Observer, description = "asked for"),
-            (status = 404, body = ProblemBody, description = "not-found"),
-            (status = 409, body = ProblemBody,
-                description = "observer-deleted, observer-not-failed (retry), observer-paused (restart)")))]
+                            params(("key" = String, Path, description = "id or name")),
+                            responses((status = 200, body = Observer, description = "it was so already"),
+                            (status = 202, body = Observer, description = "asked for"),
+                            (status = 404, body = ProblemBody, description = "not-found"),
+                            (status = 409, body = ProblemBody, description = $refusals)))]
         pub(crate) async fn $name(
             State(manager): Shared,
             Path(key): Path<String>,
@@ -47,10 +47,34 @@ macro_rules! action {
     };
 }
 
-action!(pause, "/v1/observers/{key}/pause", Row::pause, "End what runs, until it is resumed.");
-action!(resume, "/v1/observers/{key}/resume", Row::resume, "Let a paused observer run again.");
-action!(restart, "/v1/observers/{key}/restart", Row::restart, "End what runs and start it anew.");
-action!(retry, "/v1/observers/{key}/retry", Row::retry, "Bring a failed observer back.");
+action!(
+    pause,
+    "/v1/observers/{key}/pause",
+    Row::pause,
+    "observer-deleted",
+    "End what runs, until it is resumed."
+);
+action!(
+    resume,
+    "/v1/observers/{key}/resume",
+    Row::resume,
+    "observer-deleted",
+    "Let a paused observer run again."
+);
+action!(
+    restart,
+    "/v1/observers/{key}/restart",
+    Row::restart,
+    "observer-deleted, observer-paused",
+    "End what runs and start it anew."
+);
+action!(
+    retry,
+    "/v1/observers/{key}/retry",
+    Row::retry,
+    "observer-deleted, observer-not-failed",
+    "Bring a failed observer back."
+);
 
 async fn plain(manager: &Arc<Manager>, key: &str, what: &str, act: Act) -> Result<Response, Problem> {
     let id = find(manager, key).await?.id;
@@ -61,8 +85,17 @@ async fn plain(manager: &Arc<Manager>, key: &str, what: &str, act: Act) -> Resul
     answer(manager, &row, fresh).await
 }
 
+/// Where to.
+#[derive(Debug, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it is read member by member, so that an error names its place")]
+pub(super) struct MoveTo {
+    /// Without one another service of the same pool takes it.
+    pool: Option<String>,
+}
+
 /// Move an observer to another pool, or let its queue choose another service.
-#[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", request_body = Option<Object>,
+#[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", request_body = Option<MoveTo>,
     params(("key" = String, Path, description = "id or name")),
     responses((status = 200, body = Observer, description = "it is there already"),
     (status = 202, body = Observer, description = "asked for"),

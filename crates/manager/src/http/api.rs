@@ -1,5 +1,8 @@
 //! What travels over HTTP, for servers and clients alike.
 
+mod wanted;
+
+pub(super) use self::wanted::{MemberError, NewObserver, ObserverPatch, RetryPolicy};
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::fleet::{self, DrainProgress, Orders};
@@ -62,7 +65,7 @@ pub struct Observer {
     pub attempt: u32,
     pub last_error: Option<String>,
     pub progress: Option<String>,
-    #[schema(value_type = Object)]
+    #[schema(value_type = RetryPolicy)]
     pub retry: Retry,
     #[schema(value_type = String, example = "allow")]
     pub overlap: Overlap,
@@ -478,6 +481,6 @@ pub struct ProblemBody {
     pub code: String,
     /// What is wrong, member by member.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<MemberError>)]
     pub errors: Vec<FieldError>,
 }

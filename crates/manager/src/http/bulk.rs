@@ -1,7 +1,7 @@
 //! Many observers at once: a batch of different wishes, or one wish for all that a filter finds.
 
 use super::actions::act_on;
-use super::api::{Observer, ProblemBody};
+use super::api::{NewObserver, Observer, ProblemBody};
 use super::body;
 use super::edits;
 use super::observers::{self, create_row, doom, find, one};
@@ -43,7 +43,7 @@ type Shared = State<Arc<Manager>>;
 enum Wish {
     /// As the body of a create.
     Create {
-        #[schema(value_type = Object)]
+        #[schema(value_type = NewObserver)]
         observer: Value,
     },
     Delete {

@@ -37,8 +37,9 @@ impl Finding {
     }
 }
 
-/// What is wrong with this deployment and what cures it, the worst first. It answers also without the broker or
-/// the database, which are findings then.
+/// What is wrong with this deployment and what cures it, the worst first.
+///
+/// It answers also without the broker or the database, which are findings then.
 #[utoipa::path(get, path = "/v1/doctor", tag = "operations", responses((status = 200, body = Listed<Finding>)))]
 pub(crate) async fn doctor(
     State(manager): State<Arc<Manager>>,

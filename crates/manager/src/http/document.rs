@@ -1,7 +1,8 @@
 //! The OpenAPI document: made from the handlers, completed here with what every route can answer.
 
 use super::api::ProblemBody;
-use super::problem::Code;
+use super::examples::Examples;
+use super::problem::{Code, MEDIA_TYPE};
 use axum::{Extension, Json};
 use std::sync::Arc;
 use utoipa::openapi::path::{HttpMethod, Operation, PathItem};
@@ -21,6 +22,7 @@ pub(crate) async fn document(Extension(document): Extension<Arc<OpenApi>>) -> Js
 pub(crate) fn complete(document: &mut OpenApi) {
     document.info = Info::new("Everwatch", env!("CARGO_PKG_VERSION"));
     document.info.license = Some(License::new("MIT OR Apache-2.0"));
+    let examples = Examples::load();
     let components = document.components.get_or_insert_default();
     components.schemas.insert(ProblemBody::name().into_owned(), ProblemBody::schema());
     for (path, item) in &mut document.paths.paths {
@@ -30,6 +32,7 @@ pub(crate) fn complete(document: &mut OpenApi) {
             let words = words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
             operation.operation_id = Some(words.collect::<Vec<_>>().join("-"));
             add_problems(path, &method, operation);
+            examples.add_to(path, operation);
         }
     }
 }
@@ -48,7 +51,14 @@ fn operations(item: &mut PathItem) -> Vec<(HttpMethod, &mut Operation)> {
 fn add_problems(path: &str, method: &HttpMethod, operation: &mut Operation) {
     let mut codes = vec![Code::Internal];
     if path.starts_with("/v1") {
-        codes.extend([Code::BadQuery, Code::DatabaseUnavailable, Code::Stopping]);
+        codes.push(Code::BadQuery);
+    }
+    // These two answer without it.
+    if path.starts_with("/v1") && !matches!(path, "/v1/version" | "/v1/doctor") {
+        codes.push(Code::DatabaseUnavailable);
+    }
+    if path.contains('{') {
+        codes.push(Code::BadRequest);
     }
     if operation.request_body.is_some() {
         codes.extend([Code::MalformedJson, Code::TooLarge, Code::NotJson, Code::Invalid]);
@@ -73,7 +83,7 @@ fn add_problems(path: &str, method: &HttpMethod, operation: &mut Operation) {
 
 fn empty() -> utoipa::openapi::Response {
     let body = ContentBuilder::new().schema(Some(Ref::from_schema_name(ProblemBody::name()))).build();
-    ResponseBuilder::new().content("application/problem+json", body).build()
+    ResponseBuilder::new().content(MEDIA_TYPE, body).build()
 }
 
 /// A handler says `body = ProblemBody`; it travels under the media type of problems.
@@ -93,7 +103,7 @@ fn as_problem(response: RefOr<utoipa::openapi::Response>) -> RefOr<utoipa::opena
     if response.content.get("application/json").is_some_and(is_problem)
         && let Some(content) = response.content.shift_remove("application/json")
     {
-        response.content.insert("application/problem+json".to_owned(), content);
+        response.content.insert(MEDIA_TYPE.to_owned(), content);
     }
     RefOr::T(response)
 }

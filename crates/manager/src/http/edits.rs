@@ -1,7 +1,7 @@
 //! Changes of what is wanted: a merge patch (RFC 7396), or the whole of it.
 
 use super::actions::act_on;
-use super::api::{Observer, ProblemBody};
+use super::api::{NewObserver, Observer, ObserverPatch, ProblemBody};
 use super::body::JsonBody;
 use super::observers::{check_kind, create_as, find, one};
 use super::problem::{Code, Problem};
@@ -60,7 +60,7 @@ pub(super) fn tag(row: &Row) -> [(HeaderName, String); 1] {
 
 /// Change some members of an observer; null takes a default back.
 #[utoipa::path(patch, path = "/v1/observers/{key}", tag = "observers",
-    request_body(content = Object, content_type = "application/merge-patch+json"),
+    request_body(content = ObserverPatch, content_type = "application/merge-patch+json"),
     params(("key" = String, Path, description = "id or name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the change is meant for")),
     responses((status = 200, body = Observer, description = "changed, or it was so already"),
@@ -93,7 +93,7 @@ pub(crate) async fn patch(
 }
 
 /// Create an observer of this name, or make it what the body says.
-#[utoipa::path(put, path = "/v1/observers/{key}", tag = "observers", request_body = Object,
+#[utoipa::path(put, path = "/v1/observers/{key}", tag = "observers", request_body = NewObserver,
     params(("key" = String, Path, description = "name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the change is meant for")),
     responses((status = 200, body = Observer, description = "changed, or it was so already"),
@@ -103,7 +103,7 @@ pub(crate) async fn patch(
     (status = 409, body = ProblemBody, description = "name-exists, observer-deleted"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
     (status = 422, body = ProblemBody, description = "no-service-for-kind"),
-    (status = 503, body = ProblemBody, description = "no-capacity, name-ending")))]
+    (status = 503, body = ProblemBody, description = "no-capacity, name-ending, stopping")))]
 pub(crate) async fn put(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -206,7 +206,7 @@ fn merged(target: Value, patch: &Value) -> Result<Value, Problem> {
     }
 }
 
-fn merge_member(members: &mut Map<String, Value>, member: &str, change: &Value) {
+pub(super) fn merge_member(members: &mut Map<String, Value>, member: &str, change: &Value) {
     match change {
         Value::Null => {
             members.remove(member);

@@ -35,7 +35,8 @@ const RUNS_FROM: usize = 1000;
     ("what" = Option<String>, Query, description = "one or several, comma-separated"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
     ("last-event-id" = Option<i64>, Header, description = "live: the last one that was seen")),
-    responses((status = 200, body = Listed<Event>), (status = 400, body = ProblemBody, description = "bad-header"),
+    responses((status = 200, content((Listed<Event> = "application/json"), (String = "text/event-stream"))),
+    (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 410, body = ProblemBody, description = "events-gone"),
     (status = 503, body = ProblemBody, description = "too-many-streams")))]
 pub(crate) async fn list(
@@ -57,7 +58,8 @@ pub(crate) async fn list(
     ("what" = Option<String>, Query, description = "one or several, comma-separated"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
     ("last-event-id" = Option<i64>, Header, description = "live: the last one that was seen")),
-    responses((status = 200, body = Listed<Event>), (status = 400, body = ProblemBody, description = "bad-header"),
+    responses((status = 200, content((Listed<Event> = "application/json"), (String = "text/event-stream"))),
+    (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 410, body = ProblemBody, description = "events-gone"),
     (status = 503, body = ProblemBody, description = "too-many-streams")))]

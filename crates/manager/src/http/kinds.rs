@@ -1,6 +1,6 @@
 //! Kinds of observers: what the living services say that they can run.
 
-use super::api::{Kind, Listed, ProblemBody};
+use super::api::{Kind, Listed, MemberError, ProblemBody};
 use super::body::JsonBody;
 use super::fleet::parsed;
 use super::problem::{Code, Problem};
@@ -35,7 +35,6 @@ pub(crate) async fn list(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SpecBody {
-    #[schema(value_type = Object)]
     spec: Value,
 }
 
@@ -44,7 +43,7 @@ pub(crate) struct SpecBody {
 pub(crate) struct Validity {
     valid: bool,
     /// At most 20, each with a pointer from `/spec` on.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<MemberError>)]
     errors: Vec<FieldError>,
 }
 

@@ -40,9 +40,10 @@ enum Form {
     Plain,
 }
 
-/// The newest lines that an observer said, or the first ones after a line; with `follow`, or
-/// `Accept: text/event-stream`, what it says from then on, across moves to other services. An observer that
-/// does not run answers what is left of its last run, and a reason. `Accept: text/plain`: one line each, without ids.
+/// The newest lines that an observer said, or the first ones after a line.
+///
+/// With `follow`, or `Accept: text/event-stream`, what it says from then on, across moves to other services.
+/// An observer that does not run answers what is left of its last run, and a reason. `Accept: text/plain`: one line each, without ids.
 #[utoipa::path(get, path = "/v1/observers/{key}/logs", tag = "observers", params(
     ("key" = String, Path, description = "id or name"),
     ("tail" = Option<u32>, Query, description = "how many lines at most: 1 to 1000 (default 100)"),

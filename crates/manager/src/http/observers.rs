@@ -1,6 +1,6 @@
 //! Observers over HTTP: create, list, read, wait, delete.
 
-use super::api::{Listed, Observer, ProblemBody, ServiceName};
+use super::api::{Listed, NewObserver, Observer, ProblemBody, ServiceName};
 use super::body::JsonBody;
 use super::edits::{self, Draft};
 use super::once::{self, Once};
@@ -37,12 +37,12 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(10);
 type Shared = State<Arc<Manager>>;
 
 /// Create an observer.
-#[utoipa::path(post, path = "/v1/observers", tag = "observers", request_body = Object,
+#[utoipa::path(post, path = "/v1/observers", tag = "observers", request_body = NewObserver,
     params(("idempotency-key" = Option<String>, Header, description = "sent again with its key, a create answers what the first one made")),
     responses((status = 201, body = Observer), (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 409, body = ProblemBody, description = "name-exists"),
     (status = 422, body = ProblemBody, description = "no-service-for-kind, idempotency-key-reused"),
-    (status = 503, body = ProblemBody, description = "no-capacity, name-ending")))]
+    (status = 503, body = ProblemBody, description = "no-capacity, name-ending, stopping")))]
 pub(crate) async fn create(
     State(manager): Shared,
     params: Params,

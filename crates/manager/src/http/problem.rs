@@ -11,7 +11,7 @@ use everwatch_store::StoreError;
 use std::borrow::Cow;
 use tracing::error;
 
-const MEDIA_TYPE: &str = "application/problem+json";
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// What went wrong, as a word that programs rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,41 @@ pub(crate) enum Code {
 }
 
 impl Code {
+    /// All but that of an answer for which the web framework alone has a word.
+    const NAMED: [Self; 31] = [
+        Self::MalformedJson,
+        Self::BadQuery,
+        Self::BadHeader,
+        Self::BadRequest,
+        Self::NotFound,
+        Self::NoSuchRoute,
+        Self::MethodNotAllowed,
+        Self::NameExists,
+        Self::NoSuchQueue,
+        Self::NotActive,
+        Self::CountDiffers,
+        Self::NotFailed,
+        Self::Deleted,
+        Self::Paused,
+        Self::Changed,
+        Self::EventsGone,
+        Self::TooManyStreams,
+        Self::ServiceSilent,
+        Self::TooLarge,
+        Self::NotJson,
+        Self::Invalid,
+        Self::KeyReused,
+        Self::NoServiceForKind,
+        Self::NoCapacity,
+        Self::NameEnding,
+        Self::RebalanceRunning,
+        Self::BrokerUnavailable,
+        Self::DatabaseUnavailable,
+        Self::NotReady,
+        Self::Stopping,
+        Self::Internal,
+    ];
+
     fn describe(self) -> (StatusCode, &'static str, Cow<'static, str>) {
         use StatusCode as S;
         let (status, code, title) = match self {
@@ -137,6 +172,12 @@ impl Code {
             | Self::Internal
             | Self::Other(_) => None,
         }
+    }
+
+    /// Those whose words stand in a text.
+    pub(crate) fn told_in(text: &str) -> Vec<Self> {
+        let words = text.split(|c: char| !c.is_ascii_lowercase() && c != '-');
+        words.filter_map(|word| Self::NAMED.into_iter().find(|code| code.word() == word)).collect()
     }
 
     /// The status it is answered with.

