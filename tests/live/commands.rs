@@ -1,6 +1,8 @@
 //! The command line against a real manager: every form of an answer, what goes on, and the exit codes.
 
+mod bulk;
 mod top;
+mod walk;
 
 use everwatch_tests::dev::Dev;
 use everwatch_tests::http::wait_for;

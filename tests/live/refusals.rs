@@ -159,3 +159,43 @@ async fn client_commands_end_with_the_documented_codes() {
     let (code, said) = ends(&["--server", "localhost:7700", "observer", "list"], Vec::new()).await;
     assert_eq!(code, 2, "{said}");
 }
+
+#[tokio::test]
+async fn a_dev_that_kept_no_database_is_told_how_to_keep_one() {
+    let cluster = Cluster::new("dev-twice");
+    let dev = |more: &[&str]| {
+        let mut command = Command::new(everwatch());
+        command.args([
+            "dev",
+            "--services",
+            "1",
+            "--broker",
+            &cluster.broker_url,
+            "--prefix",
+            &cluster.prefix,
+        ]);
+        command.args(more).stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        command
+    };
+    let address = free_address();
+    let mut first = dev(&["--listen", &address]).spawn().unwrap();
+    let api = everwatch_tests::http::Api::new(format!("http://{address}"));
+    wait_for("the first dev to be ready", || async {
+        let answer = api.try_call("GET", "/readyz", None).await;
+        if answer.as_ref().is_ok_and(|(status, _)| *status == 200) {
+            Ok(())
+        } else {
+            Err(format!("{answer:?}"))
+        }
+    })
+    .await;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(first.id().cast_signed()), nix::sys::signal::SIGTERM)
+        .unwrap();
+    first.wait().unwrap();
+    let again = dev(&["--listen", &free_address()]).output().unwrap();
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert_eq!(again.status.code(), Some(1), "{said}");
+    for word in ["--store sqlite://", "another --prefix", "--adopt"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}

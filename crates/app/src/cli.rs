@@ -9,7 +9,7 @@ mod tests;
 pub(crate) use crate::output::Output;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
 pub(crate) use logs::{LogOutput, Logs};
-pub(crate) use observer::{Apply, Create, Names, Wait, Which};
+pub(crate) use observer::{Apply, Chosen, Create, Filter, Names, Wait, Which};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everwatch_core::clock::parse_duration;
@@ -133,9 +133,12 @@ pub(crate) struct Dev {
     /// A real RabbitMQ instead of the in-process broker, as amqp://user:password@host:5672/%2f
     #[arg(long)]
     pub(crate) broker: Option<String>,
-    /// A real PostgreSQL, or a SQLite file to keep, instead of a temporary one
+    /// A real PostgreSQL, or a SQLite file to keep, instead of a temporary one, as sqlite://dev.db
     #[arg(long)]
     pub(crate) store: Option<String>,
+    /// What the names of all queues begin with, on a real RabbitMQ
+    #[arg(long)]
+    pub(crate) prefix: Option<String>,
     /// Where the manager listens
     #[arg(long)]
     pub(crate) listen: Option<String>,
@@ -252,9 +255,10 @@ pub(crate) enum Observer {
         name: String,
     },
     /// End some for good
+    #[command(after_help = Chosen::EXAMPLES)]
     Delete {
         #[command(flatten)]
-        names: Names,
+        chosen: Chosen,
         /// Wait until they are deleted
         #[arg(long, value_name = "TIME", value_parser = duration)]
         wait: Option<Duration>,
@@ -265,13 +269,17 @@ pub(crate) enum Observer {
     /// Wait until one has a status
     Wait(Wait),
     /// Bring failed ones back
-    Retry(Names),
+    #[command(after_help = Chosen::EXAMPLES)]
+    Retry(Chosen),
     /// End their runs until they are resumed
-    Pause(Names),
+    #[command(after_help = Chosen::EXAMPLES)]
+    Pause(Chosen),
     /// Let paused ones run again
-    Resume(Names),
+    #[command(after_help = Chosen::EXAMPLES)]
+    Resume(Chosen),
     /// End their runs and begin new ones
-    Restart(Names),
+    #[command(after_help = Chosen::EXAMPLES)]
+    Restart(Chosen),
     /// Let another service run them
     Move {
         #[command(flatten)]

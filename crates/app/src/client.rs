@@ -108,7 +108,7 @@ impl Client {
     }
 }
 
-fn refused(status: u16, body: &Value) -> Failure {
+pub(crate) fn refused(status: u16, body: &Value) -> Failure {
     match status {
         404 => Failure::NotFound(problem(body)),
         409 => Failure::Conflict(problem(body)),

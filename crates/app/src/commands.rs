@@ -2,6 +2,7 @@
 
 mod apply;
 mod bench;
+mod bulk;
 mod dev;
 mod doctor;
 mod events;

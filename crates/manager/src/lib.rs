@@ -63,6 +63,9 @@ pub enum RunError {
     /// A person has to act.
     #[error("{0}")]
     BrokerRefused(String),
+    /// The broker holds the observers of another database.
+    #[error("{0}")]
+    NotOurs(String),
     /// A person has to act.
     #[error("{0}")]
     StoreRefused(String),

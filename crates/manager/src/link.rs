@@ -19,6 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 enum Trouble {
     Wait(String),
     Person(String),
+    NotOurs(String),
 }
 
 /// # Errors
@@ -37,7 +38,8 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
                 serve(&manager, session).await;
             }
             Err(Trouble::Person(why)) if !worked => return Err(RunError::BrokerRefused(why)),
-            Err(Trouble::Person(why) | Trouble::Wait(why)) => {
+            Err(Trouble::NotOurs(why)) if !worked => return Err(RunError::NotOurs(why)),
+            Err(Trouble::Person(why) | Trouble::NotOurs(why) | Trouble::Wait(why)) => {
                 warn!(why, again_in_ms = pause.as_millis(), "no session with the broker");
                 manager.disconnected(why);
             }
@@ -66,8 +68,10 @@ async fn open(manager: &Manager) -> Result<Arc<dyn Session>, Trouble> {
         session.close().await;
         return Err(match error {
             NotOwner::Broker(BrokerError::Refused(_))
-            | NotOwner::Store(StoreError::Refused(_) | StoreError::Corrupt(_))
-            | NotOwner::Other { .. } => Trouble::Person(error.to_string()),
+            | NotOwner::Store(StoreError::Refused(_) | StoreError::Corrupt(_)) => {
+                Trouble::Person(error.to_string())
+            }
+            NotOwner::Other { .. } => Trouble::NotOurs(error.to_string()),
             NotOwner::Broker(
                 BrokerError::Lost(_)
                 | BrokerError::NoQueue(_)

@@ -52,6 +52,19 @@ impl Create {
 /// Which observers.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// In which order
+    #[arg(long, allow_hyphen_values = true, value_parser = ["name", "-name", "created_at", "-created_at"])]
+    pub(crate) sort: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+}
+
+/// What observers are found by; all of it has to fit.
+#[derive(Debug, Args)]
+pub(crate) struct Filter {
     /// Only with this status; several: comma-separated. Without it all but Deleted
     #[arg(long, value_delimiter = ',', value_parser = status)]
     pub(crate) status: Vec<Status>,
@@ -69,19 +82,13 @@ pub(crate) struct Which {
     /// Only those whose name contains this
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) query: Option<String>,
-    /// In which order
-    #[arg(long, allow_hyphen_values = true, value_parser = ["name", "-name", "created_at", "-created_at"])]
-    pub(crate) sort: Option<String>,
-    /// At most so many
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) limit: Option<u64>,
 }
 
 impl Which {
     pub(crate) const EXAMPLES: &'static str = "Examples:
   everwatch observer list --status Failed -o wide
   everwatch observer list --service s1 --sort -created_at --limit 20
-  everwatch observer list -l team=prices -o name | xargs everwatch observer restart
+  everwatch observer list -l team=prices -o json | jq -r '.[].spec.url'
   everwatch observer list --watch";
 }
 
@@ -96,6 +103,34 @@ pub(crate) struct Names {
     /// Names or ids
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
+}
+
+/// Those with these names, or all that a filter finds.
+#[derive(Debug, Args)]
+pub(crate) struct Chosen {
+    /// Names or ids
+    #[arg(
+        value_name = "NAME",
+        required_unless_present_any = Self::FILTERS,
+        conflicts_with_all = Self::FILTERS
+    )]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// With a filter: only if it finds so many, without asking
+    #[arg(long, value_name = "COUNT", conflicts_with = "names")]
+    pub(crate) expect: Option<u64>,
+    /// With a filter: however many it finds, without asking
+    #[arg(short, long, conflicts_with_all = ["names", "expect"])]
+    pub(crate) yes: bool,
+}
+
+impl Chosen {
+    const FILTERS: [&'static str; 6] = ["status", "kind", "pool", "service", "labels", "query"];
+    pub(crate) const EXAMPLES: &'static str = "Examples, alike for delete, pause, resume, restart and retry:
+  everwatch observer restart prices-1 prices-2
+  everwatch observer restart -l team=prices                asks: Restart 37 observers?
+  everwatch observer restart -l team=prices --expect 37    only if there are 37";
 }
 
 #[derive(Debug, Args)]

@@ -54,7 +54,11 @@ fn wrong_arguments_are_refused_with_the_reason() {
         ("observer list --sort age", "[possible values: name, -name, created_at, -created_at]"),
         ("observer create x", "--kind"),
         ("observer create x --kind k --paused --wait 3s", "cannot be used with"),
-        ("observer delete", "<NAME>"),
+        ("observer delete", "<NAME"),
+        ("observer pause a -l app=x", "cannot be used with"),
+        ("observer restart a --expect 1", "cannot be used with"),
+        ("observer resume -l app=x --yes --expect 1", "cannot be used with"),
+        ("observer pause --yes", "<NAME"),
         ("observer delete x --wait soon", "`soon` is not a duration"),
         ("service list --state tired", "[possible values: active"),
         ("service list --all --state gone", "cannot be used with"),
@@ -78,6 +82,6 @@ fn a_status_is_found_however_it_is_written() {
     let Command::Observer(Observer::List { which, .. }) = Cli::parse_from(words).command else {
         unreachable!("that is a list")
     };
-    let words: Vec<_> = which.status.iter().map(|it| it.as_str()).collect();
+    let words: Vec<_> = which.filter.status.iter().map(|it| it.as_str()).collect();
     assert_eq!(words, ["Failed", "OnDeleting"]);
 }

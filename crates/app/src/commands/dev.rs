@@ -12,10 +12,15 @@ use axum::routing::post;
 use everwatch::host::{self, CapacityText, on_signals, people_s_runtime};
 use everwatch::kinds::built_in;
 use everwatch_broker::Broker;
+use everwatch_manager::RunError;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+
+/// A broker keeps its observers for longer than a database that goes with the process.
+const TEMPORARY: &str = "`everwatch dev` has a new database each time unless --store names one to keep, as \
+    --store sqlite://dev.db; without it, give another --prefix each time, or --adopt";
 
 type Services = Arc<BTreeMap<String, everwatch::Handle>>;
 
@@ -36,6 +41,9 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
     }
     if let Some(listen) = &arguments.listen {
         settings.manager.listen.clone_from(listen);
+    }
+    if let Some(prefix) = &arguments.prefix {
+        settings.broker.prefix.clone_from(prefix);
     }
     if settings.service.exec.allow.is_empty() {
         settings.service.exec.allow = vec!["*".to_owned()];
@@ -73,8 +81,13 @@ fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> 
             let Some(store) = wiring::store(settings, &stop).await? else { return Ok(()) };
             let count = arguments.services;
             let listening = |address| greet(address, count);
-            everwatch_manager::run(manager, store, broker, routes, stop.clone(), listening).await?;
-            anyhow::Ok(())
+            let ended = everwatch_manager::run(manager, store, broker, routes, stop.clone(), listening).await;
+            match ended {
+                Err(RunError::NotOurs(why)) if arguments.store.is_none() => {
+                    anyhow::bail!("{why}. {TEMPORARY}")
+                }
+                ended => anyhow::Ok(ended?),
+            }
         };
         let signals = CancellationToken::new();
         tokio::select! {

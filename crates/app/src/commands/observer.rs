@@ -1,7 +1,7 @@
 //! `everwatch observer …`
 
-use super::{apply, events, logs, many, watch};
-use crate::cli::{Create, Observer, Wait, Watched, Which};
+use super::{apply, bulk, events, logs, many, watch};
+use crate::cli::{Chosen, Create, Filter, Observer, Wait, Watched, Which};
 use crate::client::{Client, Failure};
 use crate::output::{self, OBSERVERS, Paper, note, print, text};
 use everwatch_core::clock;
@@ -28,24 +28,12 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
             print(&described(client, &name, Paper::stdout()).await?);
             Ok(())
         }
-        Observer::Delete { names, wait, dry_run } => {
-            let query = wait.map_or_else(String::new, |it| format!("?wait={}s", it.as_secs().clamp(1, 60)));
-            many::each(&names.names, "deleted", |name| {
-                let path = if dry_run { path(name) } else { format!("{}{query}", path(name)) };
-                async move {
-                    let method = if dry_run { Method::GET } else { Method::DELETE };
-                    let (_, it) = client.call(method, &path, None).await?;
-                    let would = if dry_run { "would be deleted; now " } else { "" };
-                    Ok(format!("{} {would}{}", text(&it, "name"), text(&it, "status")))
-                }
-            })
-            .await
-        }
+        Observer::Delete { chosen, wait, dry_run } => delete(client, &chosen, wait, dry_run).await,
         Observer::Wait(asked) => wait(client, &asked).await,
-        Observer::Retry(names) => act(client, &names.names, "retry", None).await,
-        Observer::Pause(names) => act(client, &names.names, "pause", None).await,
-        Observer::Resume(names) => act(client, &names.names, "resume", None).await,
-        Observer::Restart(names) => act(client, &names.names, "restart", None).await,
+        Observer::Retry(chosen) => act_on(client, &chosen, "retry").await,
+        Observer::Pause(chosen) => act_on(client, &chosen, "pause").await,
+        Observer::Resume(chosen) => act_on(client, &chosen, "resume").await,
+        Observer::Restart(chosen) => act_on(client, &chosen, "restart").await,
         Observer::Move { names, pool } => {
             let body = pool.map(|pool| json!({ "pool": pool }));
             act(client, &names.names, "move", body.as_ref()).await
@@ -86,9 +74,49 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
     wait(client, &Wait { name, until: "status=Processing".to_owned(), timeout }).await
 }
 
-fn told(name: &str, it: &Value) -> String {
+pub(super) fn told(name: &str, it: &Value) -> String {
     let (status, reason) = (text(it, "status"), text(it, "reason"));
     format!("{name} {status} {reason}").trim_end().to_owned()
+}
+
+async fn delete(
+    client: &Client,
+    chosen: &Chosen,
+    wait: Option<Duration>,
+    dry_run: bool,
+) -> anyhow::Result<()> {
+    let filter = query(&chosen.filter);
+    let names = match (filter.is_empty(), dry_run) {
+        (true, _) => chosen.names.clone(),
+        (false, true) => all(client, &filter, usize::MAX).await?.iter().map(|it| text(it, "name")).collect(),
+        (false, false) => {
+            let begun = bulk::run(client, "delete", (chosen, &filter)).await?;
+            if wait.is_none() {
+                return Ok(());
+            }
+            begun
+        }
+    };
+    let query = wait.map_or_else(String::new, |it| format!("?wait={}s", it.as_secs().clamp(1, 60)));
+    many::each(&names, "deleted", |name| {
+        let path = if dry_run { path(name) } else { format!("{}{query}", path(name)) };
+        async move {
+            let method = if dry_run { Method::GET } else { Method::DELETE };
+            let (_, it) = client.call(method, &path, None).await?;
+            let would = if dry_run { "would be deleted; now " } else { "" };
+            Ok(format!("{} {would}{}", text(&it, "name"), text(&it, "status")))
+        }
+    })
+    .await
+}
+
+/// One of the verbs that are for many as well.
+async fn act_on(client: &Client, chosen: &Chosen, verb: &str) -> anyhow::Result<()> {
+    let filter = query(&chosen.filter);
+    if filter.is_empty() {
+        return act(client, &chosen.names, verb, None).await;
+    }
+    bulk::run(client, verb, (chosen, &filter)).await.map(drop)
 }
 
 async fn act(client: &Client, names: &[String], verb: &str, body: Option<&Value>) -> anyhow::Result<()> {
@@ -110,7 +138,8 @@ async fn get(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()
 }
 
 async fn list(client: &Client, which: &Which, watched: Watched) -> anyhow::Result<()> {
-    let query = query(which);
+    let mut query = query(&which.filter);
+    query.extend(which.sort.clone().map(|sort| ("sort", sort)));
     let most = which.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let load = async |room: usize| all(client, &query, most.min(room)).await;
     if watched.watch {
@@ -119,7 +148,7 @@ async fn list(client: &Client, which: &Which, watched: Watched) -> anyhow::Resul
     output::show(&OBSERVERS, &load(usize::MAX).await?, watched.shown.output)
 }
 
-fn query(which: &Which) -> Vec<(&'static str, String)> {
+fn query(which: &Filter) -> Vec<(&'static str, String)> {
     let statuses: Vec<_> = which.status.iter().map(|status| status.as_str()).collect();
     let status = Some(statuses.join(",")).filter(|text| !text.is_empty());
     let one = [
@@ -128,7 +157,6 @@ fn query(which: &Which) -> Vec<(&'static str, String)> {
         ("pool", which.pool.clone()),
         ("service", which.service.clone()),
         ("q", which.query.clone()),
-        ("sort", which.sort.clone()),
     ];
     let labels = which.labels.labels.iter().map(|(key, value)| ("label", format!("{key}={value}")));
     one.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(labels).collect()

@@ -1,0 +1,85 @@
+//! One verb for all that a filter finds, in one request. What a person agreed to is a number: if the filter
+//! finds more or fewer by then, nothing happens.
+
+use super::observer::told;
+use crate::cli::Chosen;
+use crate::client::{Client, Failure, refused};
+use crate::output::{note, print, text};
+use anyhow::Context as _;
+use reqwest::Method;
+use serde_json::Value;
+use std::io::{IsTerminal as _, Write as _};
+
+/// Answers the ids of those for which it was taken.
+///
+/// # Errors
+/// If nobody agrees, if the count differs, and with the first failure of one of them.
+pub(super) async fn run(
+    client: &Client,
+    verb: &str,
+    (chosen, filter): (&Chosen, &[(&str, String)]),
+) -> anyhow::Result<Vec<String>> {
+    let query: String = filter.iter().map(|(key, value)| format!("&{key}={}", Client::part(value))).collect();
+    let count = match chosen.expect {
+        Some(count) => count,
+        None => {
+            let (_, page) = client.call(Method::GET, &format!("/v1/observers?limit=1{query}"), None).await?;
+            page["total"].as_u64().context("the manager answers no total")?
+        }
+    };
+    if count == 0 && chosen.expect.is_none() {
+        note("no observers");
+        return Ok(Vec::new());
+    }
+    if chosen.expect.is_none() && !chosen.yes {
+        agree(verb, count)?;
+    }
+    let (method, path) = match verb {
+        "delete" => (Method::DELETE, "/v1/observers".to_owned()),
+        verb => (Method::POST, format!("/v1/observers:{verb}")),
+    };
+    let (_, answer) = client.call(method, &format!("{path}?expect={count}{query}"), None).await?;
+    tell(answer["items"].as_array().map(Vec::as_slice).unwrap_or_default())
+}
+
+/// Asks whoever sits at the terminal.
+#[expect(clippy::print_stderr, reason = "a question, which is no answer")]
+fn agree(verb: &str, count: u64) -> anyhow::Result<()> {
+    let things = if count == 1 { "1 observer".to_owned() } else { format!("{count} observers") };
+    let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
+    if !stdin.is_terminal() || !stderr.is_terminal() {
+        let text = format!(
+            "this would {verb} {things}, and nobody is here to ask: say --expect {count}, \
+             or --yes for however many it finds"
+        );
+        return Err(Failure::Usage(text).into());
+    }
+    let capital = verb[..1].to_uppercase();
+    eprint!("{capital}{} {things}? [y/N] ", &verb[1..]);
+    stderr.flush()?;
+    let mut line = String::new();
+    stdin.read_line(&mut line)?;
+    match line.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::Failed("nothing was done".to_owned()).into()),
+    }
+}
+
+fn tell(outcomes: &[Value]) -> anyhow::Result<Vec<String>> {
+    let (mut taken, mut first) = (Vec::new(), None);
+    for outcome in outcomes {
+        let it = &outcome["observer"];
+        if it.is_object() {
+            print(&told(&text(it, "name"), it));
+            taken.push(text(it, "id"));
+            continue;
+        }
+        let status = outcome["status"].as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or(500);
+        let failure = refused(status, &outcome["problem"]);
+        note(&failure.to_string());
+        first.get_or_insert(failure);
+    }
+    let Some(failure) = first else { return Ok(taken) };
+    note(&format!("{} of {} done, {} failed", taken.len(), outcomes.len(), outcomes.len() - taken.len()));
+    Err(failure.into())
+}

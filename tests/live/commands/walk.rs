@@ -1,0 +1,193 @@
+//! The API's document and the command line held against each other: every command is run against a real manager,
+//! and whatever it asks and hears has to stand in the document; what no command asks stands here with the reason.
+
+#[path = "../../../crates/manager/src/tests/contract.rs"]
+mod contract;
+mod recorder;
+
+use self::contract::Contract;
+use self::recorder::{Exchange, Recorder};
+use super::Going;
+use everwatch_tests::dev::Dev;
+use everwatch_tests::http::Api;
+use everwatch_tests::terminal::Terminal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Operations that no command calls.
+const NO_COMMAND: [(&str, &str); 9] = [
+    ("get-livez", "orchestrators of containers ask it"),
+    ("get-metrics", "Prometheus reads it"),
+    ("get-openapi-json", "it is the document itself"),
+    ("get-v1-version", "for programs that want to know whom they talk to"),
+    ("get-v1-kinds", "the console makes its form of it; describe shows the kinds of a service"),
+    ("post-v1-kinds-kind-validate", "the console checks a form as it is filled in; a create checks anyway"),
+    ("post-v1-observers-batch", "for programs; commands do one thing to many by a filter"),
+    ("patch-v1-observers-key", "apply says the whole of an observer"),
+    ("get-v1-pools-pool", "scalers ask it; pool list shows all"),
+];
+
+/// Commands that ask no manager.
+const NO_MANAGER: [&str; 8] =
+    ["dev", "run manager", "run service", "config print", "migrate", "bench", "completion", "man"];
+
+/// Every other command, in an order in which each finds what it needs, with its exit code. FILE is a manifest.
+const COMMANDS: &[(&str, i32)] = &[
+    ("health --url SERVER/readyz", 0),
+    (
+        "observer create one --kind ticker --spec {\"every\":\"2s\"} --label app=x --overlap forbid --grace 3s \
+         --on-full queue --pool default --retry {\"kind\":\"fixed\",\"every\":\"5s\",\"attempts\":10} --wait 30s",
+        0,
+    ),
+    ("observer create two --kind ticker --label app=x --paused", 0),
+    ("observer create two --kind ticker", 4),
+    ("observer create bad --kind ticker --grace soon", 2),
+    ("observer apply -f FILE --dry-run", 0),
+    ("observer apply -f FILE --prune -l app=z", 0),
+    ("observer apply -f FILE", 0),
+    ("observer get one", 0),
+    ("observer get nobody", 3),
+    (
+        "observer list --status Processing,Paused --kind ticker --pool default -l app=x -q o --sort -name --limit 5",
+        0,
+    ),
+    ("observer list --service service-1 -o json", 0),
+    ("observer describe one", 0),
+    ("observer wait one --for status=Processing", 0),
+    ("observer logs one --tail 5", 0),
+    ("observer events one --what started --limit 5", 0),
+    ("observer pause one", 0),
+    ("observer wait one --for status=Paused", 0),
+    ("observer resume one", 0),
+    ("observer restart one", 0),
+    ("observer retry one", 4),
+    ("observer move one", 0),
+    ("observer move one --pool default", 0),
+    ("service list --state active --pool default", 0),
+    ("service get service-1", 0),
+    ("service describe service-1", 0),
+    ("service cordon service-1", 0),
+    ("service uncordon service-1", 0),
+    ("service capacity service-1 7", 0),
+    ("service capacity service-1 default", 0),
+    ("service drain service-1 --per-second 5 --within 1m --force --wait 30s", 0),
+    ("service uncordon service-1", 0),
+    ("rebalance plan --pool default --moves 3", 0),
+    ("rebalance apply -o json", 0),
+    ("pool list", 0),
+    ("events --observer one --limit 3", 0),
+    ("events --service service-1 --what service_born", 0),
+    ("parked list", 0),
+    ("parked retry 7", 3),
+    ("parked discard 7", 3),
+    ("hold on --reason x", 0),
+    ("hold show", 0),
+    ("hold off", 0),
+    ("doctor", 0),
+    ("observer pause -l app=x --expect 2", 0),
+    ("observer resume -l app=x --expect 7", 4),
+    ("observer resume -l app=x --yes", 0),
+    ("observer restart -l app=x --kind ticker --pool default --yes", 0),
+    ("observer retry -l app=x --yes", 4),
+    ("observer delete -l app=x --dry-run", 0),
+    ("observer delete three", 0),
+    ("observer delete -l app=x --yes --wait 30s", 0),
+    ("chaos kill service-2", 0),
+];
+
+const MANIFEST: &str = "name: three\nkind: ticker\nlabels: {app: z}\nretry: {kind: intervals, delays: [1s, 5s]}\n\
+    overlap: allow\ngrace: 5s\non_full: queue\ndesired: running\nspec: {}\npool: default\n";
+
+/// Runs all of them through the recorder.
+async fn walk(dev: &Dev, file: &str) {
+    for (line, code) in COMMANDS {
+        let words: Vec<String> = line
+            .split_whitespace()
+            .map(|word| word.replace("FILE", file).replace("SERVER", &dev.api.url))
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let ended = dev.command(&words).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        // The doctor finds things to say about a laptop's deployment.
+        let fine =
+            ended.status.code() == Some(*code) || (*line == "doctor" && ended.status.code() == Some(4));
+        assert!(fine, "{line}: {:?}: {said}", ended.status.code());
+    }
+    let events = Going::start(dev, &["events", "-f"]);
+    let logs = Going::start(dev, &["observer", "logs", "one", "-f"]);
+    let list = Going::start(dev, &["service", "list", "--watch"]);
+    events.until("the history", |said| said.contains("service_born")).await;
+    list.until("the table", |said| said.contains("service-1")).await;
+    drop((events, logs, list));
+    let top = Terminal::open(&dev.api.url, (100, 30)).await;
+    top.runs("everwatch top");
+    top.until("the first screen", |screen| screen.contains("live  ")).await;
+    top.types("q");
+    top.until("the shell again", |screen| screen.trim_end().ends_with("ready>")).await;
+}
+
+/// The commands that have none below them, out of the program's own manual.
+fn commands(dev: &Dev) -> BTreeSet<String> {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(dev.run(&format!("man {}", folder.path().display())).0, Some(0));
+    let pages = std::fs::read_dir(folder.path()).unwrap();
+    let pages: Vec<String> = pages.map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
+    let names: Vec<&str> = pages.iter().filter_map(|page| page.strip_suffix(".1")).collect();
+    let is_leaf = |name: &&&str| !names.iter().any(|other| other.starts_with(&format!("{name}-")));
+    let words = |name: &&str| name.strip_prefix("everwatch-").map(|words| words.replace('-', " "));
+    names.iter().filter(is_leaf).filter_map(words).collect()
+}
+
+/// The operation that was asked for, if it is one of the API.
+fn judge(contract: &Contract, exchange: &Exchange) -> Option<String> {
+    let Exchange { method, uri, request, status, answer } = exchange;
+    if uri.starts_with("/dev/") {
+        return None; // only `everwatch dev` knows these
+    }
+    let told = format!("{method} {uri}");
+    let body = request.as_ref().map(|(media_type, body)| (media_type.as_str(), body));
+    let asked = contract.check_request(method, uri, body);
+    assert_eq!(asked, Ok(()), "{told} with {request:?}");
+    let (media_type, body) = answer;
+    let heard = contract.check_answer((method, uri), (*status, media_type), body);
+    assert_eq!(heard, Ok(()), "{told}: {status}: {body}");
+    let (_, operation) = contract.operation(method, uri).unwrap();
+    Some(operation["operationId"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_command_asks_what_the_document_knows_and_every_operation_has_its_command() {
+    let mut dev = Dev::start(2, 10).await;
+    let document: Value = dev.api.get("/openapi.json").await;
+    let recorder = Recorder::before(&dev.api.url).await;
+    dev.api = Api::new(recorder.url.clone());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("three.yaml");
+    std::fs::write(&file, MANIFEST).unwrap();
+    walk(&dev, file.to_str().unwrap()).await;
+
+    let contract = Contract::new(document);
+    let called: BTreeSet<String> =
+        recorder.exchanges().iter().filter_map(|it| judge(&contract, it)).collect();
+    let spared: BTreeSet<&str> = NO_COMMAND.iter().map(|(operation, _)| *operation).collect();
+    for (method, path, operation) in contract.operations() {
+        let id = operation["operationId"].as_str().unwrap();
+        assert!(
+            called.contains(id) != spared.contains(id),
+            "{method} {path}: {id} is called by a command, or stands in the list of those that none needs"
+        );
+    }
+    let ids: BTreeSet<&str> =
+        contract.operations().filter_map(|(.., it)| it["operationId"].as_str()).collect();
+    assert!(spared.is_subset(&ids), "{spared:?}");
+
+    let run =
+        |words: &str| COMMANDS.iter().any(|(line, _)| format!("{line} ").starts_with(&format!("{words} ")));
+    for words in commands(&dev) {
+        let asks_none = NO_MANAGER.contains(&words.as_str());
+        assert!(
+            run(&words) != asks_none || words == "top",
+            "everwatch {words} is run here, or asks no manager"
+        );
+    }
+}
