@@ -1,7 +1,7 @@
 //! What an operator wants of services: cordon, drain, another capacity. It is kept by the services' name,
 //! outlives their incarnations, and says what is to be told to whom.
 
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, show};
 use crate::id::{Pool, ServiceId};
 use crate::message::{Cause, HandOver, Intent, Terms};
 use crate::service::{ServiceRow, ServiceState};
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// The most slots that can be set by hand.
 pub const CAPACITY_MAX: u32 = 100_000;
+/// Three beats: by then a service that understands an order shows it.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(15);
 /// Observers that a drain moves a second unless it is told otherwise.
 pub const DRAIN_PACE: u32 = 100;
 
@@ -96,6 +98,30 @@ impl Orders {
         // left alone: so is then one that has not heard that its drain is over, for ever.
         beat.state == wanted && beat.capacity == self.capacity.unwrap_or(service.birth.capacity)
     }
+}
+
+/// What was asked of a service and its newest beat does not show, as a sentence; `None`: it does as it was told.
+///
+/// Naively, what was asked is shown as what is so. But an older version that does not know the order ignores it.
+#[must_use]
+pub fn unconfirmed(orders: &Orders, service: &ServiceRow, now: Timestamp) -> Option<String> {
+    let beat = service.beat.as_ref().filter(|_| !service.state().is_over())?;
+    let capacity = orders.capacity.unwrap_or(service.birth.capacity);
+    let asked = match (orders.drain.is_some(), orders.cordoned, beat.state) {
+        (true, _, Intent::Active | Intent::Cordoned) => "drain asked".to_owned(),
+        (false, true, Intent::Active) => "cordon asked".to_owned(),
+        (false, false, Intent::Cordoned) => "uncordon asked".to_owned(),
+        _ if beat.capacity != capacity => format!("capacity {capacity} asked"),
+        // One that is stopping says that it drains, whatever it was told.
+        _ => return None,
+    };
+    // Orders are numbered by the time of their last change.
+    let silence = now.since(Timestamp(i64::try_from(orders.revision).unwrap_or(i64::MAX)));
+    if silence < CONFIRM_WITHIN {
+        return Some(format!("{asked}, not confirmed yet"));
+    }
+    let (silence, version) = (show(Duration::from_secs(silence.as_secs())), &service.birth.version);
+    Some(format!("{asked}, not confirmed for {silence}: its version, {version}, may not know the order"))
 }
 
 /// Orders by the name of their services.

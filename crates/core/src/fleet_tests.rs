@@ -14,7 +14,7 @@ fn service(number: u32, held: u32, state: Intent) -> ServiceRow {
         pool: Pool::default(),
         capacity: 10,
         kinds: Vec::new(),
-        version: String::new(),
+        version: "0.0.1".to_owned(),
         host: String::new(),
         labels: BTreeMap::new(),
         predecessor: None,
@@ -128,4 +128,32 @@ fn one_that_has_not_heard_that_its_drain_is_over_is_told_again() {
     let terms = book["s1"].terms();
     assert!(!terms.draining && !terms.cordoned);
     assert_eq!(plan_fleet(&service, &book, at(4)).terms, [(service[0].id, terms)]);
+}
+
+#[test]
+fn what_was_asked_is_not_taken_for_what_is_so() {
+    let told = |orders: &Orders, state, seconds| unconfirmed(orders, &service(1, 3, state), at(seconds));
+    let mut orders = Orders::default();
+    assert_eq!(told(&orders, Intent::Active, 100), None, "nothing was asked");
+    orders.cordon(at(100));
+    assert_eq!(told(&orders, Intent::Active, 101).unwrap(), "cordon asked, not confirmed yet");
+    assert_eq!(told(&orders, Intent::Cordoned, 101), None);
+    assert_eq!(told(&orders, Intent::Draining, 101), None, "it is stopping");
+    // As a version says that does not know the order: it beats on, active.
+    let late = told(&orders, Intent::Active, 220).unwrap();
+    assert_eq!(late, "cordon asked, not confirmed for 2m: its version, 0.0.1, may not know the order");
+    orders.drain(Drain { asked_at: at(300), ..drain(5, None, false) });
+    assert_eq!(told(&orders, Intent::Cordoned, 301).unwrap(), "drain asked, not confirmed yet");
+    assert_eq!(told(&orders, Intent::Draining, 301), None);
+    orders.uncordon(at(400));
+    assert_eq!(told(&orders, Intent::Cordoned, 401).unwrap(), "uncordon asked, not confirmed yet");
+    orders.resize(Some(7), at(500));
+    assert_eq!(told(&orders, Intent::Active, 501).unwrap(), "capacity 7 asked, not confirmed yet");
+    let mut over = service(1, 3, Intent::Active);
+    over.on_gone(at(600));
+    assert_eq!(unconfirmed(&orders, &over, at(700)), None);
+    assert_eq!(
+        unconfirmed(&orders, &ServiceRow { beat: None, ..service(1, 0, Intent::Active) }, at(700)),
+        None
+    );
 }

@@ -81,6 +81,7 @@ function card(it, context) {
     h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${number(it.free)} free`)),
     bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
     it.drain ? progress(it.drain) : null,
+    it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, it.unconfirmed) : null,
     h("dl", { class: "facts" },
       fact("Last heard", time(it.last_beat_at)), fact("Up since", time(it.created_at)), fact("Pool", it.pool), fact("Host", it.host),
       fact("Version", it.version), fact("Incarnation", h("code", { title: it.id }, it.id.slice(0, 8))), fact("Kinds", it.kinds.join(", "))),

@@ -40,8 +40,12 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
     }
     .map(|it| {
         let capacity = it["capacity_set"].as_u64().map_or_else(|| text(&it, "capacity"), |n| n.to_string());
-        let cordoned = if it["cordoned"] == true { ", cordoned" } else { "" };
-        print(&format!("{} holds {} of {capacity}{cordoned}", text(&it, "name"), text(&it, "held")));
+        let orders = match it["unconfirmed"].as_str() {
+            Some(unconfirmed) => format!(", {unconfirmed}"),
+            None if it["cordoned"] == true => ", cordoned".to_owned(),
+            None => String::new(),
+        };
+        print(&format!("{} holds {} of {capacity}{orders}", text(&it, "name"), text(&it, "held")));
     })
 }
 
@@ -126,9 +130,10 @@ fn progress(it: &Value) -> String {
         return format!("{name} is drained and stays cordoned");
     }
     let told = format!("{name}: {} of {} moved", drain["moved"], drain["of"]);
-    match drain["waits"].as_str() {
-        Some(why) => format!("{told}; waiting: {why}"),
-        None => told,
+    match (it["unconfirmed"].as_str(), drain["waits"].as_str()) {
+        (Some(unconfirmed), _) => format!("{told}; {unconfirmed}"),
+        (None, Some(why)) => format!("{told}; waiting: {why}"),
+        (None, None) => told,
     }
 }
 

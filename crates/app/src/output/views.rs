@@ -131,9 +131,10 @@ pub(super) fn note(it: &Value) -> String {
     if drain.is_object() {
         told.push(format!("{} of {} moved", drain["moved"], drain["of"]));
         told.extend(drain["waits"].as_str().map(str::to_owned));
-    } else if it["cordoned"] == true {
+    } else if it["cordoned"] == true && it["unconfirmed"].is_null() {
         told.push("cordoned by hand".to_owned());
     }
+    told.extend(it["unconfirmed"].as_str().map(str::to_owned));
     if let Some(capacity) = it["capacity_set"].as_u64() {
         told.push(format!("capacity {capacity} set by hand"));
     }

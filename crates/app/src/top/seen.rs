@@ -47,6 +47,8 @@ pub(super) struct Service {
     pub(super) cordoned: bool,
     pub(super) capacity_set: Option<u32>,
     pub(super) drain: Option<Drain>,
+    #[serde(default)]
+    pub(super) unconfirmed: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

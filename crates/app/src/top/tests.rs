@@ -27,6 +27,7 @@ fn service(name: &str, state: &str, held: u32, beat: i64) -> Service {
         cordoned: state == "cordoned",
         capacity_set: None,
         drain: None,
+        unconfirmed: None,
     }
 }
 

@@ -177,6 +177,9 @@ pub struct Service {
     /// How far it is emptied, while it is.
     #[serde(default)]
     pub drain: Option<DrainState>,
+    /// What was asked of it and it does not show, as a sentence: it was asked just now, or is too old to know it.
+    #[serde(default)]
+    pub unconfirmed: Option<String>,
 }
 
 /// A drain under way.
@@ -225,6 +228,7 @@ impl Service {
             cordoned: orders.is_some_and(|orders| orders.cordoned),
             capacity_set: orders.and_then(|orders| orders.capacity),
             drain: drain.filter(|_| !over),
+            unconfirmed: orders.and_then(|orders| fleet::unconfirmed(orders, row, now)),
         }
     }
 }

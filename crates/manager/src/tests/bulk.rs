@@ -1,6 +1,7 @@
 //! Many observers at once, and orders to services, over HTTP.
 
 use super::*;
+use everwatch_core::message::{Beat, BeatMessage, Intent};
 
 async fn post(stage: &Stage, path: &str, body: &Value) -> Answer {
     stage.send("POST", path, Some(&body.to_string())).await
@@ -147,6 +148,29 @@ async fn orders_reach_the_service_and_stay_with_its_name() {
     // Whoever has the name next is told at its birth.
     let mut reborn = stage.named_service("s1", 4).await;
     assert_eq!(reborn.until_terms().await.capacity, Some(9));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_a_service_does_not_follow_is_shown_as_asked() {
+    let stage = Stage::new().await;
+    let mut service = stage.service(4).await;
+    stage.send("POST", "/v1/services/s1/cordon", None).await;
+    service.until_terms().await;
+    let beat = async |seq, state| {
+        let (capacity, sent_at) = (4, Some(clock::now()));
+        let id = service.id;
+        let beat = Beat { service: id, seq, state, capacity, held: 0, loop_lag_ms: 0, rss_bytes: 0, sent_at };
+        let body = encode(&BeatMessage::Beat(beat)).unwrap();
+        let message = Message { body: body.into(), headers: Vec::new() };
+        let beats = Target::Queue(stage.manager.topology.beats());
+        service.session.publish(&beats, message).await.unwrap();
+    };
+    beat(1, Intent::Active).await;
+    let told = stage.until("/v1/services/s1", |it| it.body["unconfirmed"].is_string()).await.body;
+    assert_eq!((&told["state"], &told["cordoned"]), (&json!("active"), &json!(true)));
+    assert_eq!(told["unconfirmed"], "cordon asked, not confirmed yet");
+    beat(2, Intent::Cordoned).await;
+    stage.until("/v1/services/s1", |it| it.body["unconfirmed"].is_null()).await;
 }
 
 impl Service {

@@ -108,9 +108,10 @@ fn note(it: &Service) -> String {
     if let Some(drain) = &it.drain {
         told.push(format!("{} of {} moved", drain.moved, drain.of));
         told.extend(drain.waits.clone());
-    } else if it.cordoned {
+    } else if it.cordoned && it.unconfirmed.is_none() {
         told.push("by hand".to_owned());
     }
+    told.extend(it.unconfirmed.clone());
     if let Some(capacity) = it.capacity_set {
         told.push(format!("capacity {capacity} by hand"));
     }
