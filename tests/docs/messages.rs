@@ -24,7 +24,8 @@ struct Channel {
     golden: &'static [&'static str],
 }
 
-const STATE: [&str; 5] = ["reports", "handed_over_for", "described", "list-range", "state-tick"];
+const STATE: [&str; 6] =
+    ["reports", "handed_over_for", "described", "list-range", "report-traced", "state-tick"];
 const BEATS: [&str; 3] = ["beat", "beat-sent-at", "probe"];
 const COMMANDS: [&str; 10] = [
     "floors",
@@ -59,6 +60,10 @@ fn observer() -> Value {
     json!({"type": "string", "format": "uuid", "description": "The observer's id."})
 }
 
+fn trace(what: &str) -> Value {
+    json!({"type": "string", "description": what})
+}
+
 /// What a service hears.
 fn heard(schemas: &mut SchemaGenerator) -> Vec<Channel> {
     let any = uuid::Uuid::nil();
@@ -70,7 +75,9 @@ fn heard(schemas: &mut SchemaGenerator) -> Vec<Channel> {
             title: "What one observer is",
             action: "receive",
             payload: serde_json::to_value(schemas.subschema_for::<Work>()).unwrap(),
-            headers: json!({"type": "object", "properties": {"everwatch-observer": observer()}}),
+            headers: json!({"type": "object", "properties": {"everwatch-observer": observer(),
+                "traceparent": trace("Whoever sent this, as W3C Trace Context writes it."),
+                "tracestate": trace("What vendors keep beside it.")}}),
             golden: &["work"],
         },
         Channel {

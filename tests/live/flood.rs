@@ -53,7 +53,7 @@ async fn pour(session: &dyn Session, queue: &str, ids: &[ObserverId], count: usi
     let target = Target::Queue(queue.to_owned());
     let publish = |number: usize| {
         let report = Report::Run(report(ids, number, count / ids.len() - 1));
-        let entries = vec![Numbered { seq: number as u64 + 1, at: clock::now(), report }];
+        let entries = vec![Numbered::new(number as u64 + 1, clock::now(), report)];
         let body = encode(&StateMessage::Reports(Reports { service, entries })).unwrap();
         let target = target.clone();
         async move { session.publish(&target, Message { body: body.into(), headers: Vec::new() }).await.unwrap() }

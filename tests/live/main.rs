@@ -24,4 +24,5 @@ mod restoring;
 mod retrying;
 mod stopping;
 mod tls;
+mod traces;
 mod upgrading;

@@ -45,7 +45,7 @@ impl Batch {
         match decode::<StateMessage>(&delivery.body).unwrap() {
             StateMessage::Tick(tick) => self.ticks.push(tick),
             StateMessage::Reports(Reports { service, entries }) => {
-                for Numbered { seq, at, report } in entries {
+                for Numbered { seq, at, report, .. } in entries {
                     match report {
                         Report::Run(report) => self.run(Run { service, seq, at, report, listed: false }),
                         Report::List(chunk) => {

@@ -39,7 +39,7 @@ impl World {
                 Say::Gone => Report::ServiceGone,
                 Say::Made => Report::WorkQueueCreated { pool: Pool::default() },
             };
-            entries.push(Numbered { seq: it.seq, at, report });
+            entries.push(Numbered::new(it.seq, at, report));
         }
         let reports = Reports { service: it.id, entries };
         let body: Rc<[u8]> = encode(&StateMessage::Reports(reports)).unwrap().into();

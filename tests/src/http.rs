@@ -26,7 +26,30 @@ impl Api {
         path: &str,
         body: Option<Value>,
     ) -> reqwest::Result<(u16, Value)> {
+        self.send(method, path, &[], body).await
+    }
+    /// With headers of one's own.
+    pub async fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+        body: Option<Value>,
+    ) -> (u16, Value) {
+        let answer = self.send(method, path, headers, body).await;
+        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+        body: Option<Value>,
+    ) -> reqwest::Result<(u16, Value)> {
         let mut request = self.client.request(method.parse().unwrap(), format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
         if let Some(body) = body {
             request = request.json(&body);
         }

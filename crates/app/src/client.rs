@@ -1,8 +1,9 @@
 //! Talks to a manager; every failure has an exit code that scripts rely on.
 
+use everwatch_core::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -126,9 +127,18 @@ fn builder() -> reqwest::ClientBuilder {
     let host = nix::unistd::gethostname().unwrap_or_default();
     let who = format!("{user}@{}", host.to_string_lossy());
     let who = HeaderValue::try_from(who).unwrap_or_else(|_| HeaderValue::from_static("unprintable"));
-    reqwest::Client::builder()
-        .user_agent(concat!("everwatch/", env!("CARGO_PKG_VERSION")))
-        .default_headers(HeaderMap::from_iter([(HeaderName::from_static("everwatch-actor"), who)]))
+    reqwest::Client::builder().user_agent(concat!("everwatch/", env!("CARGO_PKG_VERSION"))).default_headers(
+        [(HeaderName::from_static("everwatch-actor"), who)].into_iter().chain(trace()).collect(),
+    )
+}
+
+/// The trace that this command is a part of, by the environment variables of W3C's headers.
+fn trace() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let [parent, state] =
+        [TRACEPARENT, TRACESTATE].map(|header| std::env::var(header.to_uppercase()).unwrap_or_default());
+    let trace = TraceContext::read(Some(&parent), Some(&state));
+    let headers = trace.iter().flat_map(TraceContext::headers).collect::<Vec<_>>().into_iter();
+    headers.filter_map(|(name, text)| Some((HeaderName::from_static(name), text.try_into().ok()?)))
 }
 
 fn root(error: &(dyn std::error::Error + 'static)) -> String {

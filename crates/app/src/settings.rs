@@ -1,7 +1,7 @@
 //! The configuration: defaults < file < environment < flags. Unknown keys are refused.
 
 use anyhow::{Context as _, ensure};
-use everwatch::host::{self, Broker, Log, ServiceSection};
+use everwatch::host::{self, Broker, Log, ServiceSection, Telemetry};
 use everwatch_core::clock::friendly;
 use everwatch_core::row::RowPolicy;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ pub(crate) struct Settings {
     pub(crate) manager: Manager,
     pub(crate) service: ServiceSection,
     pub(crate) log: Log,
+    pub(crate) telemetry: Telemetry,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -95,6 +96,7 @@ impl Default for Manager {
 pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Settings> {
     let mut settings: Settings = host::load(file)?;
     host::check(&settings.broker, &settings.service)?;
+    settings.telemetry.check()?;
     let manager = &settings.manager;
     ensure!(
         manager.quarantine_after >= 2,
@@ -122,6 +124,7 @@ impl Settings {
         let mut shown = self.clone();
         shown.broker.url = shown.broker.url.split(',').map(hide_password).collect::<Vec<_>>().join(",");
         shown.store.url = hide_password(&shown.store.url);
+        shown.telemetry.otlp_endpoint = hide_password(&shown.telemetry.otlp_endpoint);
         shown.broker.management_url = shown.broker.management_url.as_deref().map(hide_password);
         shown
     }

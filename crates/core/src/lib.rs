@@ -36,4 +36,5 @@ pub mod seen;
 pub mod service;
 pub mod slots;
 pub mod status;
+pub mod trace;
 pub mod waiting;

@@ -7,6 +7,7 @@ use crate::id::{Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
 use crate::logs::AskLogs;
 use crate::observer::{Overlap, Wanted};
 use crate::retry::Retry;
+use crate::trace::{self, TraceContext};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -139,6 +140,19 @@ pub struct Numbered {
     pub seq: u64,
     pub at: Timestamp,
     pub report: Report,
+    /// The trace of the run that it is about, if that is sampled. Naively a header, but a message has the
+    /// reports of many runs.
+    #[serde(default, with = "trace::carried", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<trace::Carried>")]
+    pub trace: Option<TraceContext>,
+}
+
+impl Numbered {
+    /// Of no trace.
+    #[must_use]
+    pub fn new(seq: u64, at: Timestamp, report: Report) -> Self {
+        Self { seq, at, report, trace: None }
+    }
 }
 
 /// What a service tells the managers.

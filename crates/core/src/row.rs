@@ -8,6 +8,7 @@ use crate::message::{Floor, RunEvent, RunReport};
 use crate::observer::Wanted;
 use crate::seen::{Heard, Key, Seen, Tenure};
 use crate::status::{Status, Verdict, status_of};
+use crate::trace::{self, TraceContext};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -79,6 +80,9 @@ pub struct Row {
     pub former: Vec<Tenure>,
     #[serde(default)]
     pub seen: Seen,
+    /// Of the newest request that changed it: what is published next belongs to that trace.
+    #[serde(default, with = "trace::carried", skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
     pub created_at: Timestamp,
     pub modified_at: Timestamp,
     /// When its status became final.
@@ -164,6 +168,7 @@ impl Row {
             unlisted: None,
             former: Vec::new(),
             seen: Seen::default(),
+            trace: None,
             created_at: now,
             modified_at: now,
             ended_at: None,

@@ -13,6 +13,7 @@ use everwatch_core::message::{
     Welcome, Work, WorkRead, decode, encode,
 };
 use everwatch_core::observer::Wanted;
+use everwatch_core::trace::TraceContext;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -106,12 +107,12 @@ fn reports() {
         Report::WorkQueueCreated { pool: Pool::default() },
         Report::ServiceGone,
     ];
-    let numbered = (1..).zip(all).map(|(seq, report)| Numbered { seq, at: at(0), report });
+    let numbered = (1..).zip(all).map(|(seq, report)| Numbered::new(seq, at(0), report));
     let reports = Reports { service: service(), entries: numbered.collect() };
     both_ways("reports", &StateMessage::Reports(reports));
     let event = RunEvent::HandedOverFor { cause: Cause::Drain };
     let report = Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
-    let entries = vec![Numbered { seq: 1, at: at(0), report }];
+    let entries = vec![Numbered::new(1, at(0), report)];
     both_ways("handed_over_for", &StateMessage::Reports(Reports { service: service(), entries }));
     let work =
         Work::of(observer(), 3, &Wanted::parse(json!({"kind": "ticker"}), &Name::new("o").unwrap()).unwrap());
@@ -122,11 +123,17 @@ fn reports() {
     };
     let held = vec![HeldWork { run, work: serde_json::to_string(&work.unwrap()).unwrap() }];
     let report = Report::Described(Described { pool: Pool::default(), held });
-    let entries = vec![Numbered { seq: 1, at: at(0), report }];
+    let entries = vec![Numbered::new(1, at(0), report)];
     both_ways("described", &StateMessage::Reports(Reports { service: service(), entries }));
-    let entries =
-        vec![Numbered { seq: 1, at: at(0), report: Report::List(ListChunk::all(2, Vec::new()).remove(0)) }];
+    let entries = vec![Numbered::new(1, at(0), Report::List(ListChunk::all(2, Vec::new()).remove(0)))];
     both_ways("list-range", &StateMessage::Reports(Reports { service: service(), entries }));
+    let report = Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event: RunEvent::Stopped });
+    let trace = TraceContext::read(
+        Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        Some("rojo=00f067aa0ba902b7"),
+    );
+    let entries = vec![Numbered { trace, ..Numbered::new(7, at(0), report) }];
+    both_ways("report-traced", &StateMessage::Reports(Reports { service: service(), entries }));
     both_ways(
         "state-tick",
         &StateMessage::Tick(Tick { manager: ManagerId(Uuid::from_u128(1)), sent_at: at(0) }),

@@ -94,6 +94,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .layer(CatchPanicLayer::custom(on_panic))
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(axum::middleware::from_fn(problem::render))
+        .layer(axum::middleware::from_fn(crate::traced::follow))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that the layer asks for")]

@@ -30,6 +30,7 @@ mod sweep;
 mod telling;
 #[cfg(test)]
 mod tests;
+mod traced;
 
 pub use http::api;
 pub use restored::{Restored, restored};

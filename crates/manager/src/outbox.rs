@@ -2,11 +2,12 @@
 //! Whatever goes wrong here, the lease of the mark ends and the reconciler publishes anew.
 
 use crate::shared::{CAS_TRIES, Manager};
-use crate::{RunError, metric};
+use crate::{RunError, metric, traced};
 use everwatch_broker::{BrokerError, HeaderValue, Message, Session, Target};
 use everwatch_core::id::ObserverId;
 use everwatch_core::message::Work;
 use everwatch_core::row::Row;
+use everwatch_core::trace::TraceContext;
 use everwatch_store::StoreError;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,10 +62,16 @@ pub(crate) fn publish(manager: &Arc<Manager>, mut rows: Vec<Row>) {
 }
 
 async fn publish_one(manager: &Manager, row: &Row) {
+    let span = traced::send(row, manager.topology.work(&row.wanted.pool));
+    let trace = span.trace();
     let how = tokio::select! {
         () = manager.stop.cancelled() => None,
-        how = deliver(manager, row) => how,
+        how = deliver(manager, row, &trace) => how,
     };
+    if how != Some(How::Confirmed) {
+        span.fail("not confirmed");
+    }
+    drop(span);
     manager.leases.end(row.id, row.generation);
     let Some(how) = how else { return };
     if how == How::Confirmed {
@@ -77,8 +84,8 @@ async fn publish_one(manager: &Manager, row: &Row) {
 }
 
 /// Tries while the message is surely not in the queue; `None` if its lease ended before.
-async fn deliver(manager: &Manager, row: &Row) -> Option<How> {
-    let message = message(row)?;
+async fn deliver(manager: &Manager, row: &Row, trace: &TraceContext) -> Option<How> {
+    let message = message(row, trace)?;
     // Past the lease another manager may have published a higher generation already.
     loop {
         let left = manager.leases.left(row.id, row.generation, manager.clock.now());
@@ -104,11 +111,12 @@ async fn deliver(manager: &Manager, row: &Row) -> Option<How> {
     }
 }
 
-fn message(row: &Row) -> Option<Message> {
+fn message(row: &Row, trace: &TraceContext) -> Option<Message> {
     match Work::of(row.id, row.generation, &row.wanted).and_then(|work| serde_json::to_vec(&work)) {
         Ok(body) => {
-            let id = HeaderValue::Text(row.id.to_string());
-            Some(Message { body: body.into(), headers: vec![("everwatch-observer".to_owned(), id)] })
+            let headers = [("everwatch-observer", row.id.to_string())].into_iter().chain(trace.headers());
+            let headers = headers.map(|(name, text)| (name.to_owned(), HeaderValue::Text(text)));
+            Some(Message { body: body.into(), headers: headers.collect() })
         }
         Err(error) => {
             error!(observer = %row.id, %error, "an observer cannot be written as a work message");

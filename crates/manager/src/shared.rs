@@ -363,6 +363,7 @@ impl Manager {
             if !change(&mut row) {
                 return Ok(Some(row));
             }
+            row.trace = everwatch_trace::current().or(row.trace);
             if self.store.save(std::slice::from_ref(&row)).await?.is_empty() {
                 row.version += 1;
                 self.tell(Some(&before), &row);

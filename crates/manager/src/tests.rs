@@ -193,7 +193,7 @@ struct Service {
 impl Service {
     async fn report(&mut self, report: Report) {
         self.seq += 1;
-        let entries = vec![Numbered { seq: self.seq, at: clock::now(), report }];
+        let entries = vec![Numbered::new(self.seq, clock::now(), report)];
         let body = encode(&StateMessage::Reports(Reports { service: self.id, entries })).unwrap();
         let message = Message { body: body.into(), headers: Vec::new() };
         self.session.publish(&Target::Queue(self.state.clone()), message).await.unwrap();

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::logs::Stream;
 use everwatch_core::message::Work;
+use everwatch_core::trace::TraceContext;
 use serde_json::Value;
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
@@ -35,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) outlet: Arc<dyn Outlet>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) book: Arc<Book>,
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl Context {
@@ -99,6 +101,11 @@ impl Context {
     }
     pub(crate) fn say(&self, stream: Stream, text: &str) {
         self.0.book.write(self.0.epoch, stream, text);
+    }
+    /// The headers `traceparent` and `tracestate` (W3C Trace Context) for what the code asks of others, so that
+    /// it is seen in the trace of this run. Its own `tracing` spans are in there anyway.
+    pub fn trace_headers(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.0.trace.iter().flat_map(TraceContext::headers)
     }
     /// State that was given to the service with [`crate::Registry::share`].
     #[must_use]

@@ -6,10 +6,11 @@ mod shutdown;
 mod telemetry;
 
 pub use settings::{
-    Broker, CapacityText, Log, LogFormat, Service as ServiceSection, Settings, SettingsError, check, load,
+    Broker, CapacityText, Log, LogFormat, Service as ServiceSection, Settings, SettingsError, Telemetry,
+    check, load,
 };
 pub use shutdown::on_signals;
-pub use telemetry::log_to_stderr;
+pub use telemetry::{Teller, start_telling};
 
 use crate::observer::Observer;
 use crate::registry::Registry;
@@ -110,7 +111,9 @@ impl Service {
     fn hosted(mut self) -> Result<(), HostError> {
         let settings: Settings = load(config_file()?.as_deref())?;
         check(&settings.broker, &settings.service)?;
-        log_to_stderr(&settings.log)?;
+        settings.telemetry.check()?;
+        let teller = Teller { role: "everwatch-service", instance: &settings.service.instance() };
+        let _exporting = start_telling(&settings.log, &settings.telemetry, teller)?;
         if self.built_in {
             self.registry =
                 crate::kinds::add_built_in(self.registry, settings.service.exec_settings(&settings.broker));

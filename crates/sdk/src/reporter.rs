@@ -5,6 +5,7 @@ use everwatch_broker::{BrokerError, Message, Session, Target, Topology};
 use everwatch_core::clock;
 use everwatch_core::id::ServiceId;
 use everwatch_core::message::{BATCH_MAX, Numbered, Report, Reports, RunReport, StateMessage, encode};
+use everwatch_core::trace::TraceContext;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -18,8 +19,10 @@ const LINGER: Duration = Duration::from_millis(5);
 pub(crate) enum Say {
     /// Nobody waits.
     Tell(Report),
+    /// Nobody waits; of one run, with its trace.
+    Run(RunReport, Option<TraceContext>),
     /// Comes back on the settled channel, whether it settles or only announces.
-    Settle(RunReport),
+    Settle(RunReport, Option<TraceContext>),
     /// Answers here.
     Await(Report, oneshot::Sender<()>),
 }
@@ -85,11 +88,13 @@ impl Sender {
     async fn send(&self, seq: &mut u64, batch: &[Say]) -> bool {
         let entries = batch.iter().map(|say| {
             *seq += 1;
-            let report = match say {
-                Say::Tell(report) | Say::Await(report, _) => report.clone(),
-                Say::Settle(report) => Report::Run(report.clone()),
+            let (report, trace) = match say {
+                Say::Tell(report) | Say::Await(report, _) => (report.clone(), None),
+                Say::Run(report, trace) | Say::Settle(report, trace) => {
+                    (Report::Run(report.clone()), trace.clone())
+                }
             };
-            Numbered { seq: *seq, at: clock::now(), report }
+            Numbered { seq: *seq, at: clock::now(), report, trace }
         });
         let reports = Reports { service: self.service, entries: entries.collect() };
         let body = match encode(&StateMessage::Reports(reports)) {
@@ -123,8 +128,8 @@ impl Sender {
 
     fn on_confirm(&self, say: Say) {
         match say {
-            Say::Tell(_) => {}
-            Say::Settle(report) => {
+            Say::Tell(_) | Say::Run(..) => {}
+            Say::Settle(report, _) => {
                 let _over = self.settled.send(report);
             }
             Say::Await(_, waiting) => {

@@ -5,6 +5,7 @@ mod commands;
 mod describing;
 mod ending;
 mod telling;
+pub(crate) mod traces;
 
 use self::describing::Describer;
 use crate::fence::Fence;
@@ -29,7 +30,7 @@ use everwatch_core::clock;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{
     Beat, BeatMessage, Birth, Cause, Intent, ListChunk, Predecessor, Report, RunEvent, RunReport, Terms,
-    Work, encode,
+    Work, WorkRead, encode,
 };
 use everwatch_core::slots::{Effect, Input, Now, Pace, SlotPolicy, Slots};
 use std::sync::Arc;
@@ -133,6 +134,7 @@ struct Life {
     fence: Arc<Fence>,
     reporter: Reporter,
     describer: Describer,
+    traces: traces::Traces,
     /// Once somebody has asked.
     questions: Option<telling::Questions>,
     tracker: TaskTracker,
@@ -200,6 +202,7 @@ impl Life {
             fence,
             reporter,
             describer: Describer::new(),
+            traces: traces::Traces::default(),
             questions: None,
             tracker: tracker.clone(),
             helpers: helpers.clone(),
@@ -309,6 +312,9 @@ impl Life {
                 self.blocks.took(block);
                 match Work::read(&delivery.body) {
                     Ok(read) => {
+                        if let WorkRead::Ours(work) = &read {
+                            self.traces.taken(work, &delivery);
+                        }
                         let Delivery { receipt, acquisitions, .. } = delivery;
                         let receipt = Kept { receipt, block };
                         self.step(Input::Delivered { receipt, read, acquisitions }).await;
@@ -374,7 +380,8 @@ impl Life {
             match effect {
                 Effect::Start { epoch, attempt, work } => {
                     metrics::counter!(metric::STARTS).increment(1);
-                    self.units.start(work, epoch, attempt);
+                    let trace = self.traces.started(work.id, epoch);
+                    self.units.start(work, epoch, attempt, trace);
                 }
                 Effect::Cancel { id } => self.units.cancel(id),
                 Effect::Abort { id } => self.units.abort(id),
@@ -382,10 +389,12 @@ impl Life {
                     if let RunEvent::Refused { why } = &report.event {
                         tracing::warn!(observer = %report.id, why, "refused: handed over to another service");
                     }
-                    self.reporter.say(Say::Tell(Report::Run(report))).await;
+                    let trace = self.traces.of(&report);
+                    self.reporter.say(Say::Run(report, trace)).await;
                 }
                 Effect::Settle(report) | Effect::Announce(report) => {
-                    self.reporter.say(Say::Settle(report)).await;
+                    let trace = self.traces.of(&report);
+                    self.reporter.say(Say::Settle(report, trace)).await;
                 }
                 Effect::Ack(Kept { receipt, block }) => {
                     self.on_settle(self.me.session.ack(receipt).await);

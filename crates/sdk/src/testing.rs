@@ -104,6 +104,7 @@ impl Trial {
             outlet: Arc::new(Ear { values: sender, status: status.clone() }),
             shared: Arc::new(shared.into_iter().collect()),
             book: book.clone(),
+            trace: None,
         });
         let mut code = JoinSet::new();
         code.spawn(as_speaker(book.clone(), Epoch::new(1, 0), observer.run(ctx)));

@@ -5,11 +5,14 @@ use crate::fence::{boottime, millis};
 use crate::logs::{Book, Logs, as_speaker};
 use crate::observer::{Error, Exit};
 use crate::registry::{Registry, Running};
+use crate::session::traces::describe;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
 use everwatch_core::logs::Stream;
 use everwatch_core::message::Work;
 use everwatch_core::slots::Outcome;
+use everwatch_core::trace::TraceContext;
+use everwatch_trace::{Kind, Span};
 use futures::FutureExt as _;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -58,25 +61,43 @@ struct Unit {
 
 /// Reports the end of a unit however it comes: return, panic or abort.
 struct Guard {
-    id: ObserverId,
+    work: Arc<Work>,
     epoch: Epoch,
     attempt: u32,
+    trace: Option<TraceContext>,
     outcome: Outcome,
     ended: UnboundedSender<Ended>,
     running: Arc<Mutex<HashMap<ObserverId, Unit>>>,
 }
 
+impl Guard {
+    /// A span of its own: the one of the start was exported long ago.
+    fn trace_end(&self) {
+        let Some(trace) = self.trace.as_ref().filter(|trace| trace.is_sampled()) else { return };
+        let span = Span::begin("attempt ended", Kind::Internal, Some(trace));
+        describe(&span, &self.work, self.epoch);
+        span.set("everwatch.attempt", i64::from(self.attempt));
+        match &self.outcome {
+            Outcome::Erred(error) => span.fail(error.clone()),
+            Outcome::Failed(reason) => span.fail(reason.clone()),
+            Outcome::Aborted => span.fail("aborted"),
+            Outcome::Done => {}
+        }
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.get(&self.id).is_some_and(|unit| unit.epoch == self.epoch && unit.attempt == self.attempt)
-        {
-            running.remove(&self.id);
+        let id = self.work.id;
+        if running.get(&id).is_some_and(|unit| unit.epoch == self.epoch && unit.attempt == self.attempt) {
+            running.remove(&id);
         }
         drop(running);
+        self.trace_end();
         let outcome = std::mem::replace(&mut self.outcome, Outcome::Aborted);
         // Nobody listens once the session is over.
-        let _over = self.ended.send(Ended { id: self.id, epoch: self.epoch, outcome });
+        let _over = self.ended.send(Ended { id, epoch: self.epoch, outcome });
     }
 }
 
@@ -85,12 +106,13 @@ impl Units {
         Self { tasks, code, ended, all: CancellationToken::new(), running: Arc::default() }
     }
 
-    pub(crate) fn start(&self, work: Arc<Work>, epoch: Epoch, attempt: u32) {
+    pub(crate) fn start(&self, work: Arc<Work>, epoch: Epoch, attempt: u32, trace: Option<TraceContext>) {
         let (id, token) = (work.id, self.all.child_token());
         let guard = Guard {
-            id,
+            work: work.clone(),
             epoch,
             attempt,
+            trace: trace.clone(),
             outcome: Outcome::Aborted,
             ended: self.ended.clone(),
             running: self.running.clone(),
@@ -108,7 +130,17 @@ impl Units {
         let (registry, outlet, book) =
             (self.code.registry.clone(), self.code.outlet.clone(), self.code.logs.open(id, epoch));
         let shared = registry.shared.clone();
-        let inner = Inner { work: work.clone(), epoch, attempt, token, outlet, shared, book: book.clone() };
+        let (book_of, trace_of) = (book.clone(), trace.clone());
+        let inner = Inner {
+            work: work.clone(),
+            epoch,
+            attempt,
+            token,
+            outlet,
+            shared,
+            book: book_of,
+            trace: trace_of,
+        };
         let ctx = Context::new(inner);
         let task = async move {
             // The guard lives inside the task: it is dropped only after the code has let go.
@@ -120,7 +152,11 @@ impl Units {
                 }
             });
             let code = as_speaker(book.clone(), epoch, code.catch_unwind());
-            guard.outcome = match code.await {
+            let ended = match &trace {
+                Some(trace) => everwatch_trace::within(trace, code).await,
+                None => code.await,
+            };
+            guard.outcome = match ended {
                 Ok(outcome) => outcome,
                 Err(panic) => Outcome::Erred(format!("panicked: {}", panic_text(panic.as_ref()))),
             };

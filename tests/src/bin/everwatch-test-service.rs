@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use tracing::Instrument as _;
 
 /// Writes its epoch and the time in ms every 20 ms while it lives, to a file under its name.
 #[derive(Deserialize, JsonSchema)]
@@ -80,6 +81,23 @@ impl std::error::Error for Outer {
     }
 }
 
+/// Looks, in spans of its own, and fails.
+#[derive(Deserialize, JsonSchema)]
+struct Looker {}
+
+impl Observer for Looker {
+    const KIND: &'static str = "looker";
+    async fn run(self, _ctx: Context) -> Result<Exit, Error> {
+        let closer = async {
+            tokio::task::yield_now().await;
+            tracing::info!("looked");
+        };
+        let look = async { closer.instrument(tracing::info_span!("closer")).await };
+        look.instrument(tracing::info_span!("look")).await;
+        Err("seen enough".into())
+    }
+}
+
 fn main() -> ExitCode {
     Service::new()
         .built_in()
@@ -87,5 +105,6 @@ fn main() -> ExitCode {
         .observer::<Panics>()
         .observer::<Blocks>()
         .observer::<Fails>()
+        .observer::<Looker>()
         .main()
 }

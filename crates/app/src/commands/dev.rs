@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
-use everwatch::host::{self, CapacityText, on_signals, people_s_runtime};
+use everwatch::host::{self, CapacityText, Teller, on_signals, people_s_runtime};
 use everwatch::kinds::built_in;
 use everwatch_broker::Broker;
 use everwatch_manager::RunError;
@@ -29,7 +29,8 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
     if settings.log.filter == host::Log::default().filter {
         "warn,lapin=off".clone_into(&mut settings.log.filter);
     }
-    host::log_to_stderr(&settings.log)?;
+    let teller = Teller { role: "everwatch-dev", instance: &settings.manager.listen };
+    let _exporting = host::start_telling(&settings.log, &settings.telemetry, teller)?;
     // A database that nobody asked to keep goes with the process.
     let scratch = std::env::temp_dir().join(format!("everwatch-dev-{}", std::process::id()));
     match &arguments.store {

@@ -4,7 +4,7 @@ use crate::cli::Role;
 use crate::client::Failure;
 use crate::settings::{self, Settings};
 use crate::wiring;
-use everwatch::host::{self, on_signals};
+use everwatch::host::{self, Teller, on_signals};
 use everwatch::kinds::built_in;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,12 @@ pub(crate) fn configured(config: Option<&Path>) -> anyhow::Result<Settings> {
 
 pub(crate) fn run(config: Option<&Path>, role: Role) -> anyhow::Result<()> {
     let settings = configured(config)?;
-    host::log_to_stderr(&settings.log)?;
+    let instance = settings.service.instance();
+    let teller = match role {
+        Role::Manager { .. } => Teller { role: "everwatch-manager", instance: &settings.manager.listen },
+        Role::Service => Teller { role: "everwatch-service", instance: &instance },
+    };
+    let _exporting = host::start_telling(&settings.log, &settings.telemetry, teller)?;
     match role {
         Role::Manager { adopt } => manager(&settings, adopt),
         Role::Service => service(&settings),

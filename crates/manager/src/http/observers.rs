@@ -74,6 +74,7 @@ pub(super) async fn create_row(
 ) -> Result<(Row, Observer), Problem> {
     check_kind(manager, &wanted).await?;
     let mut row = Row::created(id, wanted, manager.clock.now(), &manager.settings.row);
+    row.trace = everwatch_trace::current();
     if paused == Some(true) {
         row = row.created_paused();
     }

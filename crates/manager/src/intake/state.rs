@@ -5,7 +5,7 @@ use super::lists::{self, Part};
 use super::unknown::{self, Answers};
 use super::{ack_all, insist, next, next_ready, open};
 use crate::shared::{CAS_TRIES, Manager, Marked};
-use crate::{hold, metric, orphans};
+use crate::{hold, metric, orphans, traced};
 use everwatch_broker::{Delivery, Receipt, Session};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
@@ -15,6 +15,7 @@ use everwatch_core::message::{
 };
 use everwatch_core::row::{Applied, Row};
 use everwatch_store::{Parked, StoreError};
+use everwatch_trace::Span;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +51,8 @@ struct Batch {
     gone: Vec<ServiceId>,
     /// Whose work queues were made anew, and when.
     pools: Vec<(Pool, Timestamp)>,
+    /// One for each report that came with a trace: they end with the batch.
+    spans: Vec<Span>,
     described: Vec<Described>,
     lists: Vec<Part>,
     ticks: Vec<Tick>,
@@ -99,8 +102,11 @@ impl Batch {
         }
     }
 
-    fn add_report(&mut self, service: ServiceId, Numbered { seq, at, report }: Numbered) {
+    fn add_report(&mut self, service: ServiceId, Numbered { seq, at, report, trace }: Numbered) {
         metrics::counter!(metric::REPORTS).increment(1);
+        if let (Report::Run(run), Some(trace)) = (&report, &trace) {
+            self.spans.push(traced::report(service, run, trace));
+        }
         match report {
             Report::Run(report) => self.runs.push(Run { service, seq, at, report, told: Told::Event }),
             Report::List(chunk) => {

@@ -12,3 +12,4 @@ mod several;
 mod stage;
 mod starting;
 mod store;
+mod traces;

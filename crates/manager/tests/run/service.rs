@@ -40,7 +40,7 @@ impl Voice {
         self.report_as(self.seq, report).await;
     }
     pub(crate) async fn report_as(&self, seq: u64, report: Report) {
-        let entries = vec![Numbered { seq, at: clock::now(), report }];
+        let entries = vec![Numbered::new(seq, clock::now(), report)];
         let body = encode(&StateMessage::Reports(Reports { service: self.id, entries })).unwrap();
         self.publish(self.topology.state(), body).await;
     }

@@ -35,6 +35,7 @@ pub struct Settings {
     pub broker: Broker,
     pub service: Service,
     pub log: Log,
+    pub telemetry: Telemetry,
     #[serde(rename = "store")]
     _store: IgnoredAny,
     #[serde(rename = "manager")]
@@ -132,6 +133,16 @@ pub struct Log {
     pub format: LogFormat,
 }
 
+/// `[telemetry]`
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Telemetry {
+    /// Where spans go by OTLP over HTTP; empty: as `OTEL_EXPORTER_OTLP_ENDPOINT` says, else nowhere.
+    pub otlp_endpoint: String,
+    /// The part of the traces that begin here which is exported, 0 to 1.
+    pub sample: f64,
+}
+
 /// How the log is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -170,6 +181,23 @@ impl Default for Service {
             listen: String::new(),
             exec: Exec::default(),
         }
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self { otlp_endpoint: String::new(), sample: 1.0 }
+    }
+}
+
+impl Telemetry {
+    /// # Errors
+    /// Names the key and the rule.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        if (0.0..=1.0).contains(&self.sample) {
+            return Ok(());
+        }
+        Err(SettingsError(format!("telemetry.sample: {} is not from 0 to 1", self.sample)))
     }
 }
 
@@ -266,8 +294,8 @@ impl Service {
     /// # Errors
     /// If a name is not one.
     pub fn settings(&self, broker: &Broker) -> Result<ServiceSettings, SettingsError> {
-        let name = if self.name.is_empty() { host_name() } else { self.name.clone() };
-        let name = Name::new(&name).map_err(|error| SettingsError(format!("service.name: {error}")))?;
+        let name =
+            Name::new(&self.instance()).map_err(|error| SettingsError(format!("service.name: {error}")))?;
         let pool = Pool::new(&self.pool).map_err(|error| SettingsError(format!("service.pool: {error}")))?;
         let mut settings = ServiceSettings::new(name);
         settings.pool = pool;
@@ -298,6 +326,11 @@ impl Service {
             settings.start_rates.insert(kind, *rate);
         }
         Ok(settings)
+    }
+    /// Its name, by which its spans are told from those of others.
+    #[must_use]
+    pub fn instance(&self) -> String {
+        if self.name.is_empty() { host_name() } else { self.name.clone() }
     }
     /// What `exec` may do.
     #[must_use]
@@ -337,6 +370,8 @@ mod tests {
         assert!(long.unwrap_err().starts_with("service.fence_grace"));
         let pool = checked(|_, service| "No Pool".clone_into(&mut service.pool));
         assert!(pool.unwrap_err().starts_with("service.pool"));
+        let telemetry = Telemetry { sample: 1.5, ..Telemetry::default() };
+        assert!(telemetry.check().unwrap_err().to_string().starts_with("telemetry.sample"));
         let lines = checked(|_, service| service.log_lines = LINES_MAX + 1);
         assert!(lines.unwrap_err().starts_with("service.log_lines"));
     }

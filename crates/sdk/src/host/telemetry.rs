@@ -1,25 +1,81 @@
-//! The log, on standard error.
+//! What the process tells of itself: its log, on standard error, and its spans, if they are exported.
 
-use super::settings::{Log, LogFormat, SettingsError};
+use super::settings::{Log, LogFormat, SettingsError, Telemetry};
 use crate::logs::Eavesdropper;
+use everwatch_trace::{Export, Exporting};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{Format, FormatEvent, FormatFields, Json, Writer};
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Starts the process's log; what the code of an observer tells is kept beside its lines, too.
+/// Who tells: `everwatch-service`, `everwatch-manager`, and which one of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Teller<'a> {
+    pub role: &'static str,
+    pub instance: &'a str,
+}
+
+/// Starts the process's log and the export of its spans, which ends with what this answers. What the code of
+/// an observer tells is kept beside its lines, too.
 ///
 /// # Errors
-/// If the filter cannot be read.
-pub fn log_to_stderr(settings: &Log) -> Result<(), SettingsError> {
-    let filter = EnvFilter::try_new(&settings.filter)
-        .map_err(|error| SettingsError::new(format!("log.filter: `{}`: {error}", settings.filter)))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let begun = match settings.format {
+/// If the filter or the endpoint cannot be read.
+pub fn start_telling(
+    log: &Log,
+    telemetry: &Telemetry,
+    teller: Teller<'_>,
+) -> Result<Exporting, SettingsError> {
+    let filter = EnvFilter::try_new(&log.filter)
+        .map_err(|error| SettingsError::new(format!("log.filter: `{}`: {error}", log.filter)))?;
+    let export = Export {
+        endpoint: &telemetry.otlp_endpoint,
+        sample: telemetry.sample,
+        role: teller.role,
+        instance: teller.instance,
+    };
+    let exporting = Exporting::begin(&export)
+        .map_err(|error| SettingsError::new(format!("telemetry.otlp_endpoint: {error}")))?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let begun = match log.format {
         LogFormat::Text => {
             let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            log.with_ansi(colours).finish().with(Eavesdropper).try_init()
+            let lines = lines.with_ansi(colours).finish().with(Eavesdropper);
+            lines.with(exporting.layer()).try_init()
         }
-        LogFormat::Json => log.json().finish().with(Eavesdropper).try_init(),
+        LogFormat::Json => {
+            let lines = lines.json().map_event_format(Traced).finish().with(Eavesdropper);
+            lines.with(exporting.layer()).try_init()
+        }
     };
-    begun.map_err(|error| SettingsError::new(format!("the log cannot be started: {error}")))
+    begun.map_err(|error| SettingsError::new(format!("the log cannot be started: {error}")))?;
+    Ok(exporting)
+}
+
+/// Lines of JSON, with the `trace_id` of what goes on.
+struct Traced(Format<Json>);
+
+impl<S, N> FormatEvent<S, N> for Traced
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let Some(trace) = everwatch_trace::current() else {
+            return self.0.format_event(context, writer, event);
+        };
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        match line.trim_end().strip_suffix('}') {
+            Some(open) => writeln!(writer, "{open},\"trace_id\":\"{}\"}}", trace.trace_id()),
+            None => writer.write_str(&line),
+        }
+    }
 }

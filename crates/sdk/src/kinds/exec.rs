@@ -95,6 +95,7 @@ impl Exec {
         let mut command = tokio::process::Command::new("/proc/self/exe");
         command
             .args(&self.argv)
+            .envs(ctx.trace_headers().map(|(header, value)| (header.to_uppercase(), value)))
             .envs(&self.env)
             .env(HELPER, fence_after.as_millis().to_string())
             .env("EVERWATCH_OBSERVER_ID", ctx.id())

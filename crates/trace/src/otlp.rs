@@ -1,0 +1,180 @@
+//! Export by OTLP over HTTP, if it is asked for. It has a thread of its own and a bounded queue: what finds no
+//! room, or no collector, is lost, and nobody waits for it.
+
+use crate::SCOPE;
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::{KeyValue, global};
+use opentelemetry_http::{HttpClient, HttpError, Request, Response};
+use opentelemetry_otlp::{Protocol, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider, SpanData, SpanExporter,
+};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tracing_opentelemetry::OpenTelemetryLayer;
+use tracing_subscriber::registry::LookupSpan;
+
+/// Spans that may wait, about a KiB each, and how many go in one request, and how often.
+const WAITING_MAX: usize = 8192;
+const BATCH: usize = 512;
+const EVERY: Duration = Duration::from_secs(1);
+/// How long a request may take, and the last ones of a process together.
+const SEND_WITHIN: Duration = Duration::from_secs(5);
+const FLUSH_WITHIN: Duration = Duration::from_secs(2);
+/// The most of an answer that is read.
+const ANSWER_MAX: usize = 64 * 1024;
+/// What is lost is told this often.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// Any of these switches the export on, too.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+/// Where spans go, and whose they are.
+#[derive(Debug, Clone)]
+pub struct Export<'a> {
+    /// As `http://127.0.0.1:4318`; empty: as the environment says, else nowhere.
+    pub endpoint: &'a str,
+    /// The part of the traces begun here that is exported, 0 to 1.
+    pub sample: f64,
+    /// What the process is, unless `OTEL_SERVICE_NAME` says so.
+    pub role: &'static str,
+    pub instance: &'a str,
+}
+
+/// Why there can be no export, naming what is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ExportError(String);
+
+/// The export of this process; its last spans are sent when this is dropped.
+#[derive(Debug)]
+pub struct Exporting(Option<SdkTracerProvider>);
+
+impl Exporting {
+    /// # Errors
+    /// If the endpoint is none, or there is no thread to be had.
+    pub fn begin(export: &Export<'_>) -> Result<Self, ExportError> {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if export.endpoint.is_empty() && !ENDPOINTS.iter().any(|name| is_set(name)) {
+            return Ok(Self(None));
+        }
+        let config = BatchConfigBuilder::default()
+            .with_max_queue_size(WAITING_MAX)
+            .with_max_export_batch_size(BATCH)
+            .with_scheduled_delay(EVERY)
+            .build();
+        let processor = BatchSpanProcessor::builder(exporter(export)?).with_batch_config(config).build();
+        let mut resource = Resource::builder().with_attributes([
+            KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+            KeyValue::new("service.instance.id", export.instance.to_owned()),
+        ]);
+        if !is_set("OTEL_SERVICE_NAME") {
+            resource = resource.with_service_name(export.role);
+        }
+        let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(export.sample)));
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(processor)
+            .with_sampler(sampler)
+            .with_resource(resource.build())
+            .build();
+        global::set_tracer_provider(provider.clone());
+        Ok(Self(Some(provider)))
+    }
+
+    /// Exports what people's code tells by `tracing` spans.
+    #[must_use]
+    pub fn layer<S>(&self) -> Option<OpenTelemetryLayer<S, SdkTracer>>
+    where
+        S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let provider = self.0.as_ref()?;
+        Some(tracing_opentelemetry::layer().with_tracer(provider.tracer(SCOPE)))
+    }
+}
+
+impl Drop for Exporting {
+    fn drop(&mut self) {
+        let Some(provider) = &self.0 else { return };
+        if let Err(error) = provider.shutdown_with_timeout(FLUSH_WITHIN) {
+            tracing::warn!(%error, "the last spans are not exported");
+        }
+    }
+}
+
+fn exporter(export: &Export<'_>) -> Result<Told, ExportError> {
+    let wrong = |error: &dyn std::fmt::Display| ExportError(error.to_string());
+    let http = reqwest::Client::builder().timeout(SEND_WITHIN).build().map_err(|error| wrong(&error))?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| wrong(&error))?;
+    let mut otlp = opentelemetry_otlp::SpanExporter::builder()
+        .with_http()
+        .with_http_client(Client { http, runtime })
+        .with_protocol(Protocol::HttpBinary)
+        .with_timeout(SEND_WITHIN);
+    if !export.endpoint.is_empty() {
+        let endpoint = export.endpoint.trim_end_matches('/');
+        if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+            return Err(ExportError(format!("`{endpoint}` is no URL as http://127.0.0.1:4318")));
+        }
+        otlp = otlp.with_endpoint(format!("{endpoint}/v1/traces"));
+    }
+    let otlp = otlp.build().map_err(|error| wrong(&error))?;
+    Ok(Told { otlp, lost: Mutex::default() })
+}
+
+/// Tells what is lost, but not each time.
+#[derive(Debug)]
+struct Told {
+    otlp: opentelemetry_otlp::SpanExporter,
+    lost: Mutex<(u64, Option<Instant>)>,
+}
+
+impl SpanExporter for Told {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len() as u64;
+        let sent = self.otlp.export(batch).await;
+        if let Err(error) = &sent {
+            let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+            lost.0 += spans;
+            if lost.1.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                tracing::warn!(spans = lost.0, %error, "spans are lost: the collector does not take them");
+                *lost = (0, Some(Instant::now()));
+            }
+        }
+        sent
+    }
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.otlp.shutdown_with_timeout(timeout)
+    }
+    fn set_resource(&mut self, resource: &Resource) {
+        self.otlp.set_resource(resource);
+    }
+}
+
+/// The HTTP client of the other crates, on the exporter's own thread: that one may be blocked.
+#[derive(Debug)]
+struct Client {
+    http: reqwest::Client,
+    runtime: tokio::runtime::Runtime,
+}
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        self.runtime.block_on(async {
+            let mut answer =
+                self.http.execute(request.try_into()?).await.map_err(reqwest::Error::without_url)?;
+            let mut body = BytesMut::new();
+            while let Some(chunk) = answer.chunk().await.map_err(reqwest::Error::without_url)?
+                && body.len() + chunk.len() <= ANSWER_MAX
+            {
+                body.extend_from_slice(&chunk);
+            }
+            Ok(Response::builder().status(answer.status()).body(body.freeze())?)
+        })
+    }
+}
