@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 /// What is written of an observer.
+#[derive(Serialize)]
 pub(crate) struct Columns {
     pub(crate) id: Uuid,
     pub(crate) version: i64,

@@ -41,6 +41,7 @@ impl SqliteStore {
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(Duration::from_secs(5))
             .pragma("journal_size_limit", "67108864")
+            .pragma("wal_autocheckpoint", "8000")
             // 16 MiB for each connection; the default of 2 is read through anew by every batch
             .pragma("cache_size", "-16384")
             // each time this many rows wait, two threads take turns

@@ -75,6 +75,7 @@ both! {
     who_was_forgotten_is_remembered_by_id
     what_a_service_holds_is_found_by_a_stretch_of_ids
     the_clock_goes_forward
+    what_is_saved_is_found_by_what_it_is_now
     filters_hold_together
     deleted_ones_are_shown_only_on_request
     what_nobody_alive_holds_is_found

@@ -18,6 +18,27 @@ fn place(row: &Row, sort: Sort) -> After {
     After { value, id: row.id }
 }
 
+pub async fn what_is_saved_is_found_by_what_it_is_now(store: &dyn Store) {
+    all_created(store, &[waiting(1, "a")]).await;
+    let mut late = loaded(store, 1).await;
+    let in_pool = |pool: &str| Filter { pool: pool.parse().ok(), ..Filter::default() };
+    let labelled =
+        |value: &str| Filter { labels: [("app".into(), value.into())].into(), ..Filter::default() };
+    change(store, 1, |row| {
+        row.wanted.pool = "gpu".parse().unwrap();
+        row.wanted.labels = [("app".into(), "x".into())].into();
+    })
+    .await;
+    assert_eq!(listed(store, in_pool("gpu")).await, ["a"]);
+    assert_eq!(listed(store, in_pool("default")).await, [""; 0]);
+    assert_eq!(listed(store, labelled("x")).await, ["a"]);
+    // One that comes too late changes nothing, though its version would be the one that stands.
+    late.wanted.labels = [("app".into(), "late".into())].into();
+    assert_eq!(store.save(&[late]).await.unwrap(), [id(1)]);
+    assert_eq!(listed(store, labelled("late")).await, [""; 0]);
+    assert_eq!(listed(store, in_pool("gpu")).await, ["a"]);
+}
+
 pub async fn filters_hold_together(store: &dyn Store) {
     let one = json!({"name": "Web-1", "kind": "http", "pool": "gpu", "on_full": "queue",
         "labels": {"team": "x", "a.b/c": "1"}});

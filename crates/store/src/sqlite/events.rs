@@ -4,26 +4,44 @@ use crate::columns::{limit, number, written};
 use crate::failure::failure;
 use crate::port::{Event, EventFilter, EventPage, StoreError, Stretch};
 use everwatch_core::clock::Timestamp;
+use serde::Serialize;
 use sqlx::SqlitePool;
+use uuid::Uuid;
 
 const MATCHING: &str = "(?1 IS NULL OR observer_id = ?1) AND (?2 IS NULL OR service_id = ?2)
     AND (json_array_length(?3) = 0 OR what IN (SELECT value FROM json_each(?3)))";
 
-pub(super) async fn record(writer: &SqlitePool, events: &[Event]) -> Result<(), StoreError> {
-    let insert =
-        "INSERT INTO events (at, what, observer_id, service_id, document) VALUES (?1, ?2, ?3, ?4, ?5)";
-    let mut transaction = super::writing(writer).await?;
-    for event in events {
-        sqlx::query(insert)
-            .bind(event.at.0)
-            .bind(event.what.as_str())
-            .bind(event.observer.as_ref().map(|it| it.id.to_string()))
-            .bind(event.service.as_ref().map(|it| it.id.to_string()))
-            .bind(written(event)?)
-            .execute(&mut *transaction)
-            .await
-            .map_err(failure)?;
+// In their order: the numbers follow it.
+const INSERT: &str = "INSERT INTO events (at, what, observer_id, service_id, document)
+    SELECT value ->> 'at', value ->> 'what', value ->> 'observer', value ->> 'service', value ->> 'document'
+    FROM json_each(?1) ORDER BY key";
+
+/// What is written of an event.
+#[derive(Serialize)]
+struct Line {
+    at: i64,
+    what: &'static str,
+    observer: Option<Uuid>,
+    service: Option<Uuid>,
+    document: String,
+}
+
+impl Line {
+    fn of(event: &Event) -> Result<Self, StoreError> {
+        Ok(Self {
+            at: event.at.0,
+            what: event.what.as_str(),
+            observer: event.observer.as_ref().map(|it| it.id),
+            service: event.service.as_ref().map(|it| it.id),
+            document: written(event)?,
+        })
     }
+}
+
+pub(super) async fn record(writer: &SqlitePool, events: &[Event]) -> Result<(), StoreError> {
+    let lines: Vec<Line> = events.iter().map(Line::of).collect::<Result<_, _>>()?;
+    let mut transaction = super::writing(writer).await?;
+    sqlx::query(INSERT).bind(written(&lines)?).execute(&mut *transaction).await.map_err(failure)?;
     transaction.commit().await.map_err(failure)
 }
 

@@ -1,7 +1,7 @@
-//! Observers on SQLite: a batch is one transaction of prepared statements, as nobody is far away.
+//! Observers on SQLite: each batch is one statement over JSON.
 
 use crate::admission::{Situation, admit, counted_pools, names};
-use crate::columns::{Columns, counts_of, limit, read, read_all};
+use crate::columns::{Columns, counts_of, limit, read, read_all, written};
 use crate::failure::failure;
 use crate::listing::{Parameters, page};
 use crate::port::{After, Counts, Created, Filter, Page, Sort, StoreError};
@@ -12,19 +12,56 @@ use everwatch_core::message::ListRange;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::status::Status;
 use sqlx::{SqliteConnection, SqlitePool};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
-const INSERT: &str = "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id,
-        generation, created_at, due_at, commanded_at, labels, document)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT DO NOTHING";
+/// The rows of a batch, out of the JSON of their `Columns`.
+macro_rules! batch {
+    () => {
+        "(SELECT value ->> 'id' AS id, value ->> 'version' AS version, value ->> 'name' AS name,
+            value ->> 'name_key' AS name_key, value ->> 'kind' AS kind, value ->> 'pool' AS pool,
+            value ->> 'status' AS status, value ->> 'service_id' AS service_id,
+            value ->> 'generation' AS generation, value ->> 'created_at' AS created_at,
+            value ->> 'due_at' AS due_at, value ->> 'commanded_at' AS commanded_at,
+            value ->> 'labels' AS labels, value ->> 'document' AS document
+        FROM json_each(?1)) AS n"
+    };
+}
 
-// A name once given up is not taken back: somebody else may have it.
-const SAVE: &str = "UPDATE observers SET version = ?2, name = ?3,
-        name_key = CASE WHEN name_key IS NULL THEN NULL ELSE ?4 END, kind = ?5, pool = ?6, status = ?7,
-        service_id = ?8, generation = ?9, created_at = ?10, due_at = ?11, commanded_at = ?12,
-        labels = ?13, document = ?14
-    WHERE id = ?1 AND version = ?2 - 1";
+// `WHERE true`: else `ON` reads as that of a join.
+const INSERT: &str = concat!(
+    "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id, generation,
+        created_at, due_at, commanded_at, labels, document)
+    SELECT id, version, name, name_key, kind, pool, status, service_id, generation, created_at, due_at,
+        commanded_at, labels, document
+    FROM ",
+    batch!(),
+    " WHERE true ON CONFLICT DO NOTHING RETURNING id"
+);
+
+// Only what a report may change: an index is written anew for each column that is named here, changed or not.
+const SAVE: &str = concat!(
+    "UPDATE observers SET version = n.version, status = n.status, service_id = n.service_id,
+        generation = n.generation, due_at = n.due_at, commanded_at = n.commanded_at, document = n.document
+    FROM ",
+    batch!(),
+    " WHERE observers.id = n.id AND observers.version = n.version - 1 RETURNING observers.id"
+);
+
+// What seldom changes, of the rows that were just saved. A name once given up is not taken back: somebody else may
+// have it.
+const SAVE_REST: &str = concat!(
+    "UPDATE observers SET name = n.name,
+        name_key = CASE WHEN observers.name_key IS NULL THEN NULL ELSE n.name_key END,
+        kind = n.kind, pool = n.pool, created_at = n.created_at, labels = n.labels
+    FROM ",
+    batch!(),
+    " WHERE observers.id = n.id
+        AND ((observers.name, observers.kind, observers.pool, observers.created_at, observers.labels)
+            IS NOT (n.name, n.kind, n.pool, n.created_at, n.labels)
+        OR (observers.name_key IS NOT NULL AND n.name_key IS NULL))
+    RETURNING observers.id"
+);
 
 const REMEMBER: &str = "INSERT INTO notes (name, value, until)
     SELECT 'forgotten/' || id, '', ?3 FROM observers WHERE id = ?1 AND version = ?2
@@ -74,11 +111,12 @@ pub(super) async fn create(
     let free = count_free(&mut transaction, &counted_pools(rows)).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
     let mut answers = admit(rows, Situation { holders, free });
+    let admitted = rows.iter().zip(&answers).filter(|(_, answer)| **answer == Created::Done);
+    let columns: Vec<Columns> =
+        admitted.map(|(row, _)| Columns::of(row, row.version, policy)).collect::<Result<_, _>>()?;
+    let inserted = write(&mut transaction, INSERT, &columns).await?;
     for (row, answer) in rows.iter().zip(&mut answers) {
-        if *answer != Created::Done {
-            continue;
-        }
-        if !write(&mut transaction, INSERT, Columns::of(row, row.version, policy)?).await? {
+        if *answer == Created::Done && !inserted.contains(&row.id) {
             *answer = Created::NameTaken;
         }
     }
@@ -117,30 +155,18 @@ fn array<T: serde::Serialize>(values: &[T]) -> String {
     serde_json::json!(values).to_string()
 }
 
+/// One statement for all: each that runs wakes another thread, which would cost more than what it does.
 async fn write(
     connection: &mut SqliteConnection,
     statement: &'static str,
-    row: Columns,
-) -> Result<bool, StoreError> {
-    let done = sqlx::query(statement)
-        .bind(row.id.to_string())
-        .bind(row.version)
-        .bind(row.name)
-        .bind(row.name_key)
-        .bind(row.kind)
-        .bind(row.pool)
-        .bind(row.status)
-        .bind(row.service_id.map(|service| service.to_string()))
-        .bind(row.generation)
-        .bind(row.created_at)
-        .bind(row.due_at)
-        .bind(row.commanded_at)
-        .bind(row.labels)
-        .bind(row.document)
-        .execute(connection)
-        .await
-        .map_err(failure)?;
-    Ok(done.rows_affected() > 0)
+    rows: &[Columns],
+) -> Result<HashSet<ObserverId>, StoreError> {
+    if rows.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let query = sqlx::query_scalar(statement).bind(written(&rows)?);
+    let done: Vec<String> = query.fetch_all(connection).await.map_err(failure)?;
+    Ok(parsed(&done)?.into_iter().collect())
 }
 
 pub(super) async fn load(pool: &SqlitePool, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
@@ -168,15 +194,17 @@ pub(super) async fn save(
     rows: &[Row],
     policy: &RowPolicy,
 ) -> Result<Vec<ObserverId>, StoreError> {
-    let mut late = Vec::new();
+    let mut ids = HashSet::new();
+    let firsts = rows.iter().filter(|row| ids.insert(row.id));
+    let mut columns: Vec<Columns> =
+        firsts.map(|row| Columns::of(row, row.version + 1, policy)).collect::<Result<_, _>>()?;
     let mut transaction = super::writing(writer).await?;
-    for row in rows {
-        if !write(&mut transaction, SAVE, Columns::of(row, row.version + 1, policy)?).await? {
-            late.push(row.id);
-        }
-    }
+    let mut done = write(&mut transaction, SAVE, &columns).await?;
+    columns.retain(|row| done.contains(&ObserverId(row.id)));
+    write(&mut transaction, SAVE_REST, &columns).await?;
     transaction.commit().await.map_err(failure)?;
-    Ok(late)
+    // The second of one id in a batch comes too late, as it would from another manager.
+    Ok(rows.iter().map(|row| row.id).filter(|id| !done.remove(id)).collect())
 }
 
 pub(super) async fn due(pool: &SqlitePool, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
