@@ -74,6 +74,24 @@ impl Browser {
         self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
+    /// Loads the page anew; answers how many ms after that the expression was true.
+    pub(crate) async fn reopened(&self, expression: &str) -> f64 {
+        self.client.refresh().await.unwrap();
+        let script = format!(
+            "const [done] = arguments;
+             const look = () => (({expression}) ? done(performance.now()) : requestAnimationFrame(look));
+             look();"
+        );
+        let seen = self.client.execute_async(&script, Vec::new()).await;
+        seen.unwrap_or_else(|error| panic!("{expression}: {error}")).as_f64().unwrap()
+    }
+
+    /// Runs a script that is given a text and what to call with a figure.
+    pub(crate) async fn ask(&self, script: &str, text: &str) -> f64 {
+        let answer = self.client.execute_async(script, vec![text.into()]).await;
+        answer.unwrap_or_else(|error| panic!("{text}: {error}")).as_f64().unwrap()
+    }
+
     /// Waits until the expression is true in the page.
     pub(crate) async fn until(&self, what: &str, expression: &str) {
         let look = format!("return [Boolean({expression}), location.href + '\\n' + document.body.innerText]");

@@ -5,5 +5,6 @@
 mod browser;
 mod failing;
 mod logs;
+mod many;
 mod served;
 mod using;
