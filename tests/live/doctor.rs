@@ -194,3 +194,28 @@ async fn a_service_that_is_too_big_to_lose_is_found_and_another_one_cures_it() {
     let hold = until_found(&cluster, "hold-on", "storm").await;
     assert_eq!(hold["cure"], "`everwatch hold off`");
 }
+
+#[tokio::test]
+async fn tables_of_another_version_are_found() {
+    let mut cluster = Cluster::new("schema").with_postgres();
+    cluster.manager().await;
+    let newest = "version = (select max(version) from _sqlx_migrations)";
+    cluster.sql(&format!(
+        "insert into _sqlx_migrations select 9999, 'of tomorrow', installed_on, success, checksum, execution_time \
+         from _sqlx_migrations where {newest}"
+    ));
+    let found = until_found(&cluster, "schema-newer", "version 9999").await;
+    assert_eq!(found["severity"], "warning");
+    assert!(cli(&cluster, &[]).await.1.contains("cure  replace this manager by the version"), "{found}");
+    // As the finding says, it could not start again.
+    let mut command = Command::new(everwatch());
+    command.args(["run", "manager"]).envs(cluster.environment());
+    let refused = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("unknown schema version 9999"), "{said}");
+    cluster.sql("delete from _sqlx_migrations where version = 9999");
+    until_cured(&cluster, "schema-newer", "").await;
+    cluster.sql(&format!("delete from _sqlx_migrations where {newest}"));
+    let found = until_found(&cluster, "schema-older", "this manager is made for version").await;
+    assert_eq!(found["severity"], "critical");
+}

@@ -115,6 +115,12 @@ impl Cluster {
         self
     }
 
+    /// Does this to the database, which is a PostgreSQL.
+    pub fn sql(&self, statement: &str) {
+        let done = Command::new("psql").args([&self.store_url, "-qc", statement]).status().unwrap();
+        assert!(done.success(), "psql: {statement}");
+    }
+
     /// A folder that is gone with the cluster.
     pub fn folder(&self, name: &str) -> PathBuf {
         let path = self.scratch.path().join(name);

@@ -15,6 +15,7 @@ use crate::row::Row;
 use crate::service::ServiceRow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -53,8 +54,19 @@ pub struct Facts {
     pub server: Option<Server>,
     /// Of the manager with the broker, or why there is none.
     pub session: Result<SessionFacts, String>,
+    /// Of the database's tables, if it tells.
+    pub schema: Option<Schema>,
     /// What the database holds, or why it does not answer.
     pub fleet: Result<FleetFacts, String>,
+}
+
+/// How new the tables of a database are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Schema {
+    /// The newest change that was made to them; 0: none.
+    pub found: i64,
+    /// The newest that this program knows.
+    pub known: i64,
 }
 
 /// The manager that answers.
@@ -182,9 +194,38 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
             cure: "start it, or correct `[store] url` and restart the manager".to_owned(),
         }),
     }
+    findings.extend(facts.schema.and_then(of_schema));
     findings.extend(of_manager(&facts.manager));
     findings.sort_by(|a, b| (b.severity, a.code, &a.subject).cmp(&(a.severity, b.code, &b.subject)));
     findings
+}
+
+/// Managers bring the tables up to date when they start: what differs was changed under a running one.
+fn of_schema(Schema { found, known }: Schema) -> Option<Finding> {
+    let (code, severity, why, cure) = match found.cmp(&known) {
+        Ordering::Equal => return None,
+        Ordering::Greater => (
+            "schema-newer",
+            Severity::Warning,
+            "a newer manager has changed the tables: what this one reads and writes may not fit them, and it \
+             cannot start again",
+            "replace this manager by the version that the newer ones run",
+        ),
+        Ordering::Less => (
+            "schema-older",
+            Severity::Critical,
+            "an older database was put in its place: what this manager asks of it fails or is wrong",
+            "stop all managers, `everwatch migrate` (with `--restored`, if that was a backup), and start them",
+        ),
+    };
+    Some(Finding {
+        code,
+        severity,
+        subject: "database".to_owned(),
+        what: format!("its tables are of version {found}, and this manager is made for version {known}"),
+        why: why.to_owned(),
+        cure: cure.to_owned(),
+    })
 }
 
 /// A mark is left every 5 s; older than this, reports wait.

@@ -27,6 +27,8 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("not within {} s", WITHIN.as_secs())),
     };
+    // A database that does not answer is told as such.
+    let schema = tokio::time::timeout(WITHIN, manager.store.schema()).await;
     let pools = pools(manager, fleet.as_ref().ok());
     let kept = || QueueKind::Durable { max_length: None };
     let mut all: Vec<_> = pools.iter().map(|pool| (manager.topology.work(pool), kept())).collect();
@@ -43,6 +45,7 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
         },
         server,
         session,
+        schema: schema.ok().and_then(Result::ok),
         fleet,
     }
 }

@@ -4,6 +4,7 @@
 pub use crate::events::{Event, EventFilter, EventPage, Events, Stretch};
 use async_trait::async_trait;
 use everwatch_core::clock::Timestamp;
+use everwatch_core::doctor::Schema;
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
 use everwatch_core::row::Row;
@@ -147,6 +148,8 @@ pub trait Store: Notes + Events {
     /// Ends all connections: what was committed is in the database's own file then, not beside it. Nothing
     /// else works any more.
     async fn close(&self);
+    /// How new its tables are.
+    async fn schema(&self) -> Result<Schema, StoreError>;
     /// The database's clock.
     async fn now(&self) -> Result<Timestamp, StoreError>;
     /// Inserts new rows in one transaction, each checked by name and, unless it queues, by capacity:

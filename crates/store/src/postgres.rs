@@ -10,6 +10,7 @@ use crate::failure::{failure, migration};
 use crate::port::*;
 use async_trait::async_trait;
 use everwatch_core::clock::Timestamp;
+use everwatch_core::doctor::Schema;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
 use everwatch_core::row::{Row, RowPolicy};
@@ -22,6 +23,8 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
+/// The newest change that was made to the tables.
+const SCHEMA: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success";
 
 /// How long a statement waits for a connection before the database counts as unreachable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -113,6 +116,13 @@ impl Events for PgStore {
 impl Store for PgStore {
     async fn close(&self) {
         self.pool.close().await;
+    }
+    async fn schema(&self) -> Result<Schema, StoreError> {
+        let found =
+            answered(async { sqlx::query_scalar(SCHEMA).fetch_one(&self.pool).await.map_err(failure) })
+                .await?;
+        let known = MIGRATOR.iter().map(|change| change.version).max().unwrap_or(0);
+        Ok(Schema { found, known })
     }
     async fn now(&self) -> Result<Timestamp, StoreError> {
         let now = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint";

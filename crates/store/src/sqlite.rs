@@ -10,6 +10,7 @@ use crate::failure::{failure, migration};
 use crate::port::*;
 use async_trait::async_trait;
 use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::doctor::Schema;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
 use everwatch_core::row::{Row, RowPolicy};
@@ -23,6 +24,8 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
+/// The newest change that was made to the tables.
+const SCHEMA: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success";
 
 pub(crate) struct SqliteStore {
     writer: SqlitePool,
@@ -162,6 +165,11 @@ impl Store for SqliteStore {
         // The last one of all brings the log into the file.
         self.readers.close().await;
         self.writer.close().await;
+    }
+    async fn schema(&self) -> Result<Schema, StoreError> {
+        let found = sqlx::query_scalar(SCHEMA).fetch_one(&self.readers).await.map_err(failure)?;
+        let known = MIGRATOR.iter().map(|change| change.version).max().unwrap_or(0);
+        Ok(Schema { found, known })
     }
     async fn now(&self) -> Result<Timestamp, StoreError> {
         Ok(clock::now())

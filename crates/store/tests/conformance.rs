@@ -76,6 +76,7 @@ both! {
     what_a_service_holds_is_found_by_a_stretch_of_ids
     the_clock_goes_forward
     what_is_saved_is_found_by_what_it_is_now
+    the_tables_are_as_new_as_the_program
     filters_hold_together
     deleted_ones_are_shown_only_on_request
     what_nobody_alive_holds_is_found

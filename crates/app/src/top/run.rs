@@ -25,6 +25,13 @@ const TICK: Duration = Duration::from_secs(1);
 /// Gives the terminal back as it was.
 struct Screen(DefaultTerminal);
 
+impl Screen {
+    fn take() -> anyhow::Result<Self> {
+        // A panic gives the terminal back too: this sets the hook for it.
+        Ok(Self(ratatui::try_init().context("the terminal cannot be taken")?))
+    }
+}
+
 impl Drop for Screen {
     fn drop(&mut self) {
         ratatui::restore();
@@ -42,8 +49,7 @@ pub(crate) async fn run(server: &str) -> anyhow::Result<()> {
     let client = Arc::new(Client::new(server)?);
     let (mut terminate, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // A panic gives the terminal back too: this sets the hook for it.
-    let mut screen = Screen(ratatui::try_init().context("the terminal cannot be taken")?);
+    let mut screen = Screen::take()?;
     tokio::select! {
         ended = go_on(&mut screen.0, client, server) => ended,
         _ = terminate.recv() => Ok(()),
@@ -113,4 +119,50 @@ async fn carry_out(client: &Client, effect: Effect, width: usize) -> Option<Inpu
             Input::Done(wish, done)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::pty::{Winsize, openpty};
+    use nix::sys::termios::{LocalFlags, tcgetattr};
+    use std::io::Read as _;
+    use std::process::Command;
+
+    /// Set for the process that is to panic.
+    const PANICS: &str = "EVERWATCH_TEST_PANICS";
+
+    #[test]
+    fn a_panic_gives_the_terminal_back() {
+        if std::env::var_os(PANICS).is_some() {
+            let _screen = Screen::take().unwrap();
+            assert!(crossterm::terminal::is_raw_mode_enabled().unwrap(), "the terminal is taken");
+            panic!("as a bug would");
+        }
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        let terminal = openpty(&size, None).unwrap();
+        let before = tcgetattr(&terminal.master).unwrap();
+        let name = "top::run::tests::a_panic_gives_the_terminal_back";
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", name, "--nocapture"]).env(PANICS, "yes").env("RUST_BACKTRACE", "0");
+        let slave = || terminal.slave.try_clone().unwrap();
+        let mut process = command.stdin(slave()).stdout(slave()).stderr(slave()).spawn().unwrap();
+        drop(command);
+        drop(terminal.slave);
+        let mut screen = Vec::new();
+        let mut master = std::fs::File::from(terminal.master);
+        let mut chunk = [0; 4096];
+        // It ends with an error once nobody holds the other end.
+        while let Ok(some @ 1..) = master.read(&mut chunk) {
+            screen.extend_from_slice(&chunk[..some]);
+        }
+        assert!(!process.wait().unwrap().success(), "it panics");
+        let screen = String::from_utf8_lossy(&screen);
+        let place = |words: &str| screen.find(words).unwrap_or_else(|| panic!("{words:?} in {screen:?}"));
+        let (taken, given_back) = (place("\u{1b}[?1049h"), place("\u{1b}[?1049l"));
+        assert!(taken < given_back && given_back < place("as a bug would"), "{screen:?}");
+        let after = tcgetattr(&master).unwrap();
+        assert!(after.local_flags.contains(LocalFlags::ICANON | LocalFlags::ECHO), "{after:?}");
+        assert_eq!(after.local_flags, before.local_flags);
+    }
 }

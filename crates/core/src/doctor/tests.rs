@@ -71,6 +71,7 @@ fn healthy() -> Facts {
             management: Management::Told(Told { queues: vec![queue], nodes: vec![node] }),
         }),
         session: Ok(SessionFacts { heartbeat: Some(heartbeat), ..SessionFacts::default() }),
+        schema: Some(Schema { found: 4, known: 4 }),
         fleet: Ok(FleetFacts {
             services,
             wanted: [(Pool::default(), 10)].into(),
@@ -390,4 +391,17 @@ fn the_worst_comes_first() {
     .map(|finding| finding.severity)
     .collect();
     assert!(severities.is_sorted_by(|a, b| a >= b) && severities.len() >= 4, "{severities:?}");
+}
+
+#[test]
+fn tables_of_another_version() {
+    let tables = |found, known| move |facts: &mut Facts| facts.schema = Some(Schema { found, known });
+    assert_eq!(found(tables(5, 4)), ["Warning schema-newer database"]);
+    assert_eq!(found(tables(3, 4)), ["Critical schema-older database"]);
+    assert_eq!(found(tables(0, 4)), ["Critical schema-older database"]);
+    assert_eq!(found(|facts| facts.schema = None), NONE, "that it does not answer is told as such");
+    let newer = diagnosed(tables(5, 4)).remove(0);
+    assert_eq!(newer.what, "its tables are of version 5, and this manager is made for version 4");
+    assert!(newer.cure.contains("replace this manager"), "{newer:?}");
+    assert!(diagnosed(tables(3, 4))[0].cure.contains("`everwatch migrate`"));
 }

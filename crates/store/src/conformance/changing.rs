@@ -140,3 +140,8 @@ pub async fn the_clock_goes_forward(store: &dyn Store) {
     let second = store.now().await.unwrap();
     assert!(first <= second && first.0 > 1_700_000_000_000, "{first} {second}");
 }
+
+pub async fn the_tables_are_as_new_as_the_program(store: &dyn Store) {
+    let schema = store.schema().await.unwrap();
+    assert!(schema.found == schema.known && schema.known > 3, "{schema:?}");
+}
