@@ -24,6 +24,7 @@ mod rebalance;
 mod reconcile;
 mod restored;
 mod schemas;
+mod serve;
 mod settings;
 mod shared;
 mod sweep;
@@ -118,7 +119,11 @@ pub async fn run(
     loops.spawn(async move { ("search for what is missing", orphans::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("sweep", sweep::run(it).await) });
-    loops.spawn(async move { ("HTTP server", serve(listener, app, stop).await) });
+    let limits = serve::Limits::default();
+    loops.spawn(async move {
+        serve::serve(listener, app, limits, stop).await;
+        ("HTTP server", Ok(()))
+    });
     info!(%addr, manager = %manager.id, "manager listens");
     listening(addr);
 
@@ -144,13 +149,6 @@ async fn listen(addr: SocketAddr) -> Result<TcpListener, RunError> {
         std::io::ErrorKind::AddrInUse => RunError::PortOccupied { addr },
         _ => RunError::CannotListen { addr, why: error.to_string() },
     })
-}
-
-async fn serve(listener: TcpListener, app: axum::Router, stop: CancellationToken) -> Result<(), RunError> {
-    let ended = axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await;
-    ended.map_err(|error| RunError::Ended { part: "HTTP server", why: error.to_string() })
 }
 
 /// Waits for `stop`, or for a loop that ends before it: that one ends the manager.
