@@ -1,6 +1,7 @@
 //! The command line against a real manager: every form of an answer, what goes on, and the exit codes.
 
 mod bulk;
+mod chaos;
 mod top;
 mod walk;
 

@@ -370,6 +370,10 @@ pub(crate) enum Pool {
 pub(crate) enum Chaos {
     /// End a service like `kill -9` would
     Kill { service: String },
+    /// Stand a service still like SIGSTOP would: after two heartbeats the broker gives what it holds to others
+    Freeze { service: String },
+    /// Let it go on
+    Thaw { service: String },
 }
 
 #[derive(Debug, Args)]

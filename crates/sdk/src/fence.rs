@@ -110,6 +110,7 @@ impl Fence {
     fn run(&self, session: &dyn Session, units: &Units, pulses: &Pulses) {
         let (mut looks, mut blocking) = (0_u32, HashSet::new());
         while !self.closed.load(Ordering::Relaxed) {
+            units.hold_thread();
             if session.is_blocked() {
                 // A blocked publisher is never taken for dead: nothing is given away then.
                 self.confirmed(boottime());
@@ -150,9 +151,13 @@ impl Fence {
             tracing::warn!(observers = units.alive(), reason, "fenced: ending everything that runs here");
         }
         units.cancel_all();
-        if !wait_until(self.fence_grace, || units.alive() == 0) {
+        let all_ended = || {
+            units.hold_thread();
+            units.alive() == 0
+        };
+        if !wait_until(self.fence_grace, all_ended) {
             units.abort_all();
-            if !wait_until(self.fence_grace, || units.alive() == 0) {
+            if !wait_until(self.fence_grace, all_ended) {
                 tracing::error!(
                     observers = units.alive(),
                     "code did not stop at the fence: ending the process"

@@ -20,6 +20,7 @@
 
 mod context;
 mod fence;
+mod frost;
 pub mod host;
 pub mod kinds;
 mod logs;
@@ -38,6 +39,7 @@ pub mod testing;
 mod unit;
 
 pub use context::Context;
+pub use frost::Frost;
 pub use host::Service;
 pub use observer::{Error, Exit, Observer};
 pub use registry::Registry;

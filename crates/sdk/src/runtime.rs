@@ -1,5 +1,6 @@
 //! A service process: one incarnation after another until it is told to stop.
 
+use crate::frost::Frost;
 use crate::logs::Logs;
 use crate::pulse::Pulses;
 use crate::registry::Registry;
@@ -40,6 +41,8 @@ pub struct Handle {
     pub hard_stop: CancellationToken,
     /// Die like a killed process and be born anew (for trying out failover).
     pub kill: Arc<Notify>,
+    /// Stand still, as after SIGSTOP (for trying out failover). The control loop's runtime has to have one thread.
+    pub frost: Frost,
     ready: Arc<AtomicBool>,
 }
 
@@ -60,6 +63,20 @@ impl Handle {
 /// # Errors
 /// Only what a person has to mend; a broker that cannot be reached is tried for ever.
 pub async fn run(
+    settings: ServiceSettings,
+    registry: Registry,
+    broker: Arc<dyn Broker>,
+    tasks: tokio::runtime::Handle,
+    handle: Handle,
+) -> Result<(), RunError> {
+    let frost = handle.frost.clone();
+    tokio::select! {
+        ended = incarnations(settings, registry, broker, tasks, handle) => ended,
+        never = frost.hold_runtime() => match never {},
+    }
+}
+
+async fn incarnations(
     settings: ServiceSettings,
     registry: Registry,
     broker: Arc<dyn Broker>,

@@ -168,7 +168,8 @@ impl Life {
         let (reporter, said) = Reporter::channel();
         let mouth = Arc::new(Mouth::new(me.session.clone(), topology.output(), reporter.clone()));
         let (ended_sender, ended) = mpsc::unbounded_channel();
-        let code = Code { registry: me.registry.clone(), outlet: mouth.clone(), logs: me.logs.clone() };
+        let (registry, frost) = (me.registry.clone(), me.handle.frost.clone());
+        let code = Code { registry, outlet: mouth.clone(), logs: me.logs.clone(), frost };
         let units = Arc::new(Units::new(me.tasks.clone(), code, ended_sender));
         let times = (me.settings.fence_after, me.settings.fence_grace);
         let fence = Fence::watch(times, me.session.clone(), units.clone(), me.pulses.clone())

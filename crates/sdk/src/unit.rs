@@ -2,6 +2,7 @@
 
 use crate::context::{Context, Inner, Outlet};
 use crate::fence::{boottime, millis};
+use crate::frost::Frost;
 use crate::logs::{Book, Logs, as_speaker};
 use crate::observer::{Error, Exit};
 use crate::registry::{Registry, Running};
@@ -37,6 +38,7 @@ pub(crate) struct Code {
     pub(crate) registry: Arc<Registry>,
     pub(crate) outlet: Arc<dyn Outlet>,
     pub(crate) logs: Arc<Logs>,
+    pub(crate) frost: Frost,
 }
 
 /// Everything that runs in one session.
@@ -129,7 +131,7 @@ impl Units {
         self.lock().insert(id, unit);
         let (registry, outlet, book) =
             (self.code.registry.clone(), self.code.outlet.clone(), self.code.logs.open(id, epoch));
-        let shared = registry.shared.clone();
+        let (shared, frost) = (registry.shared.clone(), self.code.frost.clone());
         let (book_of, trace_of) = (book.clone(), trace.clone());
         let inner = Inner {
             work: work.clone(),
@@ -147,7 +149,7 @@ impl Units {
             let mut guard = guard;
             let code = AssertUnwindSafe(async {
                 match registry.start(&work.kind, work.spec.get(), ctx) {
-                    Ok(running) => outcome(timed(running, &on_thread).await),
+                    Ok(running) => outcome(timed(running, &on_thread, &frost).await),
                     Err(spec) => Outcome::Failed(spec),
                 }
             });
@@ -188,6 +190,10 @@ impl Units {
             }
         }
     }
+    /// Blocks the calling thread while the service is to stand still.
+    pub(crate) fn hold_thread(&self) {
+        self.code.frost.hold_thread();
+    }
     /// Code that has not let go yet.
     pub(crate) fn alive(&self) -> usize {
         self.lock().len()
@@ -207,8 +213,9 @@ impl Units {
 }
 
 /// Notes since when the code holds a thread.
-async fn timed(mut code: Running, on_thread: &AtomicU64) -> Result<Exit, Error> {
+async fn timed(mut code: Running, on_thread: &AtomicU64, frost: &Frost) -> Result<Exit, Error> {
     std::future::poll_fn(|context| {
+        std::task::ready!(frost.hold_task(context));
         on_thread.store(millis(boottime()), Ordering::Relaxed);
         let polled = code.as_mut().poll(context);
         on_thread.store(0, Ordering::Relaxed);

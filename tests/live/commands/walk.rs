@@ -93,6 +93,10 @@ const COMMANDS: &[(&str, i32)] = &[
     ("observer delete three", 0),
     ("observer delete -l app=x --yes --wait 30s", 0),
     ("chaos kill service-2", 0),
+    ("chaos freeze service-1", 0),
+    ("chaos freeze service-1", 4),
+    ("chaos thaw service-1", 0),
+    ("chaos thaw service-1", 4),
 ];
 
 const MANIFEST: &str = "name: three\nkind: ticker\nlabels: {app: z}\nretry: {kind: intervals, delays: [1s, 5s]}\n\

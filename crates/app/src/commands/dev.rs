@@ -1,19 +1,18 @@
 //! `everwatch dev`: everything in one process, to see it work within a minute.
 
+mod chaos;
+
+use self::chaos::{Chaos, Listening, Services};
 use super::roles::configured;
 use crate::cli::Dev;
 use crate::output::print;
 use crate::settings::Settings;
 use crate::wiring;
 use anyhow::Context as _;
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::routing::post;
 use everwatch::host::{self, CapacityText, Teller, on_signals, people_s_runtime};
 use everwatch::kinds::built_in;
 use everwatch_broker::Broker;
 use everwatch_manager::RunError;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -21,8 +20,6 @@ use tokio_util::sync::CancellationToken;
 /// A broker keeps its observers for longer than a database that goes with the process.
 const TEMPORARY: &str = "`everwatch dev` has a new database each time unless --store names one to keep, as \
     --store sqlite://dev.db; without it, give another --prefix each time, or --adopt";
-
-type Services = Arc<BTreeMap<String, everwatch::Handle>>;
 
 pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::Result<()> {
     let mut settings = configured(config)?;
@@ -70,13 +67,14 @@ fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let names = (1..=arguments.services).map(|number| format!("service-{number}"));
     let services: Services = Arc::new(names.map(|name| (name, everwatch::Handle::default())).collect());
+    let listening_in = Arc::new(Listening::to(Arc::clone(&broker)));
+    let of_services: Arc<dyn Broker> = listening_in.clone();
     let (stop, hard) = (CancellationToken::new(), CancellationToken::new());
     let mut threads = Vec::new();
     for (name, handle) in services.iter() {
-        threads.push(start_service(settings, arguments, name, handle, (&broker, tasks.handle()))?);
+        threads.push(start_service(settings, arguments, name, handle, (&of_services, tasks.handle()))?);
     }
-    let routes =
-        axum::Router::new().route("/dev/chaos/{service}/kill", post(kill)).with_state(services.clone());
+    let routes = Chaos::new(services.clone(), listening_in, settings.broker.heartbeat).routes();
     let ended = runtime.block_on(async {
         let work = async {
             let Some(store) = wiring::store(settings, &stop).await? else { return Ok(()) };
@@ -96,6 +94,7 @@ fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> 
                 // The services go first, so that their goodbyes are still heard.
                 signals.cancelled().await;
                 for handle in services.values() {
+                    handle.frost.thaw();
                     handle.stop.cancel();
                 }
                 let _joined = tokio::task::spawn_blocking(move || {
@@ -134,23 +133,6 @@ fn start_service(
         }
     })?;
     Ok(thread)
-}
-
-async fn kill(
-    State(services): State<Services>,
-    Path(name): Path<String>,
-) -> (StatusCode, axum::Json<serde_json::Value>) {
-    match services.get(&name) {
-        Some(handle) => {
-            handle.kill.notify_one();
-            (StatusCode::ACCEPTED, axum::Json(serde_json::json!({ "killed": name })))
-        }
-        None => {
-            let known = services.keys().cloned().collect::<Vec<_>>().join(", ");
-            let detail = format!("there is no service `{name}` here; there are {known}");
-            (StatusCode::NOT_FOUND, axum::Json(serde_json::json!({ "detail": detail })))
-        }
-    }
 }
 
 fn greet(address: SocketAddr, services: u32) {

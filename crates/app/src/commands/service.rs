@@ -175,9 +175,21 @@ fn changes(plan: &Value) -> Vec<Value> {
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn chaos(server: &str, verb: Chaos) -> anyhow::Result<()> {
-    let Chaos::Kill { service } = verb;
-    let path = format!("/dev/chaos/{}/kill", Client::part(&service));
+    let (verb, service, then) = match verb {
+        Chaos::Kill { service } => {
+            ("kill", service, "killed; it comes back in a few seconds as a new incarnation")
+        }
+        Chaos::Freeze { service } => {
+            ("freeze", service, "stands still; what it holds runs elsewhere after two heartbeats of silence")
+        }
+        Chaos::Thaw { service } => (
+            "thaw",
+            service,
+            "goes on; what it has lost meanwhile it ends, and comes back as a new incarnation",
+        ),
+    };
+    let path = format!("/dev/chaos/{}/{verb}", Client::part(&service));
     Client::new(server)?.call(Method::POST, &path, None).await?;
-    print(&format!("{service} killed; it comes back in a few seconds as a new incarnation"));
+    print(&format!("{service} {then}"));
     Ok(())
 }

@@ -286,7 +286,9 @@ pub(crate) async fn render(request: Request, next: Next) -> Response {
         return problem.write(&instance);
     }
     let status = response.status();
-    if !status.is_client_error() && !status.is_server_error() {
+    // A route beside the API's own says itself what is wrong.
+    let is_told = response.headers().get(header::CONTENT_TYPE).is_some_and(|it| it == MEDIA_TYPE);
+    if is_told || (!status.is_client_error() && !status.is_server_error()) {
         return response;
     }
     let code = Code::of_status(status);

@@ -1,0 +1,128 @@
+//! Faults on demand in `everwatch dev`: a service is killed, or stands still.
+//!
+//! A frozen process says nothing, and RabbitMQ takes whoever says nothing for two heartbeats for dead. Here the
+//! connections are not the service's own (they are in this process, or have threads that it shares with others):
+//! so its session is ended for it after two heartbeats, unless it was thawed before.
+
+use async_trait::async_trait;
+use axum::extract::{Path, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::routing::post;
+use axum::{Json, Router};
+use everwatch::Handle;
+use everwatch_broker::{Broker, ConnectError, QueueKind, Session};
+use everwatch_core::doctor::Server;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use tokio_util::task::TaskTracker;
+
+pub(super) type Services = Arc<BTreeMap<String, Handle>>;
+
+/// A broker that knows the session of each service.
+pub(super) struct Listening {
+    broker: Arc<dyn Broker>,
+    /// The newest of each, by its name.
+    sessions: Mutex<Vec<(String, Weak<dyn Session>)>>,
+}
+
+impl Listening {
+    pub(super) fn to(broker: Arc<dyn Broker>) -> Self {
+        Self { broker, sessions: Mutex::default() }
+    }
+
+    fn session_of(&self, service: &str) -> Option<Arc<dyn Session>> {
+        let prefix = format!("everwatch service {service} ");
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.iter().filter(|(name, _)| name.starts_with(&prefix)).find_map(|(_, it)| it.upgrade())
+    }
+}
+
+#[async_trait]
+impl Broker for Listening {
+    async fn connect(&self, name: &str) -> Result<Arc<dyn Session>, ConnectError> {
+        let session = self.broker.connect(name).await?;
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain(|(_, it)| it.strong_count() > 0);
+        sessions.push((name.to_owned(), Arc::downgrade(&session)));
+        Ok(session)
+    }
+    async fn version(&self) -> Option<String> {
+        self.broker.version().await
+    }
+    async fn inspect(&self, queues: &[(String, QueueKind)]) -> Option<Server> {
+        self.broker.inspect(queues).await
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Chaos {
+    services: Services,
+    broker: Arc<Listening>,
+    /// For so long the broker waits for somebody who says nothing.
+    patience: Duration,
+    tasks: TaskTracker,
+}
+
+type Answer = (StatusCode, Json<Value>);
+type Refusal = (StatusCode, [(HeaderName, &'static str); 1], Json<Value>);
+
+impl Chaos {
+    pub(super) fn new(services: Services, broker: Arc<Listening>, heartbeat: Duration) -> Self {
+        Self { services, broker, patience: heartbeat * 2, tasks: TaskTracker::new() }
+    }
+
+    pub(super) fn routes(self) -> Router {
+        Router::new()
+            .route("/dev/chaos/{service}/kill", post(kill))
+            .route("/dev/chaos/{service}/freeze", post(freeze))
+            .route("/dev/chaos/{service}/thaw", post(thaw))
+            .with_state(self)
+    }
+
+    fn find(&self, name: &str) -> Result<&Handle, Refusal> {
+        self.services.get(name).ok_or_else(|| {
+            let known = self.services.keys().cloned().collect::<Vec<_>>().join(", ");
+            let detail = format!("there is no service `{name}` here; there are {known}");
+            refused(StatusCode::NOT_FOUND, &detail)
+        })
+    }
+}
+
+fn refused(status: StatusCode, detail: &str) -> Refusal {
+    let body = json!({ "status": status.as_u16(), "detail": detail });
+    (status, [(header::CONTENT_TYPE, "application/problem+json")], Json(body))
+}
+
+async fn kill(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<Answer, Refusal> {
+    let handle = chaos.find(&name)?;
+    handle.kill.notify_one();
+    handle.frost.thaw();
+    Ok((StatusCode::ACCEPTED, Json(json!({ "killed": name }))))
+}
+
+async fn freeze(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<Answer, Refusal> {
+    let frost = chaos.find(&name)?.frost.clone();
+    let Some(freeze) = frost.freeze() else {
+        return Err(refused(StatusCode::CONFLICT, &format!("{name} is frozen already: thaw it first")));
+    };
+    let (broker, patience) = (chaos.broker.clone(), chaos.patience);
+    let answer = json!({ "frozen": name, "given_up_after_ms": u64::try_from(patience.as_millis()).ok() });
+    chaos.tasks.spawn(async move {
+        tokio::time::sleep(patience).await;
+        if frost.lasts(freeze)
+            && let Some(session) = broker.session_of(&name)
+        {
+            session.close().await;
+        }
+    });
+    Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+async fn thaw(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<Answer, Refusal> {
+    if !chaos.find(&name)?.frost.thaw() {
+        return Err(refused(StatusCode::CONFLICT, &format!("{name} is not frozen")));
+    }
+    Ok((StatusCode::ACCEPTED, Json(json!({ "thawed": name }))))
+}
