@@ -46,7 +46,8 @@ const GAUGES: [(&str, Unit, &str); 10] = [
     (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 11] = [
+const COUNTERS: [(&str, Unit, &str); 12] = [
+    (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
     (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
     (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
     (REISSUES, Unit::Count, "work messages published again as the next generation"),

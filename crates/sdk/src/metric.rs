@@ -22,7 +22,8 @@ const GAUGES: [(&str, Unit, &str); 5] = [
     (BLOCKED, Unit::Count, "threads that the code of observers has held for too long"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 4] = [
+const COUNTERS: [(&str, Unit, &str); 5] = [
+    (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
     (SESSIONS, Unit::Count, "sessions with the broker that began; more than one: sessions were lost"),
     (STARTS, Unit::Count, "starts of the code of observers, those after an error included"),
     (FENCED, Unit::Count, "observers that were ended because the broker could not be heard"),

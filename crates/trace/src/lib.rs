@@ -7,8 +7,10 @@
 //! happens to a run: `run` lasts from its delivery to its start, and its context is the run's from then on, so
 //! that the code's own spans, the reports and `attempt ended` hang below a span that is exported already.
 
+mod lost;
 mod otlp;
 
+pub use lost::LOST;
 pub use otlp::{Export, ExportError, Exporting};
 
 use everwatch_core::trace::TraceContext;

@@ -2,24 +2,24 @@
 //! room, or no collector, is lost, and nobody waits for it.
 
 use crate::SCOPE;
+use crate::lost::{Incoming, Ledger, Outgoing};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry::{KeyValue, global};
 use opentelemetry_http::{HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{Protocol, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
-    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider, SpanData, SpanExporter,
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
 };
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
 
 /// Spans that may wait, about a KiB each, and how many go in one request, and how often.
-const WAITING_MAX: usize = 8192;
+pub(crate) const WAITING_MAX: usize = 8192;
 const BATCH: usize = 512;
 const EVERY: Duration = Duration::from_secs(1);
 /// How long a request may take, and the last ones of a process together.
@@ -27,8 +27,6 @@ const SEND_WITHIN: Duration = Duration::from_secs(5);
 const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 /// The most of an answer that is read.
 const ANSWER_MAX: usize = 64 * 1024;
-/// What is lost is told this often.
-const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// Any of these switches the export on, too.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -59,7 +57,8 @@ impl Exporting {
     /// If the endpoint is none, or there is no thread to be had.
     pub fn begin(export: &Export<'_>) -> Result<Self, ExportError> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        if export.endpoint.is_empty() && !ENDPOINTS.iter().any(|name| is_set(name)) {
+        let disabled = std::env::var("OTEL_SDK_DISABLED").is_ok_and(|it| it.eq_ignore_ascii_case("true"));
+        if disabled || export.endpoint.is_empty() && !ENDPOINTS.iter().any(|name| is_set(name)) {
             return Ok(Self(None));
         }
         let config = BatchConfigBuilder::default()
@@ -67,7 +66,9 @@ impl Exporting {
             .with_max_export_batch_size(BATCH)
             .with_scheduled_delay(EVERY)
             .build();
-        let processor = BatchSpanProcessor::builder(exporter(export)?).with_batch_config(config).build();
+        let ledger = Arc::new(Ledger::default());
+        let outgoing = Outgoing { otlp: exporter(export)?, ledger: ledger.clone() };
+        let queue = BatchSpanProcessor::builder(outgoing).with_batch_config(config).build();
         let mut resource = Resource::builder().with_attributes([
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
             KeyValue::new("service.instance.id", export.instance.to_owned()),
@@ -77,7 +78,7 @@ impl Exporting {
         }
         let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(export.sample)));
         let provider = SdkTracerProvider::builder()
-            .with_span_processor(processor)
+            .with_span_processor(Incoming { queue, ledger })
             .with_sampler(sampler)
             .with_resource(resource.build())
             .build();
@@ -105,54 +106,24 @@ impl Drop for Exporting {
     }
 }
 
-fn exporter(export: &Export<'_>) -> Result<Told, ExportError> {
+fn exporter(export: &Export<'_>) -> Result<SpanExporter, ExportError> {
     let wrong = |error: &dyn std::fmt::Display| ExportError(error.to_string());
+    let is_url = |url: reqwest::Url| url.has_host() && ["http", "https"].contains(&url.scheme());
+    if !export.endpoint.is_empty() && !reqwest::Url::parse(export.endpoint).is_ok_and(is_url) {
+        return Err(ExportError(format!("`{}` is no URL as http://127.0.0.1:4318", export.endpoint)));
+    }
     let http = reqwest::Client::builder().timeout(SEND_WITHIN).build().map_err(|error| wrong(&error))?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| wrong(&error))?;
-    let mut otlp = opentelemetry_otlp::SpanExporter::builder()
+    let mut otlp = SpanExporter::builder()
         .with_http()
         .with_http_client(Client { http, runtime })
         .with_protocol(Protocol::HttpBinary)
         .with_timeout(SEND_WITHIN);
     if !export.endpoint.is_empty() {
-        let endpoint = export.endpoint.trim_end_matches('/');
-        if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
-            return Err(ExportError(format!("`{endpoint}` is no URL as http://127.0.0.1:4318")));
-        }
-        otlp = otlp.with_endpoint(format!("{endpoint}/v1/traces"));
+        otlp = otlp.with_endpoint(format!("{}/v1/traces", export.endpoint.trim_end_matches('/')));
     }
-    let otlp = otlp.build().map_err(|error| wrong(&error))?;
-    Ok(Told { otlp, lost: Mutex::default() })
-}
-
-/// Tells what is lost, but not each time.
-#[derive(Debug)]
-struct Told {
-    otlp: opentelemetry_otlp::SpanExporter,
-    lost: Mutex<(u64, Option<Instant>)>,
-}
-
-impl SpanExporter for Told {
-    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let spans = batch.len() as u64;
-        let sent = self.otlp.export(batch).await;
-        if let Err(error) = &sent {
-            let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-            lost.0 += spans;
-            if lost.1.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-                tracing::warn!(spans = lost.0, %error, "spans are lost: the collector does not take them");
-                *lost = (0, Some(Instant::now()));
-            }
-        }
-        sent
-    }
-    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.otlp.shutdown_with_timeout(timeout)
-    }
-    fn set_resource(&mut self, resource: &Resource) {
-        self.otlp.set_resource(resource);
-    }
+    otlp.build().map_err(|error| wrong(&error))
 }
 
 /// The HTTP client of the other crates, on the exporter's own thread: that one may be blocked.
