@@ -11,7 +11,7 @@ use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::status::Status;
-use sqlx::{SqliteConnection, SqlitePool};
+use sqlx::{AssertSqlSafe, SqliteConnection, SqlitePool};
 use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
@@ -67,40 +67,22 @@ const REMEMBER: &str = "INSERT INTO notes (name, value, until)
     SELECT 'forgotten/' || id, '', ?3 FROM observers WHERE id = ?1 AND version = ?2
     ON CONFLICT (name) DO UPDATE SET until = excluded.until";
 
-macro_rules! matching {
-    () => {
-        "status IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR kind = ?2)
-         AND (?3 IS NULL OR pool = ?3) AND (?4 IS NULL OR service_id = ?4)
-         AND NOT EXISTS (SELECT 1 FROM json_each(?5) AS want WHERE NOT EXISTS (
-             SELECT 1 FROM json_each(observers.labels) AS has
-             WHERE has.key = want.key AND has.value = want.value))
-         AND (?6 IS NULL OR instr(lower(name), ?6) > 0)"
-    };
-}
+const LABELLED: &str = "NOT EXISTS (SELECT 1 FROM json_each(?5) AS want WHERE NOT EXISTS (
+    SELECT 1 FROM json_each(observers.labels) AS has WHERE has.key = want.key AND has.value = want.value))";
 
-macro_rules! listing {
-    ($by:literal, $value:literal, $past:literal, $way:literal) => {
-        concat!(
-            "SELECT document FROM observers WHERE ",
-            matching!(),
-            " AND (",
-            $by,
-            ", id) ",
-            $past,
-            " (",
-            $value,
-            ", ?8) ORDER BY ",
-            $by,
-            " ",
-            $way,
-            ", id ",
-            $way,
-            " LIMIT ?9"
-        )
-    };
+/// What a filter asks for, and no more: what it leaves open needs no look at the rows where an index is enough.
+fn matching(the: &Parameters) -> String {
+    let asked = [
+        (the.kind.is_some(), "kind = ?2"),
+        (the.pool.is_some(), "pool = ?3"),
+        (the.service.is_some(), "service_id = ?4"),
+        (the.labels != "{}", LABELLED),
+        (the.q.is_some(), "instr(lower(name), ?6) > 0"),
+    ];
+    let asked = asked.iter().filter(|(is_asked, _)| *is_asked).map(|(_, clause)| *clause);
+    let status = "status IN (SELECT value FROM json_each(?1))";
+    std::iter::once(status).chain(asked).collect::<Vec<_>>().join(" AND ")
 }
-
-const COUNT: &str = concat!("SELECT COUNT(*) FROM observers WHERE ", matching!());
 
 pub(super) async fn create(
     writer: &SqlitePool,
@@ -271,15 +253,20 @@ pub(super) async fn list(
     after: Option<&After>,
     most: usize,
 ) -> Result<Page, StoreError> {
-    let statement = match (filter.sort, filter.descending) {
-        (Sort::Name, false) => listing!("name", "?7", ">", "ASC"),
-        (Sort::Name, true) => listing!("name", "?7", "<", "DESC"),
-        (Sort::CreatedAt, false) => listing!("created_at", "CAST(?7 AS INTEGER)", ">", "ASC"),
-        (Sort::CreatedAt, true) => listing!("created_at", "CAST(?7 AS INTEGER)", "<", "DESC"),
-    };
     let the = Parameters::of(filter, after, most)?;
+    let matching = matching(&the);
+    let (by, value) = match filter.sort {
+        Sort::Name => ("name", "?7"),
+        Sort::CreatedAt => ("created_at", "CAST(?7 AS INTEGER)"),
+    };
+    let (past, way) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
+    let count = format!("SELECT COUNT(*) FROM observers WHERE {matching}");
+    let statement = format!(
+        "SELECT document FROM observers WHERE {matching} AND ({by}, id) {past} ({value}, ?8)
+        ORDER BY {by} {way}, id {way} LIMIT ?9"
+    );
     let service = the.service.map(|service| service.to_string());
-    let total = sqlx::query_scalar(COUNT)
+    let total = sqlx::query_scalar(AssertSqlSafe(count))
         .bind(array(&the.status))
         .bind(&the.kind)
         .bind(&the.pool)
@@ -289,7 +276,7 @@ pub(super) async fn list(
         .fetch_one(pool)
         .await
         .map_err(failure)?;
-    let documents: Vec<String> = sqlx::query_scalar(statement)
+    let documents: Vec<String> = sqlx::query_scalar(AssertSqlSafe(statement))
         .bind(array(&the.status))
         .bind(&the.kind)
         .bind(&the.pool)
