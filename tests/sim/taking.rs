@@ -195,13 +195,14 @@ impl World {
     }
 
     pub(crate) fn on_hand_over(&mut self, s: usize, asked: HandOver) {
-        let until = self.age(s) + self.rules.rest(asked.rest.clamp(REST_MIN, REST_MAX));
+        let now = self.age(s);
+        let until = now + self.rules.rest(asked.rest.clamp(REST_MIN, REST_MAX));
         self.on_asked(s, &asked);
         self.tell(|world| format!("{} is asked {:?} {:?}", world.name(s), asked.down_to, asked.cause));
         let taking = &mut self.services[s].taking;
         if let Some(most) = asked.down_to {
             let most = self.rules.down_to(most, (taking.told_held, taking.blocks.held()));
-            taking.blocks.limit(most, until);
+            taking.blocks.limit(most, now, until);
             taking.asked_for = asked.cause;
         }
         if !asked.ids.is_empty() {

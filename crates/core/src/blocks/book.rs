@@ -11,6 +11,10 @@ const RAMP: Duration = Duration::from_millis(50);
 /// Freed slots of cancelled blocks are gathered for so long before they are opened anew.
 const GATHER: Duration = Duration::from_secs(1);
 
+/// A limit is for giving away too, but only after so long: others are told theirs in the same moment, and one that
+/// has not heard of it yet would take what it is to give away itself.
+const GIVES_AFTER: Duration = Duration::from_millis(300);
+
 /// One consumer, within one session. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
@@ -72,6 +76,8 @@ pub struct Blocks {
     rests_until: Duration,
     /// At most so many are held before that.
     limit: (u32, Duration),
+    /// Nothing is given away before that.
+    gives_from: Duration,
     /// Blocks are opened with priority before that.
     first_until: Duration,
     /// Whether all of the capacity was claimed since it was last changed.
@@ -90,6 +96,7 @@ impl Blocks {
             cordoned: false,
             rests_until: Duration::ZERO,
             limit: (0, Duration::ZERO),
+            gives_from: Duration::ZERO,
             first_until: Duration::ZERO,
             full: false,
             opened_at: None,
@@ -119,8 +126,11 @@ impl Blocks {
         (self.rests_until, self.full) = (self.rests_until.max(until), false);
     }
     /// Holds at most `most` before `until`, and then goes on by itself.
-    pub fn limit(&mut self, most: u32, until: Duration) {
+    pub fn limit(&mut self, most: u32, now: Duration, until: Duration) {
         (self.limit, self.full) = ((most, until), false);
+        if now >= self.gives_from {
+            self.gives_from = now + GIVES_AFTER;
+        }
     }
     /// Before `until` the queue serves this service before others.
     pub fn come_first(&mut self, until: Duration) {
@@ -158,14 +168,20 @@ impl Blocks {
     #[must_use]
     pub fn surplus_over(&self, now: Duration) -> Option<u32> {
         let most = self.most(now);
-        (self.closed() && self.held() > most).then_some(most)
+        (now >= self.gives_from && self.closed() && self.held() > most).then_some(most)
     }
     /// When [`Blocks::decide`] has something new to say without being told anything.
     #[must_use]
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
         let prior = self.open().any(|(_, block)| block.priority > 0);
         let opens = (self.room(now) > 0).then(|| self.may_open_at(now));
-        let times = [Some(self.rests_until), Some(self.limit.1), prior.then_some(self.first_until), opens];
+        let times = [
+            Some(self.rests_until),
+            Some(self.limit.1),
+            Some(self.gives_from),
+            prior.then_some(self.first_until),
+            opens,
+        ];
         times.into_iter().flatten().filter(|at| *at > now).min()
     }
 

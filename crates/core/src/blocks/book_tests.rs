@@ -163,9 +163,11 @@ fn a_rest_ends_by_itself() {
 fn a_limit_is_kept_for_a_while() {
     let mut world = World::new(10);
     world.settle_down();
-    world.blocks.limit(6, world.now + Duration::from_secs(60));
+    world.blocks.limit(6, world.now, world.now + Duration::from_secs(60));
     world.act();
     world.confirm_cancels();
+    assert_eq!(world.blocks.surplus_over(world.now), None, "others may not have heard of theirs");
+    world.now = world.blocks.next_deadline(world.now).unwrap();
     assert_eq!(world.blocks.surplus_over(world.now), Some(6));
     for _ in 0..7 {
         world.settle(0);
@@ -246,7 +248,9 @@ fn play(world: &mut World, ops: &[Op], mut check: impl FnMut(&World)) {
             Op::Later(ms) => world.now += Duration::from_millis(ms.into()),
             Op::Cordon(cordoned) => world.blocks.cordon(cordoned),
             Op::Rest(secs) => world.blocks.rest(world.now + Duration::from_secs(secs.into())),
-            Op::Limit(most, secs) => world.blocks.limit(most, world.now + Duration::from_secs(secs.into())),
+            Op::Limit(most, secs) => {
+                world.blocks.limit(most, world.now, world.now + Duration::from_secs(secs.into()));
+            }
             Op::Resize(capacity) => world.blocks.resize(capacity),
         }
         assert_eq!(world.held(), world.blocks.held());

@@ -71,9 +71,10 @@ impl Life {
     }
 
     fn on_hand_over(&mut self, asked: HandOver) {
-        let until = self.started.elapsed() + asked.rest.clamp(REST_MIN, REST_MAX);
+        let now = self.started.elapsed();
+        let until = now + asked.rest.clamp(REST_MIN, REST_MAX);
         if let Some(most) = asked.down_to {
-            self.blocks.limit(most, until);
+            self.blocks.limit(most, now, until);
             self.asked_for = asked.cause;
         }
         if !asked.ids.is_empty() && self.to_hand_over.len() < HAND_OVERS_MAX {
