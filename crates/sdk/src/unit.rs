@@ -132,8 +132,8 @@ impl Units {
         let (registry, outlet, book) =
             (self.code.registry.clone(), self.code.outlet.clone(), self.code.logs.open(id, epoch));
         let (shared, frost) = (registry.shared.clone(), self.code.frost.clone());
-        let (book_of, trace_of) = (book.clone(), trace.clone());
-        let inner = Inner {
+        let book_of = book.clone();
+        let ctx = Context::new(Inner {
             work: work.clone(),
             epoch,
             attempt,
@@ -141,9 +141,8 @@ impl Units {
             outlet,
             shared,
             book: book_of,
-            trace: trace_of,
-        };
-        let ctx = Context::new(inner);
+            trace,
+        });
         let task = async move {
             // The guard lives inside the task: it is dropped only after the code has let go.
             let mut guard = guard;
@@ -153,8 +152,9 @@ impl Units {
                     Err(spec) => Outcome::Failed(spec),
                 }
             });
-            let code = as_speaker(book.clone(), epoch, code.catch_unwind());
-            let ended = match &trace {
+            // Boxed: each layer around it would keep room for it once more.
+            let code = as_speaker(book.clone(), epoch, Box::pin(code.catch_unwind()));
+            let ended = match &guard.trace {
                 Some(trace) => everwatch_trace::within(trace, code).await,
                 None => code.await,
             };
