@@ -84,11 +84,6 @@ impl Fault {
         !matches!(self, Self::Alarm | Self::ManagerKill | Self::DatabaseKill)
     }
 
-    /// Whether a service dies of it without a word.
-    pub(crate) fn kills(self) -> bool {
-        matches!(self, Self::Kill | Self::DiskFull)
-    }
-
     /// The longest gap, in ms, that counts as good: for a killed process a second, for what the broker has to
     /// notice three heartbeats and two seconds.
     /// One that may not overlap waits for two `fence_grace` more.

@@ -13,10 +13,6 @@ pub(crate) struct Window {
     pub(crate) until: i64,
 }
 
-/// Two services that died within a minute of its start make an observer a suspect, and suspects start a minute apart.
-const SUSPECT_AFTER: usize = 2;
-const BLAME_WITHIN: i64 = 60_000;
-
 /// How late a beacon may be written down after it was made, in ms.
 const WRITING: i64 = 200;
 
@@ -26,7 +22,6 @@ pub(crate) fn judge(world: &World, windows: &[Window]) {
     let mut figures: BTreeMap<Fault, (Vec<i64>, Vec<i64>)> = BTreeMap::new();
     let mut breaches = Vec::new();
     for (name, runs) in &histories {
-        let mut deaths = 0;
         for pair in runs.windows(2) {
             let (gap, overlap) = (pair[0].gap_to(&pair[1]), pair[0].overlap(&pair[1]));
             let Some(window) = windows.iter().find(|it| (it.from..=it.until).contains(&pair[1].first)) else {
@@ -45,9 +40,7 @@ pub(crate) fn judge(world: &World, windows: &[Window]) {
             if !fault.moves() {
                 breaches.push(format!("{fault:?}: {name} moved: {pair:?}"));
             }
-            deaths += usize::from(fault.kills() && pair[0].last - pair[0].first < BLAME_WITHIN);
-            let apart = if deaths >= SUSPECT_AFTER { BLAME_WITHIN } else { 0 };
-            if gap > fault.good_gap(may_overlap(name)) + apart {
+            if gap > fault.good_gap(may_overlap(name)) {
                 breaches.push(format!("{fault:?}: {name} stood still for {gap} ms: {pair:?}"));
             }
         }

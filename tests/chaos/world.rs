@@ -6,7 +6,7 @@ use crate::faults::Fault;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, free_address};
 use everwatch_tests::disk::SmallDisk;
-use everwatch_tests::http::{Api, wait_for, wait_within};
+use everwatch_tests::http::{Api, wait_for};
 use everwatch_tests::postgres::Server;
 use everwatch_tests::proxy::Proxy;
 use rand::Rng as _;
@@ -15,14 +15,11 @@ use rand::seq::IndexedRandom as _;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 use tempfile::TempDir;
 
 pub(crate) const SERVICES: [&str; 4] = ["s0", "s1", "s2", "s3"];
 pub(crate) const CAPACITY: u32 = 15;
 const OBSERVERS: usize = 24;
-/// One that is suspected of ending its services may have to wait for a minute.
-const SUSPECTS_TOO: Duration = Duration::from_secs(90);
 
 /// Now, in ms as beacons have it.
 pub(crate) fn now() -> i64 {
@@ -180,7 +177,7 @@ impl World {
     /// Every observer that is wanted shows a beacon younger than a moment ago.
     pub(crate) async fn until_all_run(&self, fault: Fault) {
         let from = now();
-        wait_within(SUSPECTS_TOO, &format!("all to run after {fault:?}"), || async {
+        wait_for(&format!("all to run after {fault:?}"), || async {
             let runs = beacons::read(&self.folder);
             let runs_now = |name: &&String| {
                 runs.get(*name).is_some_and(|runs| runs.iter().any(|run| run.last > from.max(now() - 500)))
