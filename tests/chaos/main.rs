@@ -1,7 +1,7 @@
 //! A campaign of faults on real processes: one after another from a seeded schedule, while people create and
 //! delete. Every run leaves beacons; what they tell is judged at the end like a history.
 //!
-//! EVERWATCH_CHAOS_SECS: how long faults are made (default 100). EVERWATCH_CHAOS_SEED: the schedule (default 1).
+//! EVERWATCH_CHAOS_SECS: how long faults are made (default 150). EVERWATCH_CHAOS_SEED: the schedule (default 1).
 //! EVERWATCH_CHAOS_STORE: `sqlite` for one manager on SQLite; else two on a PostgreSQL server of their own.
 //! EVERWATCH_CHAOS_BROKER: nodes to use, comma-separated, instead of one of its own. EVERWATCH_CHAOS_NODE: what
 //! `sh -c` runs with `kill` or `start` and the number of a node, or `eval`, that and an Erlang expression.
@@ -29,7 +29,7 @@ fn number(variable: &str, default: u64) -> u64 {
 #[expect(clippy::print_stdout, reason = "the seed and the figures are the point")]
 async fn nothing_is_lost_doubled_or_resurrected_under_any_fault() {
     let seed = number("EVERWATCH_CHAOS_SEED", 1);
-    let limit = Duration::from_secs(number("EVERWATCH_CHAOS_SECS", 100));
+    let limit = Duration::from_secs(number("EVERWATCH_CHAOS_SECS", 150));
     println!("EVERWATCH_CHAOS_SEED={seed} EVERWATCH_CHAOS_SECS={}", limit.as_secs());
     let mut dice = StdRng::seed_from_u64(seed);
     let mut world = World::start().await;

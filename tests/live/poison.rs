@@ -1,6 +1,8 @@
 //! An observer that kills its services is quarantined; what ran beside it runs on.
 
+use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::wait_for;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -63,4 +65,38 @@ async fn one_that_kills_its_services_is_quarantined_and_its_neighbours_run_on() 
     assert!(status == 200 || status == 202, "a person may bring it back: {status}");
     let it = api.get("/v1/observers/poison").await;
     assert_ne!(it["status"], "Failed", "{it}");
+}
+
+/// Whoever tries out failover kills one service after another. What moved from one to the other is innocent.
+#[tokio::test]
+async fn two_services_killed_one_after_the_other_make_nobody_wait() {
+    let mut cluster = Cluster::new("innocent").with_test_kinds();
+    cluster.manager().await;
+    let folder = cluster.folder("beacons");
+    cluster.service("s0", 3).await;
+    for name in ["a", "b", "c"] {
+        let spec = json!({ "folder": folder });
+        cluster.api.create(json!({"name": name, "kind": "beacon", "spec": spec})).await;
+        cluster.api.until_status(name, "Processing").await;
+    }
+    for (kill, victim) in ["s0", "s1", "s0"].into_iter().enumerate() {
+        let spare = if victim == "s0" { "s1" } else { "s0" };
+        cluster.service(spare, 3).await;
+        if kill == 2 {
+            wait_for("the manager to know who was there twice", || async {
+                let log = cluster.full_log("manager");
+                let known = log.contains("services died soon after the starts") && log.contains("blamed=3");
+                if known { Ok(()) } else { Err(log) }
+            })
+            .await;
+        }
+        cluster.kill(victim);
+        wait_for(&format!("all to run after kill {kill}"), || async {
+            let runs = beacons::read(&folder);
+            if runs.values().all(|runs| runs.len() == kill + 2) { Ok(()) } else { Err(format!("{runs:?}")) }
+        })
+        .await;
+    }
+    let longest = beacons::judge("three kills", &folder, |_| 0);
+    assert!(longest < 10_000, "one stood still for {longest} ms");
 }

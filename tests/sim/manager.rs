@@ -5,6 +5,7 @@ use crate::broker::{Consume, Delivery, QueueId};
 use crate::database::Access;
 use crate::orphans::LOOK as ORPHAN_LOOK;
 use crate::outbox::{How, LEASE_LOOK, Lease};
+use crate::quarantine::QUARANTINE_AFTER;
 use crate::world::{EPOCH_MS, World, millis};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ManagerId, ObserverId, ServiceId};
@@ -231,7 +232,7 @@ impl World {
         let question = move |world: &mut Self| {
             let mut docket = world.db.docket.clone();
             docket.forget(now);
-            (world.db.commanded_since(since), docket.suspects(), world.welcome_of(service))
+            (world.db.commanded_since(since), docket.suspects(QUARANTINE_AFTER), world.welcome_of(service))
         };
         self.query(self.host_of(m), Access::Read, question, move |world, answer| {
             if let Some((rows, suspects, (terms, returning))) = answer {

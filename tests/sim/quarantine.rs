@@ -10,7 +10,7 @@ use everwatch_core::row::Row;
 use everwatch_core::seen::{Heard, Key, Settlement};
 use everwatch_core::service::ServiceRow;
 
-const QUARANTINE_AFTER: usize = 5;
+pub(crate) const QUARANTINE_AFTER: usize = 5;
 
 /// One that was looked at, with the services that died of it.
 struct Looked {
@@ -112,7 +112,8 @@ impl World {
         let Some(Looked { row, deaths, .. }) = poison.pop() else {
             let write = move |world: &mut Self| {
                 let before = std::mem::replace(&mut world.db.docket, docket);
-                (before.suspects() != world.db.docket.suspects()).then(|| world.db.docket.suspects())
+                let suspects = world.db.docket.suspects(QUARANTINE_AFTER);
+                (before.suspects(QUARANTINE_AFTER) != suspects).then_some(suspects)
             };
             return self.query(host, Access::Write, write, move |world, suspects| {
                 if let Some(Some(suspects)) = &suspects {

@@ -20,7 +20,7 @@ const HEARD_BEFORE: Duration = Duration::from_secs(10);
 pub const WINDOW: Duration = Duration::from_secs(600);
 /// How long a service that lost its session has to come back.
 pub const REBORN_WITHIN: Duration = Duration::from_secs(60);
-/// So many deaths make a suspect.
+/// So many deaths are held against an observer.
 pub const SUSPECT_AFTER: usize = 2;
 /// More of them than this within [`WINDOW`] are weather, not poison.
 pub const AT_ONCE_MAX: usize = 10;
@@ -148,7 +148,7 @@ impl Row {
 pub enum Sentence {
     /// Nothing yet.
     None,
-    /// It is to start alone.
+    /// It is blamed for too few to be failed.
     Suspect,
     /// It is to be failed, if it turns out to be one of few.
     Wait,
@@ -161,8 +161,9 @@ pub enum Sentence {
 /// All who are blamed at present, as managers share it.
 ///
 /// Naively, whoever has enough deaths is failed, or the one with the most. But what runs beside a poison dies
-/// with it, as often where services are restarted quickly, and of many deaths only the newest are known. So
-/// those who are blamed are suspects, which start one at a time: the next death is one's alone, and tells.
+/// with it, as often where services are restarted quickly, and of many deaths only the newest are known. So once
+/// one of them is a death short of being failed, those who are blamed start one at a time: the next death is
+/// one's alone, and tells.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Docket {
     charges: BTreeMap<ObserverId, Charge>,
@@ -251,10 +252,19 @@ impl Docket {
         self.charges.contains_key(&id)
     }
 
-    /// Those that start one at a time; so many at once are weather, and nobody waits for that.
+    /// Those that start one at a time, from when the next death may have to tell who is failed.
+    ///
+    /// Naively, from the second death on. But two services killed within minutes, or one that is tried out, make
+    /// suspects of all that moved from one to the other, and the last of ten would wait for nine minutes. So many
+    /// at once are weather, and nobody waits for that either.
     #[must_use]
-    pub fn suspects(&self) -> Vec<ObserverId> {
-        if self.charges.len() > AT_ONCE_MAX { Vec::new() } else { self.charges.keys().copied().collect() }
+    pub fn suspects(&self, quarantine_after: usize) -> Vec<ObserverId> {
+        let nearly = quarantine_after.saturating_sub(1).max(SUSPECT_AFTER);
+        let decisive = self.charges.values().any(|charge| charge.deaths.len() >= nearly);
+        if !decisive || self.charges.len() > AT_ONCE_MAX {
+            return Vec::new();
+        }
+        self.charges.keys().copied().collect()
     }
 }
 

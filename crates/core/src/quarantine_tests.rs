@@ -167,17 +167,31 @@ fn more_than_ten_at_once_are_weather() {
     for (id, deaths) in &ids[..10] {
         docket.charge(*id, deaths, 5, at(5));
     }
-    assert_eq!(docket.suspects().len(), 10);
+    assert_eq!(docket.suspects(5).len(), 10);
     assert_eq!(docket.sentence(ids[0].0, at(7)), Sentence::Wait, "others may be heard of");
     assert_eq!(docket.sentence(ids[0].0, at(8)), Sentence::Quarantine);
     docket.charge(ids[10].0, &ids[10].1, 5, at(6));
     assert!(ids.iter().all(|(id, _)| docket.sentence(*id, at(8)) == Sentence::Weather));
-    assert!(docket.suspects().is_empty());
+    assert!(docket.suspects(5).is_empty());
     docket.forget(at(604));
     assert_eq!(docket.sentence(ids[0].0, at(604)), Sentence::None);
     for (count, expected) in [(1, Sentence::None), (2, Sentence::Suspect), (5, Sentence::Wait)] {
         docket.charge(ids[0].0, &services(604..604 + count), 5, at(609));
         assert_eq!(docket.sentence(ids[0].0, at(609)), expected);
+    }
+}
+
+#[test]
+fn all_start_one_at_a_time_once_one_is_a_death_short_of_being_failed() {
+    let (killed_twice, near) = (observer(1), observer(2));
+    let mut docket = Docket::default();
+    docket.charge(killed_twice, &services(0..2), 5, at(2));
+    docket.charge(near, &services(0..3), 5, at(3));
+    assert_eq!(docket.suspects(5), [], "two services killed by hand make nobody wait");
+    docket.charge(near, &services(0..4), 5, at(4));
+    assert_eq!(docket.suspects(5), [killed_twice, near], "the next death is to be one's alone");
+    for (quarantine_after, count) in [(0, 2), (2, 2), (3, 2), (6, 0), (usize::MAX, 0)] {
+        assert_eq!(docket.suspects(quarantine_after).len(), count, "{quarantine_after}");
     }
 }
 
@@ -194,7 +208,7 @@ fn who_died_with_the_poison_is_not_failed_for_it() {
     docket.charge(poison, &services(0..7), 5, at(10));
     assert_eq!(docket.sentence(poison, at(10)), Sentence::Quarantine);
     docket.explain(at(10));
-    assert_eq!(docket.suspects(), []);
+    assert_eq!(docket.suspects(5), []);
     docket.charge(beside, &services(0..6), 5, at(11));
     assert_eq!(docket.sentence(beside, at(20)), Sentence::None);
     docket.charge(beside, &services(0..16), 5, at(16));

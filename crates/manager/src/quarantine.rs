@@ -10,7 +10,7 @@ use everwatch_core::row::Row;
 use everwatch_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::warn;
+use tracing::{info, warn};
 use uuid::Uuid;
 
 const NOTE: &str = "quarantine";
@@ -24,7 +24,7 @@ const SERVICES_SINCE: Duration = Duration::from_secs(900);
 pub(crate) async fn suspects(manager: &Manager) -> Result<Vec<ObserverId>, StoreError> {
     let mut docket = read(manager).await?;
     docket.forget(manager.clock.now());
-    Ok(docket.suspects())
+    Ok(docket.suspects(manager.settings.quarantine_after))
 }
 
 async fn read(manager: &Manager) -> Result<Docket, StoreError> {
@@ -78,8 +78,18 @@ async fn write(manager: &Arc<Manager>, before: &Docket, docket: &Docket) -> Resu
         let text = serde_json::to_string(docket).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         manager.store.set_note(NOTE, &text, WINDOW).await?;
     }
-    if docket.suspects() != before.suspects() {
-        telling::suspects_later(manager, docket.suspects());
+    let (blamed, blamed_before) = (docket.charged().count(), before.charged().count());
+    if blamed != blamed_before {
+        info!(
+            blamed,
+            "services died soon after the starts of so many observers, twice and more in 10 minutes"
+        );
+    }
+    let quarantine_after = manager.settings.quarantine_after;
+    let suspects = docket.suspects(quarantine_after);
+    if suspects != before.suspects(quarantine_after) {
+        info!(?suspects, "these start one at a time on each service");
+        telling::suspects_later(manager, suspects);
     }
     Ok(())
 }

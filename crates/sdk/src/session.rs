@@ -373,6 +373,9 @@ impl Life {
             if matches!(effect, Effect::Start { .. } | Effect::Settle(_)) && !self.fence.stands() {
                 return self.fence.fall("the broker has not answered in time");
             }
+            if let Effect::Announce(it) = &effect {
+                tracing::info!(observer = %it.id, epoch = %it.epoch, "suspected of ending its services: it starts alone");
+            }
             if let Effect::Report(it) | Effect::Settle(it) | Effect::Announce(it) = &effect
                 && !it.event.holds()
             {
