@@ -14,6 +14,7 @@ use everwatch_core::message::{
     Beat, BeatMessage, Birth, Cause, Command, Intent, KindInfo, ListChunk, Predecessor, Report, RunEvent,
     Welcome, decode, encode,
 };
+use everwatch_core::rebirth::{Losses, STEADY};
 use everwatch_core::slots::{Effect, Input, Now, Pace, SlotPolicy, Slots};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -73,7 +74,8 @@ pub(crate) struct Service {
     lists: u64,
     wakes_at: Option<u64>,
     predecessor: Option<Predecessor>,
-    pause: u64,
+    losses: Losses,
+    comes_last: bool,
 }
 
 impl Service {
@@ -96,7 +98,8 @@ impl Service {
             lists: 0,
             wakes_at: None,
             predecessor: None,
-            pause: 1000,
+            losses: Losses::NONE,
+            comes_last: false,
             setup: setup.clone(),
         }
     }
@@ -157,7 +160,7 @@ impl World {
             Some(conns) => world.begin(s, conns),
             None => {
                 let jittered = world.roll(pause / 4, pause);
-                world.after(jittered, s, move |world| world.connect(s, (pause * 2).min(30_000)));
+                world.after(jittered, s, move |world| world.connect(s, (pause * 2).min(4000)));
             }
         });
     }
@@ -165,7 +168,7 @@ impl World {
     fn begin(&mut self, s: usize, conns: [usize; 2]) {
         let (now, id) = (self.now, ServiceId(self.new_uuid()));
         let it = &mut self.services[s];
-        let fresh = Service::new(&it.setup);
+        let (fresh, comes_last) = (Service::new(&it.setup), it.comes_last);
         *it = Service {
             id,
             incarnation: it.incarnation + 1,
@@ -174,9 +177,12 @@ impl World {
             proofs: Proofs::given(duration(now)),
             began: now,
             predecessor: it.predecessor.take(),
-            pause: it.pause,
+            losses: it.losses,
             ..fresh
         };
+        if comes_last {
+            it.taking.blocks.come_last(STEADY);
+        }
         self.tell(|world| format!("{} is born as {}", world.name(s), short(id.0)));
         let incarnation = self.services[s].incarnation;
         self.ask(
@@ -403,13 +409,12 @@ impl World {
         it.incarnation += 1;
         it.stage = Stage::Connecting;
         it.predecessor = Some(Predecessor { service: it.id, ended: reason });
-        if self.now - it.began > 60_000 {
-            it.pause = 1000;
-        }
-        let pause = it.pause * 2;
-        it.pause = pause.min(30_000);
-        let jittered = self.roll(pause / 4, pause);
-        self.after(jittered, s, move |world| world.connect(s, 500));
+        let lived = duration(self.now - it.began);
+        let chance = f64::from(u32::try_from(self.roll(0, 1000)).unwrap()) / 1000.0;
+        let it = &mut self.services[s];
+        let back = it.losses.on_lost(lived, chance);
+        it.comes_last = back.comes_last;
+        self.after(u64::try_from(back.pause.as_millis()).unwrap(), s, move |world| world.connect(s, 500));
     }
 
     /// Whether its process may be about to end.

@@ -324,6 +324,19 @@ pub async fn a_higher_priority_is_served_first(broker: &dyn Broker, prefix: &str
     session.close().await;
 }
 
+/// The consumer of a priority below zero gets what no other has room for.
+pub async fn a_lower_priority_is_served_last(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &[]).await;
+    let consume = Consume { queue: work(prefix), prefetch: 10, priority: -1 };
+    let mut last = within("consume", session.consume(&consume)).await.unwrap();
+    let mut normal = block(&*session, &work(prefix), 2).await;
+    until_depth(&*session, &work(prefix), Depth { ready: 0, consumers: 2 }).await;
+    put(&*session, &work(prefix), &["a", "b", "c"]).await;
+    assert_eq!(bodies(&receive_many(&mut *normal, 2).await), ["a", "b"]);
+    assert_eq!(body(&receive(&mut *last).await), "c");
+    session.close().await;
+}
+
 /// A cancelled block takes again on its channel, beside what it holds from before.
 pub async fn a_cancelled_block_consumes_anew(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &["a", "b", "c", "d", "e"]).await;

@@ -88,6 +88,7 @@ conformance! {
     depth_counts_messages_and_consumers,
     many_publishes_at_once_keep_their_order,
     a_higher_priority_is_served_first,
+    a_lower_priority_is_served_last,
     a_cancelled_block_consumes_anew,
     refusals_leave_no_trace,
 }

@@ -177,7 +177,12 @@ pub struct FleetFacts {
     pub running: Vec<Row>,
     /// Living services that come after one which the acknowledgement time-out has ended: name and cure.
     pub timed_out: Vec<(String, String)>,
+    /// Those that were born within [`LATELY`], whether they live or not.
+    pub born_lately: Vec<ServiceRow>,
 }
+
+/// So many lost sessions are counted together.
+pub const LATELY: Duration = Duration::from_secs(600);
 
 /// Everything worth telling, the worst first.
 #[must_use]

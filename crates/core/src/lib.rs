@@ -30,6 +30,7 @@ pub mod plan;
 pub mod quarantine;
 pub mod reading;
 pub mod rebalance;
+pub mod rebirth;
 pub mod retry;
 pub mod row;
 pub mod seen;

@@ -4,7 +4,7 @@
 use crate::hold;
 use crate::shared::Manager;
 use everwatch_broker::{BrokerError, QueueKind, Session, advice};
-use everwatch_core::doctor::{Facts, FleetFacts, ManagerFacts, SessionFacts};
+use everwatch_core::doctor::{Facts, FleetFacts, LATELY, ManagerFacts, SessionFacts};
 use everwatch_core::id::Pool;
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
@@ -52,6 +52,8 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
 
 async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let services = manager.services(Duration::ZERO).await?;
+    let mut born_lately = manager.store.services(manager.clock.now().minus(LATELY)).await?;
+    born_lately.retain(|service| manager.clock.now().since(service.born_at) < LATELY);
     let hold = hold::read(manager).await?;
     let mut facts = FleetFacts {
         services: services.to_vec(),
@@ -61,6 +63,7 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
         waiting: oldest(manager, Status::Created).await?,
         running: oldest(manager, Status::Processing).await?,
         timed_out: services.iter().filter_map(timed_out).collect(),
+        born_lately,
         ..FleetFacts::default()
     };
     for ((pool, status), count) in manager.store.counts().await? {

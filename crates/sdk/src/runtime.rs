@@ -9,6 +9,7 @@ use crate::settings::ServiceSettings;
 use everwatch_broker::{Broker, ConnectError, Session, advice};
 use everwatch_core::id::ServiceId;
 use everwatch_core::message::Predecessor;
+use everwatch_core::rebirth::Losses;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,9 +17,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// The longest pause before the next incarnation, and between two attempts to reach the broker: it is short,
-/// because nothing runs until one succeeds.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The longest pause between two attempts to reach the broker: it is short, because nothing runs until one
+/// succeeds.
 const CONNECT_PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// Why a service ended though nobody asked it to.
@@ -88,7 +88,7 @@ async fn incarnations(
     let registry = Arc::new(registry.share(pulses.clone()));
     let mut predecessor: Option<Predecessor> = None;
     let mut advised = false;
-    let mut pause = Duration::from_secs(1);
+    let (mut losses, mut comes_last) = (Losses::NONE, false);
     loop {
         let id = ServiceId(Uuid::new_v4());
         let Some(session) = connect(&settings, broker.as_ref(), id, &handle).await? else { return Ok(()) };
@@ -108,6 +108,7 @@ async fn incarnations(
             pulses: pulses.clone(),
             logs: logs.clone(),
             predecessor: predecessor.take(),
+            comes_last,
             handle: handle.clone(),
         };
         let end = session::live(incarnation).await?;
@@ -116,6 +117,7 @@ async fn incarnations(
             End::Stopped => return Ok(()),
             End::Killed => {
                 tracing::warn!(service = %id, "killed; born again in 5 s");
+                comes_last = false;
                 wait(Duration::from_secs(5), &handle).await;
             }
             End::Lost(reason) => {
@@ -124,11 +126,9 @@ async fn incarnations(
                     tracing::error!("{cure}");
                 }
                 predecessor = Some(Predecessor { service: id, ended: reason });
-                if born.elapsed() > Duration::from_secs(60) {
-                    pause = Duration::from_secs(1);
-                }
-                wait(jittered(pause * 2), &handle).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                let back = losses.on_lost(born.elapsed(), rand::random());
+                comes_last = back.comes_last;
+                wait(back.pause, &handle).await;
             }
         }
         if handle.stop.is_cancelled() {

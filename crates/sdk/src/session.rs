@@ -32,6 +32,7 @@ use everwatch_core::message::{
     Beat, BeatMessage, Birth, Cause, Intent, ListChunk, Predecessor, Report, RunEvent, RunReport, Terms,
     Work, WorkRead, encode,
 };
+use everwatch_core::rebirth::STEADY;
 use everwatch_core::slots::{Effect, Input, Now, Pace, SlotPolicy, Slots};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub(crate) struct Incarnation {
     pub(crate) pulses: Pulses,
     pub(crate) logs: Arc<Logs>,
     pub(crate) predecessor: Option<Predecessor>,
+    /// It may lose this session as soon as the one before.
+    pub(crate) comes_last: bool,
     pub(crate) handle: Handle,
 }
 
@@ -188,11 +191,15 @@ impl Life {
         });
         let (arrivals, incoming) = mpsc::channel(1024);
         let capacity = me.settings.capacity.slots();
+        let mut blocks = Blocks::new(capacity);
+        if me.comes_last {
+            blocks.come_last(STEADY);
+        }
         let life = Self {
             started: Instant::now(),
             slots: Slots::new(policy(&me, capacity))
                 .with_pace(Pace::new(me.settings.start_rate, &me.settings.start_rates)),
-            blocks: Blocks::new(capacity),
+            blocks,
             channels: Channels::default(),
             terms: Terms::default(),
             to_hand_over: Vec::new(),

@@ -78,8 +78,8 @@ pub struct Blocks {
     limit: (u32, Duration),
     /// Nothing is given away before that.
     gives_from: Duration,
-    /// Blocks are opened with priority before that.
-    first_until: Duration,
+    /// Blocks are opened with this priority before that.
+    prior: (i32, Duration),
     /// Whether all of the capacity was claimed since it was last changed.
     full: bool,
     opened_at: Option<Duration>,
@@ -97,7 +97,7 @@ impl Blocks {
             rests_until: Duration::ZERO,
             limit: (0, Duration::ZERO),
             gives_from: Duration::ZERO,
-            first_until: Duration::ZERO,
+            prior: (0, Duration::ZERO),
             full: false,
             opened_at: None,
         }
@@ -134,7 +134,11 @@ impl Blocks {
     }
     /// Before `until` the queue serves this service before others.
     pub fn come_first(&mut self, until: Duration) {
-        self.first_until = until;
+        self.prior = (1, until);
+    }
+    /// Before `until` the queue serves this service only with what no other has room for.
+    pub fn come_last(&mut self, until: Duration) {
+        self.prior = (-1, until);
     }
     /// A message came in.
     pub fn took(&mut self, block: BlockId) {
@@ -173,13 +177,13 @@ impl Blocks {
     /// When [`Blocks::decide`] has something new to say without being told anything.
     #[must_use]
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        let prior = self.open().any(|(_, block)| block.priority > 0);
+        let prior = self.open().any(|(_, block)| block.priority != 0);
         let opens = (self.room(now) > 0).then(|| self.may_open_at(now));
         let times = [
             Some(self.rests_until),
             Some(self.limit.1),
             Some(self.gives_from),
-            prior.then_some(self.first_until),
+            prior.then_some(self.prior.1),
             opens,
         ];
         times.into_iter().flatten().filter(|at| *at > now).min()
@@ -217,7 +221,8 @@ impl Blocks {
         self.blocks.iter().filter(|(_, block)| block.state == State::Open).map(|(id, block)| (*id, block))
     }
     fn priority(&self, now: Duration) -> i32 {
-        i32::from(now < self.first_until)
+        let (priority, until) = self.prior;
+        if now < until { priority } else { 0 }
     }
     fn may_open_at(&self, now: Duration) -> Duration {
         let pause = if self.full && self.room(now) < share(self.capacity) { GATHER } else { RAMP };

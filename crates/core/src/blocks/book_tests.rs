@@ -191,6 +191,20 @@ fn a_returning_service_comes_first_for_a_while() {
 }
 
 #[test]
+fn one_that_may_be_sick_comes_last_for_a_while() {
+    let mut world = World::new(1);
+    world.blocks.come_last(Duration::from_secs(60));
+    let last = world.blocks.decide(world.now);
+    assert!(matches!(last[..], [BlockEffect::Open { priority: -1, .. }]), "{last:?}");
+    world.now = world.blocks.next_deadline(world.now).unwrap();
+    assert_eq!(world.now, Duration::from_secs(60));
+    assert_eq!(world.blocks.decide(world.now), [BlockEffect::Cancel { channel: ChannelId(1) }]);
+    world.blocks.ended(BlockId(2));
+    let then = world.blocks.decide(world.now);
+    assert!(matches!(then[..], [BlockEffect::Open { priority: 0, .. }]), "{then:?}");
+}
+
+#[test]
 fn freed_slots_of_cancelled_blocks_are_gathered() {
     let mut world = World::new(16);
     world.settle_down();

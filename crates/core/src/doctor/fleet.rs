@@ -14,10 +14,15 @@ const SKEW_MAX_MS: i64 = 2000;
 const BEAT_WAITS: i64 = 3000;
 /// So long after the last birth, services of several versions are no deployment under way any more.
 const DEPLOYMENT: Duration = Duration::from_secs(900);
+/// So many lost sessions of one service in a while are no accident.
+const LOSSES_MANY: usize = 3;
+/// Services that are named; of the others only the number is told.
+const NAMED_MAX: usize = 5;
 
 pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     let mut findings = skew(fleet, facts.manager.clock_ahead_ms);
     findings.extend(namesakes(fleet));
+    findings.extend(losing(fleet));
     findings.extend(versions(fleet, facts.now));
     findings.extend(drains(fleet, facts.now));
     findings.extend(waiting(fleet, facts.now));
@@ -94,6 +99,36 @@ fn namesakes(fleet: &FleetFacts) -> Vec<Finding> {
         }
     };
     several.map(finding).collect()
+}
+
+/// Services that lose one session with the broker after the other.
+fn losing(fleet: &FleetFacts) -> Option<Finding> {
+    let mut losses: BTreeMap<&str, Vec<&ServiceRow>> = BTreeMap::new();
+    for service in fleet.born_lately.iter().filter(|service| service.birth.predecessor.is_some()) {
+        losses.entry(service.birth.name.as_str()).or_default().push(service);
+    }
+    losses.retain(|_, births| births.len() >= LOSSES_MANY);
+    let newest = losses.values().flatten().max_by_key(|service| service.born_at)?;
+    let reason = &newest.birth.predecessor.as_ref()?.ended;
+    let most = losses.values().map(Vec::len).max()?;
+    let named = losses.keys().copied().take(NAMED_MAX).collect::<Vec<_>>().join(", ");
+    let more = losses.len().saturating_sub(NAMED_MAX);
+    let others = if more > 0 { format!(" and {more} others") } else { String::new() };
+    let plural = if losses.len() == 1 { "" } else { "s" };
+    Some(Finding {
+        code: "sessions-lost",
+        severity: Severity::Warning,
+        subject: format!("service{plural} {named}{others}"),
+        what: format!(
+            "lost the session with the broker up to {most} times in 10 minutes, at last because {reason}"
+        ),
+        why: "each time all observers of the service are stopped and run elsewhere, or wait".to_owned(),
+        cure: format!(
+            "if it is one service, its host or its network is to blame: look at {}, and keep work away with \
+             `everwatch service cordon {}`; if it is all of them, look at the broker's log",
+            newest.birth.host, newest.birth.name
+        ),
+    })
 }
 
 fn versions(fleet: &FleetFacts, now: Timestamp) -> Option<Finding> {

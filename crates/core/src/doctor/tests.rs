@@ -3,7 +3,7 @@
 use super::*;
 use crate::fleet::Drain;
 use crate::id::{Kind, Name, ObserverId, ServiceId};
-use crate::message::{Beat, Birth, Intent, KindInfo};
+use crate::message::{Beat, Birth, Intent, KindInfo, Predecessor};
 use crate::observer::Wanted;
 use crate::row::RowPolicy;
 use crate::seen::{Key, Start, Told as Heard};
@@ -278,6 +278,40 @@ fn clocks_that_differ() {
     assert_eq!(found(sent(-5001)), ["Warning clock-skew service a"]);
     assert_eq!(found(sent(-4000)), NONE, "a beat may have waited");
     assert_eq!(found(|facts| facts.manager.clock_ahead_ms = -2500), ["Warning clock-skew this manager"]);
+}
+
+#[test]
+fn services_that_lose_one_session_after_the_other() {
+    let lost = |name: &str, times: u128, ended: &str| {
+        let births = (0..times).map(|number| {
+            let mut it = service(100 + number, name, 10);
+            it.born_at = at(i64::try_from(number).unwrap());
+            it.birth.predecessor =
+                Some(Predecessor { service: ServiceId(Uuid::from_u128(number)), ended: ended.to_owned() });
+            it
+        });
+        births.collect::<Vec<_>>()
+    };
+    let once = |facts: &mut Facts| {
+        fleet(facts).born_lately =
+            [lost("a", 2, "reset"), lost("b", 2, "reset"), vec![service(9, "c", 10)]].concat();
+    };
+    assert_eq!(found(once), NONE);
+    let sick = diagnosed(|facts| {
+        once(facts);
+        fleet(facts).born_lately.extend(lost("sick", 4, "the broker has not answered for 5000 ms"));
+    });
+    assert_eq!((sick.len(), sick[0].code, &*sick[0].subject), (1, "sessions-lost", "service sick"));
+    assert!(
+        sick[0].what.contains("4 times in 10 minutes") && sick[0].what.contains("for 5000 ms"),
+        "{sick:?}"
+    );
+    assert!(sick[0].cure.contains("host-of-sick") && sick[0].cure.contains("cordon sick"), "{sick:?}");
+    let all = diagnosed(|facts| {
+        fleet(facts).born_lately =
+            ["a", "b", "c", "d", "e", "f", "g"].map(|name| lost(name, 3, "reset")).concat();
+    });
+    assert_eq!(all[0].subject, "services a, b, c, d, e and 2 others");
 }
 
 #[test]
