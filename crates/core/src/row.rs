@@ -292,13 +292,13 @@ impl Row {
     }
 
     /// The broker has confirmed the publish of `generation`; answers whether that was still open.
-    pub fn confirmed(&mut self, generation: u32, now: Timestamp) -> bool {
+    pub fn confirmed(&mut self, generation: u32, at: Timestamp) -> bool {
         if self.generation != generation || self.mark.is_none() {
             return false;
         }
         self.mark = None;
-        self.published_at = Some(now);
-        self.modified_at = now;
+        self.published_at = Some(at);
+        self.modified_at = self.modified_at.max(at);
         true
     }
 

@@ -4,6 +4,7 @@
 use crate::shared::{CAS_TRIES, Manager};
 use crate::{RunError, metric, traced};
 use everwatch_broker::{BrokerError, HeaderValue, Message, Session, Target};
+use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ObserverId;
 use everwatch_core::message::Work;
 use everwatch_core::row::Row;
@@ -19,7 +20,9 @@ use tracing::{debug, error, warn};
 /// A publish does not begin in the last moments of its lease: the next one is near.
 const LEASE_MARGIN: Duration = Duration::from_secs(2);
 const BATCH: usize = 500;
-const GATHER: Duration = Duration::from_millis(5);
+/// An answer of the broker is written down so much later: whatever starts at once says so before, and that word alone
+/// is then written. Far below a lease, and nobody waits for it.
+const GATHER: Duration = Duration::from_millis(250);
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// How the publish of one generation ended.
@@ -28,6 +31,8 @@ pub(crate) struct Published {
     pub(crate) id: ObserverId,
     pub(crate) generation: u32,
     pub(crate) how: How,
+    /// When it ended.
+    pub(crate) at: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +83,8 @@ async fn publish_one(manager: &Manager, row: &Row) {
         metrics::counter!(metric::PUBLISHES).increment(1);
     }
     // The loop that reads these ends only with the manager.
-    if manager.published.send(Published { id: row.id, generation: row.generation, how }).await.is_err() {
+    let at = manager.clock.now();
+    if manager.published.send(Published { id: row.id, generation: row.generation, how, at }).await.is_err() {
         debug!(observer = %row.id, "an answer came after the end of the outbox");
     }
 }
@@ -174,7 +180,7 @@ async fn write_down(manager: &Manager, mut batch: HashMap<ObserverId, Published>
         let mut rows = manager.store.load(&ids).await?;
         let now = manager.clock.now();
         rows.retain_mut(|row| match batch.get(&row.id) {
-            Some(Published { how: How::Confirmed, generation, .. }) => row.confirmed(*generation, now),
+            Some(Published { how: How::Confirmed, generation, at, .. }) => row.confirmed(*generation, *at),
             Some(Published { how: How::Unsure, generation, .. }) => {
                 row.unsure(*generation, now, &manager.settings.row)
             }

@@ -191,15 +191,11 @@ impl Life {
         });
         let (arrivals, incoming) = mpsc::channel(1024);
         let capacity = me.settings.capacity.slots();
-        let mut blocks = Blocks::new(capacity);
-        if me.comes_last {
-            blocks.come_last(STEADY);
-        }
         let life = Self {
             started: Instant::now(),
             slots: Slots::new(policy(&me, capacity))
                 .with_pace(Pace::new(me.settings.start_rate, &me.settings.start_rates)),
-            blocks,
+            blocks: blocks(&me, capacity),
             channels: Channels::default(),
             terms: Terms::default(),
             to_hand_over: Vec::new(),
@@ -460,6 +456,14 @@ impl Life {
             self.reporter.say(Say::Tell(Report::List(list))).await;
         }
     }
+}
+
+fn blocks(me: &Incarnation, capacity: u32) -> Blocks {
+    let mut blocks = Blocks::new(capacity);
+    if me.comes_last {
+        blocks.come_last(STEADY);
+    }
+    blocks
 }
 
 fn policy(me: &Incarnation, capacity: u32) -> SlotPolicy {

@@ -76,6 +76,7 @@ fn pool(most: u32) -> SqlitePoolOptions {
         .min_connections(1)
         .idle_timeout(None)
         .max_lifetime(None)
+        .test_before_acquire(false)
         .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
 }
 

@@ -40,9 +40,8 @@ impl Line {
 
 pub(super) async fn record(writer: &SqlitePool, events: &[Event]) -> Result<(), StoreError> {
     let lines: Vec<Line> = events.iter().map(Line::of).collect::<Result<_, _>>()?;
-    let mut transaction = super::writing(writer).await?;
-    sqlx::query(INSERT).bind(written(&lines)?).execute(&mut *transaction).await.map_err(failure)?;
-    transaction.commit().await.map_err(failure)
+    sqlx::query(INSERT).bind(written(&lines)?).execute(writer).await.map_err(failure)?;
+    Ok(())
 }
 
 pub(super) async fn page(

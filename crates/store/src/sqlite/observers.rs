@@ -39,28 +39,27 @@ const INSERT: &str = concat!(
     " WHERE true ON CONFLICT DO NOTHING RETURNING id"
 );
 
-// Only what a report may change: an index is written anew for each column that is named here, changed or not.
+// First only what a report may change: an index is written anew for each column that is named here, changed or not.
+// Then what seldom changes, of the rows that were just saved. A name once given up is not taken back: somebody else
+// may have it. All of it goes to the database's thread at once: each step on its own would wait for its turn there,
+// while nobody else writes.
 const SAVE: &str = concat!(
-    "UPDATE observers SET version = n.version, status = n.status, service_id = n.service_id,
+    "BEGIN IMMEDIATE;
+    UPDATE observers SET version = n.version, status = n.status, service_id = n.service_id,
         generation = n.generation, due_at = n.due_at, commanded_at = n.commanded_at, document = n.document
     FROM ",
     batch!(),
-    " WHERE observers.id = n.id AND observers.version = n.version - 1 RETURNING observers.id"
-);
-
-// What seldom changes, of the rows that were just saved. A name once given up is not taken back: somebody else may
-// have it.
-const SAVE_REST: &str = concat!(
-    "UPDATE observers SET name = n.name,
+    " WHERE observers.id = n.id AND observers.version = n.version - 1 RETURNING observers.id;
+    UPDATE observers SET name = n.name,
         name_key = CASE WHEN observers.name_key IS NULL THEN NULL ELSE n.name_key END,
         kind = n.kind, pool = n.pool, created_at = n.created_at, labels = n.labels
     FROM ",
     batch!(),
-    " WHERE observers.id = n.id
+    " WHERE observers.id = n.id AND observers.version = n.version AND observers.document = n.document
         AND ((observers.name, observers.kind, observers.pool, observers.created_at, observers.labels)
             IS NOT (n.name, n.kind, n.pool, n.created_at, n.labels)
-        OR (observers.name_key IS NOT NULL AND n.name_key IS NULL))
-    RETURNING observers.id"
+        OR (observers.name_key IS NOT NULL AND n.name_key IS NULL));
+    COMMIT"
 );
 
 const REMEMBER: &str = "INSERT INTO notes (name, value, until)
@@ -89,37 +88,40 @@ pub(super) async fn create(
     rows: &[Row],
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
-    let mut transaction = super::writing(writer).await?;
-    let free = count_free(&mut transaction, &counted_pools(rows)).await?;
-    let holders = holders(&mut transaction, &names(rows)).await?;
+    // No transaction: whoever has the writer's connection is the only one who writes, and the insert is one
+    // statement.
+    let mut writing = writer.acquire().await.map_err(failure)?;
+    let free = count_free(&mut writing, &counted_pools(rows)).await?;
+    let holders = holders(&mut writing, &names(rows)).await?;
     let mut answers = admit(rows, Situation { holders, free });
     let admitted = rows.iter().zip(&answers).filter(|(_, answer)| **answer == Created::Done);
     let columns: Vec<Columns> =
         admitted.map(|(row, _)| Columns::of(row, row.version, policy)).collect::<Result<_, _>>()?;
-    let inserted = write(&mut transaction, INSERT, &columns).await?;
+    let inserted = write(&mut writing, INSERT, &columns).await?;
     for (row, answer) in rows.iter().zip(&mut answers) {
         if *answer == Created::Done && !inserted.contains(&row.id) {
             *answer = Created::NameTaken;
         }
     }
-    transaction.commit().await.map_err(failure)?;
     Ok(answers)
 }
 
-/// Free slots of these pools. Nobody else writes until the transaction ends.
+/// Free slots of these pools.
 async fn count_free(
     connection: &mut SqliteConnection,
     pools: &[String],
 ) -> Result<HashMap<String, i64>, StoreError> {
-    let free = "SELECT COALESCE((SELECT SUM(capacity) FROM services WHERE pool = ?1 AND state = 'active'), 0)
-        - (SELECT COUNT(*) FROM observers WHERE pool = ?1
-            AND status IN ('Created', 'Processing', 'OnDeleting'))";
-    let mut all = HashMap::new();
-    for pool in pools {
-        let count = sqlx::query_scalar(free).bind(pool).fetch_one(&mut *connection).await.map_err(failure)?;
-        all.insert(pool.clone(), count);
+    let free = "SELECT value,
+        COALESCE((SELECT SUM(capacity) FROM services WHERE pool = value AND state = 'active'), 0)
+        - (SELECT COUNT(*) FROM observers WHERE pool = value
+            AND status IN ('Created', 'Processing', 'OnDeleting'))
+        FROM json_each(?1)";
+    if pools.is_empty() {
+        return Ok(HashMap::new());
     }
-    Ok(all)
+    let counted: Vec<(String, i64)> =
+        sqlx::query_as(free).bind(array(pools)).fetch_all(connection).await.map_err(failure)?;
+    Ok(counted.into_iter().collect())
 }
 
 async fn holders(
@@ -178,13 +180,15 @@ pub(super) async fn save(
 ) -> Result<Vec<ObserverId>, StoreError> {
     let mut ids = HashSet::new();
     let firsts = rows.iter().filter(|row| ids.insert(row.id));
-    let mut columns: Vec<Columns> =
+    let columns: Vec<Columns> =
         firsts.map(|row| Columns::of(row, row.version + 1, policy)).collect::<Result<_, _>>()?;
-    let mut transaction = super::writing(writer).await?;
-    let mut done = write(&mut transaction, SAVE, &columns).await?;
-    columns.retain(|row| done.contains(&ObserverId(row.id)));
-    write(&mut transaction, SAVE_REST, &columns).await?;
-    transaction.commit().await.map_err(failure)?;
+    let mut writing = writer.acquire().await.map_err(failure)?;
+    let saved = write(&mut writing, SAVE, &columns).await;
+    if saved.is_err() {
+        // One that a full disk has ended already has nothing to roll back.
+        let _ended = sqlx::query("ROLLBACK").execute(&mut *writing).await;
+    }
+    let mut done = saved?;
     // The second of one id in a batch comes too late, as it would from another manager.
     Ok(rows.iter().map(|row| row.id).filter(|id| !done.remove(id)).collect())
 }
