@@ -142,6 +142,7 @@ pub(crate) fn hide_password(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn passwords_are_hidden() {
@@ -159,6 +160,58 @@ mod tests {
         for section in read.as_object().unwrap().values() {
             for key in section.as_object().unwrap().keys() {
                 assert!(text.contains(&format!("{key} =")) || text.contains(&format!("{key}]")), "{key}");
+            }
+        }
+    }
+
+    fn any_toml() -> impl Strategy<Value = String> {
+        let quoted = |text: &str| serde_json::to_string(text).unwrap().replace('\u{7f}', "\\u007f");
+        let words = ["", "0s", "5s", "1y", "auto", "off", "amqp://", "sqlite://", "[::1]:1", "no-such-file"];
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(|it| it.to_string()),
+            any::<i64>().prop_map(|it| it.to_string()),
+            (0_i64..3).prop_map(|it| it.to_string()),
+            prop::num::f64::NORMAL.prop_map(|it| format!("{it:?}")),
+            any::<String>().prop_map(move |it| quoted(&it)),
+            prop::sample::select(words.to_vec()).prop_map(quoted),
+        ];
+        leaf.prop_recursive(2, 6, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3)
+                    .prop_map(|items| format!("[{}]", items.join(", "))),
+                inner.prop_map(|item| format!("{{ a = {item} }}")),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_a_key_says_is_taken_or_refused_by_its_name(place in any::<prop::sample::Index>(), value in any_toml()) {
+            let all = serde_json::to_value(Settings::default()).unwrap();
+            let keys: Vec<(&String, &String)> = all
+                .as_object()
+                .unwrap()
+                .iter()
+                .flat_map(|(section, keys)| keys.as_object().unwrap().keys().map(move |key| (section, key)))
+                .collect();
+            let (section, key) = place.get(&keys);
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), format!("[{section}]\n{key} = {value}\n")).unwrap();
+            if let Err(error) = load(Some(file.path())) {
+                let told = format!("{error:#}");
+                prop_assert!(told.contains(key.as_str()), "{section}.{key} = {value}: {told}");
+            }
+        }
+
+        #[test]
+        fn a_file_of_anything_is_refused_by_its_name(text in any::<String>()) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), &text).unwrap();
+            if let Err(error) = load(Some(file.path())) {
+                let told = format!("{error:#}");
+                prop_assert!(told.contains(file.path().to_str().unwrap()), "{text:?}: {told}");
             }
         }
     }

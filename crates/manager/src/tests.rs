@@ -1,5 +1,6 @@
 //! A whole manager on an in-process broker and a SQLite file, with a service played by hand.
 
+mod anything;
 mod api;
 mod bulk;
 mod contract;

@@ -163,8 +163,13 @@ impl Events for SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn close(&self) {
-        // The last one of all brings the log into the file.
         self.readers.close().await;
+        // Naively, the last connection of all brings the log into the file; but a reader's thread may end later than
+        // the writer's, and a reader may not write.
+        let emptied = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await;
+        if let Err(error) = emptied {
+            tracing::warn!(%error, "the log of the database file stays beside it");
+        }
         self.writer.close().await;
     }
     async fn schema(&self) -> Result<Schema, StoreError> {

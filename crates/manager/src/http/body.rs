@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse as _;
 use everwatch_core::observer::FieldError;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Any JSON value; its members are judged in `core`.
@@ -43,6 +44,16 @@ pub(super) async fn read(request: Request, most: usize) -> Result<Value, Problem
         }
         Err(error) => Err(Problem::new(Code::MalformedJson, error.to_string())),
     }
+}
+
+/// The members of an object.
+pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
+    let wrong = |detail: String| Problem::invalid(vec![FieldError { pointer: String::new(), detail }]);
+    // Naively, an array is read as the members in their order.
+    if !body.is_object() {
+        return Err(wrong("must be a JSON object".to_owned()));
+    }
+    serde_json::from_value(body).map_err(|error| wrong(error.to_string()))
 }
 
 /// A body that may be left out.

@@ -142,10 +142,7 @@ fn waves(wishes: Vec<Value>) -> Vec<Vec<Value>> {
 }
 
 async fn fulfil(manager: &Arc<Manager>, wish: Value) -> Result<(StatusCode, Observer), Problem> {
-    let wish = serde_json::from_value(wish).map_err(|error| {
-        Problem::invalid(vec![FieldError { pointer: String::new(), detail: error.to_string() }])
-    })?;
-    let (id, act): (String, Act) = match wish {
+    let (id, act): (String, Act) = match body::parsed(wish)? {
         Wish::Create { observer } => {
             let draft = edits::draft(observer, &observers::made_up_name()?)?;
             let id = ObserverId(Uuid::now_v7());

@@ -2,7 +2,7 @@
 //! service's name and outlives this incarnation.
 
 use super::api::{ProblemBody, Service};
-use super::body::{JsonBody, OptionalJson};
+use super::body::{JsonBody, OptionalJson, parsed};
 use super::problem::Problem;
 use super::query::Params;
 use super::services::find;
@@ -19,9 +19,7 @@ use everwatch_core::id::Pool;
 use everwatch_core::observer::FieldError;
 use everwatch_core::service::ServiceRow;
 use everwatch_store::{Filter, StoreError};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,14 +181,6 @@ async fn order(
     let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
     let shown = Shown::load(manager).await?.service(&row);
     Ok((status, Json(shown)).into_response())
-}
-
-pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
-    // Naively, an array is read as the members in their order.
-    if !body.is_object() {
-        return Err(wrong("", "must be a JSON object".to_owned()));
-    }
-    serde_json::from_value(body).map_err(|error| wrong("", error.to_string()))
 }
 
 pub(super) fn within(pointer: &str, number: u32) -> Result<(), Problem> {

@@ -1,8 +1,7 @@
 //! Kinds of observers: what the living services say that they can run.
 
 use super::api::{Kind, Listed, MemberError, ProblemBody};
-use super::body::JsonBody;
-use super::fleet::parsed;
+use super::body::{JsonBody, parsed};
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::schemas;

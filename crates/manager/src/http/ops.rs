@@ -1,7 +1,7 @@
 //! What operators and orchestrators ask: totals, health.
 
 use super::api::{Health, Hold, ProblemBody, Stats, Version};
-use super::body::JsonBody;
+use super::body::{JsonBody, parsed};
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::hold;
@@ -78,9 +78,7 @@ pub(crate) async fn write_hold(
     JsonBody(body): JsonBody,
 ) -> Result<Json<Hold>, Problem> {
     params.finish()?;
-    let wanted: Hold = serde_json::from_value(body).map_err(|error| {
-        Problem::invalid(vec![FieldError { pointer: String::new(), detail: error.to_string() }])
-    })?;
+    let wanted: Hold = parsed(body)?;
     if wanted.reason.len() > REASON_MAX {
         let detail = format!("at most {REASON_MAX} bytes");
         return Err(Problem::invalid(vec![FieldError { pointer: "/reason".to_owned(), detail }]));

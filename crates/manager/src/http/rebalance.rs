@@ -1,8 +1,8 @@
 //! Making the services of a pool evenly used: what it would take, and doing it.
 
 use super::api::ProblemBody;
-use super::body::OptionalJson;
-use super::fleet::{parsed, within};
+use super::body::{OptionalJson, parsed};
+use super::fleet::within;
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::rebalance;

@@ -99,6 +99,7 @@ async fn a_bad_body_is_named_with_its_cure() {
             post(uuid, 422, "invalid", &["/name", "UUID"]),
             ("POST", "/v1/observers", Some(&name), 422, "invalid", &["/name", "128"]),
             ("POST", "/v1/observers", Some(&spec), 422, "invalid", &["/spec", "65536"]),
+            ("PUT", "/v1/hold", Some("[true, \"why\"]"), 422, "invalid", &["object"]),
             ("POST", "/v1/observers", Some(&deep), 422, "invalid", &["/spec", "64 levels"]),
             ("POST", "/v1/observers", Some(&deeper), 422, "invalid", &["flatter"]),
             ("POST", "/v1/observers", Some(&big), 413, "too-large", &["1048576"]),

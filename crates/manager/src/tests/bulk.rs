@@ -64,6 +64,8 @@ async fn a_batch_does_what_it_asks_of_one_observer_in_its_order() {
 async fn a_batch_has_limits() {
     let stage = Stage::new().await;
     assert_eq!(post(&stage, "/v1/observers:batch", &json!({"op": "create"})).await.body["code"], "invalid");
+    let in_order = post(&stage, "/v1/observers:batch", &json!([["delete", "x"]])).await;
+    assert_eq!(statuses(&in_order), [422], "an array is no wish: {in_order:?}");
     let many = Value::Array(vec![json!({"op": "delete", "id": "x"}); 10_001]);
     let refused = post(&stage, "/v1/observers:batch", &many).await;
     assert!(refused.body["detail"].as_str().unwrap().contains("at most 10000"), "{refused:?}");

@@ -306,7 +306,7 @@ impl Service {
         settings.fence_after = broker.heartbeat;
         settings.fence_grace = self.fence_grace;
         settings.drain_timeout = self.drain_timeout;
-        let rates = self.start_rates.iter().map(|(kind, rate)| (format!(" of kind {kind}"), *rate));
+        let rates = self.start_rates.iter().map(|(kind, rate)| (format!("s.{kind}"), *rate));
         if let Some((of, rate)) =
             rates.chain([(String::new(), self.start_rate)]).find(|(_, rate)| !is_rate(*rate))
         {
