@@ -75,6 +75,7 @@ both! {
     who_was_forgotten_is_remembered_by_id
     what_a_service_holds_is_found_by_a_stretch_of_ids
     the_clock_goes_forward
+    whoever_leaves_in_the_middle_of_a_save_blocks_nobody
     what_is_saved_is_found_by_what_it_is_now
     the_tables_are_as_new_as_the_program
     filters_hold_together

@@ -2,6 +2,7 @@
 
 use super::*;
 use everwatch_core::message::ListRange;
+use std::collections::HashSet;
 use std::time::Duration;
 
 fn ids(rows: &[Row]) -> Vec<ObserverId> {
@@ -48,6 +49,21 @@ pub async fn of_savers_side_by_side_each_row_has_one(store: &dyn Store) {
         late.sort_unstable();
         assert_eq!(late, ids);
     }
+}
+
+/// A client that hangs up ends what it asked for at any moment.
+pub async fn whoever_leaves_in_the_middle_of_a_save_blocks_nobody(store: &dyn Store) {
+    let rows: Vec<Row> = (1..=300).map(|number| waiting(number, &format!("n-{number}"))).collect();
+    all_created(store, &rows).await;
+    for patience in 0..40 {
+        let rows = store.load(&ids(&rows)).await.unwrap();
+        let patience = Duration::from_millis(patience % 10);
+        let _left_or_done = tokio::time::timeout(patience, store.save(&rows)).await;
+        change(store, 1, |row| hear(row, 9, 1, started())).await;
+    }
+    let versions: HashSet<i64> =
+        store.load(&ids(&rows)).await.unwrap()[1..].iter().map(|row| row.version).collect();
+    assert_eq!(versions.len(), 1, "all of a batch or nothing: {versions:?}");
 }
 
 pub async fn error_texts_may_hold_anything(store: &dyn Store) {

@@ -41,11 +41,10 @@ const INSERT: &str = concat!(
 
 // First only what a report may change: an index is written anew for each column that is named here, changed or not.
 // Then what seldom changes, of the rows that were just saved. A name once given up is not taken back: somebody else
-// may have it. All of it goes to the database's thread at once: each step on its own would wait for its turn there,
-// while nobody else writes.
+// may have it. Both go to the database's thread at once: each on its own would wait for its turn there, while nobody
+// else writes. Not so the begin and the end: whoever leaves in between would leave the transaction open.
 const SAVE: &str = concat!(
-    "BEGIN IMMEDIATE;
-    UPDATE observers SET version = n.version, status = n.status, service_id = n.service_id,
+    "UPDATE observers SET version = n.version, status = n.status, service_id = n.service_id,
         generation = n.generation, due_at = n.due_at, commanded_at = n.commanded_at, document = n.document
     FROM ",
     batch!(),
@@ -58,8 +57,7 @@ const SAVE: &str = concat!(
     " WHERE observers.id = n.id AND observers.version = n.version AND observers.document = n.document
         AND ((observers.name, observers.kind, observers.pool, observers.created_at, observers.labels)
             IS NOT (n.name, n.kind, n.pool, n.created_at, n.labels)
-        OR (observers.name_key IS NOT NULL AND n.name_key IS NULL));
-    COMMIT"
+        OR (observers.name_key IS NOT NULL AND n.name_key IS NULL))"
 );
 
 const REMEMBER: &str = "INSERT INTO notes (name, value, until)
@@ -182,13 +180,9 @@ pub(super) async fn save(
     let firsts = rows.iter().filter(|row| ids.insert(row.id));
     let columns: Vec<Columns> =
         firsts.map(|row| Columns::of(row, row.version + 1, policy)).collect::<Result<_, _>>()?;
-    let mut writing = writer.acquire().await.map_err(failure)?;
-    let saved = write(&mut writing, SAVE, &columns).await;
-    if saved.is_err() {
-        // One that a full disk has ended already has nothing to roll back.
-        let _ended = sqlx::query("ROLLBACK").execute(&mut *writing).await;
-    }
-    let mut done = saved?;
+    let mut transaction = super::writing(writer).await?;
+    let mut done = write(&mut transaction, SAVE, &columns).await?;
+    transaction.commit().await.map_err(failure)?;
     // The second of one id in a batch comes too late, as it would from another manager.
     Ok(rows.iter().map(|row| row.id).filter(|id| !done.remove(id)).collect())
 }
