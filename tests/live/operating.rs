@@ -99,7 +99,12 @@ async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     let caused = events.iter().filter(|it| it["what"] == "handed_over" && it["text"] == "drain").count();
     assert_eq!(caused, 20, "every move has its cause");
     for what in ["service_draining", "service_drained", "service_uncordoned"] {
-        assert!(events.iter().any(|event| event["what"] == what), "{what} is not told");
+        // What happens is written down a moment later, many at a time.
+        wait_for(&format!("{what} to be told"), || async {
+            let events = cluster.api.items("/v1/events?limit=1000").await;
+            if events.iter().any(|event| event["what"] == what) { Ok(()) } else { Err(format!("{events:?}")) }
+        })
+        .await;
     }
 }
 
