@@ -1,4 +1,5 @@
-//! The store port of Everwatch and its implementations: SQLite for one manager, PostgreSQL for many.
+//! The store port of Everwatch and its implementations: SQLite for one manager, PostgreSQL for many, memory for
+//! tests and simulations.
 
 mod admission;
 mod columns;
@@ -6,11 +7,13 @@ pub mod conformance;
 mod events;
 mod failure;
 mod listing;
+mod memory;
 pub mod port;
 mod postgres;
 mod sqlite;
 
 pub use events::{By, Named};
+pub use memory::{Backup, MemoryStore};
 pub use port::*;
 
 use everwatch_core::row::RowPolicy;

@@ -42,6 +42,13 @@ macro_rules! both {
                 super::conformance::$check(&*super::opened(&fresh).await).await;
             })*
         }
+        mod in_memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let store = everwatch_store::MemoryStore::new(everwatch_core::row::RowPolicy::default());
+                super::conformance::$check(&store).await;
+            })*
+        }
         mod on_postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $check() {

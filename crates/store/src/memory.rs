@@ -1,0 +1,304 @@
+//! A store inside this process, under the same promises as the databases: for tests and simulations. Nothing
+//! outlives the process.
+
+mod events;
+mod notes;
+
+use crate::admission::{Situation, admit};
+use crate::columns::{Columns, without_nul};
+use crate::port::{After, Counts, Created, Event, Filter, Page, Parked, ParkedHead, Sort, Store, StoreError};
+use async_trait::async_trait;
+use everwatch_core::adoption::REMEMBERED;
+use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::doctor::Schema;
+use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
+use everwatch_core::message::ListRange;
+use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::service::{ServiceRow, ServiceState};
+use everwatch_core::status::Status;
+use std::cmp::Ordering;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One lock around all tables, so each operation is a transaction.
+pub struct MemoryStore {
+    policy: RowPolicy,
+    tables: Mutex<Tables>,
+}
+
+/// What a [`MemoryStore`] held at one moment.
+#[derive(Clone)]
+pub struct Backup(Tables);
+
+/// Everything that is stored.
+#[derive(Clone, Default)]
+struct Tables {
+    observers: BTreeMap<ObserverId, Kept>,
+    services: BTreeMap<ServiceId, ServiceRow>,
+    notes: BTreeMap<String, (String, Timestamp)>,
+    events: Vec<Event>,
+    parked: Vec<Parked>,
+    last_event: i64,
+    last_parked: i64,
+}
+
+/// A row with its indexed columns.
+#[derive(Clone)]
+struct Kept {
+    row: Row,
+    status: Status,
+    due_at: Option<i64>,
+    commanded_at: Option<i64>,
+    /// Whether it holds its name; a row that has given its name up never gets it back.
+    has_name: bool,
+}
+
+impl Kept {
+    fn of(row: &Row, version: i64, policy: &RowPolicy, had_name: bool) -> Result<Self, StoreError> {
+        let Columns { due_at, commanded_at, name_key, document, .. } = Columns::of(row, version, policy)?;
+        // Read back from its document, as a database would.
+        let row: Row = crate::columns::read(&document)?;
+        let (status, has_name) = (row.verdict().status, had_name && name_key.is_some());
+        Ok(Self { row, status, due_at, commanded_at, has_name })
+    }
+    fn is_counted(&self) -> bool {
+        matches!(self.status, Status::Created | Status::Processing | Status::OnDeleting)
+    }
+    fn age(&self) -> (Timestamp, ObserverId) {
+        (self.row.created_at, self.row.id)
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new(policy: RowPolicy) -> Self {
+        Self { policy, tables: Mutex::default() }
+    }
+    /// A copy of everything that is stored now, as a backup has it.
+    #[must_use]
+    pub fn backup(&self) -> Backup {
+        Backup(self.tables().clone())
+    }
+    /// Puts a backup in place of everything that is stored.
+    pub fn restore(&self, backup: &Backup) {
+        self.tables().clone_from(&backup.0);
+    }
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn rows<K: Ord>(&self, most: usize, key: impl Fn(&Kept) -> Option<K>) -> Vec<Row> {
+        let tables = self.tables();
+        let mut found: Vec<(K, &Kept)> =
+            tables.observers.values().filter_map(|kept| Some((key(kept)?, kept))).collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found.into_iter().take(most).map(|(_, kept)| kept.row.clone()).collect()
+    }
+}
+
+impl Tables {
+    fn holders(&self) -> HashMap<String, Status> {
+        let held = self.observers.values().filter(|kept| kept.has_name);
+        held.map(|kept| (kept.row.wanted.name.to_string(), kept.status)).collect()
+    }
+    fn free(&self) -> HashMap<String, i64> {
+        let mut free = HashMap::new();
+        for it in self.services.values().filter(|it| it.state() == ServiceState::Active) {
+            *free.entry(it.birth.pool.to_string()).or_insert(0) += i64::from(it.capacity());
+        }
+        for it in self.observers.values().filter(|it| it.is_counted()) {
+            *free.entry(it.row.wanted.pool.to_string()).or_insert(0) -= 1;
+        }
+        free
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn close(&self) {}
+    async fn schema(&self) -> Result<Schema, StoreError> {
+        Ok(Schema { found: 0, known: 0 })
+    }
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(clock::now())
+    }
+    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
+        let mut tables = self.tables();
+        let mut answers = admit(rows, Situation { holders: tables.holders(), free: tables.free() });
+        for (row, answer) in rows.iter().zip(&mut answers).filter(|(_, answer)| **answer == Created::Done) {
+            match tables.observers.entry(row.id) {
+                Entry::Occupied(_) => *answer = Created::NameTaken,
+                Entry::Vacant(place) => {
+                    place.insert(Kept::of(row, row.version, &self.policy, true)?);
+                }
+            }
+        }
+        Ok(answers)
+    }
+    async fn load(&self, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
+        let (tables, mut met) = (self.tables(), HashSet::new());
+        let ids = ids.iter().filter(|id| met.insert(**id));
+        Ok(ids.filter_map(|id| tables.observers.get(id)).map(|kept| kept.row.clone()).collect())
+    }
+    async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
+        let tables = self.tables();
+        let found = match which {
+            ObserverRef::Id(id) => tables.observers.get(id),
+            ObserverRef::Name(name) => {
+                let named = tables.observers.values().filter(|kept| kept.row.wanted.name == *name);
+                named.max_by_key(|kept| (kept.has_name, kept.age()))
+            }
+        };
+        Ok(found.map(|kept| kept.row.clone()))
+    }
+    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
+        let (mut tables, mut late, mut met) = (self.tables(), Vec::new(), HashSet::new());
+        for row in rows {
+            let stored = tables.observers.get_mut(&row.id).filter(|kept| kept.row.version == row.version);
+            match stored.filter(|_| met.insert(row.id)) {
+                Some(kept) => *kept = Kept::of(row, row.version + 1, &self.policy, kept.has_name)?,
+                None => late.push(row.id),
+            }
+        }
+        Ok(late)
+    }
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        Ok(self.rows(most, |kept| kept.due_at.filter(|due| *due <= now.0).map(|due| (due, kept.row.id))))
+    }
+    async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        Ok(self.rows(most, |kept| kept.commanded_at.filter(|at| *at >= since.0).map(|at| (at, kept.row.id))))
+    }
+    async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
+        let is_held = |kept: &Kept| kept.row.holder().is_some_and(|holder| living.contains(&holder));
+        let is_one = |kept: &Kept| kept.row.wanted.pool == *pool && kept.is_counted() && !is_held(kept);
+        Ok(self.rows(most, |kept| is_one(kept).then(|| kept.age())))
+    }
+    async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {
+        let tables = self.tables();
+        let is_in =
+            |id: ObserverId| range.after.is_none_or(|it| id > it) && range.upto.is_none_or(|it| id <= it);
+        let held = tables.observers.values().filter(|kept| kept.row.holder() == Some(service));
+        Ok(held.map(|kept| kept.row.id).filter(|id| is_in(*id)).collect())
+    }
+    async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
+        let key = |row: &Row| match filter.sort {
+            Sort::Name => (row.wanted.name.to_string(), 0, row.id),
+            Sort::CreatedAt => (String::new(), row.created_at.0, row.id),
+        };
+        let after = match (after, filter.sort) {
+            (None, _) => None,
+            (Some(after), Sort::Name) => Some((after.value.clone(), 0, after.id)),
+            (Some(after), Sort::CreatedAt) => {
+                let wrong = |_| StoreError::Refused("the page's start is not a time in milliseconds".into());
+                Some((String::new(), after.value.parse().map_err(wrong)?, after.id))
+            }
+        };
+        let q = filter.q.as_ref().map(|q| q.to_ascii_lowercase());
+        let matches = |kept: &&Kept| {
+            let (row, wanted) = (&kept.row, &kept.row.wanted);
+            let by_status = if filter.status.is_empty() {
+                kept.status != Status::Deleted
+            } else {
+                filter.status.contains(&kept.status)
+            };
+            by_status
+                && filter.kind.as_ref().is_none_or(|kind| wanted.kind == *kind)
+                && filter.pool.as_ref().is_none_or(|pool| wanted.pool == *pool)
+                && filter.service.is_none_or(|service| row.holder() == Some(service))
+                && filter.labels.iter().all(|(key, value)| wanted.labels.get(key) == Some(value))
+                && q.as_ref().is_none_or(|q| wanted.name.as_str().to_ascii_lowercase().contains(q.as_str()))
+        };
+        let way = |order: Ordering| if filter.descending { order.reverse() } else { order };
+        let tables = self.tables();
+        let mut rows: Vec<&Row> = tables.observers.values().filter(matches).map(|kept| &kept.row).collect();
+        let total = rows.len() as u64;
+        rows.sort_by(|a, b| way(key(a).cmp(&key(b))));
+        rows.retain(|row| after.as_ref().is_none_or(|after| way(key(row).cmp(after)) == Ordering::Greater));
+        let more = rows.len() > limit;
+        Ok(Page { rows: rows.into_iter().take(limit).cloned().collect(), total, more })
+    }
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        let mut counts = Counts::new();
+        for kept in self.tables().observers.values() {
+            *counts.entry((kept.row.wanted.pool.clone(), kept.status)).or_insert(0) += 1;
+        }
+        Ok(counts)
+    }
+    async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
+        let (mut tables, until) = (self.tables(), clock::now().plus(REMEMBERED));
+        for (id, version) in rows {
+            if tables.observers.get(id).is_some_and(|kept| kept.row.version == *version) {
+                tables.observers.remove(id);
+                tables.notes.insert(format!("forgotten/{id}"), (String::new(), until));
+            }
+        }
+        Ok(())
+    }
+    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
+        let tables = self.tables();
+        Ok(ids.iter().copied().filter(|id| tables.note(&format!("forgotten/{id}")).is_some()).collect())
+    }
+    async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
+        let tables = self.tables();
+        let known =
+            tables.services.values().filter(|it| it.end.as_ref().is_none_or(|end| end.at >= ended_since));
+        let mut rows: Vec<ServiceRow> = known.cloned().collect();
+        rows.sort_by(|a, b| (&a.birth.name, a.born_at, a.id).cmp(&(&b.birth.name, b.born_at, b.id)));
+        Ok(rows)
+    }
+    async fn service(
+        &self,
+        id: Option<ServiceId>,
+        name: Option<&Name>,
+    ) -> Result<Option<ServiceRow>, StoreError> {
+        let tables = self.tables();
+        let is_it = |it: &&ServiceRow| id.map_or_else(|| name == Some(&it.birth.name), |id| it.id == id);
+        Ok(tables.services.values().filter(is_it).max_by_key(|it| (it.born_at, it.id)).cloned())
+    }
+    async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
+        let (mut tables, mut late) = (self.tables(), Vec::new());
+        for row in rows {
+            let version = match tables.services.get(&row.id) {
+                Some(stored) if stored.version == row.version => row.version + 1,
+                None if row.version == 1 => 1,
+                _ => {
+                    late.push(row.id);
+                    continue;
+                }
+            };
+            tables.services.insert(row.id, ServiceRow { version, ..row.clone() });
+        }
+        Ok(late)
+    }
+    async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
+        let mut tables = self.tables();
+        let held = tables.services.len();
+        tables.services.retain(|_, it| it.end.as_ref().is_none_or(|end| end.at >= before));
+        Ok((held - tables.services.len()) as u64)
+    }
+    async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        for one in parked {
+            tables.last_parked += 1;
+            let id = tables.last_parked;
+            let (queue, reason) = (without_nul(&one.queue), without_nul(&one.reason));
+            tables.parked.push(Parked { id, queue, reason, ..one.clone() });
+        }
+        Ok(())
+    }
+    async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError> {
+        Ok(self.tables().parked.iter().find(|it| it.id == id).cloned())
+    }
+    async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
+        let mut tables = self.tables();
+        let held = tables.parked.len();
+        tables.parked.retain(|it| it.id != id);
+        Ok(tables.parked.len() < held)
+    }
+    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
+        let tables = self.tables();
+        let shown = tables.parked.iter().rev().filter(|it| before.is_none_or(|before| it.id < before));
+        Ok((shown.take(limit).map(Parked::head).collect(), tables.parked.len() as u64))
+    }
+}
