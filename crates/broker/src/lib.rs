@@ -8,7 +8,7 @@ pub mod port;
 pub mod rabbit;
 pub mod topology;
 
-pub use memory::MemoryBroker;
+pub use memory::{MemoryBroker, QueueBackup};
 pub use port::*;
 pub use rabbit::RabbitBroker;
 pub use topology::Topology;

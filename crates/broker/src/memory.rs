@@ -1,8 +1,11 @@
 //! A broker inside this process, under the same promises as RabbitMQ, with faults on demand.
 //! For tests and for trying things out: nothing is kept beyond the process.
 
+mod faults;
 mod queue;
 mod session;
+
+pub use self::faults::QueueBackup;
 
 use crate::loss::Loss;
 use crate::port::{Broker, BrokerError, ConnectError, Message, QueueKind, Receipt, Session, Target};
@@ -46,6 +49,8 @@ struct State {
     held: BTreeMap<Receipt, Held>,
     last_id: u64,
     confirms_to_lose: usize,
+    /// Deliveries that belong to no session, by queue.
+    abandoned: Vec<(String, Stored)>,
 }
 
 struct Held {
@@ -67,30 +72,6 @@ impl MemoryBroker {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Cuts every session whose name starts with `session_name_prefix`, as if its host were gone.
-    pub fn cut(&self, session_name_prefix: &str) {
-        let mut state = self.inner.state();
-        let cut: Vec<u64> = state
-            .sessions
-            .iter()
-            .filter(|(_, (name, _))| name.starts_with(session_name_prefix))
-            .map(|(id, _)| *id)
-            .collect();
-        for session in cut {
-            state.end(session, "cut");
-        }
-    }
-
-    /// Publishers wait from `block(true)` to `block(false)`, as during a memory alarm.
-    pub fn block(&self, blocked: bool) {
-        self.inner.blocked.send_replace(blocked);
-    }
-
-    /// The next `count` messages are stored, but their publishers wait until their session is lost.
-    pub fn lose_next_confirms(&self, count: usize) {
-        self.inner.state().confirms_to_lose = count;
     }
 }
 

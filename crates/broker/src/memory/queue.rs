@@ -10,7 +10,7 @@ use tokio::time::Instant;
 const BEATS_TTL: Duration = Duration::from_secs(15);
 const BEATS_MAX_LENGTH: usize = 100_000;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Stored {
     number: u64,
     body: Bytes,
@@ -21,6 +21,17 @@ pub(super) struct Stored {
 }
 
 impl Stored {
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The same message, once it was handed out and came back.
+    pub(super) fn redelivered(mut self) -> Self {
+        self.acquisitions = self.acquisitions.saturating_add(1);
+        self.redelivered = true;
+        self
+    }
+
     pub(super) fn delivery(&self, receipt: Receipt) -> Delivery {
         Delivery {
             receipt,
@@ -77,10 +88,19 @@ impl Queue {
         true
     }
 
+    pub(super) fn ready_messages(&self) -> impl Iterator<Item = &Stored> {
+        self.ready.iter()
+    }
+
+    /// Puts these messages in place of all that is ready.
+    pub(super) fn replace(&mut self, mut messages: Vec<Stored>) {
+        messages.sort_by_key(|stored| stored.number);
+        self.ready = messages.into();
+    }
+
     /// Back to where the message stood when it first came.
-    pub(super) fn put_back(&mut self, mut stored: Stored) {
-        stored.acquisitions = stored.acquisitions.saturating_add(1);
-        stored.redelivered = true;
+    pub(super) fn put_back(&mut self, stored: Stored) {
+        let stored = stored.redelivered();
         let at = self.ready.partition_point(|other| other.number < stored.number);
         self.ready.insert(at, stored);
     }
