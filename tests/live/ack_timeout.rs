@@ -2,7 +2,7 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, further_brokers};
-use everwatch_tests::http::wait_for;
+use everwatch_tests::http::{wait_for, wait_within};
 use everwatch_tests::rabbitmq::Node;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -20,7 +20,28 @@ async fn an_observer_outlives_the_time_out_or_recovers_from_it_by_itself() {
     if std::env::var("EVERWATCH_TEST_ACK_TIMEOUT").is_ok_and(|timeout| timeout == "60s") {
         brokers.extend(further_brokers());
     }
-    futures::future::join_all(brokers.iter().map(|(version, url)| three_minutes(version, url))).await;
+    let outlived =
+        futures::future::join_all(brokers.iter().map(|(version, url)| three_minutes(version, url)));
+    futures::future::join(outlived, a_cordoned_service(&installed.url)).await;
+}
+
+/// A cordoned service has cancelled its consumers and still holds what it runs, so no consumer tells it that the
+/// broker has closed a channel.
+async fn a_cordoned_service(url: &str) {
+    let mut cluster = Cluster::new("ack-timeout-cordoned").on(url).with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let folder = cluster.folder("beacons");
+    cluster.api.create(json!({"name": "o", "kind": "exec", "spec": beacons::exec_spec(&folder)})).await;
+    cluster.api.until_status("o", "Processing").await;
+    assert_eq!(cluster.api.call("POST", "/v1/services/a/cordon", None).await.0, 202);
+    cluster.service("b", 10).await;
+    wait_within(LONG_ENOUGH, "the other service to run it", || async {
+        let on = cluster.api.get("/v1/observers/o").await["service"]["name"].clone();
+        if on == "b" { Ok(()) } else { Err(format!("it is on {on}")) }
+    })
+    .await;
+    beacons::judge("acknowledgement time-out of a cordoned service", &folder, |_| FENCE_GRACE);
 }
 
 async fn three_minutes(version: &str, url: &str) {

@@ -82,6 +82,11 @@ impl Receipts {
         if matches!(settled, Ok(true)) { Settle::Done } else { Settle::NotOurs }
     }
 
+    /// Whether the channel of something that is held is closed.
+    pub(super) fn lost_a_channel(&self) -> bool {
+        self.lock().values().any(|held| !held.block.channel.status().connected())
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,7 +14,7 @@ use lapin::options::{BasicGetOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, ErrorKind, Event};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
@@ -96,8 +96,8 @@ impl RabbitSession {
             tasks: TaskTracker::new(),
             runtime,
         });
-        shared.spawn(watch(consume.events_listener(), loss.clone(), "consume"));
-        shared.spawn(watch(publish.events_listener(), loss.clone(), "publish"));
+        shared.spawn(watch(consume.events_listener(), (Arc::downgrade(&shared), loss.clone()), "consume"));
+        shared.spawn(watch(publish.events_listener(), (Weak::new(), loss.clone()), "publish"));
         let probe = open_channel(&consume).await?;
         let probe_queue = format!("{prefix}probe.{}", uuid::Uuid::new_v4());
         let mut arguments = FieldTable::default();
@@ -160,7 +160,12 @@ impl RabbitSession {
 }
 
 /// Turns the end of one connection into the end of the session.
-async fn watch(events: impl Stream<Item = Event>, loss: Loss, connection: &'static str) {
+/// `holds`: what is held on the channels of this connection.
+async fn watch(
+    events: impl Stream<Item = Event>,
+    (holds, loss): (Weak<Shared>, Loss),
+    connection: &'static str,
+) {
     let mut events = pin!(events);
     loop {
         let event = tokio::select! {
@@ -168,8 +173,13 @@ async fn watch(events: impl Stream<Item = Event>, loss: Loss, connection: &'stat
             event = events.next() => event,
         };
         match event {
-            // ends one channel only, and whoever uses that learns it there
-            Some(Event::Error(error)) if error.is_amqp_soft_error() => {}
+            // The error ends one channel. A consumer learns that from its stream. But a channel whose consumer was
+            // cancelled may still hold deliveries, and the broker gives them away without another word.
+            Some(Event::Error(error)) if error.is_amqp_soft_error() => {
+                if holds.upgrade().is_some_and(|shared| shared.receipts.lost_a_channel()) {
+                    loss.lose(format!("the broker closed a channel that holds deliveries: {error}"));
+                }
+            }
             Some(Event::Error(error)) => {
                 loss.lose(format!("the {connection} connection ended: {error}"));
             }
