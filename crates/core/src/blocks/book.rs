@@ -15,6 +15,13 @@ const GATHER: Duration = Duration::from_secs(1);
 /// has not heard of it yet would take what it is to give away itself.
 const GIVES_AFTER: Duration = Duration::from_millis(300);
 
+/// While a rebalance limits a service to its share, the queue gives it more only where no other service has room: its
+/// other slots are consumed with a priority below every other one.
+///
+/// The obvious limit takes nothing beyond the share. But a service that dies or is drained in those seconds leaves
+/// observers behind that find every service at its share, and they stand still while slots are free.
+const SPARE: i32 = -2;
+
 /// One consumer, within one session. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
@@ -74,8 +81,10 @@ pub struct Blocks {
     cordoned: bool,
     /// Nothing is taken before that.
     rests_until: Duration,
-    /// At most so many are held before that.
+    /// Its share before that: beyond it, it takes what no other service has room for.
     limit: (u32, Duration),
+    /// What it held beyond its share is given away.
+    within_share: bool,
     /// Nothing is given away before that.
     gives_from: Duration,
     /// Blocks are opened with this priority before that.
@@ -96,6 +105,7 @@ impl Blocks {
             cordoned: false,
             rests_until: Duration::ZERO,
             limit: (0, Duration::ZERO),
+            within_share: false,
             gives_from: Duration::ZERO,
             prior: (0, Duration::ZERO),
             full: false,
@@ -125,9 +135,9 @@ impl Blocks {
     pub fn rest(&mut self, until: Duration) {
         (self.rests_until, self.full) = (self.rests_until.max(until), false);
     }
-    /// Holds at most `most` before `until`, and then goes on by itself.
+    /// Gives away what it holds beyond `most`, and takes more before `until` only as a last resort.
     pub fn limit(&mut self, most: u32, now: Duration, until: Duration) {
-        (self.limit, self.full) = ((most, until), false);
+        (self.limit, self.full, self.within_share) = ((most, until), false, false);
         if now >= self.gives_from {
             self.gives_from = now + GIVES_AFTER;
         }
@@ -178,7 +188,7 @@ impl Blocks {
     #[must_use]
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
         let prior = self.open().any(|(_, block)| block.priority != 0);
-        let opens = (self.room(now) > 0).then(|| self.may_open_at(now));
+        let opens = (self.room(now) + self.spare_room(now) > 0).then(|| self.may_open_at(now));
         let times = [
             Some(self.rests_until),
             Some(self.limit.1),
@@ -193,13 +203,17 @@ impl Blocks {
     pub fn decide(&mut self, now: Duration) -> Vec<BlockEffect> {
         let mut effects = Vec::new();
         self.forget_empty();
+        self.within_share |= self.held() <= self.most(now);
         self.cancel_what_is_too_much(now, &mut effects);
-        let room = self.room(now);
+        let (room, spare) = (self.room(now), self.spare_room(now));
         if room == 0 {
             self.full = self.full || self.goal(now) == self.capacity;
+        }
+        if room + spare == 0 {
             self.close_unused(&mut effects);
         } else if now >= self.may_open_at(now) {
-            self.open_one(room, now, &mut effects);
+            let priority = if room > 0 { self.priority(now) } else { SPARE };
+            self.open_one(if room > 0 { room } else { spare }, priority, now, &mut effects);
         }
         effects
     }
@@ -214,8 +228,25 @@ impl Blocks {
     fn claimed(&self) -> u32 {
         self.blocks.values().map(Block::claims).sum()
     }
+    /// What open blocks for the last resort may still take.
+    fn spare_free(&self) -> u32 {
+        self.open().filter(|(_, block)| block.priority == SPARE).map(|(_, block)| block.free()).sum()
+    }
+    /// What may be opened within the goal.
     fn room(&self, now: Duration) -> u32 {
-        self.goal(now).saturating_sub(self.claimed())
+        let claimed = self.claimed();
+        let within = self.goal(now).saturating_sub(claimed - self.spare_free());
+        within.min(self.capacity.saturating_sub(claimed))
+    }
+    /// Whether it takes more than its share as a last resort: not before it has given away what is beyond that.
+    fn takes_spare(&self, now: Duration) -> bool {
+        let takes = !self.cordoned && now >= self.rests_until;
+        takes && self.most(now) < self.capacity && self.within_share && now >= self.gives_from
+    }
+    /// What may be opened for the last resort.
+    fn spare_room(&self, now: Duration) -> u32 {
+        let room = self.capacity.saturating_sub(self.claimed()).saturating_sub(self.room(now));
+        if self.takes_spare(now) { room } else { 0 }
     }
     fn open(&self) -> impl Iterator<Item = (BlockId, &Block)> {
         self.blocks.iter().filter(|(_, block)| block.state == State::Open).map(|(id, block)| (*id, block))
@@ -231,13 +262,26 @@ impl Blocks {
 
     fn cancel_what_is_too_much(&mut self, now: Duration, effects: &mut Vec<BlockEffect>) {
         let (goal, priority) = (self.goal(now), self.priority(now));
-        let mut open: Vec<_> =
-            self.open().map(|(id, block)| (block.priority == priority, block.free(), id)).collect();
+        let spare: Vec<_> =
+            self.open().filter(|(_, block)| block.priority == SPARE).map(|(id, _)| id).collect();
+        if !self.takes_spare(now) {
+            for id in &spare {
+                self.cancel(*id, effects);
+            }
+        }
+        let mut open: Vec<_> = self
+            .open()
+            .filter(|(_, block)| block.priority != SPARE)
+            .map(|(id, block)| (block.priority == priority, block.free(), id))
+            .collect();
         // Those of a wrong priority, then those that free the most.
         open.sort_by_key(|(fits, free, id)| (*fits, std::cmp::Reverse(*free), *id));
         // What was cancelled before will come to what it holds: naively, it is counted as it was, and one
         // after the other goes.
-        let to_come = |block: &Block| if block.state == State::Open { block.claims() } else { block.held };
+        let to_come = |block: &Block| match block.state {
+            State::Open if block.priority != SPARE => block.claims(),
+            State::Open | State::Ending | State::Ended => block.held,
+        };
         let mut claimed: u32 = self.blocks.values().map(to_come).sum();
         for (fits, free, id) in open {
             if fits && claimed <= goal && goal > 0 {
@@ -256,7 +300,7 @@ impl Blocks {
         }
     }
 
-    fn open_one(&mut self, room: u32, now: Duration, effects: &mut Vec<BlockEffect>) {
+    fn open_one(&mut self, room: u32, priority: i32, now: Duration, effects: &mut Vec<BlockEffect>) {
         let full_block = share(self.capacity);
         let most = 2 * self.capacity.div_ceil(full_block) as usize;
         if self.open().count() >= most {
@@ -272,7 +316,7 @@ impl Blocks {
         let size = room.min(full_block);
         let channel = self.channel_for(size);
         self.last += 1;
-        let (block, priority) = (BlockId(self.last), self.priority(now));
+        let block = BlockId(self.last);
         self.blocks.insert(block, Block { channel, size, held: 0, priority, state: State::Open });
         self.channels.insert(channel);
         self.opened_at = Some(now);

@@ -9,6 +9,9 @@ struct World {
     consumers: BTreeMap<BlockId, (ChannelId, u32, u32, bool)>,
     cancelling: Vec<BlockId>,
     channels_most: usize,
+    /// Consumers that are served only where no other service has room, and whether that is so.
+    last_resort: BTreeSet<BlockId>,
+    others_are_full: bool,
 }
 
 impl World {
@@ -19,6 +22,8 @@ impl World {
             consumers: BTreeMap::new(),
             cancelling: Vec::new(),
             channels_most: 0,
+            last_resort: BTreeSet::new(),
+            others_are_full: false,
         }
     }
     fn held(&self) -> u32 {
@@ -27,7 +32,10 @@ impl World {
     fn act(&mut self) {
         for effect in self.blocks.decide(self.now) {
             match effect {
-                BlockEffect::Open { block, channel, prefetch, .. } => {
+                BlockEffect::Open { block, channel, prefetch, priority } => {
+                    if priority == SPARE {
+                        self.last_resort.insert(block);
+                    }
                     let taken = self.consumers.values().any(|(on, .., over)| *on == channel && !over);
                     assert!(!taken, "two consumers on {channel:?}");
                     self.consumers.insert(block, (channel, u32::from(prefetch), 0, false));
@@ -52,6 +60,9 @@ impl World {
     /// The broker hands out all that it may, cancellations under way included.
     fn deliver(&mut self) {
         for (id, (_, size, held, over)) in &mut self.consumers {
+            if self.last_resort.contains(id) && !self.others_are_full {
+                continue;
+            }
             while !*over && *held < *size {
                 *held += 1;
                 self.blocks.took(*id);
@@ -180,6 +191,37 @@ fn a_limit_is_kept_for_a_while() {
 }
 
 #[test]
+fn beyond_its_share_it_takes_what_no_other_service_has_room_for() {
+    let mut world = World::new(10);
+    world.blocks.limit(4, world.now, world.now + Duration::from_secs(60));
+    world.now += GIVES_AFTER;
+    world.settle_down();
+    assert_eq!((world.held(), world.blocks.closed()), (4, false), "others have room");
+    world.others_are_full = true;
+    world.settle_down();
+    assert_eq!((world.held(), world.blocks.surplus_over(world.now)), (10, None), "and now they have not");
+}
+
+#[test]
+fn what_is_beyond_its_share_is_given_away_before_anything_more_is_taken() {
+    let mut world = World::new(10);
+    world.settle_down();
+    world.blocks.limit(4, world.now, world.now + Duration::from_secs(60));
+    world.now += GIVES_AFTER;
+    world.others_are_full = true;
+    world.act();
+    world.confirm_cancels();
+    assert_eq!((world.blocks.closed(), world.blocks.surplus_over(world.now)), (true, Some(4)));
+    for freed in 0..6 {
+        world.act();
+        assert!(world.blocks.closed(), "{freed} given away");
+        world.settle(0);
+    }
+    world.settle_down();
+    assert_eq!(world.held(), 10, "only then, and only as the last resort");
+}
+
+#[test]
 fn a_returning_service_comes_first_for_a_while() {
     let mut world = World::new(4);
     world.blocks.come_first(Duration::from_secs(60));
@@ -276,6 +318,7 @@ proptest! {
     #[test]
     fn never_more_than_the_capacity(capacity in 0_u32..60, ops in prop::collection::vec(op(false), 0..400)) {
         let mut world = World::new(capacity);
+        world.others_are_full = ops.len().is_multiple_of(2);
         play(&mut world, &ops, |world| assert!(world.held() <= capacity));
         world.blocks.cordon(false);
         world.now += Duration::from_secs(20);
