@@ -170,12 +170,29 @@ impl Row {
         self.note_settled(now);
     }
 
-    /// The work queue of its pool was made anew at `made_at`: whatever was published before is gone.
+    /// The work queue of its pool was created again at `made_at`, and what was published before is gone.
+    ///
+    /// The obvious test compares the two times alone. But they come from two clocks, so a service whose clock is
+    /// ahead would have everything republished that already runs from the new queue. A living service that holds
+    /// the observer proves that its message is there.
     #[must_use]
-    pub fn is_lost_with_queue(&self, made_at: Timestamp) -> bool {
+    pub fn in_lost_queue(&self, made_at: Timestamp, living: &[ServiceId]) -> InLostQueue {
         let there = self.generation > 0 && self.mark.is_none() && self.seen.settled.is_none();
-        there && self.published_at.is_none_or(|published| published < made_at)
+        if !there || self.published_at.is_some_and(|published| published >= made_at) {
+            return InLostQueue::No;
+        }
+        let held = self.holder().is_some_and(|holder| living.contains(&holder));
+        if held { InLostQueue::Held } else { InLostQueue::Yes }
     }
+}
+
+/// Whether a message was in a work queue that is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InLostQueue {
+    No,
+    /// A service holds it that is not known to have ended: it is looked at again.
+    Held,
+    Yes,
 }
 
 #[cfg(test)]
@@ -239,6 +256,19 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_queue_takes_only_messages_that_no_living_service_holds() {
+        let mut row = row();
+        assert_eq!(row.in_lost_queue(at(1), &[]), InLostQueue::No, "published into the new queue");
+        assert_eq!(row.in_lost_queue(at(2), &[]), InLostQueue::Yes);
+        hear(&mut row, started(), 3);
+        // The service that created the queue has a clock that is ten minutes ahead.
+        assert_eq!(row.in_lost_queue(at(600), &[service(9)]), InLostQueue::Held);
+        assert_eq!(row.in_lost_queue(at(600), &[service(8)]), InLostQueue::Yes);
+        hear(&mut row, RunEvent::Stopped, 4);
+        assert_eq!(row.in_lost_queue(at(600), &[]), InLostQueue::No, "settled");
+    }
+
+    #[test]
     fn whoever_lives_keeps_what_it_holds() {
         let (mut row, none) = (row(), BTreeMap::new());
         hear(&mut row, started(), 2);
@@ -278,13 +308,15 @@ mod tests {
     #[test]
     fn what_was_published_into_a_queue_that_is_gone_is_lost() {
         let mut row = row();
-        assert!(row.is_lost_with_queue(at(2)) && !row.is_lost_with_queue(at(1)));
+        assert_eq!(row.in_lost_queue(at(2), &[]), InLostQueue::Yes);
+        assert_eq!(row.in_lost_queue(at(1), &[]), InLostQueue::No);
         row.reissue(at(3), &RowPolicy::default());
-        assert!(!row.is_lost_with_queue(at(9)), "its publish is under way");
+        assert_eq!(row.in_lost_queue(at(9), &[]), InLostQueue::No, "its publish is under way");
         hear(&mut row, started(), 4);
-        assert!(row.is_lost_with_queue(at(9)) && !row.is_lost_with_queue(at(4)));
+        assert_eq!(row.in_lost_queue(at(9), &[]), InLostQueue::Yes);
+        assert_eq!(row.in_lost_queue(at(4), &[]), InLostQueue::No);
         hear(&mut row, RunEvent::Stopped, 5);
-        assert!(!row.is_lost_with_queue(at(9)));
+        assert_eq!(row.in_lost_queue(at(9), &[]), InLostQueue::No);
     }
 
     #[test]

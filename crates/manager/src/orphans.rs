@@ -8,7 +8,7 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::message::Floor;
-use everwatch_core::missing::{Orphan, Quiet, listed_at, orphan};
+use everwatch_core::missing::{InLostQueue, Orphan, Quiet, listed_at, orphan};
 use everwatch_core::row::Row;
 use everwatch_core::status::Status;
 use everwatch_store::{After, Filter, Sort, StoreError};
@@ -169,12 +169,21 @@ async fn new_queue(manager: &Arc<Manager>, pool: &Pool) -> Result<(), StoreError
     let made_at = Timestamp(made_at.parse().unwrap_or_default());
     let status = vec![Status::Created, Status::Processing, Status::OnDeleting];
     let filter = Filter { pool: Some(pool.clone()), status, sort: Sort::CreatedAt, ..Filter::default() };
-    let (mut after, mut count) = (None, 0);
+    let people = People::load(manager).await?;
+    let (mut after, mut count, mut held) = (None, 0, 0);
     loop {
         let page = manager.store.list(&filter, after.as_ref(), BATCH).await?;
         let now = manager.clock.now();
         after = page.rows.last().map(|row| After { value: row.created_at.0.to_string(), id: row.id });
-        let lost: Vec<Row> = page.rows.into_iter().filter(|row| row.is_lost_with_queue(made_at)).collect();
+        let mut lost = page.rows;
+        lost.retain(|row| match row.in_lost_queue(made_at, &people.living) {
+            InLostQueue::No => false,
+            InLostQueue::Held => {
+                held += 1;
+                false
+            }
+            InLostQueue::Yes => true,
+        });
         count += lost.len();
         let changes = lost.into_iter().map(|row| {
             let mut next = row.clone();
@@ -186,11 +195,15 @@ async fn new_queue(manager: &Arc<Manager>, pool: &Pool) -> Result<(), StoreError
             break;
         }
     }
-    // Naively, one look is enough; but a row that a person changed in the same moment was passed over.
-    if count == 0 {
+    // One look is not enough: a row that a person changed in the same moment was passed over, and a service that
+    // ended with the old queue may not be known to have ended yet.
+    let long = manager.clock.now().since(made_at) >= manager.settings.orphan_after;
+    if count == 0 && (held == 0 || long) {
         return manager.store.set_note(&note(pool), "", Duration::ZERO).await;
     }
-    info!(%pool, count, "the work queue was made anew: what was in the old one is published again");
+    if count > 0 {
+        info!(%pool, count, "work queue created again; its observers are republished");
+    }
     Ok(())
 }
 

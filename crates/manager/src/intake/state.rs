@@ -140,7 +140,8 @@ impl Batch {
 async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> {
     births::apply(manager, &batch.newborns, &batch.gone).await?;
     for (pool, at) in &batch.pools {
-        orphans::note_new_queue(manager, pool, *at).await?;
+        // By the service's clock, which may be ahead: nothing was created later than now.
+        orphans::note_new_queue(manager, pool, (*at).min(manager.clock.now())).await?;
     }
     unknown::adopt(manager, &batch.described).await?;
     if !batch.parked.is_empty() {
