@@ -71,6 +71,7 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     }
     manager.refresh_clock().await?;
     let Some(session) = manager.session() else { return Ok(()) };
+    manager.load_pools().await?;
     // While the broker blocks publishers nothing can be said: what is due stays due. And what stood in the
     // state queue when this manager connected may answer what seems due: naively, a lease that ended while no
     // manager was there is published again though its observer has completed since.

@@ -120,7 +120,11 @@ pub(crate) struct Manager {
     /// Why there is no session, where there is none.
     no_session: Mutex<String>,
     changed: watch::Sender<u64>,
+    /// Pools whose queues were declared in the present session.
     work_queues: Mutex<HashSet<Pool>>,
+    /// Every pool that was ever heard of, and whether those of the database are among them.
+    known_pools: Mutex<BTreeSet<Pool>>,
+    pools_loaded: AtomicBool,
     services: Mutex<Cached>,
     /// Pools that a metric was ever given for.
     pub(crate) shown_pools: Mutex<BTreeSet<Pool>>,
@@ -165,6 +169,8 @@ impl Manager {
             no_session: Mutex::new("it has not answered yet".to_owned()),
             changed: watch::Sender::new(0),
             work_queues: Mutex::default(),
+            known_pools: Mutex::new(settings.pools.iter().cloned().collect()),
+            pools_loaded: AtomicBool::new(false),
             services: Mutex::default(),
             shown_pools: Mutex::default(),
             schemas: Schemas::default(),
@@ -215,6 +221,7 @@ impl Manager {
     pub(crate) fn connected(&self, session: Arc<dyn Session>) {
         self.reading.connected_at.store(self.clock.now().0, Ordering::Relaxed);
         lock(&self.work_queues).clear();
+        self.pools_loaded.store(false, Ordering::Relaxed);
         self.session.send_replace(Some(session));
     }
 
@@ -323,16 +330,28 @@ impl Manager {
             }
         }
         lock(&self.work_queues).insert(pool.clone());
+        lock(&self.known_pools).insert(pool.clone());
         Ok(())
     }
 
-    /// The pools that are known here: configured, announced or published to.
+    /// Reads the pools of all observers and services, once in a session: a pool in which nothing happens is
+    /// announced by no message, and its lost messages and waiting deletes must be found all the same.
+    pub(crate) async fn load_pools(&self) -> Result<(), StoreError> {
+        if self.pools_loaded.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let counts = self.store.counts().await?;
+        let services = self.store.services(self.clock.now()).await?;
+        let mut pools = lock(&self.known_pools);
+        pools.extend(counts.into_keys().map(|(pool, _)| pool));
+        pools.extend(services.into_iter().map(|service| service.birth.pool));
+        self.pools_loaded.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The pools that are known here: configured, announced, published to or in the database.
     pub(crate) fn pools(&self) -> Vec<Pool> {
-        let mut pools: Vec<Pool> = lock(&self.work_queues).iter().cloned().collect();
-        pools.extend(self.settings.pools.iter().cloned());
-        pools.sort_unstable();
-        pools.dedup();
-        pools
+        lock(&self.known_pools).iter().cloned().collect()
     }
 
     /// The living services, at most `max_age` old.
