@@ -1,18 +1,22 @@
 //! The fence: a thread of its own that ends everything when this service can no longer be sure that
 //! its messages are its own. It depends on no runtime, so that blocked code cannot hold it up.
 
+use crate::machine::FenceOn;
 use crate::metric;
 use crate::pulse::Pulses;
 use crate::unit::Units;
 use everwatch_broker::Session;
 use everwatch_core::fence::{Proofs, Silence};
 use everwatch_core::id::ObserverId;
+use futures::FutureExt as _;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// How often the thread looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -40,7 +44,21 @@ pub(crate) struct Fence {
     reason: Mutex<Option<String>>,
     /// Cancelled once the fence has fallen and all code has let go.
     pub(crate) fallen: CancellationToken,
-    thread: Mutex<Option<std::thread::Thread>>,
+    waker: OnceLock<Waker>,
+}
+
+/// What the fence watches, and what it ends.
+pub(crate) struct Watched {
+    pub(crate) session: Arc<dyn Session>,
+    pub(crate) units: Arc<Units>,
+    pub(crate) pulses: Pulses,
+    pub(crate) end_process: fn(i32),
+}
+
+/// Ends a pause of the loop early.
+enum Waker {
+    Thread(std::thread::Thread),
+    Task(Notify),
 }
 
 pub(crate) fn millis(moment: Duration) -> u64 {
@@ -51,9 +69,8 @@ impl Fence {
     /// Starts watching; both proofs of life count as given now.
     pub(crate) fn watch(
         (fence_after, fence_grace): (Duration, Duration),
-        session: Arc<dyn Session>,
-        units: Arc<Units>,
-        pulses: Pulses,
+        watched: Watched,
+        (on, tracker): (FenceOn, &TaskTracker),
     ) -> std::io::Result<Arc<Self>> {
         let now = millis(boottime());
         let fence = Arc::new(Self {
@@ -64,13 +81,28 @@ impl Fence {
             closed: AtomicBool::new(false),
             reason: Mutex::default(),
             fallen: CancellationToken::new(),
-            thread: Mutex::default(),
+            waker: OnceLock::new(),
         });
         let watcher = fence.clone();
-        let joined = std::thread::Builder::new()
-            .name("fence".to_owned())
-            .spawn(move || watcher.run(session.as_ref(), &units, &pulses))?;
-        *fence.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(joined.thread().clone());
+        let waker = match on {
+            FenceOn::Thread => {
+                let watch = move || {
+                    // A pause parks the thread, so the loop is never pending: one poll runs it to its end.
+                    let parked = |time| {
+                        std::thread::park_timeout(time);
+                        std::future::ready(())
+                    };
+                    watcher.run(&watched, parked).now_or_never();
+                };
+                let started = std::thread::Builder::new().name("fence".to_owned()).spawn(watch)?;
+                Waker::Thread(started.thread().clone())
+            }
+            FenceOn::ControlRuntime => {
+                tracker.spawn(async move { watcher.run(&watched, |time| watcher.pause(time)).await });
+                Waker::Task(Notify::new())
+            }
+        };
+        let _first = fence.waker.set(waker);
         Ok(fence)
     }
 
@@ -102,12 +134,21 @@ impl Fence {
     }
 
     fn wake(&self) {
-        if let Some(thread) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
-            thread.unpark();
+        match self.waker.get() {
+            Some(Waker::Thread(thread)) => thread.unpark(),
+            Some(Waker::Task(notify)) => notify.notify_one(),
+            None => {}
         }
     }
 
-    fn run(&self, session: &dyn Session, units: &Units, pulses: &Pulses) {
+    async fn pause(&self, time: Duration) {
+        if let Some(Waker::Task(notify)) = self.waker.get() {
+            let _woken = tokio::time::timeout(time, notify.notified()).await;
+        }
+    }
+
+    async fn run<P: Future<Output = ()>>(&self, watched: &Watched, pause: impl Fn(Duration) -> P) {
+        let Watched { session, units, pulses, .. } = watched;
         let (mut looks, mut blocking) = (0_u32, HashSet::new());
         while !self.closed.load(Ordering::Relaxed) {
             units.hold_thread();
@@ -119,7 +160,7 @@ impl Fence {
                 self.fall(&silence);
             }
             if let Some(reason) = self.reason() {
-                return self.enforce(&reason, units);
+                return self.enforce(&reason, watched, pause).await;
             }
             if looks.is_multiple_of(BLOCKED_EVERY) {
                 warn_of_blocking(units, &mut blocking);
@@ -128,7 +169,7 @@ impl Fence {
                 pulses.beat();
             }
             looks = looks.wrapping_add(1);
-            std::thread::park_timeout(LOOK);
+            pause(LOOK).await;
         }
     }
 
@@ -145,7 +186,12 @@ impl Fence {
         })
     }
 
-    fn enforce(&self, reason: &str, units: &Units) {
+    async fn enforce<P: Future<Output = ()>>(
+        &self,
+        reason: &str,
+        Watched { units, end_process, .. }: &Watched,
+        pause: impl Fn(Duration) -> P,
+    ) {
         if units.alive() > 0 {
             metrics::counter!(metric::FENCED).increment(units.alive() as u64);
             tracing::warn!(observers = units.alive(), reason, "fenced: ending everything that runs here");
@@ -155,14 +201,16 @@ impl Fence {
             units.hold_thread();
             units.alive() == 0
         };
-        if !wait_until(self.fence_grace, all_ended) {
+        if !wait_until(self.fence_grace, all_ended, &pause).await {
             units.abort_all();
-            if !wait_until(self.fence_grace, all_ended) {
+            if !wait_until(self.fence_grace, all_ended, &pause).await {
                 tracing::error!(
                     observers = units.alive(),
                     "code did not stop at the fence: ending the process"
                 );
-                std::process::exit(CODE_NOT_STOPPED);
+                end_process(CODE_NOT_STOPPED);
+                // A simulated process ends a moment after it asked to.
+                return std::future::pending().await;
             }
         }
         self.fallen.cancel();
@@ -186,13 +234,17 @@ fn warn_of_blocking(units: &Units, known: &mut HashSet<ObserverId>) {
     *known = ids;
 }
 
-fn wait_until(limit: Duration, done: impl Fn() -> bool) -> bool {
+async fn wait_until<P: Future<Output = ()>>(
+    limit: Duration,
+    done: impl Fn() -> bool,
+    pause: impl Fn(Duration) -> P,
+) -> bool {
     let deadline = boottime() + limit;
     while !done() {
         if boottime() >= deadline {
             return false;
         }
-        std::thread::park_timeout(Duration::from_millis(5));
+        pause(Duration::from_millis(5)).await;
     }
     true
 }

@@ -41,6 +41,7 @@ mod unit;
 pub use context::Context;
 pub use frost::Frost;
 pub use host::Service;
+pub use machine::{FenceOn, Machine};
 pub use observer::{Error, Exit, Observer};
 pub use registry::Registry;
 pub use runtime::{Handle, RunError, run};

@@ -1,12 +1,55 @@
-//! What this machine tells of itself.
+//! The machine under a service: its name, its memory, its threads, the end of its process. A simulation
+//! gives the service a machine of its own.
 
-/// The host's name, as it is.
+use std::fmt;
+
+/// What a service asks of the machine that it runs on.
+#[derive(Clone)]
+pub struct Machine {
+    /// The host's name, which the birth report carries.
+    pub host_name: String,
+    /// Resident memory of this process, in bytes.
+    pub resident_bytes: fn() -> u64,
+    /// What the fence runs on.
+    pub fence: FenceOn,
+    /// Ends the process at once with this exit code: code that cannot be stopped ends with it.
+    pub end_process: fn(i32),
+}
+
+/// What the loop of the fence runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FenceOn {
+    /// A thread of its own, so that blocked code cannot hold it up.
+    Thread,
+    /// The runtime of the control loop: only where time is simulated and nothing blocks.
+    ControlRuntime,
+}
+
+impl Default for Machine {
+    /// This machine.
+    fn default() -> Self {
+        Self {
+            host_name: host_name(),
+            resident_bytes,
+            fence: FenceOn::Thread,
+            end_process: |code| std::process::exit(code),
+        }
+    }
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host_name, fence, .. } = self;
+        f.debug_struct("Machine").field("host_name", host_name).field("fence", fence).finish_non_exhaustive()
+    }
+}
+
+/// The host's name, as the kernel knows it.
 pub(crate) fn host_name() -> String {
     nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Resident memory of this process.
-pub(crate) fn rss_bytes() -> u64 {
+fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let resident = pages.and_then(|text| text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
     resident.unwrap_or(0).saturating_mul(4096)

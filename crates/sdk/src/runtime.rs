@@ -2,6 +2,7 @@
 
 use crate::frost::Frost;
 use crate::logs::Logs;
+use crate::machine::Machine;
 use crate::pulse::Pulses;
 use crate::registry::Registry;
 use crate::session::{self, End, Incarnation};
@@ -43,6 +44,8 @@ pub struct Handle {
     pub kill: Arc<Notify>,
     /// Stand still, as after SIGSTOP (for trying out failover). The control loop's runtime has to have one thread.
     pub frost: Frost,
+    /// The machine under it.
+    pub machine: Machine,
     ready: Arc<AtomicBool>,
 }
 

@@ -8,9 +8,8 @@ mod telling;
 pub(crate) mod traces;
 
 use self::describing::Describer;
-use crate::fence::Fence;
+use crate::fence::{Fence, Watched};
 use crate::logs::Logs;
-use crate::machine::{host_name, rss_bytes};
 use crate::metric;
 use crate::mouth::Mouth;
 use crate::proof::prove_life;
@@ -174,9 +173,7 @@ impl Life {
         let (registry, frost) = (me.registry.clone(), me.handle.frost.clone());
         let code = Code { registry, outlet: mouth.clone(), logs: me.logs.clone(), frost };
         let units = Arc::new(Units::new(me.tasks.clone(), code, ended_sender));
-        let times = (me.settings.fence_after, me.settings.fence_grace);
-        let fence = Fence::watch(times, me.session.clone(), units.clone(), me.pulses.clone())
-            .map_err(Unborn::Thread)?;
+        let fence = watch(&me, &units, tracker)?;
         let (settled_sender, settled) = mpsc::unbounded_channel();
         let sender = Sender {
             service: me.id,
@@ -263,6 +260,10 @@ impl Life {
         list.reset();
         let welcome_until = Instant::now() + WELCOME;
         loop {
+            // A fenced service takes no step, so its overdue deadlines stay overdue: waiting for them would spin.
+            if self.fence.reason().is_some() {
+                return self.fallen().await;
+            }
             if self.welcomed || Instant::now() >= welcome_until {
                 self.welcomed = true;
                 self.follow_blocks().await;
@@ -304,7 +305,7 @@ impl Life {
             capacity: self.blocks.capacity(),
             kinds: self.me.registry.infos(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            host: host_name(),
+            host: self.me.handle.machine.host_name.clone(),
             labels: settings.labels.clone(),
             predecessor: self.me.predecessor.clone(),
         }
@@ -435,7 +436,7 @@ impl Life {
             capacity: self.blocks.capacity(),
             held: self.told_held,
             loop_lag_ms: u32::try_from(self.lag.as_millis()).unwrap_or(u32::MAX),
-            rss_bytes: rss_bytes(),
+            rss_bytes: (self.me.handle.machine.resident_bytes)(),
             sent_at: Some(clock::now()),
         };
         metric::beat(&beat);
@@ -456,6 +457,18 @@ impl Life {
             self.reporter.say(Say::Tell(Report::List(list))).await;
         }
     }
+}
+
+/// Starts the fence of a session.
+fn watch(me: &Incarnation, units: &Arc<Units>, tracker: &TaskTracker) -> Result<Arc<Fence>, Unborn> {
+    let watched = Watched {
+        session: me.session.clone(),
+        units: units.clone(),
+        pulses: me.pulses.clone(),
+        end_process: me.handle.machine.end_process,
+    };
+    let times = (me.settings.fence_after, me.settings.fence_grace);
+    Fence::watch(times, watched, (me.handle.machine.fence, tracker)).map_err(Unborn::Thread)
 }
 
 fn blocks(me: &Incarnation, capacity: u32) -> Blocks {

@@ -19,6 +19,10 @@ impl Life {
         let deadline = Instant::now() + limit.mul_f64(0.8);
         let mut forced = false;
         while self.slots.held() > 0 {
+            if self.fence.reason().is_some() {
+                self.fence.fallen.cancelled().await;
+                return Ok(End::Stopped);
+            }
             let wake = self.next_deadline();
             tokio::select! {
                 biased;
