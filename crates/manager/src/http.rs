@@ -21,7 +21,7 @@ mod parked;
 mod problem;
 mod query;
 mod rebalance;
-mod scrape;
+pub(crate) mod scrape;
 mod services;
 
 use crate::shared::Manager;
@@ -41,7 +41,6 @@ pub(crate) const BODY_MAX: usize = 1024 * 1024;
 
 /// Every route of a manager and its console; `extra` is merged in.
 pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
-    scrape::install(&manager);
     let batch =
         OpenApiRouter::new().routes(routes!(bulk::batch)).layer(DefaultBodyLimit::max(bulk::BODY_MAX));
     let (api, mut document) = OpenApiRouter::new()

@@ -95,8 +95,38 @@ pub async fn run(
     let addr = listener
         .local_addr()
         .map_err(|error| RunError::CannotListen { addr: settings.listen, why: error.to_string() })?;
-    let stop = stop.child_token();
-    let (manager, inboxes) = Manager::new(settings, store, broker, stop.clone());
+    let mut running = start(settings, store, broker, extra_routes, stop).await?;
+    let (app, over) = (running.app.clone(), running.manager.stop.clone());
+    http::scrape::install(&running.manager);
+    running.loops.spawn(async move {
+        serve::serve(listener, app, serve::Limits::default(), over).await;
+        ("HTTP server", Ok(()))
+    });
+    info!(%addr, manager = %running.manager.id, "manager listens");
+    listening(addr);
+    running.until_end().await
+}
+
+/// A manager whose loops run.
+pub struct Running {
+    /// Serves the HTTP API and the console.
+    pub app: axum::Router,
+    manager: Arc<Manager>,
+    loops: JoinSet<Ending>,
+}
+
+/// Starts a manager that listens on no address: its requests come through [`Running::app`].
+///
+/// # Errors
+/// When the store refuses it.
+pub async fn start(
+    settings: Settings,
+    store: Arc<dyn Store>,
+    broker: Arc<dyn Broker>,
+    extra_routes: axum::Router,
+    stop: CancellationToken,
+) -> Result<Running, RunError> {
+    let (manager, inboxes) = Manager::new(settings, store, broker, stop.child_token());
     manager.check_store().await?;
     let app = http::app(Arc::clone(&manager), extra_routes);
 
@@ -119,29 +149,32 @@ pub async fn run(
     loops.spawn(async move { ("search for what is missing", orphans::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("sweep", sweep::run(it).await) });
-    let limits = serve::Limits::default();
-    loops.spawn(async move {
-        serve::serve(listener, app, limits, stop).await;
-        ("HTTP server", Ok(()))
-    });
-    info!(%addr, manager = %manager.id, "manager listens");
-    listening(addr);
+    Ok(Running { app, manager, loops })
+}
 
-    let outcome = first_ending(&mut loops, &manager.stop).await;
-    manager.stop.cancel();
-    manager.tasks.close();
-    let drained = async {
-        while loops.join_next().await.is_some() {}
-        manager.tasks.wait().await;
-    };
-    if tokio::time::timeout(SOFT_STOP, drained).await.is_err() {
-        warn!("some requests did not end in time and are dropped");
+impl Running {
+    /// Waits until the manager is told to stop, or until one of its loops ends, then ends the other loops.
+    ///
+    /// # Errors
+    /// When a loop ended before the manager was told to stop.
+    pub async fn until_end(self) -> Result<(), RunError> {
+        let Self { manager, mut loops, .. } = self;
+        let outcome = first_ending(&mut loops, &manager.stop).await;
+        manager.stop.cancel();
+        manager.tasks.close();
+        let drained = async {
+            while loops.join_next().await.is_some() {}
+            manager.tasks.wait().await;
+        };
+        if tokio::time::timeout(SOFT_STOP, drained).await.is_err() {
+            warn!("some requests did not end in time and are dropped");
+        }
+        loops.shutdown().await;
+        if tokio::time::timeout(SOFT_STOP, manager.store.close()).await.is_err() {
+            warn!("the database did not let go in time");
+        }
+        outcome
     }
-    loops.shutdown().await;
-    if tokio::time::timeout(SOFT_STOP, manager.store.close()).await.is_err() {
-        warn!("the database did not let go in time");
-    }
-    outcome
 }
 
 async fn listen(addr: SocketAddr) -> Result<TcpListener, RunError> {

@@ -23,7 +23,7 @@ const DEPTH_WITHIN: Duration = Duration::from_secs(2);
 /// One recorder serves all managers of a process.
 static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
-pub(super) fn install(manager: &Arc<Manager>) {
+pub(crate) fn install(manager: &Arc<Manager>) {
     let recorder = RECORDER.get_or_init(|| {
         let installed = metric::recorder();
         installed.inspect_err(|error| warn!(%error, "no metrics: another recorder is installed")).ok()
