@@ -1,0 +1,394 @@
+//! The broker's end of the connections: carries out on the broker in memory what arrives, one task for each lane,
+//! and notes what becomes of work messages. Faults of the broker are in here too.
+
+use crate::network::{Answer, Ask, Asked, AtBroker, ConnId, Down, Lane, Network, Up};
+use crate::record::{Fact, Loss, note};
+use everwatch_broker::{
+    Broker as _, BrokerError, Consume, Consumer, Delivery, MemoryBroker, Receipt, Session, Settle, Target,
+    Topology,
+};
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::message::{Label, StateMessage, Work, WorkRead, decode};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Faults that the next operations meet.
+#[derive(Default)]
+pub(crate) struct Faults {
+    /// So many of the next work messages are not accepted.
+    pub(crate) rejects: AtomicU32,
+    /// So many of the next deliveries of work never arrive.
+    pub(crate) mislays: AtomicU32,
+}
+
+impl Faults {
+    fn strikes(count: &AtomicU32) -> bool {
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+}
+
+/// What every end at the broker needs.
+#[derive(Clone)]
+pub(crate) struct Node {
+    pub(crate) memory: MemoryBroker,
+    pub(crate) network: Network,
+    pub(crate) faults: Arc<Faults>,
+}
+
+/// The identity of a work message.
+pub(crate) fn label(body: &[u8]) -> Option<(ObserverId, u32)> {
+    match Work::read(body) {
+        Ok(WorkRead::Ours(work)) => Some((work.id, work.generation)),
+        Ok(WorkRead::Foreign(Label { id, generation, .. }, _)) => Some((id, generation)),
+        Err(_) => None,
+    }
+}
+
+fn is_work(target: &Target) -> bool {
+    matches!(target, Target::Queue(queue) if queue.starts_with(&crate::work_prefix()))
+}
+
+/// A work message in a client's hands.
+#[derive(Clone, Copy)]
+struct Held {
+    id: ObserverId,
+    epoch: Epoch,
+    consumer: Option<u64>,
+}
+
+/// One lane of one session.
+struct End {
+    node: Node,
+    host: usize,
+    conn: ConnId,
+    lane: Lane,
+    session: Arc<dyn Session>,
+    held: BTreeMap<Receipt, Held>,
+    consumers: HashMap<u64, UnboundedSender<ForPump>>,
+    /// The channel of each consumer of work: consumers that followed each other on one have the same.
+    channels: HashMap<u64, u64>,
+    /// What the tasks of consumers deliver.
+    pumped: UnboundedSender<Pumped>,
+    service: Option<ServiceId>,
+    breaks_after_publish: bool,
+    of_manager: bool,
+}
+
+enum ForPump {
+    Cancel(u64),
+    Resume { number: u64, next: u64, consume: Consume },
+}
+
+enum Pumped {
+    Delivery { consumer: u64, work: bool, delivery: Delivery },
+    Ended(u64, Asked),
+    Reply(u64, Result<Answer, BrokerError>),
+}
+
+/// Serves one lane until it is closed from either end; answers how.
+pub(crate) async fn serve(
+    node: Node,
+    (host, conn, lane): (usize, ConnId, Lane),
+    mut arrivals: UnboundedReceiver<AtBroker>,
+) {
+    let name = loop {
+        match arrivals.recv().await {
+            Some(AtBroker::Arrived(Up::Hello(name))) => break name,
+            Some(AtBroker::Arrived(Up::Heartbeat)) => {}
+            _ => return,
+        }
+    };
+    let Ok(session) = node.memory.connect(&name).await else { return };
+    node.network.down((conn, lane), Down::Reply(0, Ok(Answer::Done)));
+    if session.is_blocked() {
+        node.network.down((conn, lane), Down::Blocked(true));
+    }
+    let (pumped, mut deliveries) = unbounded_channel();
+    let mut end = End {
+        node,
+        host,
+        conn,
+        lane,
+        session,
+        held: BTreeMap::new(),
+        consumers: HashMap::new(),
+        channels: HashMap::new(),
+        pumped,
+        service: None,
+        breaks_after_publish: false,
+        of_manager: name.starts_with("everwatch manager"),
+    };
+    let tasks = tokio_util::task::TaskTracker::new();
+    let loss = loop {
+        tokio::select! {
+            biased;
+            Some(pumped) = deliveries.recv() => end.on_pumped(pumped),
+            next = arrivals.recv() => match next {
+                None | Some(AtBroker::Arrived(Up::Close)) => break Loss::Closed,
+                Some(AtBroker::Close(loss)) => break loss,
+                Some(AtBroker::CloseChannel) => end.close_channel().await,
+                Some(AtBroker::Abandon(count)) => {
+                    end.abandon(count);
+                    break Loss::Told;
+                }
+                Some(AtBroker::BreakAfterPublish) => end.breaks_after_publish = true,
+                Some(AtBroker::Arrived(up)) => {
+                    if let Some(loss) = end.on_frame(up, &tasks).await {
+                        break loss;
+                    }
+                }
+            },
+        }
+    };
+    end.close(loss).await;
+}
+
+impl End {
+    fn reply(&self, number: u64, reply: Result<Answer, BrokerError>) {
+        self.node.network.down((self.conn, self.lane), Down::Reply(number, reply));
+    }
+
+    fn on_pumped(&mut self, pumped: Pumped) {
+        match pumped {
+            Pumped::Delivery { consumer, work, delivery } => {
+                if work && !self.took(&delivery, Some(consumer)) {
+                    return;
+                }
+                self.node.network.down((self.conn, self.lane), Down::Delivery(consumer, delivery));
+            }
+            Pumped::Ended(consumer, asked) => {
+                self.node.network.down((self.conn, self.lane), Down::Ended(consumer, asked));
+            }
+            Pumped::Reply(number, reply) => self.reply(number, reply),
+        }
+    }
+
+    /// The broker hands a work message to this session; `false`: it will not arrive.
+    fn took(&mut self, delivery: &Delivery, consumer: Option<u64>) -> bool {
+        let Some((id, generation)) = label(&delivery.body) else { return true };
+        let epoch = Epoch::new(generation, delivery.acquisitions);
+        let (host, conn) = (self.host, self.conn);
+        if consumer.is_none() {
+            self.held.insert(delivery.receipt, Held { id, epoch, consumer });
+            return true;
+        }
+        note(Fact::Delivered { host, conn, id, epoch });
+        self.held.insert(delivery.receipt, Held { id, epoch, consumer });
+        if Faults::strikes(&self.node.faults.mislays) {
+            note(Fact::Mislaid { conn, id, epoch });
+            return false;
+        }
+        true
+    }
+
+    fn gone(&mut self, receipt: Receipt, loss: Loss) {
+        if let Some(Held { id, epoch, consumer: Some(_) }) = self.held.remove(&receipt) {
+            note(Fact::TakenBack { conn: self.conn, id, epoch, loss });
+        }
+    }
+
+    async fn on_frame(&mut self, up: Up, tasks: &tokio_util::task::TaskTracker) -> Option<Loss> {
+        match up {
+            Up::Hello(_) | Up::Heartbeat | Up::Close => {}
+            Up::Dropped(consumer) => drop(self.consumers.remove(&consumer)),
+            Up::Ack(receipt) => {
+                if self.session.ack(receipt).await == Settle::Done
+                    && let Some(Held { id, epoch, .. }) = self.held.remove(&receipt)
+                {
+                    note(Fact::Acknowledged { host: self.host, conn: self.conn, id, epoch });
+                }
+            }
+            Up::Requeue(receipt) => {
+                self.gone(receipt, Loss::Closed);
+                self.session.requeue(receipt).await;
+            }
+            Up::Ask(number, Ask::Publish(target, message)) => {
+                let reply = self.publish(&target, message).await;
+                // Of what a manager publishes, work is what hurts to be in doubt.
+                let strikes = !self.of_manager || is_work(&target);
+                if self.breaks_after_publish && strikes && reply.is_ok() {
+                    return Some(Loss::Told);
+                }
+                self.reply(number, reply);
+            }
+            Up::Ask(number, Ask::Consume(id, consume)) => match self.session.consume(&consume).await {
+                Ok(consumer) => {
+                    let (orders, told) = unbounded_channel();
+                    self.consumers.insert(id, orders);
+                    self.reply(number, Ok(Answer::Done));
+                    let work = consume.queue.starts_with(&crate::work_prefix());
+                    if work {
+                        self.channels.insert(id, id);
+                    }
+                    tasks.spawn(pump((id, work), consumer, told, self.pumped.clone()));
+                }
+                Err(error) => self.reply(number, Err(error)),
+            },
+            Up::Ask(number, Ask::Cancel(id)) => match self.consumers.get(&id) {
+                Some(pump) => drop(pump.send(ForPump::Cancel(number))),
+                None => self.reply(number, Ok(Answer::Done)),
+            },
+            Up::Ask(number, Ask::Resume { cancelled, next, consume }) => {
+                match self.consumers.remove(&cancelled) {
+                    Some(pump) => {
+                        drop(pump.send(ForPump::Resume { number, next, consume }));
+                        self.consumers.insert(next, pump);
+                        if let Some(channel) = self.channels.get(&cancelled) {
+                            self.channels.insert(next, *channel);
+                        }
+                    }
+                    None => self.reply(number, Err(BrokerError::Refused("no such channel".to_owned()))),
+                }
+            }
+            Up::Ask(number, ask) => {
+                let reply = self.answer(ask).await;
+                self.reply(number, reply);
+            }
+        }
+        None
+    }
+
+    async fn publish(
+        &self,
+        target: &Target,
+        message: everwatch_broker::Message,
+    ) -> Result<Answer, BrokerError> {
+        let topology = Topology::new(crate::PREFIX);
+        let Target::Queue(queue) = target else {
+            return self.session.publish(target, message).await.map(|()| Answer::Done);
+        };
+        let (work, state) = (queue.starts_with(&crate::work_prefix()), *queue == topology.state());
+        if work && Faults::strikes(&self.node.faults.rejects) {
+            return Err(BrokerError::NotAccepted(queue.clone()));
+        }
+        let body = message.body.clone();
+        self.session.publish(target, message).await?;
+        if work && let Some((id, generation)) = label(&body) {
+            // The tasks that deliver it have not run yet.
+            note(Fact::Published { id, generation });
+        }
+        if state && let Ok(StateMessage::Reports(reports)) = decode(&body) {
+            note(Fact::Reported { service: reports.service, entries: reports.entries });
+        }
+        Ok(Answer::Done)
+    }
+
+    async fn answer(&mut self, ask: Ask) -> Result<Answer, BrokerError> {
+        let session = &self.session;
+        match ask {
+            Ask::Declare(queue, kind) => {
+                let declared = session.declare(&queue, &kind).await?;
+                let commands = format!("{}.", Topology::new(crate::PREFIX).commands());
+                if let Some(id) = queue.strip_prefix(&commands).and_then(|id| id.parse().ok()) {
+                    let service = ServiceId(id);
+                    note(Fact::SessionOpened { host: self.host, conn: self.conn, service });
+                    self.service = Some(service);
+                }
+                Ok(Answer::Declared(declared))
+            }
+            Ask::DeclareExchange(target) => session.declare_exchange(&target).await.map(|()| Answer::Done),
+            Ask::Bind(queue, exchange) => session.bind(&queue, &exchange).await.map(|()| Answer::Done),
+            Ask::Get(queue, most) => {
+                let got = session.get(&queue, most).await?;
+                for delivery in &got {
+                    self.took(delivery, None);
+                }
+                Ok(Answer::Got(got))
+            }
+            Ask::Probe => session.probe().await.map(|()| Answer::Done),
+            Ask::Depth(queue) => session.depth(&queue).await.map(Answer::Depth),
+            Ask::Fate(queue) => session.fate(&queue).await.map(Answer::Fate),
+            Ask::Publish(..) | Ask::Consume(..) | Ask::Cancel(_) | Ask::Resume { .. } => {
+                unreachable!("carried out where it arrives")
+            }
+        }
+    }
+
+    /// The oldest channel of work is closed, and everything that is held there goes back.
+    async fn close_channel(&mut self) {
+        let Some(channel) = self.channels.values().min().copied() else { return };
+        let on_it = |consumer: &&u64| self.channels.get(consumer) == Some(&channel);
+        let consumer = self.consumers.keys().filter(on_it).max().copied().unwrap_or(channel);
+        let of_channel = |held: &Held| held.consumer.and_then(|it| self.channels.get(&it)) == Some(&channel);
+        let of_it = self.held.iter().filter(|(_, held)| of_channel(held));
+        let receipts: Vec<Receipt> = of_it.map(|(receipt, _)| *receipt).collect();
+        drop(self.consumers.remove(&consumer));
+        for receipt in receipts {
+            self.gone(receipt, Loss::Told);
+            self.session.requeue(receipt).await;
+        }
+        // Whether or not anything is consumed there, the client counts a closed channel as the end of its session.
+        let (at, why) = ((self.conn, self.lane), "a consumer lost its channel".to_owned());
+        self.node.network.down(at, Down::Ended(consumer, Asked::ByNobody));
+        self.node.network.down(at, Down::ChannelClosed(why));
+    }
+
+    fn abandon(&mut self, count: usize) {
+        let held = self.held.iter().filter(|(_, held)| held.consumer.is_some());
+        let receipts: Vec<Receipt> = held.map(|(receipt, _)| *receipt).take(count).collect();
+        for receipt in &receipts {
+            if let Some(Held { id, epoch, .. }) = self.held.remove(receipt) {
+                note(Fact::Abandoned { id, epoch });
+            }
+        }
+        self.node.memory.abandon(&receipts);
+    }
+
+    async fn close(mut self, loss: Loss) {
+        let receipts: Vec<Receipt> = self.held.keys().copied().collect();
+        for receipt in receipts {
+            self.gone(receipt, loss);
+        }
+        self.consumers.clear();
+        self.session.close().await;
+        if self.lane == Lane::Consume && self.service.is_some() {
+            note(Fact::SessionClosed { conn: self.conn });
+        }
+        let why = match loss {
+            Loss::Closed => "closed by the client",
+            Loss::Told => "CONNECTION_FORCED",
+            Loss::Silent => "missed heartbeats from client",
+            Loss::Untold => return,
+        };
+        self.node.network.down((self.conn, self.lane), Down::Lost(why.to_owned()));
+    }
+}
+
+async fn pump(
+    (mut id, work): (u64, bool),
+    mut consumer: Box<dyn Consumer>,
+    mut orders: UnboundedReceiver<ForPump>,
+    pumped: UnboundedSender<Pumped>,
+) {
+    let mut open = true;
+    loop {
+        let out = tokio::select! {
+            biased;
+            order = orders.recv() => match order {
+                None => return,
+                Some(ForPump::Cancel(number)) => {
+                    Pumped::Reply(number, consumer.cancel().await.map(|()| Answer::Done))
+                }
+                Some(ForPump::Resume { number, next, consume }) => {
+                    let resumed = consumer.again(&consume).await.map(|()| Answer::Done);
+                    (id, open) = (next, true);
+                    Pumped::Reply(number, resumed)
+                }
+            },
+            next = consumer.next(), if open => match next {
+                Some(delivery) => Pumped::Delivery { consumer: id, work, delivery },
+                None => {
+                    open = false;
+                    let asked = if consumer.cancelled_here() { Asked::ByClient } else { Asked::ByNobody };
+                    Pumped::Ended(id, asked)
+                }
+            },
+        };
+        if pumped.send(out).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The database as a manager reaches it: each operation takes a while there and back and may meet a fault; its
+//! clock is the database's own. Commits are noted for the judge.
+
+use crate::machine;
+use crate::record::{Fact, note};
+use async_trait::async_trait;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::doctor::Schema;
+use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
+use everwatch_core::message::ListRange;
+use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::service::ServiceRow;
+use everwatch_store::{
+    After, Counts, Created, Event, EventFilter, EventPage, Events, Filter, MemoryStore, Notes, Page, Parked,
+    ParkedHead, Store, StoreError, Stretch,
+};
+use futures::FutureExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// One way, in ms.
+const WAY: u64 = 1;
+/// How long a client waits for an answer that does not come, in ms.
+const ANSWER_WITHIN: u64 = 5000;
+
+tokio::task_local! {
+    /// The request of a person that the present task carries out.
+    pub(crate) static REQUEST: u64;
+}
+
+/// The database server.
+pub(crate) struct Database {
+    pub(crate) memory: MemoryStore,
+    pub(crate) away: AtomicBool,
+    /// It answers questions and takes nothing in.
+    pub(crate) full: AtomicBool,
+    /// Added to each way, in ms.
+    pub(crate) delay: AtomicU64,
+    /// So many of the next writes are committed and never answered.
+    pub(crate) loses_answers: AtomicU32,
+    /// Rows that were read, over all operations.
+    pub(crate) rows_read: AtomicU64,
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self {
+            memory: MemoryStore::new(RowPolicy::default()),
+            away: AtomicBool::default(),
+            full: AtomicBool::default(),
+            delay: AtomicU64::default(),
+            loses_answers: AtomicU32::default(),
+            rows_read: AtomicU64::default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// A client of the database.
+pub(crate) struct RemoteStore(pub(crate) Arc<Database>);
+
+impl RemoteStore {
+    fn memory(&self) -> &MemoryStore {
+        &self.0.memory
+    }
+
+    async fn way(&self) -> Result<(), StoreError> {
+        let delay = self.0.delay.load(Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(WAY + delay)).await;
+        if self.0.away.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("connection refused".to_owned()));
+        }
+        Ok(())
+    }
+
+    async fn operation<T>(
+        &self,
+        access: Access,
+        operation: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        self.way().await?;
+        if access == Access::Write && self.0.full.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("no space left on device".to_owned()));
+        }
+        let skew = machine::set_skew(0);
+        let answer = operation.now_or_never();
+        machine::set_skew(skew);
+        let lost = &self.0.loses_answers;
+        if access == Access::Write
+            && lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        {
+            tokio::time::sleep(Duration::from_millis(ANSWER_WITHIN)).await;
+            return Err(StoreError::Unavailable("the connection was closed before the answer".to_owned()));
+        }
+        self.way().await?;
+        answer.expect("the store in memory never waits")
+    }
+
+    async fn rows<T>(
+        &self,
+        count: impl Fn(&T) -> usize,
+        operation: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let answer = self.operation(Access::Read, operation).await?;
+        self.0.rows_read.fetch_add(count(&answer) as u64, Ordering::Relaxed);
+        Ok(answer)
+    }
+
+    /// Inserts, and notes what is there afterwards.
+    async fn insert(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
+        let answers = self.memory().create(rows).await?;
+        for (row, answer) in rows.iter().zip(&answers) {
+            if *answer == Created::Done {
+                note(Fact::Saved { request: None, before: None, after: Box::new(row.clone()) });
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn update(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
+        let ids: Vec<ObserverId> = rows.iter().map(|row| row.id).collect();
+        let before = self.memory().load(&ids).await?;
+        let late = self.memory().save(rows).await?;
+        let request = REQUEST.try_with(|request| *request).ok();
+        for row in rows.iter().filter(|row| !late.contains(&row.id)) {
+            let before = before.iter().find(|it| it.id == row.id).cloned().map(Box::new);
+            note(Fact::Saved { request, before, after: Box::new(row.clone()) });
+        }
+        Ok(late)
+    }
+
+    async fn update_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
+        let late = self.memory().save_services(rows).await?;
+        for row in rows.iter().filter(|row| !late.contains(&row.id)) {
+            note(Fact::ServiceSaved { row: Box::new(row.clone()) });
+        }
+        Ok(late)
+    }
+
+    async fn write_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError> {
+        self.memory().set_note(name, value, keep).await?;
+        if name == crate::SAFE_MODE_NOTE {
+            note(Fact::SafeMode { on: value.contains("\"on\":true") });
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Notes for RemoteStore {
+    async fn claim(&self, name: &str, value: &str, keep: Duration) -> Result<String, StoreError> {
+        self.operation(Access::Write, self.memory().claim(name, value, keep)).await
+    }
+    async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
+        self.operation(Access::Read, self.memory().note(name)).await
+    }
+    async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        self.operation(Access::Read, self.memory().notes_under(prefix)).await
+    }
+    async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError> {
+        self.operation(Access::Write, self.write_note(name, value, keep)).await
+    }
+    async fn swap_note(&self, name: &str, before: &str, after: &str) -> Result<bool, StoreError> {
+        self.operation(Access::Write, self.memory().swap_note(name, before, after)).await
+    }
+    async fn forget_notes(&self) -> Result<u64, StoreError> {
+        self.operation(Access::Write, self.memory().forget_notes()).await
+    }
+}
+
+#[async_trait]
+impl Events for RemoteStore {
+    async fn record(&self, events: &[Event]) -> Result<(), StoreError> {
+        self.operation(Access::Write, self.memory().record(events)).await
+    }
+    async fn events(
+        &self,
+        filter: &EventFilter,
+        stretch: Stretch,
+        most: usize,
+    ) -> Result<EventPage, StoreError> {
+        self.operation(Access::Read, self.memory().events(filter, stretch, most)).await
+    }
+    async fn event_ends(&self) -> Result<(i64, i64), StoreError> {
+        self.operation(Access::Read, self.memory().event_ends()).await
+    }
+    async fn forget_events(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+        self.operation(Access::Write, self.memory().forget_events(before, keep)).await
+    }
+}
+
+#[async_trait]
+impl Store for RemoteStore {
+    async fn close(&self) {}
+    async fn schema(&self) -> Result<Schema, StoreError> {
+        self.operation(Access::Read, self.memory().schema()).await
+    }
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.operation(Access::Read, self.memory().now()).await
+    }
+    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
+        self.operation(Access::Write, self.insert(rows)).await
+    }
+    async fn load(&self, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
+        self.rows(Vec::len, self.memory().load(ids)).await
+    }
+    async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
+        self.rows(|found| usize::from(found.is_some()), self.memory().find(which)).await
+    }
+    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
+        self.operation(Access::Write, self.update(rows)).await
+    }
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        self.rows(Vec::len, self.memory().due(now, most)).await
+    }
+    async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        self.rows(Vec::len, self.memory().commanded_since(since, most)).await
+    }
+    async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
+        self.rows(Vec::len, self.memory().unheld(pool, living, most)).await
+    }
+    async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {
+        self.operation(Access::Read, self.memory().held_by(service, range)).await
+    }
+    async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
+        self.rows(|page: &Page| page.rows.len(), self.memory().list(filter, after, limit)).await
+    }
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        self.operation(Access::Read, self.memory().counts()).await
+    }
+    async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
+        self.operation(Access::Write, self.memory().forget(rows)).await
+    }
+    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
+        self.operation(Access::Read, self.memory().forgotten(ids)).await
+    }
+    async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
+        self.operation(Access::Read, self.memory().services(ended_since)).await
+    }
+    async fn service(
+        &self,
+        id: Option<ServiceId>,
+        name: Option<&Name>,
+    ) -> Result<Option<ServiceRow>, StoreError> {
+        self.operation(Access::Read, self.memory().service(id, name)).await
+    }
+    async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
+        self.operation(Access::Write, self.update_services(rows)).await
+    }
+    async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
+        self.operation(Access::Write, self.memory().forget_services(before)).await
+    }
+    async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
+        self.operation(Access::Write, self.memory().park(parked)).await
+    }
+    async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError> {
+        self.operation(Access::Read, self.memory().parked_one(id)).await
+    }
+    async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
+        self.operation(Access::Write, self.memory().unpark(id)).await
+    }
+    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
+        self.operation(Access::Read, self.memory().parked(before, limit)).await
+    }
+}

@@ -1,0 +1,204 @@
+//! Capacity and moves, as an onlooker sees them who hears what a service is told and sees what the broker gives it:
+//! it holds no more than it may, takes nothing while it may not, keeps what it was not asked for, and does not get
+//! back at once what it was told to move.
+
+use super::{Exercised, Verdict, breach, knowledge::Knowledge};
+use crate::record::Fact;
+use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::message::{Command, HandOver, Terms};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The shortest and the longest time that a service keeps to a hand-over, in ms.
+const LIMIT_MIN: u64 = 1000;
+const LIMIT_MAX: u64 = 60_000;
+/// A command waits for its turn in the service's loop, in ms.
+const TURN: u64 = 50;
+/// Code may take so long to stop after it was told to make room, in ms.
+const STOPS_WITHIN: u64 = 20_000;
+
+/// What one incarnation was told.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told {
+    /// Of all that came, those with the highest revision.
+    terms: Terms,
+    takes_nothing_until: u64,
+    /// What it was asked to go down to, and when.
+    lowest: Vec<(u64, u32)>,
+    /// The most that it may come to hold: what it may take before the broker has cancelled its consumers counts.
+    ceiling: u32,
+    ceiling_until: u64,
+    cancelling: u32,
+    /// Asked to be moved, and until when each must not come back.
+    moving: BTreeSet<ObserverId>,
+    moved: BTreeMap<ObserverId, u64>,
+}
+
+impl Told {
+    fn slots(&self, own: u32) -> u32 {
+        self.terms.capacity.unwrap_or(own)
+    }
+    fn takes(&self, now: u64) -> bool {
+        !self.terms.cordoned && !self.terms.draining && now >= self.takes_nothing_until
+    }
+    fn look(&mut self, own: u32, now: u64) -> u32 {
+        let most = if self.takes(now) { self.slots(own) } else { 0 };
+        let settles = self.cancelling > 0 || now < self.ceiling_until;
+        self.ceiling = if settles { self.ceiling.max(most) } else { most };
+        self.ceiling
+    }
+    fn on_hand_over(&mut self, asked: &HandOver, now: u64) {
+        let rest = u64::try_from(asked.rest.as_millis()).unwrap_or(u64::MAX).clamp(LIMIT_MIN, LIMIT_MAX);
+        if let Some(most) = asked.down_to {
+            self.lowest.push((now, most));
+        }
+        if !asked.ids.is_empty() {
+            self.takes_nothing_until = self.takes_nothing_until.max(now + rest);
+            self.moving.extend(&asked.ids);
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Capacity {
+    told: BTreeMap<ServiceId, Told>,
+}
+
+impl Capacity {
+    /// Free slots of a service by what it was told, if it may take anything; the limits of a rebalance do not count, the pause
+    /// of a service that gave an observer away does.
+    pub(super) fn free_slots(&self, now: u64, host: usize, known: &Knowledge) -> u32 {
+        let Some(service) = known.service_on.get(&host) else { return 0 };
+        let own = known.setup.services[host - 1].capacity;
+        let told = self.told.get(service).cloned().unwrap_or_default();
+        if !told.takes(now) {
+            return 0;
+        }
+        let held = known.sessions.get(service).map_or(0, |session| known.slots_used(session.conn));
+        told.slots(own).saturating_sub(u32::try_from(held).unwrap_or(u32::MAX))
+    }
+
+    pub(super) fn hear(
+        &mut self,
+        now: u64,
+        fact: &Fact,
+        known: &Knowledge,
+        exercised: &mut Exercised,
+    ) -> Verdict {
+        match fact {
+            Fact::Heard { host, command } => self.on_command(now, *host, command, known),
+            Fact::Cancelling { host } => self.change(now, *host, known, |told| told.cancelling += 1),
+            Fact::Cancelled { host } => {
+                self.change(now, *host, known, |told| told.cancelling = told.cancelling.saturating_sub(1));
+            }
+            Fact::GivesBack { host, id } => return self.on_given_back(now, (*host, *id), known, exercised),
+            Fact::Delivered { host, conn, id, .. } if known.is_service(*host) => {
+                return self.on_delivered(now, (*host, *conn, *id), known, exercised);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, now: u64, host: usize, known: &Knowledge, change: impl FnOnce(&mut Told)) {
+        let Some(service) = known.service_on.get(&host) else { return };
+        let own = known.setup.services[host - 1].capacity;
+        let told = self.told.entry(*service).or_default();
+        told.look(own, now);
+        change(told);
+        told.ceiling_until = now + TURN;
+        told.look(own, now);
+    }
+
+    fn on_command(&mut self, now: u64, host: usize, command: &Command, known: &Knowledge) {
+        let Some(me) = known.service_on.get(&host).copied() else { return };
+        let newer = |told: &mut Told, terms: Terms| {
+            if terms.revision > told.terms.revision {
+                told.terms = terms;
+                if !terms.cordoned && !terms.draining {
+                    told.moving.clear();
+                }
+            }
+        };
+        match command {
+            Command::Terms { service, terms } if *service == me => {
+                self.change(now, host, known, |told| newer(told, *terms));
+            }
+            Command::Welcome(welcome) if welcome.service == me => {
+                if let Some(terms) = welcome.terms {
+                    self.change(now, host, known, |told| newer(told, terms));
+                }
+            }
+            Command::HandOver(asked) if asked.service == me => {
+                self.change(now, host, known, |told| told.on_hand_over(asked, now));
+            }
+            _ => {}
+        }
+    }
+
+    fn on_given_back(
+        &mut self,
+        now: u64,
+        (host, id): (usize, ObserverId),
+        known: &Knowledge,
+        exercised: &mut Exercised,
+    ) -> Verdict {
+        let Some(service) = known.service_on.get(&host) else { return Ok(()) };
+        let own = known.setup.services[host - 1].capacity;
+        let told = self.told.entry(*service).or_default();
+        if told.moving.remove(&id) {
+            if now < told.takes_nothing_until {
+                told.moved.insert(id, told.takes_nothing_until);
+            }
+            return Ok(());
+        }
+        let row = known.row(id);
+        let offered = row.is_some_and(|row| {
+            row.wanted.kind.as_str() != "rare" || known.setup.services[host - 1].runs_rare
+        });
+        if known.hosts[host].stopping || !offered {
+            return Ok(());
+        }
+        *exercised.entry("hand-overs").or_default() += 1;
+        let held = known.sessions.get(service).map_or(0, |session| known.held_by(session.conn));
+        let asked = told.lowest.iter().filter(|(at, _)| now - at < STOPS_WITHIN).map(|(_, most)| *most).min();
+        let least = told.slots(own).min(asked.unwrap_or(u32::MAX)) as usize;
+        if held.saturating_sub(1) < least {
+            let text = format!(
+                "{} gives {} back and holds {held}; it may keep {least}",
+                known.host_name(host),
+                known.name(id)
+            );
+            return breach("moves", text);
+        }
+        Ok(())
+    }
+
+    fn on_delivered(
+        &mut self,
+        now: u64,
+        (host, conn, id): (usize, usize, ObserverId),
+        known: &Knowledge,
+        exercised: &mut Exercised,
+    ) -> Verdict {
+        let session =
+            known.service_on.get(&host).and_then(|service| Some((service, known.sessions.get(service)?)));
+        let Some((service, _)) = session.filter(|(_, session)| session.conn == conn) else { return Ok(()) };
+        if known.hosts[host].stopping {
+            return Ok(());
+        }
+        *exercised.entry("capacity").or_default() += 1;
+        let own = known.setup.services[host - 1].capacity;
+        let told = self.told.entry(*service).or_default();
+        let ceiling = told.look(own, now);
+        let too_soon = told.moved.remove(&id).is_some_and(|until| now < until);
+        let held = known.held_by(conn) + 1;
+        if held > ceiling as usize {
+            return breach("capacity", format!("{} holds {held} of {ceiling}", known.host_name(host)));
+        }
+        if too_soon {
+            let text = format!("{} came straight back to {}", known.name(id), known.host_name(host));
+            return breach("moves", text);
+        }
+        Ok(())
+    }
+}

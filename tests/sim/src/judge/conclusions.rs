@@ -1,0 +1,148 @@
+//! Conclusions: what managers conclude is true. A service is lost only by the broker's word; safe mode stops
+//! conclusions from silence; nobody fails who did not deserve it; nothing is republished whose message is there.
+
+use super::{Exercised, Verdict, breach, knowledge::Knowledge};
+use crate::record::Fact;
+use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::message::RunEvent;
+use everwatch_core::row::{Desired, Row};
+use everwatch_core::seen::Settlement;
+use everwatch_core::service::{Ended, ServiceRow};
+use std::collections::BTreeSet;
+
+/// A manager that looked at the switch before it was turned has carried out by then what follows, in ms.
+const SWITCHES_WITHIN: u64 = 16_000;
+/// Managers have read a report by then, in ms: one whose start was reported earlier is known to run.
+const READS_WITHIN: u64 = 2000;
+/// How long services must have refused an observer before it fails, in ms.
+const REFUSED_MAX: u64 = 900_000;
+
+#[derive(Default)]
+pub(super) struct Conclusions {
+    lost: BTreeSet<ServiceId>,
+}
+
+impl Conclusions {
+    pub(super) fn hear(
+        &mut self,
+        now: u64,
+        fact: &Fact,
+        known: &Knowledge,
+        exercised: &mut Exercised,
+    ) -> Verdict {
+        match fact {
+            Fact::ServiceSaved { row } => self.on_service(now, row, known, exercised),
+            Fact::Saved { request: None, before: Some(before), after } => {
+                on_failed(now, (before, after), known, exercised)?;
+                on_republished(now, (before, after), known, exercised)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_service(
+        &mut self,
+        now: u64,
+        row: &ServiceRow,
+        known: &Knowledge,
+        exercised: &mut Exercised,
+    ) -> Verdict {
+        if row.end.is_none_or(|end| end.how != Ended::Lost) || !self.lost.insert(row.id) {
+            return Ok(());
+        }
+        *exercised.entry("lost services").or_default() += 1;
+        let name = &row.birth.name;
+        if known.sessions.get(&row.id).is_some_and(|session| session.open) {
+            return breach("lost services", format!("{name} is called lost and its session lives"));
+        }
+        in_safe_mode(now, known, || format!("{name} is called lost"))
+    }
+}
+
+fn in_safe_mode(now: u64, known: &Knowledge, what: impl Fn() -> String) -> Verdict {
+    if known.safe_mode_since.is_some_and(|since| now - since > SWITCHES_WITHIN) {
+        return breach("safe mode", format!("{}, in safe mode", what()));
+    }
+    Ok(())
+}
+
+/// A manager's own verdict on an observer.
+fn on_failed(
+    now: u64,
+    (before, after): (&Row, &Row),
+    known: &Knowledge,
+    exercised: &mut Exercised,
+) -> Verdict {
+    let (None, Some(settled)) = (&before.seen.settled, &after.seen.settled) else { return Ok(()) };
+    let Settlement::Failed { error, .. } = &settled.how else { return Ok(()) };
+    if !settled.service.0.is_nil() {
+        return Ok(());
+    }
+    let name = &after.wanted.name;
+    *exercised.entry("failed by a manager").or_default() += 1;
+    if error.starts_with("quarantined") {
+        in_safe_mode(now, known, || format!("{name} is quarantined"))?;
+        let others = known.deaths.saturating_sub(known.deadly_deaths);
+        let excused = if known.deadly_deaths > 0 { others > 0 } else { others >= 5 };
+        if !known.is_deadly(after.id) && !excused {
+            let text = format!("{name} is quarantined, and {others} services died that it may be blamed for");
+            return breach("failed by a manager", text);
+        }
+        return Ok(());
+    }
+    let ran = known.started_at.get(&after.id).is_some_and(|at| now - at < REFUSED_MAX);
+    if ran {
+        return breach("failed by a manager", format!("{name} fails as nobody could run it, and it has run"));
+    }
+    Ok(())
+}
+
+/// A manager publishes an observer again, by no person's request.
+fn on_republished(
+    now: u64,
+    (before, after): (&Row, &Row),
+    known: &Knowledge,
+    exercised: &mut Exercised,
+) -> Verdict {
+    // A report of a higher generation raises it too, without a publish.
+    let raised = after.generation > before.generation && before.generation > 0 && after.mark.is_some();
+    if !raised || before.wants_reissue() || known.is_rewound(before.id, before.generation) {
+        return Ok(());
+    }
+    *exercised.entry("republished").or_default() += 1;
+    let (id, generation) = (before.id, before.generation);
+    let leased = before.mark.is_some();
+    if !leased && !known.work_lost {
+        in_safe_mode(now, known, || format!("{} is republished", before.wanted.name))?;
+    }
+    // A restored database has forgotten what it knew.
+    if known.restored || before.desired != Desired::Running {
+        return Ok(());
+    }
+    if !is_there(id, generation, known) || (leased && !was_reported(now, id, generation, known)) {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is republished as generation {}, and generation {generation} is at {:?}",
+        before.wanted.name,
+        after.generation,
+        known.messages.get(&(id, generation)),
+    );
+    breach("republished", text)
+}
+
+/// Whether the broker has the message and will hand it out, or a service has it that knows.
+fn is_there(id: ObserverId, generation: u32, known: &Knowledge) -> bool {
+    use super::knowledge::Place;
+    match known.messages.get(&(id, generation)) {
+        Some(Place::Ready | Place::Held { arrived: true, .. }) => true,
+        Some(Place::Held { arrived: false, .. } | Place::Abandoned) | None => false,
+    }
+}
+
+fn was_reported(now: u64, id: ObserverId, generation: u32, known: &Knowledge) -> bool {
+    known.reports.get(&id).into_iter().flatten().any(|(at, _, _, run)| {
+        let started = matches!(run.event, RunEvent::Started { .. });
+        started && run.epoch.generation() == generation && now - at >= READS_WITHIN
+    })
+}

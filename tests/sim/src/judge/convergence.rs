@@ -1,0 +1,354 @@
+//! Convergence: what must be so some time after the last fault.
+
+use super::Judge;
+use super::knowledge::{Knowledge, Place};
+use crate::code::Code;
+use crate::people::{Intent, People, edition, observer_name};
+use everwatch_core::fleet::Orders;
+use everwatch_core::message::{Intent as Takes, RunEvent, RunReport};
+use everwatch_core::row::{Desired, Row};
+use everwatch_core::seen::{Doing, Settlement};
+use everwatch_core::status::Status;
+use everwatch_store::Notes as _;
+use futures::FutureExt as _;
+use std::collections::BTreeMap;
+
+type Settled = Result<(), String>;
+
+impl Judge {
+    /// Whether everything is as people want it, nothing is under way and rows tell the truth.
+    pub(crate) fn has_converged(&self, people: &People) -> Settled {
+        let known = &self.knowledge;
+        if known.safe_mode_since.is_some() {
+            return Err("safe mode is on".to_owned());
+        }
+        if people.has_open_requests() {
+            return Err("a request is not answered".to_owned());
+        }
+        let orders = Standing::read(known);
+        orders.are_followed(known)?;
+        let rows = known.rows();
+        promises_are_kept(people, &rows)?;
+        // Of a queue without consumers the broker cannot say what is in it: what is missing there is missed once
+        // a service takes again.
+        for row in rows.iter().filter(|row| !orders.all_cordoned(&row.wanted.pool, known)) {
+            is_as_wanted(row, known, &orders)?;
+        }
+        no_leftovers(&rows, known, &orders)?;
+        services_are_known(known)?;
+        reports_are_folded(&rows, known)
+    }
+
+    /// Whatever the broker has is run by somebody, without any manager.
+    pub(crate) fn runs_without_managers(&self, now: u64) -> Settled {
+        let known = &self.knowledge;
+        for ((id, generation), place) in &known.messages {
+            let name = known.name(*id);
+            let row = known.row(*id);
+            let pool = row.as_ref().map(|row| row.wanted.pool.clone());
+            let refused = row.as_ref().is_some_and(|row| row.wanted.kind.as_str() == "rare");
+            match place {
+                Place::Ready => {
+                    let room = (1..=known.setup.services.len()).any(|host| {
+                        let of_pool = Some(&known.setup.services[host - 1].pool) == pool.as_ref();
+                        of_pool && known.hosts[host].up && self.capacity.free_slots(now, host, known) > 0
+                    });
+                    if room && !refused {
+                        return Err(format!("{name} waits while there is room"));
+                    }
+                }
+                Place::Held { arrived: true, .. } => {
+                    let runs = known.alive.iter().map(|start| &known.starts[start]);
+                    let runs = runs.filter(|it| it.id == *id && it.epoch.generation() == *generation).count();
+                    let erring = known.errors.keys().any(|(erring, _)| erring == id);
+                    let ends =
+                        row.as_ref().is_none_or(|row| row.awaits_end() || row.generation > *generation);
+                    if runs == 0 && !erring && !ends && !refused {
+                        return Err(format!("{name} is held as generation {generation} and does not run"));
+                    }
+                }
+                Place::Held { arrived: false, .. } | Place::Abandoned => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The orders that stand, by the number of their service.
+pub(crate) struct Standing(Vec<Orders>);
+
+impl Standing {
+    pub(crate) fn read(known: &Knowledge) -> Self {
+        let notes = known.database.memory.notes_under("orders/");
+        let notes = notes.now_or_never().and_then(Result::ok).unwrap_or_default();
+        let book: BTreeMap<String, Orders> = notes
+            .into_iter()
+            .filter_map(|(name, text)| {
+                Some((name["orders/".len()..].to_owned(), serde_json::from_str(&text).ok()?))
+            })
+            .collect();
+        let of = |name: &str| book.get(name).cloned().unwrap_or_default();
+        Self(known.setup.services.iter().map(|it| of(it.name.as_str())).collect())
+    }
+
+    pub(crate) fn hold_anything_up(&self) -> bool {
+        self.0.iter().any(|orders| orders.cordoned || orders.capacity.is_some())
+    }
+
+    fn all_cordoned(&self, pool: &everwatch_core::id::Pool, known: &Knowledge) -> bool {
+        let of_pool = known.setup.services.iter().zip(&self.0).filter(|(it, _)| it.pool == *pool);
+        of_pool.fold(true, |all, (_, orders)| all && orders.cordoned)
+    }
+
+    fn slots(&self, service: usize, known: &Knowledge) -> usize {
+        self.0[service].capacity.unwrap_or(known.setup.services[service].capacity) as usize
+    }
+
+    fn may_take(&self, service: usize, known: &Knowledge) -> bool {
+        let session = known.service_on.get(&(service + 1)).and_then(|id| known.sessions.get(id));
+        let used = session.map_or(0, |session| known.slots_used(session.conn));
+        !self.0[service].cordoned && used < self.slots(service, known)
+    }
+
+    /// What the services of this pool may hold: those that take nothing keep what they have.
+    fn room(&self, pool: &everwatch_core::id::Pool, known: &Knowledge) -> usize {
+        let of = |service: usize| {
+            let held = held_by(service, known);
+            if self.0[service].cordoned { held } else { self.slots(service, known) }
+        };
+        let of_pool = known.setup.services.iter().enumerate().filter(|(_, it)| it.pool == *pool);
+        of_pool.map(|(service, _)| of(service)).sum()
+    }
+
+    fn are_followed(&self, known: &Knowledge) -> Settled {
+        let rows = known.services();
+        for (service, orders) in self.0.iter().enumerate() {
+            let setup = &known.setup.services[service];
+            let row =
+                known.service_on.get(&(service + 1)).and_then(|id| rows.iter().find(|row| row.id == *id));
+            let Some(beat) = row.and_then(|row| row.beat.as_ref()) else {
+                return Err(format!("{} has sent no heartbeat", setup.name));
+            };
+            let held = held_by(service, known);
+            if (beat.state == Takes::Active) == orders.cordoned {
+                return Err(format!("{} is {:?}, and its orders are {orders:?}", setup.name, beat.state));
+            }
+            if beat.capacity as usize != self.slots(service, known) {
+                return Err(format!("{} has {} slots, not as ordered", setup.name, beat.capacity));
+            }
+            if held > self.slots(service, known) {
+                return Err(format!("{} holds {held}, more than its slots", setup.name));
+            }
+            let elsewhere = (0..self.0.len()).any(|other| {
+                let same_pool = known.setup.services[other].pool == setup.pool;
+                other != service && same_pool && self.may_take(other, known)
+            });
+            if orders.drain.is_some() && (elsewhere || held == 0) {
+                return Err(format!("{} is not drained: it holds {held}", setup.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn held_by(service: usize, known: &Knowledge) -> usize {
+    let session = known.service_on.get(&(service + 1)).and_then(|id| known.sessions.get(id));
+    session.map_or(0, |session| known.held_by(session.conn))
+}
+
+fn promises_are_kept(people: &People, rows: &[Row]) -> Settled {
+    for (observer, intent) in people.intents.iter().enumerate() {
+        let name = observer_name(observer);
+        let of_name = rows.iter().filter(|row| row.wanted.name.as_str() == name);
+        let row = of_name.max_by_key(|row| row.created_at);
+        let Intent { created, deleted, restarted_after, edition: wanted, paused, .. } = *intent;
+        match row {
+            None if created => return Err(format!("{name} was promised and is not there")),
+            Some(row) if deleted && row.desired != Desired::Deleted => {
+                return Err(format!("the delete of {name} was promised and is forgotten"));
+            }
+            Some(row) if row.desired == Desired::Running && row.generation <= restarted_after => {
+                return Err(format!("the restart of {name} was promised and never came"));
+            }
+            Some(row) if edition(row) != wanted => {
+                return Err(format!("the change of {name} was promised and is forgotten"));
+            }
+            Some(row) if row.desired != Desired::Deleted && paused != (row.desired == Desired::Paused) => {
+                return Err(format!("{name} was paused or resumed, and is {:?}", row.desired));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether it is to run and has not ended by itself.
+fn is_live(row: &Row) -> bool {
+    let how = row.seen.settled.as_ref().map(|it| &it.how);
+    let over = matches!(how, Some(Settlement::Completed | Settlement::Failed { .. }));
+    row.desired == Desired::Running && !over
+}
+
+fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
+    let name = &row.wanted.name;
+    let runs: Vec<_> =
+        known.alive.iter().map(|start| &known.starts[start]).filter(|it| it.id == row.id).collect();
+    let verdict = row.verdict();
+    if !is_live(row) {
+        if !runs.is_empty() {
+            return Err(format!("{name} is {} and runs", verdict.status));
+        }
+        return match (row.desired, verdict.status) {
+            (Desired::Deleted, Status::Deleted)
+            | (Desired::Paused, Status::Paused | Status::Completed | Status::Failed)
+            | (Desired::Running, _) => Ok(()),
+            (_, status) => Err(format!("{name} is {status}: {}", verdict.reason)),
+        };
+    }
+    if row.awaits_end() {
+        return Err(format!("{name} was told to stop, and nothing says that it has"));
+    }
+    match runs.as_slice() {
+        [] if !has_room(row, known, orders) => Ok(()),
+        [_] if Code::of(&row.wanted.spec.to_string()).is_deadly() => {
+            Err(format!("{name} ends its services and goes on"))
+        }
+        // A change that the restored database has forgotten stands until the next start.
+        [run] if run.edition != edition(row) && !known.restored => {
+            Err(format!("{name} runs in edition {}", run.edition))
+        }
+        [run] if verdict.status == Status::Processing => {
+            let holder = known.service_on.get(&run.host).copied();
+            if (row.epoch(), row.seen.holder()) == (run.epoch, holder) && row.mark.is_none() {
+                Ok(())
+            } else {
+                Err(format!("{name} runs as {} and its row says {}", run.epoch, row.epoch()))
+            }
+        }
+        runs => {
+            Err(format!("{name} is {} ({}) and runs {} times", verdict.status, verdict.reason, runs.len()))
+        }
+    }
+}
+
+/// Whether a service that can run it has a free slot.
+fn has_room(row: &Row, known: &Knowledge, orders: &Standing) -> bool {
+    let rare = row.wanted.kind.as_str() == "rare";
+    known.setup.services.iter().enumerate().any(|(service, it)| {
+        it.pool == row.wanted.pool && (it.runs_rare || !rare) && orders.may_take(service, known)
+    })
+}
+
+/// Every message that is held is of the present generation of an observer that is wanted, and none waits while
+/// there is room. Without a free slot older ones may wait for their end.
+fn no_leftovers(rows: &[Row], known: &Knowledge, orders: &Standing) -> Settled {
+    for ((id, generation), place) in &known.messages {
+        let row = rows.iter().find(|row| row.id == *id);
+        let pool = row.map(|row| row.wanted.pool.clone()).unwrap_or_default();
+        let live = rows.iter().filter(|row| row.wanted.pool == pool && is_live(row)).count();
+        let crowded = orders.all_cordoned(&pool, known) || live >= orders.room(&pool, known);
+        match place {
+            Place::Held { arrived: false, .. } | Place::Abandoned => continue,
+            Place::Ready if crowded => continue,
+            Place::Ready | Place::Held { .. } => {}
+        }
+        if !row.is_some_and(|row| is_live(row) && row.generation == *generation) {
+            return Err(format!("generation {generation} of {} is still in the queue", known.name(*id)));
+        }
+    }
+    Ok(())
+}
+
+fn services_are_known(known: &Knowledge) -> Settled {
+    let rows = known.services();
+    for (service, setup) in known.setup.services.iter().enumerate() {
+        let id = known.service_on.get(&(service + 1));
+        let row = rows.iter().find(|row| Some(&row.id) == id && row.end.is_none());
+        if row.is_none_or(|row| row.suspect_since.is_some()) {
+            return Err(format!("{} lives and is not known to", setup.name));
+        }
+    }
+    let living = rows.iter().filter(|row| row.end.is_none()).count();
+    if living == known.setup.services.len() {
+        return Ok(());
+    }
+    Err("a service that has ended is not known to have".to_owned())
+}
+
+/// The observed half of every row follows from the set of reports of its generation, computed a second, slower way.
+fn reports_are_folded(rows: &[Row], known: &Knowledge) -> Settled {
+    for row in rows {
+        let by_manager = row.seen.settled.as_ref().is_some_and(|settled| settled.service.0.is_nil());
+        if by_manager || known.restored || known.is_rewound(row.id, row.generation) {
+            continue;
+        }
+        if let Some(part) = differs(row, known) {
+            return Err(format!("`{part}` of {} is not what was reported", row.wanted.name));
+        }
+    }
+    Ok(())
+}
+
+fn differs(row: &Row, known: &Knowledge) -> Option<&'static str> {
+    let all = known.reports.get(&row.id).into_iter().flatten();
+    let heard: Vec<_> = all.filter(|(_, _, _, run)| run.epoch.generation() == row.generation).collect();
+    let key = |(_, _, entry, run): &&(u64, _, everwatch_core::message::Numbered, RunReport)| {
+        (run.epoch.acquisitions(), entry.seq)
+    };
+    let settled = heard.iter().copied().filter(|it| it.3.event.settles()).min_by_key(key);
+    let latest = heard.iter().copied().filter(|it| doing(&it.3.event).is_some()).max_by_key(key);
+    let same_settled = match (&row.seen.settled, settled) {
+        (None, None) => true,
+        (Some(seen), Some(heard)) => {
+            (seen.key.acquisitions, seen.key.seq) == key(&heard) && is(&seen.how, &heard.3.event)
+        }
+        _ => false,
+    };
+    let same_latest = match (&row.seen.latest, latest) {
+        (None, None) => true,
+        // An entry of an inventory that only repeats its row is passed over, with its number.
+        (Some(seen), Some(heard)) => {
+            seen.key.acquisitions == heard.3.epoch.acquisitions()
+                && seen.service == heard.1
+                && doing(&heard.3.event) == Some(word(&seen.doing))
+        }
+        _ => false,
+    };
+    let begins = |event: &RunEvent| matches!(event, RunEvent::Started { .. } | RunEvent::Erred { .. });
+    if !same_settled {
+        Some("settled")
+    } else if !same_latest {
+        Some("latest")
+    } else {
+        (row.seen.begun != heard.iter().any(|it| begins(&it.3.event))).then_some("begun")
+    }
+}
+
+fn is(how: &Settlement, event: &RunEvent) -> bool {
+    match (how, event) {
+        (Settlement::Stopped, RunEvent::Stopped) | (Settlement::Completed, RunEvent::Completed) => true,
+        (Settlement::Failed { attempts, .. }, RunEvent::Failed { attempts: told, .. }) => attempts == told,
+        _ => false,
+    }
+}
+
+fn doing(event: &RunEvent) -> Option<u8> {
+    match event {
+        RunEvent::Taken { .. } => Some(0),
+        RunEvent::Started { .. } => Some(1),
+        RunEvent::Erred { .. } => Some(2),
+        RunEvent::HandedOver | RunEvent::HandedOverFor { .. } => Some(3),
+        RunEvent::Refused { .. } => Some(4),
+        RunEvent::Progress { .. } | RunEvent::Stopped | RunEvent::Completed | RunEvent::Failed { .. } => None,
+    }
+}
+
+fn word(doing: &Doing) -> u8 {
+    match doing {
+        Doing::Held { .. } => 0,
+        Doing::Running => 1,
+        Doing::Restarting { .. } => 2,
+        Doing::HandedOver | Doing::HandedOverFor { .. } => 3,
+        Doing::Refused { .. } => 4,
+    }
+}

@@ -1,0 +1,105 @@
+//! Overlap: how long two runs of one observer executed at once, and how long they may by what went wrong.
+
+use super::{Exercised, Verdict, breach, knowledge::Knowledge};
+use crate::record::{Loss, Start};
+use everwatch_core::observer::Overlap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The fence of the simulated services, in ms.
+const FENCE_AFTER: u64 = 5000;
+const FENCE_GRACE: u64 = 500;
+/// How often the fence looks, and the way of a broker's word to a host and of an abort into code, in ms.
+const LOOK: u64 = 100;
+const WAY: u64 = 60;
+/// How long code may take that a revocation ends: `grace` of the simulated observers, and the abort after it.
+const GRACE: u64 = 3000 + FENCE_GRACE;
+/// What starts so soon after a thaw does not know yet what the broker said meanwhile, in ms.
+const JUST_THAWED: u64 = 100;
+
+#[derive(Default)]
+pub(super) struct Overlaps {
+    since: u64,
+    executing: Vec<u64>,
+    lasted: BTreeMap<(u64, u64), u64>,
+    /// Starts that were frozen for a while, or began at a thaw.
+    frozen: BTreeSet<u64>,
+}
+
+impl Overlaps {
+    /// Time has passed since the last look.
+    pub(super) fn pass(&mut self, now: u64, known: &Knowledge, exercised: &mut Exercised) -> Verdict {
+        let lasted = now - std::mem::replace(&mut self.since, now);
+        if lasted == 0 {
+            return Ok(());
+        }
+        let mut worst = Ok(());
+        for (index, first) in self.executing.iter().enumerate() {
+            for second in &self.executing[index + 1..] {
+                let (a, b) = (&known.starts[first], &known.starts[second]);
+                if a.id != b.id {
+                    continue;
+                }
+                let sum = self.lasted.entry((*first, *second)).or_default();
+                *sum += lasted;
+                *exercised.entry("overlaps").or_default() += 1;
+                let (older, newer) = if a.epoch <= b.epoch { (a, b) } else { (b, a) };
+                worst = worst.and(judge(known, (older, newer), *sum, self.frozen.contains(&older.number)));
+            }
+        }
+        worst
+    }
+
+    /// Looks at what executes now.
+    pub(super) fn look(&mut self, known: &Knowledge) {
+        let (executing, frozen): (Vec<u64>, Vec<u64>) =
+            known.alive.iter().copied().partition(|start| known.executes(*start));
+        let fresh = |start: &&u64| !self.executing.contains(start);
+        let just_thawed = |start: &&u64| {
+            let host = &known.hosts[known.starts[*start].host];
+            host.thawed_at.is_some_and(|at| self.since - at <= JUST_THAWED)
+        };
+        let thawed: Vec<u64> = executing.iter().filter(fresh).filter(just_thawed).copied().collect();
+        self.frozen.extend(frozen.into_iter().chain(thawed));
+        self.executing = executing;
+    }
+}
+
+fn judge(known: &Knowledge, (older, newer): (&Start, &Start), sum: u64, was_frozen: bool) -> Verdict {
+    let Some(most) = may_overlap(known, older, newer) else { return Ok(()) };
+    let most = if was_frozen { most.max(FENCE_GRACE + WAY) + LOOK } else { most };
+    if sum <= most {
+        return Ok(());
+    }
+    let loss = known.taken_back.get(&(older.id, older.epoch));
+    let name = known.name(older.id);
+    let text = format!(
+        "{name} ran as {} and {} for {sum} ms at once; {most} ms is the most after {loss:?}",
+        older.epoch, newer.epoch,
+    );
+    breach("overlap", text)
+}
+
+/// The longest overlap by how the older run lost its message, in ms; `None`: it is not judged, because the broker
+/// hands out what it handed out before, or the database has forgotten what runs.
+fn may_overlap(known: &Knowledge, older: &Start, newer: &Start) -> Option<u64> {
+    if known.healthy {
+        return Some(0);
+    }
+    let generation = older.epoch.generation();
+    if known.is_rewound(older.id, generation) || known.restored {
+        return None;
+    }
+    let forbids = known.row(older.id).is_some_and(|row| row.wanted.overlap == Overlap::Forbid);
+    let told = if forbids { 0 } else { FENCE_GRACE + WAY };
+    let loss = known.taken_back.get(&(older.id, older.epoch));
+    let by_loss = match loss {
+        None | Some(Loss::Closed | Loss::Silent) => 0,
+        Some(Loss::Told) => told,
+        Some(Loss::Untold) => FENCE_AFTER + LOOK + FENCE_GRACE + WAY,
+    };
+    // Two generations may both be in the queue only where a publish was in doubt: the older one is revoked as
+    // soon as it starts.
+    let in_doubt =
+        newer.epoch.generation() != generation && !known.confirmed.contains(&(older.id, generation));
+    Some(if in_doubt { by_loss.max(GRACE + FENCE_AFTER) } else { by_loss })
+}

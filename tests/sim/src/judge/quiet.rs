@@ -1,0 +1,94 @@
+//! Quiet: what has come to rest stays at rest. Nothing starts, nothing is published or revoked, memory does not
+//! grow, and rows are not read again and again.
+
+use super::{Exercised, Verdict, breach, knowledge::Knowledge};
+use crate::code::Code;
+use crate::machine;
+use crate::record::Fact;
+use everwatch_core::id::ObserverId;
+use everwatch_core::message::Command;
+use std::sync::atomic::Ordering;
+
+/// The memory that a quiet hour may leave behind, in bytes: what stores and queues keep of heartbeats is about
+/// the same at any time.
+const GROWTH_MAX: i64 = 256 * 1024;
+/// Rows that a quiet minute may read, for each observer and each manager: the inventory, and one search.
+const ROWS_MAX: u64 = 4;
+/// The first part of a quiet time, in which caches are filled, in ms.
+const WARM_UP: u64 = 600_000;
+
+/// A time in which nothing may happen.
+pub(crate) struct Quiet {
+    since: u64,
+    rows_read: u64,
+    /// What was allocated once caches are filled.
+    live_bytes: Option<i64>,
+    /// Managers look at some rows for ten minutes: their services may have died of them.
+    watched: bool,
+}
+
+impl Quiet {
+    pub(crate) fn begin(now: u64, known: &Knowledge) -> Self {
+        let rows_read = known.database.rows_read.load(Ordering::Relaxed);
+        let watched = known.rows().iter().any(|row| row.watch.is_some());
+        Self { since: now, rows_read, live_bytes: None, watched }
+    }
+
+    /// Judges one thing that happens in it.
+    pub(crate) fn hear(fact: &Fact, known: &Knowledge) -> Verdict {
+        let (what, id) = match fact {
+            Fact::Started(start) => ("starts", start.id),
+            Fact::Published { id, .. } => ("is published", *id),
+            // Whether its services die of it is looked at for ten minutes.
+            Fact::Saved { before: Some(before), .. } if before.watch.is_some() => return Ok(()),
+            Fact::Saved { request: None, after, .. } => ("is saved", after.id),
+            Fact::Heard { command, .. } => match &**command {
+                Command::Floors(floors) => match floors.first() {
+                    Some(floor) => ("is revoked", floor.id),
+                    None => return Ok(()),
+                },
+                _ => return Ok(()),
+            },
+            _ => return Ok(()),
+        };
+        if is_restless(id, known) {
+            return Ok(());
+        }
+        breach("quiet", format!("{} {what}, and nothing has happened", known.name(id)))
+    }
+
+    pub(crate) fn pass(&mut self, now: u64) {
+        if self.live_bytes.is_none() && now - self.since >= WARM_UP {
+            self.live_bytes = Some(machine::live_bytes());
+        }
+    }
+
+    /// Judges the whole of it.
+    pub(crate) fn end(&self, now: u64, known: &Knowledge, exercised: &mut Exercised) -> Verdict {
+        let minutes = (now - self.since) / 60_000;
+        *exercised.entry("quiet minutes").or_default() += minutes;
+        let read = known.database.rows_read.load(Ordering::Relaxed) - self.rows_read;
+        let (rows, managers) = (known.rows().len() as u64, known.setup.managers as u64);
+        let most = (minutes + 1) * rows * managers * ROWS_MAX;
+        if read > most && !self.watched {
+            let text = format!("{read} rows were read in {minutes} quiet minutes; {most} is the most");
+            return breach("rows read", text);
+        }
+        if let Some(before) = self.live_bytes {
+            *exercised.entry("quiet hours").or_default() += 1;
+            let grown = machine::live_bytes() - before;
+            if grown > GROWTH_MAX {
+                let text = format!("{grown} bytes more are allocated after {minutes} quiet minutes");
+                return breach("memory", text);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether its code ends by itself, or is still to come to rest.
+fn is_restless(id: ObserverId, known: &Knowledge) -> bool {
+    let Some(row) = known.row(id) else { return true };
+    let code = Code::of(&row.wanted.spec.to_string());
+    !matches!(code.does, crate::code::Does::RunsForEver)
+}

@@ -1,0 +1,129 @@
+//! The shipped managers and services in a simulated world: one process plays one history, from one seed. See
+//! `everwatch-sim --help`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a simulated world that does not fit together is a failed test"
+)]
+
+mod actors;
+mod broker;
+mod campaign;
+mod code;
+mod database;
+mod dice;
+mod faults;
+mod history;
+mod judge;
+mod machine;
+mod network;
+mod people;
+mod play;
+mod record;
+mod session;
+mod shrink;
+mod story;
+mod world;
+
+use campaign::Campaign;
+use clap::{Parser, Subcommand};
+use dice::Dice;
+use history::History;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The prefix of all queues.
+pub(crate) const PREFIX: &str = "everwatch.";
+/// The note in which managers keep the switch of safe mode.
+pub(crate) const SAFE_MODE_NOTE: &str = "hold";
+
+/// What the names of all work queues begin with.
+pub(crate) fn work_prefix() -> String {
+    format!("{PREFIX}work.")
+}
+
+/// Plays histories of managers and services that ship, in simulated time.
+#[derive(Parser)]
+#[command(name = "everwatch-sim")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Play one history and print its outcome as JSON
+    Play {
+        #[command(flatten)]
+        which: Which,
+        /// Tell what happens, in simulated time, on standard error
+        #[arg(long)]
+        story: bool,
+    },
+    /// Print the history of a seed as JSON
+    History { seed: u64 },
+    /// Play the histories of many seeds, each in a process of its own, and print a table
+    Run {
+        /// The first seed
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// How many seeds
+        #[arg(long, default_value_t = 500)]
+        seeds: u64,
+        /// Stop after so many simulated minutes
+        #[arg(long)]
+        minutes: Option<u64>,
+        /// Processes at once [default: one for each core]
+        #[arg(long)]
+        jobs: Option<usize>,
+    },
+    /// Make a failing history small, and tell its story
+    Shrink {
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// A seed
+    seed: Option<u64>,
+    /// A file that holds a history
+    #[arg(long)]
+    file: Option<PathBuf>,
+}
+
+impl Which {
+    fn history(&self) -> History {
+        match (&self.file, self.seed) {
+            (Some(file), _) => serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap(),
+            (None, seed) => Dice::history(seed.unwrap_or_default()),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Play { which, story } => {
+            let history = which.history();
+            // On a thread of its own: the main thread stays in real time.
+            let playing = std::thread::spawn(move || {
+                let _told = story.then(story::tell);
+                play::play(&history, story)
+            });
+            let outcome = playing.join().unwrap();
+            // A reader that has seen enough may have gone.
+            let _read = writeln!(std::io::stdout(), "{}", serde_json::to_string(&outcome).unwrap());
+            ExitCode::from(u8::from(outcome.breach.is_some()))
+        }
+        Command::History { seed } => {
+            let history = serde_json::to_string_pretty(&Dice::history(seed)).unwrap();
+            let _read = writeln!(std::io::stdout(), "{history}");
+            ExitCode::SUCCESS
+        }
+        Command::Run { from, seeds, minutes, jobs } => Campaign { from, seeds, minutes, jobs }.run(),
+        Command::Shrink { which } => shrink::account(&which.history()),
+    }
+}

@@ -1,0 +1,158 @@
+//! Connections between hosts and the broker: what travels on them, and who is at their ends. A session is two
+//! connections, one for each lane. The world carries the frames; the ends are in `session` and `broker`.
+
+use everwatch_broker::{
+    BrokerError, Consume, Declared, Delivery, Depth, Fate, Message, QueueKind, Receipt, Target,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::record::Loss;
+
+/// Numbers the sessions of a history.
+pub(crate) type ConnId = usize;
+
+/// The two connections of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Lane {
+    Consume = 0,
+    Publish = 1,
+}
+
+impl Lane {
+    pub(crate) const BOTH: [Self; 2] = [Self::Consume, Self::Publish];
+}
+
+/// From a host to the broker.
+#[derive(Debug)]
+pub(crate) enum Up {
+    Hello(String),
+    Ask(u64, Ask),
+    Ack(Receipt),
+    Requeue(Receipt),
+    /// The client has dropped this consumer.
+    Dropped(u64),
+    Heartbeat,
+    Close,
+}
+
+#[derive(Debug)]
+pub(crate) enum Ask {
+    Declare(String, QueueKind),
+    DeclareExchange(Target),
+    Bind(String, String),
+    Publish(Target, Message),
+    Consume(u64, Consume),
+    Get(String, usize),
+    Probe,
+    Depth(String),
+    Fate(String),
+    Cancel(u64),
+    Resume { cancelled: u64, next: u64, consume: Consume },
+}
+
+/// From the broker to a host.
+#[derive(Debug)]
+pub(crate) enum Down {
+    Reply(u64, Result<Answer, BrokerError>),
+    Delivery(u64, Delivery),
+    /// Nothing more comes for this consumer; `asked`: the client cancelled it.
+    Ended(u64, Asked),
+    Blocked(bool),
+    Heartbeat,
+    /// The broker closed a channel of the client; the connection stays.
+    ChannelClosed(String),
+    Lost(String),
+}
+
+/// Whether the end of a consumer was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    ByClient,
+    ByNobody,
+}
+
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Done,
+    Declared(Declared),
+    Got(Vec<Delivery>),
+    Depth(Depth),
+    Fate(Fate),
+}
+
+/// What a broker's end of a lane is told.
+#[derive(Debug)]
+pub(crate) enum AtBroker {
+    Arrived(Up),
+    /// The broker closes this connection.
+    Close(Loss),
+    /// It closes one channel, or gives up all that a consumer holds: the oldest one that is open.
+    CloseChannel,
+    /// It closes the connection and leaves so many of its deliveries with nobody.
+    Abandon(usize),
+    /// The connection breaks after the next publish, before its confirm.
+    BreakAfterPublish,
+}
+
+#[derive(Debug)]
+pub(crate) enum Payload {
+    Up(Up),
+    Down(Down),
+}
+
+/// A frame on its way.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) conn: ConnId,
+    pub(crate) lane: Lane,
+    pub(crate) payload: Payload,
+}
+
+/// A connection that a host opens: the ends of both.
+pub(crate) struct Opening {
+    pub(crate) conn: ConnId,
+    pub(crate) host: usize,
+    pub(crate) life: u32,
+    /// To the client.
+    pub(crate) client: UnboundedSender<Down>,
+    /// To and for the broker's end, by lane.
+    pub(crate) broker: [(UnboundedSender<AtBroker>, UnboundedReceiver<AtBroker>); 2],
+}
+
+#[derive(Default)]
+struct Outbox {
+    frames: Vec<Frame>,
+    openings: Vec<Opening>,
+    conns: ConnId,
+}
+
+/// Where hosts put what they send; the world takes it from there.
+#[derive(Clone, Default)]
+pub(crate) struct Network(Arc<Mutex<Outbox>>);
+
+impl Network {
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    pub(crate) fn up(&self, (conn, lane): (ConnId, Lane), up: Up) {
+        self.outbox().frames.push(Frame { conn, lane, payload: Payload::Up(up) });
+    }
+    pub(crate) fn down(&self, (conn, lane): (ConnId, Lane), down: Down) {
+        self.outbox().frames.push(Frame { conn, lane, payload: Payload::Down(down) });
+    }
+    /// Opens both connections of a session.
+    pub(crate) fn open(&self, host: usize, life: u32) -> (ConnId, UnboundedReceiver<Down>) {
+        let (client, frames) = unbounded_channel();
+        let mut outbox = self.outbox();
+        let conn = outbox.conns;
+        outbox.conns += 1;
+        let broker = [unbounded_channel(), unbounded_channel()];
+        outbox.openings.push(Opening { conn, host, life, client, broker });
+        (conn, frames)
+    }
+    pub(crate) fn take(&self) -> (Vec<Opening>, Vec<Frame>) {
+        let mut outbox = self.outbox();
+        (std::mem::take(&mut outbox.openings), std::mem::take(&mut outbox.frames))
+    }
+}

@@ -1,0 +1,355 @@
+//! The people: they ask some manager over its HTTP router, ask again when no answer comes, and remember what was
+//! promised to them.
+
+use crate::actors;
+use crate::code::Code;
+use crate::database::REQUEST;
+use crate::history::{Ask, ObserverSetup, Order, Setup};
+use crate::record::number;
+use crate::world::World;
+use axum::body::Body;
+use axum::http::Request as HttpRequest;
+use everwatch_core::row::{Desired, Row};
+use everwatch_store::Backup;
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use tower::ServiceExt as _;
+
+/// How long a person waits for an answer before asking another manager, in ms.
+const PATIENCE: u64 = 5000;
+/// Pause after an answer that says to try again, in ms.
+const RETRY: u64 = 1000;
+/// The longest answer, in bytes.
+const BODY_MAX: usize = 1 << 24;
+
+/// What one person wants with one observer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Intent {
+    /// A request went out, answered or not.
+    pub(crate) asked_create: bool,
+    pub(crate) asked_delete: bool,
+    /// It was promised.
+    pub(crate) created: bool,
+    pub(crate) deleted: bool,
+    /// A restart was promised: a generation after this one must come.
+    pub(crate) restarted_after: u32,
+    /// The newest edition that was sent, and the one that was committed last.
+    pub(crate) sent_edition: u32,
+    pub(crate) edition: u32,
+    /// Whether the last commit says that it is paused.
+    pub(crate) paused: bool,
+    /// Requests without an answer.
+    pub(crate) open: u32,
+}
+
+/// Something that is asked for, until it is answered.
+#[derive(Debug, Clone)]
+enum Subject {
+    Observer(usize, Ask),
+    Batch(Vec<usize>),
+    Operator,
+}
+
+#[derive(Debug, Clone)]
+struct Request {
+    subject: Subject,
+    method: &'static str,
+    path: String,
+    body: Option<Value>,
+    /// The manager that carries it out at the moment.
+    at: Option<usize>,
+    attempts: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct People {
+    pub(crate) intents: Vec<Intent>,
+    pub(crate) backup: Option<(Backup, Vec<Intent>)>,
+    requests: BTreeMap<u64, Request>,
+    batch: Vec<usize>,
+    pub(crate) answers: BTreeMap<(&'static str, u16), u64>,
+}
+
+thread_local! {
+    static ANSWERS: RefCell<Vec<(u64, u16, Value)>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(crate) fn observer_name(observer: usize) -> String {
+    format!("observer-{}", observer + 1)
+}
+
+fn definition(observer: usize, setup: &ObserverSetup, edition: u32) -> Value {
+    let code = Code { edition, ..setup.code };
+    json!({
+        "name": observer_name(observer), "kind": if setup.is_rare { "rare" } else { "common" },
+        "pool": setup.pool, "spec": code, "overlap": setup.overlap, "grace": "3s", "on_full": "queue",
+        "retry": {"kind": "fixed", "every": "1s", "attempts": setup.attempts},
+        "desired": if setup.paused { "paused" } else { "running" },
+    })
+}
+
+/// Which edition of its spec a row wants.
+pub(crate) fn edition(row: &Row) -> u32 {
+    Code::of(&row.wanted.spec.to_string()).edition
+}
+
+impl People {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        Self { intents: vec![Intent::default(); setup.observers.len()], ..Self::default() }
+    }
+
+    /// A commit was made by a request: what a person asked for is written down.
+    pub(crate) fn on_saved(&mut self, request: Option<u64>, before: Option<&Row>, row: &Row) {
+        let name = row.wanted.name.as_str();
+        let number = name.strip_prefix("observer-").and_then(|it| it.parse::<usize>().ok());
+        let Some(observer) = number.and_then(|it| it.checked_sub(1)) else { return };
+        let Some(before) = before else {
+            let intent = &mut self.intents[observer];
+            (intent.deleted, intent.restarted_after) = (false, 0);
+            (intent.paused, intent.edition) = (row.desired == Desired::Paused, edition(row));
+            return;
+        };
+        let Some(Request { subject: Subject::Observer(_, ask), .. }) =
+            request.and_then(|number| self.requests.get(&number))
+        else {
+            return;
+        };
+        let intent = &mut self.intents[observer];
+        if row.desired != before.desired && row.desired != Desired::Deleted {
+            intent.paused = row.desired == Desired::Paused;
+        }
+        if matches!(ask, Ask::Restart) {
+            intent.restarted_after = before.generation;
+        }
+        intent.edition = edition(row);
+    }
+
+    /// Requests that a dead manager was carrying out get no answer.
+    pub(crate) fn manager_died(&mut self, host: usize) {
+        actors::forget_app(host);
+        for request in self.requests.values_mut().filter(|it| it.at == Some(host)) {
+            request.at = None;
+        }
+    }
+
+    /// The database is what it was at its backup: so is what people were promised.
+    pub(crate) fn on_restored(&mut self) {
+        if let Some((_, intents)) = &self.backup {
+            let open: Vec<u32> = self.intents.iter().map(|it| it.open).collect();
+            self.intents.clone_from(intents);
+            for (intent, open) in self.intents.iter_mut().zip(open) {
+                intent.open = open;
+            }
+        }
+    }
+
+    pub(crate) fn has_open_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+}
+
+impl World {
+    pub(crate) fn person_asks(&mut self, observer: usize, ask: Ask) {
+        let intent = &mut self.people.intents[observer];
+        match ask {
+            Ask::CreateInBatch => {
+                intent.asked_create = true;
+                if self.people.batch.is_empty() {
+                    self.later(1, Self::send_batch);
+                }
+                return self.people.batch.push(observer);
+            }
+            Ask::Create => intent.asked_create = true,
+            // Nobody changes an observer before its create was answered.
+            _ if !intent.created => {
+                if intent.asked_create {
+                    self.later(500, move |world| world.person_asks(observer, ask));
+                }
+                return;
+            }
+            Ask::Delete => intent.asked_delete = true,
+            _ => {}
+        }
+        self.tell(|_| format!("a person asks: {ask:?} {}", observer_name(observer)));
+        let intent = &mut self.people.intents[observer];
+        intent.open += 1;
+        let setup = &self.setup.observers[observer];
+        let path = format!("/v1/observers/{}", observer_name(observer));
+        let (method, path, body) = match ask {
+            Ask::Create => ("POST", "/v1/observers".to_owned(), Some(definition(observer, setup, 0))),
+            Ask::Update | Ask::Put { .. } => {
+                intent.sent_edition += 1;
+                let mut body = definition(observer, setup, intent.sent_edition);
+                match ask {
+                    Ask::Put { paused } => {
+                        body["desired"] = json!(if paused { "paused" } else { "running" });
+                    }
+                    _ => drop(body.as_object_mut().and_then(|body| body.remove("desired"))),
+                }
+                ("PUT", path, Some(body))
+            }
+            Ask::Delete => ("DELETE", path, None),
+            Ask::Retry => ("POST", path + "/retry", None),
+            Ask::Pause => ("POST", path + "/pause", None),
+            Ask::Resume => ("POST", path + "/resume", None),
+            Ask::Restart => ("POST", path + "/restart", None),
+            Ask::Move => ("POST", path + "/move", None),
+            Ask::CreateInBatch => unreachable!("sent with its batch"),
+        };
+        self.request((method, path, body), Subject::Observer(observer, ask));
+    }
+
+    fn send_batch(&mut self) {
+        let batch = std::mem::take(&mut self.people.batch);
+        self.tell(|_| format!("a person creates {} in one batch", batch.len()));
+        let create = |observer: &usize| {
+            let setup = &self.setup.observers[*observer];
+            json!({"op": "create", "observer": definition(*observer, setup, 0)})
+        };
+        let body = batch.iter().map(create).collect();
+        for observer in &batch {
+            self.people.intents[*observer].open += 1;
+        }
+        self.request(("POST", "/v1/observers:batch".to_owned(), Some(body)), Subject::Batch(batch));
+    }
+
+    pub(crate) fn operator_asks(&mut self, order: Order) {
+        self.tell(|_| format!("an operator asks: {order:?}"));
+        self.judge.on_order(self.now);
+        let of = |service: usize| format!("/v1/services/{}", self.setup.services[service].name);
+        let asked = match order {
+            Order::Cordon(service) => ("POST", of(service) + "/cordon", None),
+            Order::Uncordon(service) => ("POST", of(service) + "/uncordon", None),
+            Order::Drain { service, per_second, within_ms, force } => {
+                let within = within_ms.map(|ms| format!("{ms}ms"));
+                let body = json!({"per_second": per_second, "within": within, "force": force});
+                ("POST", of(service) + "/drain", Some(body))
+            }
+            Order::Resize { service, capacity } => {
+                ("PATCH", of(service), Some(json!({"capacity": capacity})))
+            }
+            Order::Rebalance => ("POST", "/v1/rebalance:apply".to_owned(), Some(json!({}))),
+            Order::SafeMode { on } => {
+                ("PUT", "/v1/hold".to_owned(), Some(json!({"on": on, "reason": "an operator"})))
+            }
+        };
+        self.request(asked, Subject::Operator);
+    }
+
+    fn request(&mut self, (method, path, body): (&'static str, String, Option<Value>), subject: Subject) {
+        let number = number();
+        let request = Request { subject, method, path, body, at: None, attempts: 0 };
+        self.people.requests.insert(number, request);
+        self.attempt(number, 0);
+    }
+
+    /// Asks some manager that runs; asks another one when no answer has come in time.
+    fn attempt(&mut self, number: u64, attempts: u32) {
+        let Some(request) = self.people.requests.get_mut(&number).filter(|it| it.attempts == attempts) else {
+            return;
+        };
+        request.attempts += 1;
+        let next = request.attempts;
+        self.later(PATIENCE, move |world| world.attempt(number, next));
+        let serving: Vec<(usize, axum::Router)> = self
+            .managers()
+            .filter(|host| self.hosts[*host].runs())
+            .filter_map(|host| Some((host, actors::app(host)?)))
+            .collect();
+        if serving.is_empty() {
+            return;
+        }
+        let chosen = self.roll(0, serving.len() as u64 - 1);
+        let Some((host, app)) = serving.into_iter().nth(usize::try_from(chosen).unwrap()) else { return };
+        let Some(request) = self.people.requests.get_mut(&number) else { return };
+        request.at = Some(host);
+        let body = request.body.as_ref().map(Value::to_string).unwrap_or_default();
+        let http = HttpRequest::builder()
+            .method(request.method)
+            .uri(&request.path)
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .header("idempotency-key", format!("request-{number}"))
+            .body(Body::from(body));
+        let http = http.unwrap();
+        let latency = std::time::Duration::from_millis(self.roll(1, 20));
+        self.spawn(host, async move {
+            tokio::time::sleep(latency).await;
+            let answer = REQUEST.scope(number, app.oneshot(http)).await.unwrap();
+            let status = answer.status().as_u16();
+            let body = axum::body::to_bytes(answer.into_body(), BODY_MAX).await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            ANSWERS.with_borrow_mut(|answers| answers.push((number, status, body)));
+        });
+    }
+
+    /// Hears what managers have answered.
+    pub(crate) fn take_answers(&mut self) {
+        for (number, status, body) in ANSWERS.take() {
+            let Some(request) = self.people.requests.get(&number).cloned() else { continue };
+            *self.people.answers.entry((request.method, status)).or_default() += 1;
+            self.tell(|_| format!("answered {status}: {} {}", request.method, request.path));
+            self.judge.on_answer(&request.path, status, &body);
+            let again = match status {
+                503 => true,
+                // No service has told yet what kinds it offers.
+                422 => matches!(request.subject, Subject::Observer(_, Ask::Create)),
+                404 => matches!(request.subject, Subject::Operator),
+                _ => false,
+            };
+            if again && !self.judge.is_calm_for(self.now, 60_000) {
+                let attempts = request.attempts;
+                self.later(RETRY, move |world| world.attempt(number, attempts));
+                continue;
+            }
+            self.people.requests.remove(&number);
+            self.on_answer(request.subject, status, &body);
+        }
+    }
+
+    fn on_answer(&mut self, subject: Subject, status: u16, body: &Value) {
+        match subject {
+            Subject::Observer(observer, ask) => {
+                let intent = &mut self.people.intents[observer];
+                intent.open -= 1;
+                let done = (200..300).contains(&status);
+                match ask {
+                    Ask::Create => intent.created |= done || status == 409,
+                    // A create of the same name may have come in between.
+                    Ask::Delete if done => {
+                        let newest = self.judge.knowledge.newest(&observer_name(observer));
+                        let deleted = newest.is_none_or(|row| row.desired == Desired::Deleted);
+                        self.people.intents[observer].deleted = deleted;
+                    }
+                    _ => {}
+                }
+            }
+            Subject::Batch(observers) => {
+                let items = body["items"].as_array().cloned().unwrap_or_default();
+                for (index, observer) in observers.into_iter().enumerate() {
+                    let status = items.get(index).and_then(|item| item["status"].as_u64()).unwrap_or(0);
+                    self.people.intents[observer].open -= 1;
+                    if (200..300).contains(&status) || status == 409 {
+                        self.people.intents[observer].created = true;
+                    } else {
+                        // The rest of a batch is sent one by one.
+                        self.later(RETRY, move |world| world.person_asks(observer, Ask::Create));
+                    }
+                }
+            }
+            Subject::Operator => {}
+        }
+    }
+
+    /// Takes back what stands against using every service.
+    pub(crate) fn clear_orders(&mut self) {
+        self.tell(|_| "all orders are taken back".to_owned());
+        for service in 0..self.setup.services.len() {
+            self.operator_asks(Order::Uncordon(service));
+            self.later(1000, move |world| {
+                world.operator_asks(Order::Resize { service, capacity: None });
+            });
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What happens in the world, as the taps see it: starts and ends of code, messages at the broker, commits in
+//! the database. The judge reads it; nobody else does.
+
+use crate::network::ConnId;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::message::{Command, Numbered, RunReport};
+use everwatch_core::row::Row;
+use everwatch_core::service::ServiceRow;
+use everwatch_core::slots::Outcome;
+use std::cell::{Cell, RefCell};
+
+/// How the broker came to take a delivery back from a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Loss {
+    /// The service gave it back, or closed its connection, or its kernel did.
+    Closed,
+    /// The broker closed the connection or the channel, and says so.
+    Told,
+    /// The broker dropped the connection, and nothing of it reaches the service.
+    Untold,
+    /// The broker heard nothing for longer than two heartbeats.
+    Silent,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone)]
+pub(crate) enum Fact {
+    /// A process starts on a host.
+    Booted {
+        host: usize,
+    },
+    /// The process on a host is gone, and all its code with it.
+    Died {
+        host: usize,
+    },
+    /// The host runs nothing until [`Fact::Thawed`].
+    Frozen {
+        host: usize,
+    },
+    Thawed {
+        host: usize,
+    },
+    /// Code of an observer starts; `start` numbers it.
+    Started(Start),
+    /// That code has let go. `own`: how it ended by itself, before anybody cancelled it.
+    Ended {
+        start: u64,
+        own: Option<Outcome>,
+    },
+    /// A service process was ended by the code of an observer.
+    EndedItsService,
+    /// A service opened its session: its command queue is there.
+    SessionOpened {
+        host: usize,
+        conn: ConnId,
+        service: ServiceId,
+    },
+    /// The broker has ended a session.
+    SessionClosed {
+        conn: ConnId,
+    },
+    /// The work queue accepted a message.
+    Published {
+        id: ObserverId,
+        generation: u32,
+    },
+    /// The publisher heard so.
+    Confirmed {
+        id: ObserverId,
+        generation: u32,
+    },
+    /// The state queue accepted reports.
+    Reported {
+        service: ServiceId,
+        entries: Vec<Numbered>,
+    },
+    /// A service heard that the broker has this report of a run.
+    ReportConfirmed {
+        conn: ConnId,
+        report: RunReport,
+    },
+    /// The broker handed a work message out.
+    Delivered {
+        host: usize,
+        conn: ConnId,
+        id: ObserverId,
+        epoch: Epoch,
+    },
+    /// It left the broker and will not arrive.
+    Mislaid {
+        conn: ConnId,
+        id: ObserverId,
+        epoch: Epoch,
+    },
+    /// The broker has a work message again.
+    TakenBack {
+        conn: ConnId,
+        id: ObserverId,
+        epoch: Epoch,
+        loss: Loss,
+    },
+    /// A delivery belongs to nobody: neither ready nor held.
+    Abandoned {
+        id: ObserverId,
+        epoch: Epoch,
+    },
+    /// What belonged to nobody is ready again.
+    Recovered,
+    /// The broker ended a work message at this host's word.
+    Acknowledged {
+        host: usize,
+        conn: ConnId,
+        id: ObserverId,
+        epoch: Epoch,
+    },
+    /// The broker has lost its work queues, or an older content is in their place.
+    WorkLost,
+    /// Of these generations it hands out again what it handed out before.
+    Rewound {
+        messages: Vec<(ObserverId, u32)>,
+    },
+    /// A service gives a message back by itself.
+    GivesBack {
+        host: usize,
+        id: ObserverId,
+    },
+    /// A service takes a command out of its queue.
+    Heard {
+        host: usize,
+        command: Box<Command>,
+    },
+    /// A service asks the broker to cancel a consumer of work; the answer came.
+    Cancelling {
+        host: usize,
+    },
+    Cancelled {
+        host: usize,
+    },
+    /// A row was committed; `request`: by this request of a person.
+    Saved {
+        request: Option<u64>,
+        before: Option<Box<Row>>,
+        after: Box<Row>,
+    },
+    ServiceSaved {
+        row: Box<ServiceRow>,
+    },
+    /// An older content was put in place of the database's.
+    Restored,
+    /// Safe mode was switched.
+    SafeMode {
+        on: bool,
+    },
+}
+
+/// One start of code.
+#[derive(Debug, Clone)]
+pub(crate) struct Start {
+    pub(crate) number: u64,
+    pub(crate) host: usize,
+    pub(crate) id: ObserverId,
+    pub(crate) epoch: Epoch,
+    pub(crate) attempt: u32,
+    /// Which edition of its spec this is.
+    pub(crate) edition: u32,
+}
+
+thread_local! {
+    static FACTS: RefCell<Vec<Fact>> = const { RefCell::new(Vec::new()) };
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+}
+
+pub(crate) fn note(fact: Fact) {
+    FACTS.with_borrow_mut(|facts| facts.push(fact));
+}
+
+/// Everything that was noted since the last call, in order.
+pub(crate) fn take() -> Vec<Fact> {
+    FACTS.take()
+}
+
+/// A number that no other start or request has.
+pub(crate) fn number() -> u64 {
+    NUMBER.replace(NUMBER.get() + 1)
+}

@@ -1,0 +1,356 @@
+//! A host's end of its connections: the broker port over frames. Like the real client it recovers nothing: when
+//! one of the two connections is lost, the session is.
+
+use crate::network::{Answer, Ask, Asked, ConnId, Down, Lane, Network, Up};
+use crate::record::{Fact, note};
+use async_trait::async_trait;
+use everwatch_broker::{
+    Broker, BrokerError, ConnectError, Consume, Consumer, Declared, Delivery, Depth, Fate, Message,
+    QueueKind, Receipt, Session, Settle, Target, Topology,
+};
+use everwatch_core::doctor::Server;
+use everwatch_core::message::{Command, Report, StateMessage, Work, WorkRead, decode};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How long a connect may take, as in the real client.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// The broker as one process on a host sees it.
+pub(crate) struct RemoteBroker {
+    pub(crate) network: Network,
+    pub(crate) host: usize,
+    pub(crate) life: u32,
+}
+
+type Reply = Result<Answer, BrokerError>;
+
+/// What comes for a consumer.
+enum ForConsumer {
+    Delivery(Delivery),
+    End(Asked),
+}
+
+struct Client {
+    network: Network,
+    host: usize,
+    conn: ConnId,
+    numbers: AtomicU64,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
+    consumers: Mutex<HashMap<u64, mpsc::UnboundedSender<ForConsumer>>>,
+    blocked: AtomicBool,
+    closed: AtomicBool,
+    lost: watch::Sender<Option<String>>,
+    /// Work messages that were delivered and not settled, for the taps.
+    held: Mutex<HashMap<Receipt, Work>>,
+}
+
+impl Client {
+    fn lose(&self, why: &str) {
+        if self.lost.borrow().is_none() {
+            self.lost.send_replace(Some(why.to_owned()));
+            self.waiting.lock().unwrap().clear();
+            self.consumers.lock().unwrap().clear();
+        }
+    }
+    /// Closes both connections. A session that is lost keeps its healthy connection until then: its owner first
+    /// ends what runs.
+    fn close(&self, why: &str) {
+        self.lose(why);
+        if !self.closed.swap(true, Ordering::Relaxed) {
+            for lane in Lane::BOTH {
+                self.network.up((self.conn, lane), Up::Close);
+            }
+        }
+    }
+    fn error(&self) -> BrokerError {
+        BrokerError::Lost(self.lost.borrow().clone().unwrap_or_else(|| "gone".to_owned()))
+    }
+    fn is_lost(&self) -> bool {
+        self.lost.borrow().is_some()
+    }
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+    fn listen(&self) -> (u64, mpsc::UnboundedReceiver<ForConsumer>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let id = self.number();
+        self.consumers.lock().unwrap().insert(id, sender);
+        (id, receiver)
+    }
+    async fn request(&self, lane: Lane, up: impl FnOnce(u64) -> Up) -> Reply {
+        if self.is_lost() {
+            return Err(self.error());
+        }
+        let (number, (sender, receiver)) = (self.number(), oneshot::channel());
+        self.waiting.lock().unwrap().insert(number, sender);
+        self.network.up((self.conn, lane), up(number));
+        receiver.await.unwrap_or_else(|_| Err(self.error()))
+    }
+    async fn ask(&self, ask: Ask) -> Reply {
+        let lane = if matches!(ask, Ask::Publish(..)) { Lane::Publish } else { Lane::Consume };
+        self.request(lane, |number| Up::Ask(number, ask)).await
+    }
+    async fn done(&self, ask: Ask) -> Result<(), BrokerError> {
+        self.ask(ask).await.map(drop)
+    }
+    fn on_frame(&self, down: Down) {
+        match down {
+            Down::Reply(number, reply) => {
+                if let Some(waiting) = self.waiting.lock().unwrap().remove(&number) {
+                    let _gave_up = waiting.send(reply);
+                }
+            }
+            Down::Delivery(consumer, delivery) => {
+                if let Some(it) = self.consumers.lock().unwrap().get(&consumer) {
+                    let _dropped = it.send(ForConsumer::Delivery(delivery));
+                }
+            }
+            Down::Ended(consumer, asked) => {
+                if let Some(it) = self.consumers.lock().unwrap().remove(&consumer) {
+                    let _dropped = it.send(ForConsumer::End(asked));
+                }
+            }
+            Down::Blocked(blocked) => self.blocked.store(blocked, Ordering::Relaxed),
+            Down::Heartbeat => {}
+            Down::ChannelClosed(why) | Down::Lost(why) => self.lose(&why),
+        }
+    }
+}
+
+#[async_trait]
+impl Broker for RemoteBroker {
+    async fn connect(&self, name: &str) -> Result<Arc<dyn Session>, ConnectError> {
+        let (conn, mut frames) = self.network.open(self.host, self.life);
+        let client = Arc::new(Client {
+            network: self.network.clone(),
+            host: self.host,
+            conn,
+            numbers: AtomicU64::new(1),
+            waiting: Mutex::default(),
+            consumers: Mutex::default(),
+            blocked: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            lost: watch::Sender::new(None),
+            held: Mutex::default(),
+        });
+        let reader = Arc::downgrade(&client);
+        #[expect(clippy::disallowed_methods, reason = "it ends with the session or with the host")]
+        tokio::spawn(async move {
+            while let Some(frame) = frames.recv().await {
+                let Some(client) = reader.upgrade() else { return };
+                client.on_frame(frame);
+            }
+        });
+        let greeted = async {
+            for lane in Lane::BOTH {
+                let name = name.to_owned();
+                let (sender, receiver) = oneshot::channel();
+                client.waiting.lock().unwrap().insert(0, sender);
+                client.network.up((conn, lane), Up::Hello(name));
+                receiver.await.unwrap_or_else(|_| Err(client.error()))?;
+            }
+            Ok::<(), BrokerError>(())
+        };
+        let outcome = match tokio::time::timeout(CONNECT_WITHIN, greeted).await {
+            Ok(Ok(())) => return Ok(Arc::new(RemoteSession(client))),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer within 10 s".to_owned(),
+        };
+        client.close(&outcome);
+        Err(ConnectError::Unreachable(outcome))
+    }
+    async fn version(&self) -> Option<String> {
+        None
+    }
+    async fn inspect(&self, _queues: &[(String, QueueKind)]) -> Option<Server> {
+        None
+    }
+}
+
+struct RemoteSession(Arc<Client>);
+
+impl Drop for RemoteSession {
+    fn drop(&mut self) {
+        self.0.close("dropped by this side");
+    }
+}
+
+impl RemoteSession {
+    fn settle(&self, receipt: Receipt, up: Up) -> Settle {
+        if self.0.is_lost() {
+            return Settle::NotOurs;
+        }
+        let work = self.0.held.lock().unwrap().remove(&receipt);
+        if let (Some(work), Up::Requeue(_)) = (work, &up) {
+            note(Fact::GivesBack { host: self.0.host, id: work.id });
+        }
+        self.0.network.up((self.0.conn, Lane::Consume), up);
+        Settle::Done
+    }
+
+    /// What a publisher heard, for the judge.
+    fn on_confirm(&self, target: &Target, message: &Message) {
+        let Target::Queue(queue) = target else { return };
+        let topology = Topology::new(crate::PREFIX);
+        if *queue == topology.state() {
+            let Ok(StateMessage::Reports(reports)) = decode(&message.body) else { return };
+            for entry in reports.entries {
+                if let Report::Run(report) = entry.report {
+                    note(Fact::ReportConfirmed { conn: self.0.conn, report });
+                }
+            }
+        } else if queue.starts_with(&crate::work_prefix())
+            && let Ok(WorkRead::Ours(work)) = Work::read(&message.body)
+        {
+            note(Fact::Confirmed { id: work.id, generation: work.generation });
+        }
+    }
+}
+
+#[async_trait]
+impl Session for RemoteSession {
+    async fn declare(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
+        match self.0.ask(Ask::Declare(queue.to_owned(), kind.clone())).await? {
+            Answer::Declared(declared) => Ok(declared),
+            other => panic!("a declare is answered with {other:?}"),
+        }
+    }
+    async fn declare_exchange(&self, target: &Target) -> Result<(), BrokerError> {
+        self.0.done(Ask::DeclareExchange(target.clone())).await
+    }
+    async fn bind(&self, queue: &str, exchange: &str) -> Result<(), BrokerError> {
+        self.0.done(Ask::Bind(queue.to_owned(), exchange.to_owned())).await
+    }
+    async fn publish(&self, target: &Target, message: Message) -> Result<(), BrokerError> {
+        self.0.done(Ask::Publish(target.clone(), message.clone())).await?;
+        self.on_confirm(target, &message);
+        Ok(())
+    }
+    async fn consume(&self, consume: &Consume) -> Result<Box<dyn Consumer>, BrokerError> {
+        let (id, arrivals) = self.0.listen();
+        self.0.done(Ask::Consume(id, consume.clone())).await?;
+        let queue = consume.queue.clone();
+        Ok(Box::new(RemoteConsumer { id, queue, client: Arc::clone(&self.0), arrivals, ended: None }))
+    }
+    async fn get(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError> {
+        match self.0.ask(Ask::Get(queue.to_owned(), most)).await? {
+            Answer::Got(deliveries) => Ok(deliveries),
+            other => panic!("a get is answered with {other:?}"),
+        }
+    }
+    async fn ack(&self, receipt: Receipt) -> Settle {
+        self.settle(receipt, Up::Ack(receipt))
+    }
+    async fn requeue(&self, receipt: Receipt) -> Settle {
+        self.settle(receipt, Up::Requeue(receipt))
+    }
+    async fn probe(&self) -> Result<(), BrokerError> {
+        self.0.done(Ask::Probe).await
+    }
+    async fn depth(&self, queue: &str) -> Result<Depth, BrokerError> {
+        match self.0.ask(Ask::Depth(queue.to_owned())).await? {
+            Answer::Depth(depth) => Ok(depth),
+            other => panic!("a depth is answered with {other:?}"),
+        }
+    }
+    async fn fate(&self, queue: &str) -> Result<Fate, BrokerError> {
+        match self.0.ask(Ask::Fate(queue.to_owned())).await? {
+            Answer::Fate(fate) => Ok(fate),
+            other => panic!("a fate is answered with {other:?}"),
+        }
+    }
+    fn is_blocked(&self) -> bool {
+        self.0.blocked.load(Ordering::Relaxed)
+    }
+    fn heartbeat(&self) -> Option<Duration> {
+        None
+    }
+    async fn lost(&self) -> String {
+        let mut lost = self.0.lost.subscribe();
+        lost.wait_for(Option::is_some).await.ok().and_then(|it| it.clone()).unwrap_or_default()
+    }
+    async fn close(&self) {
+        self.0.close("closed by this side");
+    }
+}
+
+struct RemoteConsumer {
+    id: u64,
+    queue: String,
+    client: Arc<Client>,
+    arrivals: mpsc::UnboundedReceiver<ForConsumer>,
+    ended: Option<Asked>,
+}
+
+impl RemoteConsumer {
+    fn is_of_work(&self) -> bool {
+        self.queue.starts_with(&crate::work_prefix())
+    }
+    fn tap(&self, delivery: &Delivery) {
+        let host = self.client.host;
+        if self.is_of_work() {
+            if let Ok(WorkRead::Ours(work)) = Work::read(&delivery.body) {
+                self.client.held.lock().unwrap().insert(delivery.receipt, *work);
+            }
+        } else if self.queue.starts_with(&format!("{}.", Topology::new(crate::PREFIX).commands()))
+            && let Ok(command) = decode::<Command>(&delivery.body)
+        {
+            note(Fact::Heard { host, command: Box::new(command) });
+        }
+    }
+}
+
+#[async_trait]
+impl Consumer for RemoteConsumer {
+    async fn next(&mut self) -> Option<Delivery> {
+        if self.ended.is_some() {
+            return None;
+        }
+        match self.arrivals.recv().await {
+            Some(ForConsumer::Delivery(delivery)) => {
+                self.tap(&delivery);
+                Some(delivery)
+            }
+            Some(ForConsumer::End(asked)) => {
+                self.ended = Some(asked);
+                None
+            }
+            None => {
+                self.ended = Some(Asked::ByNobody);
+                None
+            }
+        }
+    }
+    async fn cancel(&mut self) -> Result<(), BrokerError> {
+        let (work, host) = (self.is_of_work(), self.client.host);
+        if work {
+            note(Fact::Cancelling { host });
+        }
+        self.client.done(Ask::Cancel(self.id)).await?;
+        if work {
+            note(Fact::Cancelled { host });
+        }
+        Ok(())
+    }
+    async fn again(&mut self, consume: &Consume) -> Result<(), BrokerError> {
+        let (next, arrivals) = self.client.listen();
+        self.client.done(Ask::Resume { cancelled: self.id, next, consume: consume.clone() }).await?;
+        (self.id, self.arrivals, self.ended) = (next, arrivals, None);
+        Ok(())
+    }
+    fn cancelled_here(&self) -> bool {
+        self.ended == Some(Asked::ByClient)
+    }
+}
+
+impl Drop for RemoteConsumer {
+    fn drop(&mut self) {
+        if !self.client.is_lost() {
+            self.client.network.up((self.client.conn, Lane::Consume), Up::Dropped(self.id));
+        }
+    }
+}

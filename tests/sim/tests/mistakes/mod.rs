@@ -1,0 +1,46 @@
+//! It bites: each of many deliberate mistakes, made in the crates that ship, breaks a rule in some history.
+
+mod copy;
+mod list;
+mod playing;
+
+use list::{MISTAKES, Mistake};
+use playing::{Breach, Player};
+
+/// Seeds that are searched for a mistake that its remembered seed no longer shows.
+const SEARCHED: u64 = 300;
+
+#[test]
+fn every_deliberate_mistake_is_found() {
+    let player = Player::new(copy::built());
+    let remembered = playing::at_once(MISTAKES.iter(), |it| (it, player.shows(it.name, it.seed)));
+    let mut not_found = Vec::new();
+    for (mistake, found) in remembered {
+        match found.or_else(|| player.search(mistake.name, 0..SEARCHED)) {
+            Some(breach) => println!("{}", sentence(mistake, &breach)),
+            None => not_found.push(mistake.name),
+        }
+    }
+    assert!(not_found.is_empty(), "not found in {SEARCHED} histories: {not_found:#?}");
+}
+
+#[test]
+fn no_mistake_is_listed_twice() {
+    let mut names: Vec<&str> = MISTAKES.iter().map(|it| it.name).collect();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+fn sentence(mistake: &Mistake, breach: &Breach) -> String {
+    let Breach { seed, rule, text } = breach;
+    let said = format!("{}: seed {seed} breaks {rule}: {text}", mistake.name);
+    if (*seed, rule.as_str()) == (mistake.seed, mistake.rule) {
+        return said;
+    }
+    format!(
+        "{said}\n    UPDATE tests/mistakes/list.rs: seed: {seed}, rule: \"{rule}\" (it says seed: {}, rule: \"{}\")",
+        mistake.seed, mistake.rule
+    )
+}

@@ -1,0 +1,56 @@
+//! The shipped programs, simulated: many histories, each in a process of its own, and the same history twice.
+//! `EVERWATCH_SIM_SEEDS=N` plays more of them, `EVERWATCH_SIM_FROM=S` others.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a program that does not start is a failed test")]
+
+mod mistakes;
+
+use std::process::Command;
+
+/// Histories of an ordinary run.
+const SEEDS: u64 = 500;
+/// Histories that are played twice.
+const TWICE: u64 = 20;
+
+fn simulation() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_everwatch-sim"))
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap())
+}
+
+/// Runs a command; answers whether it succeeded, and what it printed.
+fn printed(command: &mut Command) -> (bool, String) {
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn every_rule_holds_in_every_history() {
+    let (from, seeds) = (number("EVERWATCH_SIM_FROM"), number("EVERWATCH_SIM_SEEDS"));
+    let mut run = simulation();
+    run.args(["run", "--from", &from.unwrap_or(0).to_string()]);
+    run.args(["--seeds", &seeds.unwrap_or(SEEDS).to_string()]);
+    if let Some(minutes) = number("EVERWATCH_SIM_MINUTES") {
+        run.args(["--minutes", &minutes.to_string()]);
+    }
+    let (held, table) = printed(&mut run);
+    println!("{table}");
+    if held {
+        return;
+    }
+    let failing = table.lines().find_map(|line| line.strip_prefix("seed ")?.split(' ').next());
+    let (_, story) = failing.map(|seed| printed(simulation().args(["shrink", seed]))).unwrap_or_default();
+    panic!("{story}\n{table}");
+}
+
+#[test]
+fn a_history_is_the_same_in_every_process() {
+    for seed in 0..TWICE {
+        let play = || printed(simulation().args(["play", &seed.to_string()])).1;
+        let first = play();
+        assert!(first.contains("\"digest\""), "{first}");
+        assert_eq!(first, play(), "seed {seed}");
+    }
+}
