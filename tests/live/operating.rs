@@ -54,6 +54,33 @@ fn runs(folder: &std::path::Path) -> Vec<usize> {
     beacons::read(folder).values().map(Vec::len).collect()
 }
 
+/// The longest gap of a move while slots are free, in ms.
+const GAP_MAX: i64 = 1000;
+
+/// The shares of a rebalance hold for ten seconds. What a drain hands over in that time must not wait for their end.
+#[tokio::test]
+async fn a_drain_soon_after_a_rebalance_leaves_no_observer_standing() {
+    for pause in [0, 1, 3, 5].map(Duration::from_secs) {
+        let mut cluster = Cluster::new("drain-after-rebalance").with_test_kinds();
+        cluster.manager().await;
+        for name in ["a", "b"] {
+            cluster.service(name, 12).await;
+        }
+        let folder = observers(&cluster, 12).await;
+        cluster.service("c", 12).await;
+        until_held(&cluster, |held| held.get("c") == Some(&0) && held["a"] + held["b"] == 12).await;
+        post(&cluster, "/v1/rebalance:apply", None, 202).await;
+        let mut waited = tokio::time::interval(pause.max(Duration::from_millis(1)));
+        waited.tick().await;
+        waited.tick().await;
+        post(&cluster, "/v1/services/b/drain", None, 202).await;
+        until_held(&cluster, |held| held["b"] == 0 && held["a"] + held["c"] == 12).await;
+        until_all_run(&cluster, 12).await;
+        let longest = beacons::judge(&format!("drain {pause:?} after a rebalance"), &folder, |_| 0);
+        assert!(longest <= GAP_MAX, "{pause:?}: {longest} ms");
+    }
+}
+
 #[tokio::test]
 async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     let mut cluster = Cluster::new("drain").with_test_kinds();

@@ -69,6 +69,7 @@ impl Stage {
         loops.spawn(history::run(Arc::clone(&manager), events));
         loops.spawn(live::run(Arc::clone(&manager)));
         loops.spawn(reconcile::run(Arc::clone(&manager)));
+        http::scrape::install(&manager);
         let app = http::app(Arc::clone(&manager), Router::new());
         let stage = Self { app, manager, broker, _loops: loops, _dir: dir };
         stage.until("/readyz", |answer| answer.status == StatusCode::OK).await;

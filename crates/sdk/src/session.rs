@@ -4,11 +4,12 @@ mod channels;
 mod commands;
 mod describing;
 mod ending;
+mod opening;
 mod telling;
 pub(crate) mod traces;
 
 use self::describing::Describer;
-use crate::fence::{Fence, Watched};
+use crate::fence::Fence;
 use crate::logs::Logs;
 use crate::metric;
 use crate::mouth::Mouth;
@@ -21,18 +22,17 @@ use crate::settings::ServiceSettings;
 use crate::unit::{Code, Ended, Units};
 use channels::Channels;
 use everwatch_broker::{
-    BrokerError, Declared, Delivery, HeaderValue, Message, QueueKind, Receipt, Session, Settle, Target,
-    Topology,
+    BrokerError, Delivery, HeaderValue, Message, Receipt, Session, Settle, Target, Topology,
 };
-use everwatch_core::blocks::{BlockId, Blocks, block_sizes};
+use everwatch_core::blocks::{BlockId, Blocks};
 use everwatch_core::clock;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{
     Beat, BeatMessage, Birth, Cause, Intent, ListChunk, Predecessor, Report, RunEvent, RunReport, Terms,
     Work, WorkRead, encode,
 };
-use everwatch_core::rebirth::STEADY;
-use everwatch_core::slots::{Effect, Input, Now, Pace, SlotPolicy, Slots};
+use everwatch_core::slots::{Effect, Input, Now, Pace, Slots};
+use opening::{blocks, declare, policy, watch};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -457,49 +457,4 @@ impl Life {
             self.reporter.say(Say::Tell(Report::List(list))).await;
         }
     }
-}
-
-/// Starts the fence of a session.
-fn watch(me: &Incarnation, units: &Arc<Units>, tracker: &TaskTracker) -> Result<Arc<Fence>, Unborn> {
-    let watched = Watched {
-        session: me.session.clone(),
-        units: units.clone(),
-        pulses: me.pulses.clone(),
-        end_process: me.handle.machine.end_process,
-    };
-    let times = (me.settings.fence_after, me.settings.fence_grace);
-    Fence::watch(times, watched, (me.handle.machine.fence, tracker)).map_err(Unborn::Thread)
-}
-
-fn blocks(me: &Incarnation, capacity: u32) -> Blocks {
-    let mut blocks = Blocks::new(capacity);
-    if me.comes_last {
-        blocks.come_last(STEADY);
-    }
-    blocks
-}
-
-fn policy(me: &Incarnation, capacity: u32) -> SlotPolicy {
-    SlotPolicy {
-        kinds: me.registry.kinds(),
-        fence_grace: me.settings.fence_grace,
-        consumers: u32::try_from(block_sizes(capacity).len()).unwrap_or(u32::MAX),
-        refuse_first: Duration::from_secs(1),
-        refuse_max: Duration::from_secs(60),
-    }
-}
-
-async fn declare(me: &Incarnation, topology: &Topology) -> Result<bool, BrokerError> {
-    for (queue, kind) in topology.durable_queues() {
-        me.session.declare(&queue, &kind).await?;
-    }
-    for exchange in topology.exchanges() {
-        me.session.declare_exchange(&exchange).await?;
-    }
-    let commands = topology.commands_of(me.id);
-    me.session.declare(&commands, &QueueKind::Exclusive).await?;
-    me.session.bind(&commands, &topology.commands()).await?;
-    let work = topology.work(&me.settings.pool);
-    let declared = me.session.declare(&work, &QueueKind::Durable { max_length: None }).await?;
-    Ok(declared == Declared::Created)
 }

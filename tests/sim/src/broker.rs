@@ -18,9 +18,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// Faults that the next operations meet.
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// So many of the next work messages are not accepted.
+    /// How many of the next work messages are refused.
     pub(crate) rejects: AtomicU32,
-    /// So many of the next deliveries of work never arrive.
+    /// How many of the next deliveries of work never arrive.
     pub(crate) mislays: AtomicU32,
 }
 

@@ -16,7 +16,7 @@ pub(crate) enum Does {
     RunsForEver,
     CompletesAfter(u64),
     FailsAfter(u64),
-    /// Ends with an error so many times, then runs for ever.
+    /// Ends with an error `times` times, then runs for ever.
     Errs {
         times: u32,
         after: u64,

@@ -37,7 +37,7 @@ pub(crate) struct Database {
     pub(crate) full: AtomicBool,
     /// Added to each way, in ms.
     pub(crate) delay: AtomicU64,
-    /// So many of the next writes are committed and never answered.
+    /// How many of the next writes are committed and never answered.
     pub(crate) loses_answers: AtomicU32,
     /// Rows that were read, over all operations.
     pub(crate) rows_read: AtomicU64,

@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    /// Every session ends, everything that was held is ready again; nobody connects for `down_ms`.
+    /// Every session ends, every held message is ready again, and connections are refused for `down_ms`.
     fn restart_broker(&mut self, down_ms: u64) {
         self.thaw(BROKER);
         self.broker_up = false;

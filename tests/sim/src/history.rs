@@ -155,7 +155,7 @@ pub(crate) enum Fault {
     BreakAfterPublish {
         host: usize,
     },
-    /// So many commits of the database are never answered.
+    /// `count` commits of the database are never answered.
     LoseAnswers {
         count: u32,
     },
@@ -198,12 +198,12 @@ pub(crate) enum Fault {
         service: usize,
         times: u32,
     },
-    /// The broker drops the connection and leaves so many of its messages with nobody.
+    /// The broker drops the connection and leaves `count` of its messages with no session.
     Abandon {
         service: usize,
         count: usize,
     },
-    /// So many of the next deliveries never arrive.
+    /// The next `count` deliveries never arrive.
     LoseDeliveries {
         count: u32,
     },

@@ -87,7 +87,7 @@ pub(crate) fn waits() -> Option<u64> {
     u64::try_from(WAITS.get()).ok()
 }
 
-/// The process of the running host ends; its exit code tells nobody anything.
+/// The process of the running host ends; its exit code is not looked at.
 pub(crate) fn exit_process(_code: i32) {
     EXITS.with_borrow_mut(|exits| exits.push(HOST.get()));
 }

@@ -71,7 +71,7 @@ enum Command {
         /// How many seeds
         #[arg(long, default_value_t = 500)]
         seeds: u64,
-        /// Stop after so many simulated minutes
+        /// Stop after this many simulated minutes
         #[arg(long)]
         minutes: Option<u64>,
         /// Processes at once [default: one for each core]

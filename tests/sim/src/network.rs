@@ -89,7 +89,7 @@ pub(crate) enum AtBroker {
     Close(Loss),
     /// It closes one channel, or gives up all that a consumer holds: the oldest one that is open.
     CloseChannel,
-    /// It closes the connection and leaves so many of its deliveries with nobody.
+    /// It closes the connection and leaves this many of its deliveries with no session.
     Abandon(usize),
     /// The connection breaks after the next publish, before its confirm.
     BreakAfterPublish,

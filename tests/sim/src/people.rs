@@ -161,7 +161,7 @@ impl World {
                 return self.people.batch.push(observer);
             }
             Ask::Create => intent.asked_create = true,
-            // Nobody changes an observer before its create was answered.
+            // A person changes an observer only after its create was answered.
             _ if !intent.created => {
                 if intent.asked_create {
                     self.later(500, move |world| world.person_asks(observer, ask));

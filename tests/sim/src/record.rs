@@ -1,5 +1,5 @@
 //! What happens in the world, as the taps see it: starts and ends of code, messages at the broker, commits in
-//! the database. The judge reads it; nobody else does.
+//! the database. Only the judge reads it.
 
 use crate::network::ConnId;
 use everwatch_core::epoch::Epoch;
@@ -100,12 +100,12 @@ pub(crate) enum Fact {
         epoch: Epoch,
         loss: Loss,
     },
-    /// A delivery belongs to nobody: neither ready nor held.
+    /// A delivery belongs to no session: it is neither ready nor held.
     Abandoned {
         id: ObserverId,
         epoch: Epoch,
     },
-    /// What belonged to nobody is ready again.
+    /// Abandoned deliveries are ready again.
     Recovered,
     /// The broker ended a work message at this host's word.
     Acknowledged {

@@ -71,7 +71,7 @@ impl World {
             Fact::Frozen { host: it } => format!("{} is frozen", host(it)),
             Fact::Thawed { host: it } => format!("{} thaws", host(it)),
             Fact::Mislaid { id, epoch, .. } => format!("{} {epoch} never arrives", known.name(*id)),
-            Fact::Abandoned { id, epoch, .. } => format!("{} {epoch} is with nobody", known.name(*id)),
+            Fact::Abandoned { id, epoch, .. } => format!("{} {epoch} belongs to no session", known.name(*id)),
             Fact::WorkLost => "the work queues are lost".to_owned(),
             Fact::Rewound { messages } => format!("{} older messages are back", messages.len()),
             Fact::SafeMode { on } => format!("safe mode: {on}"),

@@ -1,41 +1,30 @@
 //! Hosts, each with a runtime of its own, and a queue of events in simulated time. The world runs a host until it
-//! would wait, learns for how long, and moves time to the next moment at which anything happens. It carries the
-//! frames between the hosts. It knows nothing of what the hosts do.
+//! would wait, learns for how long, and moves time to the next moment at which anything happens. It knows nothing of
+//! what the hosts do.
+
+mod links;
+
+pub(crate) use links::Link;
 
 use crate::actors::{self, Role};
-use crate::broker::{self, Faults, Node};
+use crate::broker::Faults;
 use crate::database::Database;
 use crate::history::{History, Setup};
 use crate::judge::{self, Judge};
 use crate::machine;
-use crate::network::{AtBroker, ConnId, Down, Frame, Lane, Network, Opening, Payload, Up};
+use crate::network::{Frame, Lane, Network, Payload, Up};
 use crate::people::People;
-use crate::record::{self, Fact, Loss, note};
+use crate::record::{self, Fact, note};
 use everwatch_broker::MemoryBroker;
+use links::Conn;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc::UnboundedSender;
-
-/// The heartbeat that brokers and clients agree on, in ms; both send one twice as often on an idle connection.
-const HEARTBEAT: u64 = 5000;
-/// The broker gives a silent client up after between two and three heartbeats, a client the broker after two.
-const BROKER_PATIENCE: u64 = HEARTBEAT * 5 / 2;
-const CLIENT_PATIENCE: u64 = HEARTBEAT * 2;
 
 pub(crate) type Act = Box<dyn FnOnce(&mut World)>;
-
-/// What a link does not carry at the moment, and how much longer it takes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) cut_up: bool,
-    pub(crate) cut_down: bool,
-    /// Added to the latency, in ms.
-    pub(crate) delay: u64,
-}
 
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -67,25 +56,6 @@ impl Host {
     pub(crate) fn runs(&self) -> bool {
         self.is_up() && !self.frozen
     }
-}
-
-/// One lane of a session, as both kernels see it.
-struct LaneState {
-    to_broker: UnboundedSender<AtBroker>,
-    /// When the newest frame up and down arrives: frames do not overtake each other.
-    arrives: [u64; 2],
-    sent_at: [u64; 2],
-    heard_by_broker: u64,
-    heard_by_client: u64,
-    open_at_broker: bool,
-}
-
-struct Conn {
-    host: usize,
-    life: u32,
-    to_client: UnboundedSender<Down>,
-    lanes: [LaneState; 2],
-    open_at_client: bool,
 }
 
 pub(crate) struct World {
@@ -213,7 +183,7 @@ impl World {
         self.tell(|world| format!("{} starts", world.hosts[at].name));
     }
 
-    /// Ends a process at once. `Power::Off`: nobody tells the broker.
+    /// Ends a process at once. With `Power::Off` the broker is not told.
     pub(crate) fn kill(&mut self, at: usize, power: Power) {
         let Some(runtime) = self.hosts[at].runtime.take() else { return };
         self.tell(|world| format!("{} is killed, power {power:?}", world.hosts[at].name));
@@ -252,13 +222,6 @@ impl World {
         if std::mem::take(&mut self.hosts[at].frozen) {
             self.hosts[at].stirred = true;
             note(Fact::Thawed { host: at });
-        }
-    }
-
-    pub(crate) fn set_link(&mut self, at: usize, lane: Lane, link: Link) {
-        self.hosts[at].links[lane as usize] = link;
-        for frame in std::mem::take(&mut self.hosts[at].held_up) {
-            self.transmit(frame);
         }
     }
 
@@ -338,17 +301,6 @@ impl World {
         self.judge_facts();
     }
 
-    /// Takes what hosts have sent.
-    fn collect(&mut self) {
-        let (openings, frames) = self.network.take();
-        for opening in openings {
-            self.open(opening);
-        }
-        for frame in frames {
-            self.transmit(frame);
-        }
-    }
-
     fn judge_facts(&mut self) {
         for fact in record::take() {
             if self.tells {
@@ -362,153 +314,6 @@ impl World {
         if let Some(panicked) = machine::take_panic() {
             self.judge.fail("panics", panicked);
         }
-    }
-
-    fn open(&mut self, Opening { conn, host, life, client, broker }: Opening) {
-        let node = Node {
-            memory: self.broker.clone(),
-            network: self.network.clone(),
-            faults: Arc::clone(&self.broker_faults),
-        };
-        let now = self.now;
-        let lanes = broker.map(|(to_broker, arrivals)| (to_broker, Some(arrivals)));
-        let mut at = Lane::BOTH.into_iter();
-        let lanes = lanes.map(|(to_broker, arrivals)| {
-            if let (Some(lane), Some(arrivals), true) = (at.next(), arrivals, self.broker_up) {
-                self.spawn(BROKER, broker::serve(node.clone(), (host, conn, lane), arrivals));
-            }
-            LaneState {
-                to_broker,
-                arrives: [0, 0],
-                sent_at: [now, now],
-                heard_by_broker: now,
-                heard_by_client: now,
-                open_at_broker: self.broker_up,
-            }
-        });
-        let open = self.broker_up;
-        self.conns.push(Conn { host, life, to_client: client, lanes, open_at_client: true });
-        if !open {
-            let refused = Down::Lost("connection refused".to_owned());
-            self.transmit(Frame { conn, lane: Lane::Consume, payload: Payload::Down(refused) });
-        }
-    }
-
-    pub(crate) fn transmit(&mut self, frame: Frame) {
-        let up = matches!(frame.payload, Payload::Up(_));
-        let it = &mut self.conns[frame.conn];
-        if let Payload::Up(Up::Close) = frame.payload {
-            it.open_at_client = false;
-        }
-        let lane = frame.lane as usize;
-        if let Payload::Down(Down::Lost(_)) = frame.payload {
-            it.lanes[lane].open_at_broker = false;
-        }
-        let host = &mut self.hosts[it.host];
-        let link = host.links[lane];
-        if (up && link.cut_up) || (!up && link.cut_down) {
-            host.held_up.push(frame);
-            return;
-        }
-        let latency = 1 + machine::chance() % 3 + link.delay;
-        let state = &mut it.lanes[lane];
-        let way = usize::from(!up);
-        state.sent_at[way] = self.now;
-        state.arrives[way] = state.arrives[way].max(self.now + latency);
-        let delay = state.arrives[way] - self.now;
-        self.later(delay, move |world| world.arrive(frame));
-    }
-
-    fn arrive(&mut self, Frame { conn, lane, payload }: Frame) {
-        self.frames += 1;
-        (self.now, conn, lane).hash(&mut self.digest);
-        let it = &mut self.conns[conn];
-        let state = &mut it.lanes[lane as usize];
-        match payload {
-            Payload::Up(up) => {
-                state.heard_by_broker = self.now;
-                if matches!(up, Up::Close) {
-                    state.open_at_broker = false;
-                }
-                if !matches!(up, Up::Heartbeat) {
-                    let _closed = state.to_broker.send(AtBroker::Arrived(up));
-                    self.hosts[BROKER].stirred = true;
-                }
-            }
-            Payload::Down(down) => {
-                state.heard_by_client = self.now;
-                if !matches!(down, Down::Heartbeat) {
-                    let _gone = it.to_client.send(down);
-                    let host = it.host;
-                    self.hosts[host].stirred = true;
-                }
-            }
-        }
-    }
-
-    /// Once every half heartbeat: both ends say that they are there, and give up those that are silent.
-    pub(crate) fn heartbeats(&mut self) {
-        self.later(HEARTBEAT / 2, Self::heartbeats);
-        for conn in 0..self.conns.len() {
-            for lane in Lane::BOTH {
-                self.heartbeat(conn, lane);
-            }
-        }
-    }
-
-    fn heartbeat(&mut self, conn: ConnId, lane: Lane) {
-        let (now, it) = (self.now, &self.conns[conn]);
-        let state = &it.lanes[lane as usize];
-        let host = &self.hosts[it.host];
-        let client_runs = it.open_at_client && host.runs() && host.life == it.life;
-        let idle = |way: usize| now - state.sent_at[way] >= HEARTBEAT / 2;
-        let (from_client, from_broker) = (client_runs && idle(0), state.open_at_broker && idle(1));
-        let deaf = client_runs && now - state.heard_by_client > CLIENT_PATIENCE;
-        let broker_runs = self.broker_up && self.hosts[BROKER].runs();
-        let silent = state.open_at_broker && broker_runs && now - state.heard_by_broker > BROKER_PATIENCE;
-        if from_client {
-            self.transmit(Frame { conn, lane, payload: Payload::Up(Up::Heartbeat) });
-        }
-        if from_broker && broker_runs {
-            self.transmit(Frame { conn, lane, payload: Payload::Down(Down::Heartbeat) });
-        }
-        if silent {
-            self.at_broker((conn, lane), AtBroker::Close(Loss::Silent));
-        }
-        if deaf {
-            let lost = Down::Lost("missed heartbeats from the broker".to_owned());
-            let (host, client) = (self.conns[conn].host, &self.conns[conn].to_client);
-            let _gone = client.send(lost);
-            self.hosts[host].stirred = true;
-        }
-    }
-
-    /// Tells the broker's end of a lane.
-    pub(crate) fn at_broker(&mut self, (conn, lane): (ConnId, Lane), order: AtBroker) {
-        let state = &mut self.conns[conn].lanes[lane as usize];
-        if matches!(order, AtBroker::Close(_) | AtBroker::Abandon(_)) {
-            state.open_at_broker = false;
-        }
-        let _closed = state.to_broker.send(order);
-        self.hosts[BROKER].stirred = true;
-    }
-
-    /// The newest session of a host that is open at the broker.
-    pub(crate) fn session_of(&self, host: usize, lane: Lane) -> Option<ConnId> {
-        let open = |conn: &ConnId| {
-            let it = &self.conns[*conn];
-            it.host == host && it.lanes[lane as usize].open_at_broker
-        };
-        (0..self.conns.len()).rev().find(open)
-    }
-
-    pub(crate) fn open_lanes(&self) -> Vec<(ConnId, Lane)> {
-        let all = (0..self.conns.len()).flat_map(|conn| Lane::BOTH.map(|lane| (conn, lane)));
-        all.filter(|(conn, lane)| self.conns[*conn].lanes[*lane as usize].open_at_broker).collect()
-    }
-
-    pub(crate) fn send_down(&mut self, (conn, lane): (ConnId, Lane), down: Down) {
-        self.transmit(Frame { conn, lane, payload: Payload::Down(down) });
     }
 }
 

@@ -56,7 +56,7 @@ impl MemoryBroker {
         }
     }
 
-    /// Everything in the queue, whoever holds it: what a backup of the broker's disk has of it. Deliveries that
+    /// Everything in the queue, held or ready: what a backup of the broker's disk has of it. Deliveries that
     /// are held come back as redeliveries.
     #[must_use]
     pub fn backup_queue(&self, name: &str) -> QueueBackup {

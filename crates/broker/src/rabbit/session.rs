@@ -160,7 +160,7 @@ impl RabbitSession {
 }
 
 /// Turns the end of one connection into the end of the session.
-/// `holds`: what is held on the channels of this connection.
+/// `holds`: the deliveries on the channels of this connection.
 async fn watch(
     events: impl Stream<Item = Event>,
     (holds, loss): (Weak<Shared>, Loss),

@@ -1,5 +1,5 @@
 //! Conclusions: what managers conclude is true. A service is lost only by the broker's word; safe mode stops
-//! conclusions from silence; nobody fails who did not deserve it; nothing is republished whose message is there.
+//! conclusions from silence; no observer fails without a cause; no observer is republished whose message is there.
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::record::Fact;
@@ -92,7 +92,10 @@ fn on_failed(
     }
     let ran = known.started_at.get(&after.id).is_some_and(|at| now - at < REFUSED_MAX);
     if ran {
-        return breach("failed by a manager", format!("{name} fails as nobody could run it, and it has run"));
+        return breach(
+            "failed by a manager",
+            format!("{name} fails because no service could run it, and a service has run it"),
+        );
     }
     Ok(())
 }

@@ -29,8 +29,8 @@ impl Judge {
         orders.are_followed(known)?;
         let rows = known.rows();
         promises_are_kept(people, &rows)?;
-        // Of a queue without consumers the broker cannot say what is in it: what is missing there is missed once
-        // a service takes again.
+        // Managers cannot tell an empty queue from an unavailable one while it has no consumer, so they find lost
+        // messages there once a service takes work again.
         for row in rows.iter().filter(|row| !orders.all_cordoned(&row.wanted.pool, known)) {
             is_as_wanted(row, known, &orders)?;
         }
@@ -39,7 +39,7 @@ impl Judge {
         reports_are_folded(&rows, known)
     }
 
-    /// Whatever the broker has is run by somebody, without any manager.
+    /// Every message that the broker has is run by a service, without any manager.
     pub(crate) fn runs_without_managers(&self, now: u64) -> Settled {
         let known = &self.knowledge;
         for ((id, generation), place) in &known.messages {

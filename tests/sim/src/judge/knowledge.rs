@@ -24,7 +24,7 @@ const AFTERMATH: u64 = 30_000;
 /// after ten times that in a queue that is never empty.
 pub(crate) const MISSED_WITHIN: u64 = 1_200_000;
 
-/// From so many deaths of services on, observers that were there may start one at a time.
+/// Once this many services have died, observers that ran there may start one at a time.
 const CRASH_LOOPING: u32 = 4;
 
 #[derive(Debug, Clone, Default)]
@@ -93,7 +93,7 @@ pub(crate) struct Knowledge {
     /// The work queues were lost once, and republishing them is no conclusion from silence.
     pub(crate) work_lost: bool,
     pub(crate) calm_since: Option<u64>,
-    /// When somebody last asked for something.
+    /// When a person last asked for something.
     pub(crate) acted_at: u64,
     /// Until when the effects of faults last.
     pub(crate) troubled_until: u64,

@@ -1,4 +1,4 @@
-//! A copy of the sources that ship, in which each listed mistake is made if an environment variable names it; and
+//! A copy of the sources that ship, which makes a listed mistake if an environment variable names it; and
 //! the simulation, built of that copy. One build carries all mistakes.
 
 use super::list::{Edit, MISTAKES};
@@ -31,7 +31,7 @@ const PACKAGES: [&str; 7] = [
 /// What every decision to make a mistake asks.
 const MADE: &str = r#"
 pub mod mistake {
-    /// Whether this mistake is to be made.
+    /// Whether this mistake is made.
     pub fn made(name: &str) -> bool {
         static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
         CHOSEN.get_or_init(|| std::env::var("EVERWATCH_SIM_MISTAKE").ok()).as_deref() == Some(name)
@@ -47,8 +47,10 @@ pub(crate) fn built() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let copy = target.join("mistakes");
     write(&copy, &mistaken(sources()));
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--offline", "--quiet", "--bin", PROGRAM]).current_dir(&copy);
+    let mut cargo = Command::new("nice");
+    cargo
+        .args(["-n", "19", env!("CARGO"), "build", "--offline", "--quiet", "--bin", PROGRAM])
+        .current_dir(&copy);
     cargo.env("CARGO_TARGET_DIR", target);
     // What cargo tells this test of its own package is not true of the copy.
     for (name, _) in std::env::vars() {
@@ -158,7 +160,7 @@ fn choice(file: &str, name: &str, Edit { find, instead, .. }: &Edit) -> String {
     if find.ends_with(';') { choice } else { format!("({choice})") }
 }
 
-/// Writes what is new, so that little is built, and removes what is no more.
+/// Writes changed files only, so that cargo builds little, and removes files that have no source any more.
 fn write(copy: &Path, files: &Files) {
     for (path, content) in files {
         let path = copy.join(path);

@@ -40,6 +40,7 @@ const ORPHANS: &str = "crates/manager/src/orphans.rs";
 const SWEEP: &str = "crates/manager/src/sweep.rs";
 const FENCE: &str = "crates/sdk/src/fence.rs";
 const SESSION: &str = "crates/sdk/src/session.rs";
+const OPENING: &str = "crates/sdk/src/session/opening.rs";
 const CHANNELS: &str = "crates/sdk/src/session/channels.rs";
 const COMMANDS: &str = "crates/sdk/src/session/commands.rs";
 const REPORTER: &str = "crates/sdk/src/reporter.rs";
@@ -99,7 +100,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "fence-late",
         seed: 165,
         rule: "overlap",
-        edits: &[edit(SESSION, "(me.settings.fence_after, me.settings.fence_grace)", "(me.settings.fence_after * 4, me.settings.fence_grace)")],
+        edits: &[edit(OPENING, "(me.settings.fence_after, me.settings.fence_grace)", "(me.settings.fence_after * 4, me.settings.fence_grace)")],
     },
     Mistake {
         name: "let-code-run-on-behind-the-fence",

@@ -25,6 +25,20 @@ fn every_deliberate_mistake_is_found() {
 }
 
 #[test]
+fn a_failing_history_is_made_small_and_tells_its_story() {
+    let mut shrink = std::process::Command::new(copy::built());
+    shrink.args(["shrink", "0"]).env(copy::CHOICE, "ignore-revocations");
+    let output = shrink.output().unwrap();
+    let (account, story) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!output.status.success() && account.contains("seed 0 breaks revocations"), "{account}");
+    let line = account.lines().find_map(|line| line.strip_suffix(" actions are needed; everything again:"));
+    let (needed, all) = line.and_then(|line| line.split_once(" of ")).unwrap();
+    assert!(needed.parse::<usize>().unwrap() < all.parse().unwrap(), "{needed} of {all}");
+    // What the world saw, and what the shipped programs logged.
+    assert!(story.contains("hears Floors") && story.contains("INFO observer created"), "{story}");
+}
+
+#[test]
 fn no_mistake_is_listed_twice() {
     let mut names: Vec<&str> = MISTAKES.iter().map(|it| it.name).collect();
     names.sort_unstable();

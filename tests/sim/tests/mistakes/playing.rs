@@ -62,7 +62,8 @@ impl Player {
     }
 
     fn play(&self, mistake: &str, seed: u64) -> Option<Breach> {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new("nice");
+        command.args(["-n", "19"]).arg(&self.program);
         command.args(["play", &seed.to_string()]).env(super::copy::CHOICE, mistake);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -89,7 +90,7 @@ impl Player {
     }
 }
 
-/// Does this with each, with so many at once; answers in the order of the input.
+/// Calls `act` with each input, `PROCESSES` at a time; answers in the order of the input.
 pub(crate) fn at_once<T: Send, O: Send>(
     input: impl Iterator<Item = T> + Send,
     act: impl Fn(T) -> O + Sync,
