@@ -176,6 +176,14 @@ impl Reader {
         self.managers.push(Group(process));
         let (number, services) = (self.logs, u64::from(text.contains("everwatch dev")) * 3);
         self.until_active(place, number, services).await;
+        if services > 0 {
+            // It says what to try once its services are there.
+            wait_for(&format!("{place} to greet"), || async {
+                let said = self.said(number);
+                if said.contains("Ctrl-C") { Ok(()) } else { Err(said) }
+            })
+            .await;
+        }
         self.said(number)
     }
 

@@ -103,6 +103,16 @@ async fn kill_and_move(what: &str, cluster: Cluster) {
     })
     .await;
     for number in 0..16 {
+        wait_for("the last run to go on and those before it to have been lost", || async {
+            let runs = api.get(&format!("/v1/observers/o{number}/runs")).await;
+            let (now, earlier) = runs["items"].as_array().unwrap().split_first().unwrap();
+            let goes_on = now["ended"].is_null() && now["ended_at"].is_null();
+            let lost = |run: &Value| run["ended"] == "lost" && run["ended_at"].is_string();
+            if goes_on && earlier.iter().all(lost) { Ok(()) } else { Err(runs.to_string()) }
+        })
+        .await;
+    }
+    for number in 0..16 {
         let (status, _) = api.call("DELETE", &format!("/v1/observers/o{number}?wait=20s"), None).await;
         assert_eq!(status, 200);
     }

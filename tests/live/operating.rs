@@ -112,6 +112,10 @@ async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     .await;
     assert!(runs(&folder).iter().all(|runs| *runs == 2), "{:?}", runs(&folder));
     beacons::judge("drain", &folder, |_| 0);
+    let started = cluster.api.items("/v1/events?what=started&limit=500").await;
+    let overlaps: Vec<&Value> =
+        started.iter().map(|it| &it["overlap_ms"]).filter(|it| !it.is_null()).collect();
+    assert!(overlaps.len() >= 20 && overlaps.iter().all(|it| **it == 0), "{overlaps:?}");
     // The cordon belongs to the name: reborn, it still takes nothing, though others are full.
     assert_eq!(cluster.terminate("a"), Some(0));
     cluster.spawn_service("a", 20);

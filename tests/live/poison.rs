@@ -6,9 +6,9 @@ use everwatch_tests::http::wait_for;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// The script's parent is the helper, and the helper's the service: that one is killed.
+/// The script's parent is the inner helper, below the outer one, and that one's parent is the service: it is killed.
 const POISON: &str =
-    "ppid() { sed 's/.*) //' /proc/$1/stat | cut -d' ' -f2; }; kill -9 $(ppid $PPID); sleep 600";
+    "ppid() { sed 's/.*) //' /proc/$1/stat | cut -d' ' -f2; }; kill -9 $(ppid $(ppid $PPID)); sleep 600";
 
 #[tokio::test]
 async fn one_that_kills_its_services_is_quarantined_and_its_neighbours_run_on() {

@@ -2,7 +2,7 @@
 
 use everwatch_tests::cluster::{Cluster, everwatch, free_address, from_environment};
 use everwatch_tests::http::wait_for;
-use everwatch_tests::rabbitmq::Management;
+use everwatch_tests::rabbitmq::{Management, Node};
 use serde_json::json;
 use std::net::TcpListener;
 use std::process::Command;
@@ -198,4 +198,38 @@ async fn a_dev_that_kept_no_database_is_told_how_to_keep_one() {
     for word in ["--store sqlite://", "another --prefix", "--adopt"] {
         assert!(said.contains(word), "{word}: {said}");
     }
+}
+
+#[tokio::test]
+async fn a_service_that_worked_waits_out_a_password_that_is_wrong_for_a_while() {
+    let scratch = tempfile::tempdir().unwrap();
+    let node = Node::start(&scratch.path().join("node"), &[]);
+    node.ctl(&["add_user", "everwatch", "first"]);
+    node.ctl(&["set_permissions", "-p", "/", "everwatch", ".*", ".*", ".*"]);
+    let url = node.url.replace("guest:guest@", "everwatch:first@");
+    let mut cluster = Cluster::new("password").on(&url).with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let folder = cluster.folder("beacons");
+    cluster.api.create(json!({"name": "o", "kind": "beacon", "spec": {"folder": folder}})).await;
+    cluster.api.until_status("o", "Processing").await;
+
+    node.ctl(&["change_password", "everwatch", "second"]);
+    node.ctl(&["close_all_connections", "a test"]);
+    wait_for("the service to be refused twice", || async {
+        let log = cluster.full_log("a");
+        let refused = log.matches("refuses user everwatch").count();
+        if refused >= 2 { Ok(()) } else { Err(log) }
+    })
+    .await;
+    assert!(!cluster.has_ended("a"), "{}", cluster.log("a"));
+    node.ctl(&["change_password", "everwatch", "first"]);
+    wait_for("it to run again, in the same process", || async {
+        let runs = everwatch_tests::beacons::read(&folder);
+        let fresh = runs["o"].len() == 2;
+        if fresh { Ok(()) } else { Err(cluster.log("a")) }
+    })
+    .await;
+    assert!(!cluster.has_ended("a"), "{}", cluster.log("a"));
+    everwatch_tests::beacons::judge("a password that is changed", &folder, |_| 0);
 }

@@ -2,6 +2,7 @@
 
 use crate::http::{Api, wait_for};
 use std::collections::BTreeMap;
+use std::io::PipeWriter;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -147,16 +148,15 @@ impl Cluster {
     fn start(&mut self, name: &str, (program, arguments): (&Path, &[&str]), own: &[(&str, &str)]) {
         let file = self.log_file(name);
         let log = std::fs::File::options().create(true).append(true).open(file).unwrap();
-        let child = Command::new(program)
-            .args(arguments)
-            .envs(self.environment())
-            .envs(own.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        self.processes.insert(name.to_owned(), child);
+        let mut command = Command::new(program);
+        command.args(arguments).stdout(log.try_clone().unwrap()).stderr(log);
+        self.start_command(name, command, own);
+    }
+
+    /// Starts a process with the cluster's environment below `own`.
+    fn start_command(&mut self, name: &str, mut command: Command, own: &[(&str, &str)]) {
+        command.envs(self.environment()).envs(own.iter().copied()).stdin(Stdio::null());
+        self.processes.insert(name.to_owned(), command.spawn().unwrap());
     }
 
     /// Starts the first manager and waits until it is ready.
@@ -274,18 +274,25 @@ impl Cluster {
 
     /// Starts a service that reaches the broker at another URL, without waiting.
     pub fn spawn_service_at(&mut self, name: &str, capacity: u32, broker_url: &str) {
-        let capacity = capacity.to_string();
-        let listen = free_address();
+        let (capacity, listen) = (capacity.to_string(), free_address());
+        let own = service_environment(name, &capacity, &listen, broker_url);
         self.health.insert(name.to_owned(), listen.clone());
-        let own = [
-            ("EVERWATCH_SERVICE__LISTEN", &*listen),
-            ("EVERWATCH_SERVICE__NAME", name),
-            ("EVERWATCH_SERVICE__CAPACITY", &*capacity),
-            ("EVERWATCH_BROKER__URL", broker_url),
-        ];
         let program = self.service_program.clone();
         let arguments: &[&str] = if program == everwatch() { &["run", "service"] } else { &[] };
         self.start(name, (&program, arguments), &own);
+    }
+
+    /// The same, with a pipe of the caller's as standard error instead of a log file.
+    pub fn spawn_service_into(&mut self, name: &str, capacity: u32, broker_url: &str, stderr: PipeWriter) {
+        let (capacity, listen) = (capacity.to_string(), free_address());
+        let own = service_environment(name, &capacity, &listen, broker_url);
+        self.health.insert(name.to_owned(), listen.clone());
+        let mut command = Command::new(&self.service_program);
+        if self.service_program == everwatch() {
+            command.args(["run", "service"]);
+        }
+        command.stdout(Stdio::null()).stderr(stderr);
+        self.start_command(name, command, &own);
     }
 
     /// `kill -9`, reaped.
@@ -353,6 +360,20 @@ impl Cluster {
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(25)..].join("\n")
     }
+}
+
+fn service_environment<'a>(
+    name: &'a str,
+    capacity: &'a str,
+    listen: &'a str,
+    broker_url: &'a str,
+) -> [(&'static str, &'a str); 4] {
+    [
+        ("EVERWATCH_SERVICE__LISTEN", listen),
+        ("EVERWATCH_SERVICE__NAME", name),
+        ("EVERWATCH_SERVICE__CAPACITY", capacity),
+        ("EVERWATCH_BROKER__URL", broker_url),
+    ]
 }
 
 /// Which way a database is copied.

@@ -112,7 +112,7 @@ impl Client {
 pub(crate) fn refused(status: u16, body: &Value) -> Failure {
     match status {
         404 => Failure::NotFound(problem(body)),
-        409 => Failure::Conflict(problem(body)),
+        409 | 412 => Failure::Conflict(problem(body)),
         400 | 422 => Failure::Usage(problem(body)),
         _ => Failure::Failed(format!("{} (HTTP {status})", problem(body))),
     }

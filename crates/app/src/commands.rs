@@ -20,12 +20,11 @@ mod watch;
 use crate::cli::{Cli, Command, Config};
 use crate::client::Failure;
 use crate::output::print;
-use everwatch::host::{HostError, SettingsError};
+use everwatch::host::{HostError, SettingsError, last_words};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs a command; errors are printed here, once, with their causes.
-#[expect(clippy::print_stderr, reason = "why a command failed")]
 pub(crate) fn run(cli: Cli) -> ExitCode {
     let server = || server(cli.server.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
@@ -60,7 +59,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("everwatch: {error:#}");
+            last_words(&format!("everwatch: {error:#}"));
             ExitCode::from(exit_code(&error))
         }
     }

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, ensure};
 use everwatch::host::{self, Broker, Log, ServiceSection, Telemetry};
 use everwatch_core::clock::friendly;
+use everwatch_core::redact::redacted;
 use everwatch_core::row::RowPolicy;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -49,6 +50,9 @@ pub(crate) struct Manager {
     #[serde(with = "friendly")]
     pub(crate) retention_events: Duration,
     pub(crate) events_max: u32,
+    #[serde(with = "friendly")]
+    pub(crate) retention_parked: Duration,
+    pub(crate) parked_max: u32,
     pub(crate) rebalance: Rebalance,
     pub(crate) rebalance_moves: u32,
     #[serde(with = "friendly")]
@@ -83,6 +87,8 @@ impl Default for Manager {
             retention_services: Duration::from_secs(86_400),
             retention_events: Duration::from_secs(7 * 86_400),
             events_max: 100_000,
+            retention_parked: Duration::from_secs(30 * 86_400),
+            parked_max: 10_000,
             rebalance: Rebalance::Off,
             rebalance_moves: 100,
             rebalance_min_age: Duration::from_secs(60),
@@ -122,21 +128,12 @@ impl Settings {
     /// As JSON with passwords hidden.
     pub(crate) fn redacted(&self) -> Settings {
         let mut shown = self.clone();
-        shown.broker.url = shown.broker.url.split(',').map(hide_password).collect::<Vec<_>>().join(",");
-        shown.store.url = hide_password(&shown.store.url);
-        shown.telemetry.otlp_endpoint = hide_password(&shown.telemetry.otlp_endpoint);
-        shown.broker.management_url = shown.broker.management_url.as_deref().map(hide_password);
+        shown.broker.url = redacted(&shown.broker.url);
+        shown.store.url = redacted(&shown.store.url);
+        shown.telemetry.otlp_endpoint = redacted(&shown.telemetry.otlp_endpoint);
+        shown.broker.management_url = shown.broker.management_url.as_deref().map(redacted);
         shown
     }
-}
-
-/// `scheme://user:…@host` for `scheme://user:password@host`.
-pub(crate) fn hide_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let end = rest.find('/').unwrap_or(rest.len());
-    let Some(at) = rest[..end].rfind('@') else { return url.to_owned() };
-    let user = rest[..at].split(':').next().unwrap_or_default();
-    format!("{scheme}://{user}:…{}", &rest[at..])
 }
 
 #[cfg(test)]
@@ -145,9 +142,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn no_key_shows_a_password() {
+        let mut settings = Settings::default();
+        settings.broker.url = "amqp://u:sec/ret@h/%2f,amqp://u:secret@h2".to_owned();
+        settings.broker.management_url = Some("http://u:secret@h:15672".to_owned());
+        settings.store.url = "postgres://h/db?password=secret".to_owned();
+        settings.telemetry.otlp_endpoint = "http://h:4318?api-key=secret".to_owned();
+        let shown = serde_json::to_string(&settings.redacted()).unwrap();
+        assert!(!shown.contains("secret") && !shown.contains("ret@"), "{shown}");
+    }
+
+    #[test]
     fn passwords_are_hidden() {
-        assert_eq!(hide_password("amqp://u:secret@h:1/%2f"), "amqp://u:…@h:1/%2f");
-        assert_eq!(hide_password("sqlite://x.db"), "sqlite://x.db");
+        assert_eq!(redacted("amqp://u:secret@h:1/%2f"), "amqp://u:…@h:1/%2f");
+        assert_eq!(redacted("sqlite://x.db"), "sqlite://x.db");
     }
 
     #[test]

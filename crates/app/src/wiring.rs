@@ -1,9 +1,10 @@
 //! The only place that names implementations.
 
-use crate::settings::{Rebalance, Settings, hide_password};
+use crate::settings::{Rebalance, Settings};
 use anyhow::Context as _;
 use everwatch_broker::{Broker, MemoryBroker};
 use everwatch_core::id::Pool;
+use everwatch_core::redact::redacted;
 use everwatch_manager::AutoRebalance;
 use everwatch_store::{Store, StoreError};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(crate) async fn store(
             Ok(store) => return Ok(Some(store)),
             Err(StoreError::Unavailable(why)) => {
                 tracing::warn!(
-                    store = hide_password(url),
+                    store = redacted(url),
                     error = why,
                     "the database cannot be reached, trying again"
                 );
@@ -41,7 +42,7 @@ pub(crate) async fn store(
                 }
                 pause = (pause * 2).min(Duration::from_secs(10));
             }
-            Err(error) => return Err(error).context(format!("store.url = {}", hide_password(url))),
+            Err(error) => return Err(error).context(format!("store.url = {}", redacted(url))),
         }
     }
 }
@@ -60,6 +61,8 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
         quarantine_after: usize::try_from(manager.quarantine_after)?,
         retention_events: manager.retention_events,
         events_max: usize::try_from(manager.events_max)?,
+        retention_parked: manager.retention_parked,
+        parked_max: usize::try_from(manager.parked_max)?,
         beat: manager.beat,
         row: settings.row_policy(),
         retention_services: manager.retention_services,

@@ -1,8 +1,9 @@
 //! The broker port: what Everwatch asks of a broker, and what it may rely on.
 //!
 //! A [`Session`] is two connections (one consumes and acknowledges, one publishes) that live and die
-//! together. Nothing recovers behind the caller's back: once [`Session::lost`] answers, every delivery
-//! of the session belongs to somebody else.
+//! together; questions about other sessions go through a third that is no part of it. Nothing recovers
+//! behind the caller's back: once [`Session::lost`] answers, every delivery of the session belongs to
+//! another consumer.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -51,6 +52,9 @@ pub enum BrokerError {
     /// No queue took the message.
     #[error("no queue takes messages for {0}")]
     Unroutable(String),
+    /// The queue did not answer in time: it may have lost its leader.
+    #[error("the queue {0} does not answer")]
+    Silent(String),
     /// The broker did not keep the message (queue full).
     #[error("the broker did not accept the message for {0}")]
     NotAccepted(String),
@@ -218,10 +222,11 @@ pub trait Session: Send + Sync + 'static {
     /// # Errors
     /// No such queue, refused or lost.
     async fn consume(&self, consume: &Consume) -> Result<Box<dyn Consumer>, BrokerError>;
-    /// Takes at most `most` ready messages, without waiting for more.
+    /// Takes at most `most` ready messages, without waiting for more. At most 1,000: those of one call are held on one
+    /// channel.
     ///
     /// # Errors
-    /// No such queue or lost.
+    /// No such queue, lost, or silent for 2 s: then nothing was taken.
     async fn get(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError>;
     /// Ends the message. Works for cancelled consumers too.
     async fn ack(&self, receipt: Receipt) -> Settle;
@@ -237,10 +242,11 @@ pub trait Session: Send + Sync + 'static {
     /// # Errors
     /// No such queue or lost.
     async fn depth(&self, queue: &str) -> Result<Depth, BrokerError>;
-    /// Whether the session that owns this exclusive queue still lives; asked on a throw-away channel.
+    /// Whether the session that owns this exclusive queue still lives; asked on a connection of its own, which the
+    /// session does not depend on.
     ///
     /// # Errors
-    /// Lost.
+    /// Lost or silent.
     async fn fate(&self, exclusive_queue: &str) -> Result<Fate, BrokerError>;
     /// Whether the broker blocks publishers now (memory or disk alarm).
     fn is_blocked(&self) -> bool;

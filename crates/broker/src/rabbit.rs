@@ -1,6 +1,7 @@
 //! RabbitMQ: reads the URLs, owns the runtime that lapin works on, opens sessions.
 //! A blocked runtime of the caller must not stop heartbeats, hence a runtime of our own.
 
+mod asking;
 mod consumer;
 mod declare;
 mod management;
@@ -12,6 +13,7 @@ mod version;
 use crate::port::{Broker, ConnectError, QueueKind, Session};
 use async_trait::async_trait;
 use everwatch_core::doctor::{Management, Server};
+use everwatch_core::redact::redacted;
 use lapin::uri::AMQPUri;
 use lapin::{Connection, ConnectionProperties, ErrorKind};
 use std::net::IpAddr;
@@ -61,7 +63,7 @@ impl RabbitBroker {
     pub fn with_management(mut self, url: &str) -> Result<Self, ConnectError> {
         management::check(url).map_err(|why| {
             let form = "http://user:password@host:15672";
-            ConnectError::Refused(format!("cannot read the URL {} ({why}): expected {form}", hidden(url)))
+            ConnectError::Refused(format!("cannot read the URL {} ({why}): expected {form}", redacted(url)))
         })?;
         self.management = Some(url.to_owned());
         Ok(self)
@@ -71,7 +73,9 @@ impl RabbitBroker {
         let opening = async {
             let consume = self.dial(node, format!("{name} consume")).await?;
             let publish = self.dial(node, format!("{name} publish")).await?;
-            session::RabbitSession::start(consume, publish, &self.prefix, Arc::clone(&self.runtime)).await
+            let asking = asking::Asking::new(node.clone(), format!("{name} ask"), Arc::clone(&self.runtime));
+            session::RabbitSession::start((consume, publish, asking), &self.prefix, Arc::clone(&self.runtime))
+                .await
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, opening).await {
             Ok(Ok(session)) => Ok(Arc::new(session)),
@@ -85,10 +89,14 @@ impl RabbitBroker {
     }
 
     async fn dial(&self, node: &AMQPUri, name: String) -> lapin::Result<Connection> {
-        let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let runtime = async_rs::Runtime::tokio_with_handle(self.runtime.handle().clone());
-        Connection::connect_uri_with_runtime(node.clone(), properties, runtime).await
+        dial(node, name, &self.runtime).await
     }
+}
+
+async fn dial(node: &AMQPUri, name: String, runtime: &AmqpRuntime) -> lapin::Result<Connection> {
+    let properties = ConnectionProperties::default().with_connection_name(name.into());
+    let runtime = async_rs::Runtime::tokio_with_handle(runtime.handle().clone());
+    Connection::connect_uri_with_runtime(node.clone(), properties, runtime).await
 }
 
 #[async_trait]
@@ -174,7 +182,10 @@ const FORM: &str = "amqp://user:password@host:5672/vhost (amqps:// for TLS; the 
 
 fn read(url: &str, heartbeat: Duration) -> Result<AMQPUri, ConnectError> {
     let refused = |why: &str| {
-        ConnectError::Refused(format!("cannot read the broker URL {} ({why}): expected {FORM}", hidden(url)))
+        ConnectError::Refused(format!(
+            "cannot read the broker URL {} ({why}): expected {FORM}",
+            redacted(url)
+        ))
     };
     // for both, lapin would silently go to localhost
     if url.split_once("://").is_none_or(|(_, rest)| rest.is_empty() || rest.starts_with('/')) {
@@ -193,18 +204,6 @@ fn read(url: &str, heartbeat: Duration) -> Result<AMQPUri, ConnectError> {
     uri.query.heartbeat = Some(seconds);
     uri.query.connection_timeout = Some(10_000);
     Ok(uri)
-}
-
-/// A URL, readable or not, without its password.
-fn hidden(url: &str) -> String {
-    let start = url.find("://").map_or(0, |at| at + 3);
-    let Some(end) = url[start..].rfind('@').map(|at| at + start) else {
-        return url.to_owned();
-    };
-    match url[start..end].find(':') {
-        Some(colon) => format!("{}:***{}", &url[..start + colon], &url[end..]),
-        None => url.to_owned(),
-    }
 }
 
 fn place(node: &AMQPUri) -> String {

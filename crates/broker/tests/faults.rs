@@ -3,8 +3,8 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
 
 use everwatch_broker::{
-    Broker, BrokerError, ConnectError, Consume, MemoryBroker, Message, QueueKind, RabbitBroker, Session,
-    Settle, Target,
+    Broker, BrokerError, ConnectError, Consume, Fate, MemoryBroker, Message, QueueKind, RabbitBroker,
+    Session, Settle, Target,
 };
 use lapin::uri::AMQPUri;
 use std::sync::Arc;
@@ -150,4 +150,23 @@ async fn memory_blocks_publishers_and_loses_confirms() {
     assert!(matches!(published, Err(BrokerError::Lost(_))));
     let other = broker.connect("b").await.unwrap();
     assert_eq!(other.depth("work").await.unwrap().ready, 2);
+}
+
+/// Each such question costs its connection a channel for ever, and a connection has 2,047.
+#[tokio::test]
+async fn a_session_outlives_thousands_of_questions_about_others() {
+    let broker = RabbitBroker::new(&url().to_string(), &prefix(), HEARTBEAT).unwrap();
+    let (session, other) = (broker.connect("asks").await.unwrap(), broker.connect("lives").await.unwrap());
+    let queue = format!("{}commands.x", prefix());
+    other.declare(&queue, &QueueKind::Exclusive).await.unwrap();
+    for round in 0..1100 {
+        let gone = format!("{queue}.gone");
+        let (alive, gone) = tokio::join!(session.fate(&queue), session.fate(&gone));
+        let fates = (alive.unwrap(), gone.unwrap());
+        assert_eq!(fates, (Fate::Alive, Fate::Gone), "round {round}");
+    }
+    within(session.probe()).await.unwrap();
+    within(session.depth(&queue)).await.unwrap_err();
+    other.close().await;
+    assert_eq!(within(session.fate(&queue)).await.unwrap(), Fate::Gone);
 }

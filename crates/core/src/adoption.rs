@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn whoever_holds_what_nobody_knows_is_asked_and_what_was_forgotten_is_ended() {
         let floor = Floor { id: run(1, started()).id, below: Epoch::after_generation(7) };
-        let taken = RunEvent::Taken { reason: "redelivered".into() };
+        let taken = RunEvent::Taken { reason: "redelivered".into(), refuses: false };
         let refused = RunEvent::Refused { why: "kind".into() };
         for (event, known, forgotten) in [
             (started(), Unknown::Ask, Unknown::End(floor)),

@@ -19,6 +19,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -177,8 +178,19 @@ pub struct FleetFacts {
     pub running: Vec<Row>,
     /// Living services that come after one which the acknowledgement time-out has ended: name and cure.
     pub timed_out: Vec<(String, String)>,
+    /// Rows of the database that the manager cannot read.
+    pub unreadable: Vec<UnreadableRow>,
     /// Those that were born within [`LATELY`], whether they live or not.
     pub born_lately: Vec<ServiceRow>,
+}
+
+/// A stored row that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadableRow {
+    pub table: String,
+    pub id: Uuid,
+    pub why: String,
+    pub cure: String,
 }
 
 /// So many lost sessions are counted together.

@@ -47,6 +47,20 @@ impl Proofs {
     }
 }
 
+/// The silence that fences, and the time that code has to end after it: as configured, or shorter if the broker
+/// has asked for a shorter heartbeat. The broker takes a silent service for dead after two of the heartbeats that
+/// both sides agreed on, so the two together stay below that.
+#[must_use]
+pub fn limits(
+    (fence_after, fence_grace): (Duration, Duration),
+    heartbeat: Option<Duration>,
+) -> (Duration, Duration) {
+    match heartbeat {
+        Some(heartbeat) if heartbeat < fence_after => (heartbeat, fence_grace.min(heartbeat / 2)),
+        _ => (fence_after, fence_grace),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +78,15 @@ mod tests {
         assert_eq!(proofs.silence(at(6001), AFTER), Some(Silence::Answer));
         proofs.answered = at(2000);
         assert_eq!(proofs.silence(at(6001), AFTER), Some(Silence::Confirm));
+    }
+
+    #[test]
+    fn a_shorter_heartbeat_of_the_broker_fences_earlier_and_a_longer_one_changes_nothing() {
+        let configured = (AFTER, at(2000));
+        assert_eq!(limits(configured, None), configured, "a broker without heartbeats gives nothing away");
+        assert_eq!(limits(configured, Some(at(60_000))), configured);
+        assert_eq!(limits(configured, Some(at(4000))), (at(4000), at(2000)));
+        assert_eq!(limits(configured, Some(at(3000))), (at(3000), at(1500)));
     }
 
     #[test]

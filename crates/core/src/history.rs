@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(hear(&mut row, (0, 2), erred), ["erred 1.0 e"]);
         assert_eq!(hear(&mut row, (0, 3), started(2, 3)), ["restarted 1.0 attempt 2"]);
         assert_eq!(hear(&mut row, (0, 4), RunEvent::HandedOver), ["handed_over 1.0"]);
-        assert!(hear(&mut row, (1, 1), RunEvent::Taken { reason: "r".into() }).is_empty());
+        assert!(hear(&mut row, (1, 1), RunEvent::Taken { reason: "r".into(), refuses: false }).is_empty());
         assert_eq!(hear(&mut row, (1, 2), started(1, 5)), ["started 1.1 attempt 1"]);
         let policy = RowPolicy::default();
         assert_eq!(
@@ -323,7 +323,7 @@ mod tests {
     fn a_move_has_a_gap_or_an_overlap() {
         let mut row = row();
         hear(&mut row, (0, 1), started(1, 1));
-        hear(&mut row, (1, 2), RunEvent::Taken { reason: "r".into() });
+        hear(&mut row, (1, 2), RunEvent::Taken { reason: "r".into(), refuses: false });
         hear(&mut row, (1, 3), started(1, 20));
         let earlier = row.seen.before.clone().unwrap();
         assert_eq!((earlier.key.acquisitions, earlier.over), (0, false));

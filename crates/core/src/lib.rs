@@ -31,6 +31,7 @@ pub mod quarantine;
 pub mod reading;
 pub mod rebalance;
 pub mod rebirth;
+pub mod redact;
 pub mod retry;
 pub mod row;
 pub mod seen;

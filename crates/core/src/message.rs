@@ -1,6 +1,10 @@
 //! What travels: work (manager to services), reports (service to managers), beats and commands.
 //! Every body is `{"v": 1, …}`; a reader ignores members it does not know.
 
+mod birth;
+
+pub use birth::{KindInfo, Predecessor};
+
 use crate::clock::{Timestamp, friendly};
 use crate::epoch::Epoch;
 use crate::id::{Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
@@ -193,22 +197,6 @@ pub struct Birth {
     pub predecessor: Option<Predecessor>,
 }
 
-/// A kind of observer that a service can run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KindInfo {
-    pub name: Kind,
-    /// JSON schema of its spec.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub schema: Value,
-}
-
-/// An earlier incarnation in the same process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Predecessor {
-    pub service: ServiceId,
-    pub ended: String,
-}
-
 /// One event of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunReport {
@@ -221,8 +209,13 @@ pub struct RunReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunEvent {
-    /// Held, not started yet; says why.
-    Taken { reason: String },
+    /// Held, not started yet; says why. `refuses`: this service cannot run it, and holds the message for a while so
+    /// that others are served meanwhile.
+    Taken {
+        reason: String,
+        #[serde(default, skip_serializing_if = "is_false")]
+        refuses: bool,
+    },
     /// The code was started (the `attempt`th time in this run).
     Started { attempt: u32, started_at: Timestamp },
     /// The code failed and is started again at `next_at`.
@@ -241,6 +234,11 @@ pub enum RunEvent {
     Completed,
     /// Over: it gave up.
     Failed { error: String, attempts: u32 },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+pub(crate) fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl RunEvent {

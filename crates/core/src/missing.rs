@@ -4,7 +4,7 @@
 use crate::clock::Timestamp;
 use crate::id::{ObserverId, ServiceId};
 use crate::row::{Row, RowPolicy};
-use crate::seen::{Doing, Key, Settled, Settlement};
+use crate::seen::{Key, Settled, Settlement};
 use crate::service::ServiceRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -99,6 +99,12 @@ pub enum Orphan {
     End,
 }
 
+/// The service that reported it last, whether it still holds it or not.
+#[must_use]
+pub fn last_holder(row: &Row) -> Option<ServiceId> {
+    row.seen.latest.as_ref().map(|latest| latest.service)
+}
+
 /// `ended` are the services that are over, with the moment at which that was noted; a holder that is in
 /// neither list was forgotten long ago.
 #[must_use]
@@ -110,7 +116,7 @@ pub fn orphan(
     orphan_after: Duration,
 ) -> Orphan {
     let published = row.generation > 0 && row.mark.is_none() && row.seen.settled.is_none();
-    let holder = row.seen.latest.as_ref().map(|latest| latest.service);
+    let holder = last_holder(row);
     let held = row.holder().is_some_and(|holder| living.contains(&holder));
     let alone_since = holder.and_then(|holder| ended.get(&holder).copied()).unwrap_or(row.modified_at);
     let long = now.since(alone_since.max(row.modified_at)) >= orphan_after;
@@ -136,20 +142,16 @@ impl Row {
         true
     }
 
-    /// Whether nobody could run it for so long that it fails.
+    /// When it fails, unless a service that can run it takes it first.
     #[must_use]
     pub fn fails_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
-        let refused = matches!(self.seen.latest.as_ref()?.doing, Doing::Refused { .. });
-        let since = self.seen.refused_since.filter(|_| refused && self.seen.settled.is_none())?;
+        let since = self.refused_since.filter(|_| self.seen.settled.is_none())?;
         Some(since.plus(policy.refused_max))
     }
 
     /// Nobody could run it: it failed. A service's own word on its end would count more.
     pub fn fail_refused(&mut self, now: Timestamp) {
-        let why = match self.seen.latest.as_ref().map(|latest| &latest.doing) {
-            Some(Doing::Refused { why }) => why.clone(),
-            _ => return,
-        };
+        let Some(why) = self.seen.refusal() else { return };
         let error = format!("no service of pool {} could run it: {why}", self.wanted.pool);
         self.settle_by_manager(Settlement::Failed { error, attempts: 0 }, now);
     }
@@ -303,6 +305,76 @@ mod tests {
         hear(&mut row, refused("kind x is unknown"), 1001);
         hear(&mut row, started(), 1002);
         assert_eq!(row.fails_at(&policy), None, "somebody could");
+    }
+
+    #[test]
+    fn a_start_between_two_refusals_ends_the_first() {
+        let (mut row, policy) = (row(), RowPolicy::default());
+        let refused = || RunEvent::Refused { why: "kind x is unknown".to_owned() };
+        let held = |refuses| RunEvent::Taken { reason: "r".to_owned(), refuses };
+        hear(&mut row, refused(), 10);
+        hear(&mut row, started(), 11);
+        assert_eq!(row.fails_at(&policy), None);
+        hear(&mut row, refused(), 2000);
+        assert_eq!(plan_row(&row, at(2001), &policy), None, "its service has restarted");
+        assert_eq!(row.fails_at(&policy), Some(at(2900)));
+        // A service that cannot run it holds it for a while between two refusals.
+        hear(&mut row, held(true), 2001);
+        assert_eq!(row.fails_at(&policy), Some(at(2900)));
+        let failed = plan_row(&row, at(2900), &policy).unwrap().row;
+        assert_eq!(failed.verdict().status, Status::Failed);
+        // A service that can run it lets it wait for its turn.
+        hear(&mut row, held(false), 2002);
+        assert_eq!(row.fails_at(&policy), None);
+    }
+
+    #[test]
+    fn how_long_an_observer_is_refused_is_counted_by_one_clock() {
+        let (mut row, policy) = (row(), RowPolicy::default());
+        let event = RunEvent::Refused { why: "kind x is unknown".to_owned() };
+        let report = RunReport { id: row.id, epoch: Epoch::new(1, 0), event };
+        // The clock of this service is an hour behind.
+        row.apply(service(9), 1, at(-3590), &report, at(10));
+        assert_eq!(row.fails_at(&policy), Some(at(910)));
+    }
+
+    #[test]
+    fn a_run_that_another_service_took_over_is_revoked_where_it_was() {
+        let mut row = row();
+        hear(&mut row, started(), 2);
+        let before = row.clone();
+        let taken = RunReport { id: row.id, epoch: Epoch::new(1, 1), event: started() };
+        row.apply(service(8), 1, at(3), &taken, at(3));
+        let (service_9, floor) = row.taken_over_from(&before).unwrap();
+        assert_eq!((service_9, floor.below), (service(9), Epoch::new(1, 1)));
+        assert_eq!(row.taken_over_from(&row), None, "no change");
+        let mut same = row.clone();
+        same.apply(service(8), 2, at(4), &RunReport { epoch: Epoch::new(1, 2), ..taken }, at(4));
+        assert_eq!(same.taken_over_from(&row), None, "it has come back to the same service");
+        let mut handed_over = before.clone();
+        hear(&mut handed_over, RunEvent::HandedOver, 3);
+        assert_eq!(row.taken_over_from(&handed_over), None, "the service has let go of it");
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_after_a_takeover_does_not_end_its_generation() {
+        let mut row = row();
+        hear(&mut row, started(), 2);
+        let later = |event| RunReport { id: row.id, epoch: Epoch::new(1, 1), event };
+        let (started, stopped, completed) =
+            (later(started()), later(RunEvent::Stopped), later(RunEvent::Completed));
+        let earlier_stops = RunReport { epoch: Epoch::new(1, 0), ..stopped.clone() };
+        row.apply(service(8), 1, at(3), &started, at(3));
+        row.apply(service(9), 9, at(4), &earlier_stops, at(4));
+        assert_eq!((row.holder(), row.wants_reissue()), (Some(service(8)), false));
+        let mut ended = row.clone();
+        ended.apply(service(8), 2, at(5), &completed, at(5));
+        assert_eq!(ended.verdict().status, Status::Completed);
+        // Told to stop, the later run answers for itself.
+        row.delete(at(6), &RowPolicy::default());
+        assert_eq!(row.verdict().status, Status::OnDeleting);
+        row.apply(service(8), 2, at(7), &stopped, at(7));
+        assert_eq!(row.verdict().status, Status::Deleted);
     }
 
     #[test]

@@ -75,6 +75,9 @@ pub struct Row {
     /// Since when its holder's lists do not name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlisted: Option<Timestamp>,
+    /// Since when every service that took it could not run it, by the database's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_since: Option<Timestamp>,
     /// The runs of the generation before, while it is looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Tenure>,
@@ -166,6 +169,7 @@ impl Row {
             promised: None,
             watch: None,
             unlisted: None,
+            refused_since: None,
             former: Vec::new(),
             seen: Seen::default(),
             trace: None,
@@ -219,12 +223,19 @@ impl Row {
             // The database forgot a publish (it was restored): what runs is the truth.
             self.generation = generation;
             self.seen = Seen::default();
-            self.published_at = None;
+            (self.published_at, self.refused_since) = (None, None);
         }
         let key = Key { acquisitions: report.epoch.acquisitions(), seq };
         self.seen.join(&Heard { service, key, at, event: report.event.clone() });
+        // The other way round the revocation of this generation may be under way already.
+        let is_news = before.seen.settled.is_none() && !self.is_to_end();
+        if is_news && self.seen.stopped_after_takeover() {
+            self.seen.settled = None;
+        }
         if self.seen.latest != before.seen.latest {
             self.unlisted = None;
+            let since = self.refused_since.unwrap_or(now);
+            self.refused_since = self.seen.refusal().map(|_| since);
         }
         self.mark = None;
         self.published_at = self.published_at.or(Some(now));
@@ -239,15 +250,23 @@ impl Row {
         Applied::Changed
     }
 
-    /// Whether a list entry only repeats what the row says. Naively it is applied like the start that it
-    /// tells of, and as its number is higher every row is written anew once a minute. An attempt starts
-    /// once in a run, so nothing that came in between is lost by passing the entry over.
+    /// Whether an entry of an inventory only repeats what the row says.
+    ///
+    /// The obvious way applies each entry like the report that it repeats. But its number is higher, so every row
+    /// would be written once a minute. An attempt starts once in a run and fails once, so nothing that came in
+    /// between is lost when the entry is passed over.
     #[must_use]
     pub fn repeats(&self, service: ServiceId, entry: &RunReport) -> bool {
-        let RunEvent::Started { attempt, .. } = entry.event else { return false };
         let same =
             self.mark.is_none() && self.unlisted.is_none() && entry.epoch.generation() == self.generation;
-        same && self.seen.is_running(service, entry.epoch.acquisitions(), attempt)
+        let acquisitions = entry.epoch.acquisitions();
+        same && match &entry.event {
+            RunEvent::Started { attempt, .. } => self.seen.is_running(service, acquisitions, *attempt),
+            RunEvent::Erred { error, next_at, .. } => {
+                self.seen.is_restarting(service, acquisitions, (error, *next_at))
+            }
+            _ => false,
+        }
     }
 
     /// The row's answer to a report, where the run it speaks of may not go on.
@@ -256,6 +275,15 @@ impl Row {
         let floor = self.floor();
         let comes_again = matches!(report.event, RunEvent::Refused { .. });
         ((report.event.holds() || comes_again) && report.epoch < floor.below).then_some(floor)
+    }
+
+    /// Who must hear that its run is over, and the revocation: the service that held this generation in `before`, if
+    /// another one has it now. Its messages may have been handed out again without any sign to it.
+    #[must_use]
+    pub fn taken_over_from(&self, before: &Self) -> Option<(ServiceId, Floor)> {
+        let (earlier, latest) = (before.holder()?, self.seen.latest.as_ref()?);
+        let later_run = self.generation == before.generation && self.epoch() > before.epoch();
+        (later_run && latest.service != earlier).then(|| (earlier, self.floor()))
     }
 
     /// The person wants it gone. Repeatable; answers whether anything changed.
@@ -282,7 +310,7 @@ impl Row {
         let runs = std::mem::take(&mut self.seen).tenures;
         self.former = if self.watch.is_some() { runs } else { Vec::new() };
         (self.ending, self.promised, self.unlisted) = (None, None, None);
-        self.published_at = None;
+        (self.published_at, self.refused_since) = (None, None);
         if self.desired == Desired::Running {
             self.repeat = None;
         }

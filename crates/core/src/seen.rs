@@ -7,7 +7,7 @@
 
 use crate::clock::Timestamp;
 use crate::id::ServiceId;
-use crate::message::{Cause, RunEvent};
+use crate::message::{Cause, RunEvent, is_false};
 use serde::{Deserialize, Serialize};
 
 /// Orders the reports of one generation: by run, then by the number that its service gave it.
@@ -29,7 +29,7 @@ pub struct Heard {
 /// What is known of the current generation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Seen {
-    /// The settlement with the lowest key.
+    /// How it ended: by itself, or else because it was stopped; of several such reports the one with the lowest key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<Settled>,
     /// Whether its code was ever started.
@@ -56,9 +56,6 @@ pub struct Seen {
     /// What the code last said of itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Told<String>>,
-    /// The oldest refusal: how long nobody could run it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused_since: Option<Timestamp>,
 }
 
 /// A value with the key of the report that told it.
@@ -137,12 +134,23 @@ pub struct Latest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doing {
-    Held { reason: String },
+    /// `refuses`: by a service that cannot run it.
+    Held {
+        reason: String,
+        #[serde(default, skip_serializing_if = "is_false")]
+        refuses: bool,
+    },
     Running,
-    Restarting { next_at: Timestamp },
+    Restarting {
+        next_at: Timestamp,
+    },
     HandedOver,
-    HandedOverFor { cause: Cause },
-    Refused { why: String },
+    HandedOverFor {
+        cause: Cause,
+    },
+    Refused {
+        why: String,
+    },
 }
 
 /// Runs that are remembered.
@@ -159,7 +167,9 @@ impl Seen {
                 raise(&mut self.last_error, key, error.clone());
                 self.settle(heard, Settlement::Failed { error: error.clone(), attempts: *attempts });
             }
-            RunEvent::Taken { reason } => self.advance(heard, Doing::Held { reason: reason.clone() }),
+            RunEvent::Taken { reason, refuses } => {
+                self.advance(heard, Doing::Held { reason: reason.clone(), refuses: *refuses });
+            }
             RunEvent::Started { attempt, started_at } => {
                 self.begun = true;
                 raise(&mut self.started, key, Start { attempt: *attempt, at: *started_at });
@@ -178,17 +188,22 @@ impl Seen {
             RunEvent::Progress { text } => raise(&mut self.progress, key, text.clone()),
             RunEvent::HandedOver => self.leave(heard, None),
             RunEvent::HandedOverFor { cause } => self.leave(heard, Some(*cause)),
-            RunEvent::Refused { why } => {
-                self.refused_since = Some(self.refused_since.map_or(heard.at, |at| at.min(heard.at)));
-                self.advance(heard, Doing::Refused { why: why.clone() });
-            }
+            RunEvent::Refused { why } => self.advance(heard, Doing::Refused { why: why.clone() }),
         }
     }
 
     fn settle(&mut self, heard: &Heard, how: Settlement) {
-        if self.settled.as_ref().is_none_or(|settled| heard.key < settled.key) {
+        let rank = |how: &Settlement, key| (*how == Settlement::Stopped, key);
+        let is_first = |settled: &Settled| rank(&how, heard.key) < rank(&settled.how, settled.key);
+        if self.settled.as_ref().is_none_or(is_first) {
             self.settled = Some(Settled { key: heard.key, service: heard.service, at: heard.at, how });
         }
+    }
+
+    /// Whether a service stopped its run after another one had begun the next: the generation goes on there.
+    pub(crate) fn stopped_after_takeover(&self) -> bool {
+        let (Some(settled), Some(latest)) = (&self.settled, &self.latest) else { return false };
+        settled.how == Settlement::Stopped && settled.key.acquisitions < latest.key.acquisitions
     }
 
     /// Keeps the two newest runs, of each its newest word.
@@ -249,6 +264,23 @@ impl Seen {
         self.settled.is_none() && latest && started
     }
 
+    /// Whether this run is known to have failed with this error on this service, and to start again then.
+    pub(crate) fn is_restarting(
+        &self,
+        service: ServiceId,
+        acquisitions: u32,
+        (error, next_at): (&str, Timestamp),
+    ) -> bool {
+        let latest = self.latest.as_ref().is_some_and(|it| {
+            it.service == service
+                && it.key.acquisitions == acquisitions
+                && it.doing == Doing::Restarting { next_at }
+        });
+        let told = self.last_error.as_ref();
+        let same_error = told.is_some_and(|it| it.key.acquisitions == acquisitions && it.value == error);
+        self.settled.is_none() && latest && same_error
+    }
+
     /// The highest run heard of.
     #[must_use]
     pub fn acquisitions(&self) -> u32 {
@@ -267,6 +299,18 @@ impl Seen {
         self.advance(heard, cause.map_or(Doing::HandedOver, |cause| Doing::HandedOverFor { cause }));
     }
 
+    /// Why the service that has the message, or had it last, cannot run it; `None` if it can.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&str> {
+        match &self.latest.as_ref()?.doing {
+            Doing::Refused { why } | Doing::Held { reason: why, refuses: true } => Some(why),
+            Doing::Held { refuses: false, .. }
+            | Doing::Running
+            | Doing::Restarting { .. }
+            | Doing::HandedOver
+            | Doing::HandedOverFor { .. } => None,
+        }
+    }
     /// The service that holds the message by its own word; the broker may have moved it since.
     #[must_use]
     pub fn holder(&self) -> Option<ServiceId> {
@@ -295,7 +339,7 @@ mod tests {
     /// One report per key, as services number them: equal keys mean the same report sent twice.
     fn reports() -> impl Strategy<Value = Vec<Heard>> {
         let event = prop_oneof![
-            Just(RunEvent::Taken { reason: "start rate".into() }),
+            Just(RunEvent::Taken { reason: "start rate".into(), refuses: false }),
             (1..4u32)
                 .prop_map(|attempt| RunEvent::Started { attempt, started_at: Timestamp(attempt.into()) }),
             Just(RunEvent::Erred { attempt: 1, error: "e".into(), next_at: Timestamp(9) }),
@@ -356,5 +400,7 @@ mod tests {
         let failed = RunEvent::Failed { error: "x".into(), attempts: 1 };
         let seen = joined(&[heard(2, 1, RunEvent::Stopped), heard(1, 7, failed)]);
         assert!(matches!(seen.settled.unwrap().how, Settlement::Failed { .. }));
+        let seen = joined(&[heard(2, 1, RunEvent::Completed), heard(1, 7, RunEvent::Stopped)]);
+        assert_eq!(seen.settled.unwrap().how, Settlement::Completed, "the next run has ended by itself");
     }
 }

@@ -14,6 +14,7 @@ mod terms;
 pub use pace::Pace;
 pub use terms::{Effect, Input, Now, Outcome, SlotPolicy};
 
+use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::ObserverId;
 use crate::message::{Cause, Floor, RunEvent, RunReport, Work, WorkRead};
@@ -49,9 +50,12 @@ enum Phase {
         attempt: u32,
         since: Duration,
     },
+    /// It failed with this error and starts again then, by the monotonic and by the wall clock.
     Backoff {
         attempt: u32,
         until: Duration,
+        error: String,
+        next_at: Timestamp,
     },
     /// Told to stop; `abort_at` is gone once it was aborted.
     Ending {
@@ -148,15 +152,13 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             let ago = |since: Duration| now.wall.minus(now.mono.saturating_sub(since));
             let event = match slot.phase {
                 Phase::Running { attempt, since } => RunEvent::Started { attempt, started_at: ago(since) },
-                Phase::Announced => RunEvent::Taken { reason: suspects::REASON.to_owned() },
-                Phase::Waiting { why, .. } => RunEvent::Taken { reason: why.to_owned() },
-                Phase::Backoff { attempt, until } => RunEvent::Erred {
-                    attempt,
-                    error: "restarting".to_owned(),
-                    next_at: now.wall.plus(until.saturating_sub(now.mono)),
-                },
-                Phase::Ending { .. } => RunEvent::Taken { reason: "being ended".to_owned() },
-                Phase::Refusing { ref why, .. } => RunEvent::Taken { reason: why.clone() },
+                Phase::Announced => RunEvent::Taken { reason: suspects::REASON.to_owned(), refuses: false },
+                Phase::Waiting { why, .. } => RunEvent::Taken { reason: why.to_owned(), refuses: false },
+                Phase::Backoff { attempt, ref error, next_at, .. } => {
+                    RunEvent::Erred { attempt, error: error.clone(), next_at }
+                }
+                Phase::Ending { .. } => RunEvent::Taken { reason: "being ended".to_owned(), refuses: false },
+                Phase::Refusing { ref why, .. } => RunEvent::Taken { reason: why.clone(), refuses: true },
                 // Its settlement was told before this.
                 Phase::Settling => return None,
             };
@@ -346,10 +348,10 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         match work.retry.after(attempt, now.chance) {
             Verdict::GiveUp => self.settle(id, RunEvent::Failed { error, attempts: attempt }, effects),
             Verdict::Again(pause) => {
-                let epoch = slot.epoch;
-                let event = RunEvent::Erred { attempt, error, next_at: now.wall.plus(pause) };
+                let (epoch, next_at) = (slot.epoch, now.wall.plus(pause));
+                let event = RunEvent::Erred { attempt, error: error.clone(), next_at };
                 effects.push(Effect::Report(RunReport { id, epoch, event }));
-                self.set_phase(id, Phase::Backoff { attempt, until: now.mono + pause });
+                self.set_phase(id, Phase::Backoff { attempt, until: now.mono + pause, error, next_at });
             }
         }
     }

@@ -118,6 +118,32 @@ fn an_error_is_retried_and_the_last_attempt_gives_up() {
 }
 
 #[test]
+fn a_list_repeats_the_error_of_an_observer_that_restarts() {
+    let mut script = Script::new();
+    script
+        .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"])
+        .at(100)
+        .on(ended(1, 0, Outcome::Erred("x".into())), &["report Erred 1.0"])
+        .at(600);
+    let erred = RunEvent::Erred { attempt: 1, error: "x".to_owned(), next_at: Timestamp(1100) };
+    let entries = script.slots.list(script.now);
+    assert_eq!(entries[0].event, erred);
+    // A row that knows of it is not written again.
+    let wanted = Wanted::parse(json!({"kind": "ticker"}), &Name::new("w").unwrap()).unwrap();
+    let policy = crate::row::RowPolicy::default();
+    let mut row = crate::row::Row::created(id(), wanted, Timestamp(0), &policy);
+    let service = crate::id::ServiceId(Uuid::from_u128(9));
+    assert!(!row.repeats(service, &entries[0]));
+    row.apply(service, 1, Timestamp(100), &entries[0], Timestamp(100));
+    assert!(row.repeats(service, &entries[0]));
+    let other = RunReport {
+        event: RunEvent::Erred { attempt: 1, error: "y".to_owned(), next_at: Timestamp(1100) },
+        ..entries[0].clone()
+    };
+    assert!(!row.repeats(service, &other));
+}
+
+#[test]
 fn code_that_does_not_end_is_aborted_after_its_grace() {
     Script::new()
         .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"])
@@ -238,7 +264,10 @@ fn starts_beyond_the_rate_wait_and_say_so() {
     // An error's own pause is shorter than the turn.
     script.on(ended(1, 0, Outcome::Erred("e".into())), &["report Erred 1.0"]);
     script.at(1000).on(Input::Wake, &[]);
-    assert_eq!(script.slots.list(script.now)[0].event, RunEvent::Taken { reason: "start rate".to_owned() });
+    assert_eq!(
+        script.slots.list(script.now)[0].event,
+        RunEvent::Taken { reason: "start rate".to_owned(), refuses: false }
+    );
     script.at(12_499).on(Input::Wake, &[]);
     script.at(12_500).on(Input::Wake, &["start 1.0 attempt 2", "report Started 1.0"]);
     script.on(ended(1, 0, Outcome::Done), &["settle Completed 1.0"]);

@@ -148,6 +148,27 @@ impl fmt::Display for Reason {
     }
 }
 
+impl Row {
+    /// Whether it can come to this status unless a person asks for something else first.
+    #[must_use]
+    pub fn may_become(&self, status: Status) -> bool {
+        let now = self.verdict().status;
+        if now == status {
+            return true;
+        }
+        match (self.desired, status) {
+            (Desired::Deleted, _) => status == Status::Deleted,
+            (_, Status::Deleted | Status::OnDeleting) => false,
+            _ if now.is_final() => false,
+            (Desired::Paused, _) if now == Status::Paused => false,
+            (Desired::Paused, Status::Processing | Status::Created) => self.awaits_end(),
+            (Desired::Running, Status::Paused) => false,
+            (Desired::Running, Status::Created) => self.awaits_end(),
+            _ => true,
+        }
+    }
+}
+
 /// The status of a row: a function of its three halves, never stored as a truth of its own.
 #[must_use]
 pub fn status_of(row: &Row) -> Verdict {
@@ -184,10 +205,56 @@ fn why(row: &Row) -> Reason {
     match row.seen.latest.as_ref().map(|latest| &latest.doing) {
         None if row.mark.is_some() => Reason::ToBePublished,
         None => Reason::WaitingForSlot { pool: row.wanted.pool.to_string() },
-        Some(Doing::Held { reason }) => Reason::Held { why: reason.clone() },
+        Some(Doing::Held { reason, .. }) => Reason::Held { why: reason.clone() },
         Some(Doing::Running) => Reason::None,
         Some(Doing::Restarting { next_at }) => Reason::Restarting { next_at: *next_at },
         Some(Doing::HandedOver | Doing::HandedOverFor { .. }) => Reason::Moving,
         Some(Doing::Refused { why }) => Reason::Refused { why: why.clone() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{Name, ObserverId, ServiceId};
+    use crate::message::{RunEvent, RunReport};
+    use crate::observer::Wanted;
+    use crate::row::RowPolicy;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    const NOW: Timestamp = Timestamp(0);
+
+    fn row() -> Row {
+        let wanted = Wanted::parse(json!({"kind": "ticker"}), &Name::new("a").unwrap()).unwrap();
+        let mut row = Row::created(ObserverId(Uuid::from_u128(1)), wanted, NOW, &RowPolicy::default());
+        row.confirmed(1, NOW);
+        row
+    }
+    fn hear(row: &mut Row, seq: u64, event: RunEvent) {
+        let report = RunReport { id: row.id, epoch: row.epoch(), event };
+        row.apply(ServiceId(Uuid::from_u128(9)), seq, NOW, &report, NOW);
+    }
+    fn reachable(row: &Row) -> Vec<Status> {
+        Status::ALL.into_iter().filter(|status| row.may_become(*status)).collect()
+    }
+
+    #[test]
+    fn a_wait_for_what_cannot_come_is_hopeless() {
+        use Status::{Completed, Created, Deleted, Failed, OnDeleting, Paused, Processing};
+        let mut row = row();
+        assert_eq!(reachable(&row), [Created, Processing, Completed, Failed]);
+        hear(&mut row, 1, RunEvent::Started { attempt: 1, started_at: NOW });
+        assert_eq!(reachable(&row), [Processing, Completed, Failed]);
+        let mut failed = row.clone();
+        hear(&mut failed, 2, RunEvent::Failed { error: "e".into(), attempts: 1 });
+        assert_eq!(reachable(&failed), [Failed]);
+        let mut paused = row.clone();
+        paused.pause(NOW, &RowPolicy::default()).unwrap();
+        assert_eq!(reachable(&paused), [Created, Processing, Paused, Completed, Failed]);
+        hear(&mut paused, 2, RunEvent::Stopped);
+        assert_eq!(reachable(&paused), [Paused]);
+        row.delete(NOW, &RowPolicy::default());
+        assert_eq!(reachable(&row), [OnDeleting, Deleted]);
     }
 }

@@ -54,7 +54,10 @@ fn birth() -> Birth {
         name: Name::new("s1").unwrap(),
         pool: Pool::default(),
         capacity: 10,
-        kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: json!({"type": "object"}) }],
+        kinds: vec![KindInfo {
+            name: Kind::new("ticker").unwrap(),
+            schema: std::sync::Arc::new(json!({"type": "object"})),
+        }],
         version: "0.1.0".to_owned(),
         host: "h".to_owned(),
         labels: [("zone".to_owned(), "a".to_owned())].into(),
@@ -84,7 +87,7 @@ fn reports() {
     let run = |event| Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
     let all = [
         Report::ServiceBorn(Box::new(birth())),
-        run(RunEvent::Taken { reason: "redelivered".to_owned() }),
+        run(RunEvent::Taken { reason: "redelivered".to_owned(), refuses: false }),
         run(RunEvent::Started { attempt: 1, started_at: at(1) }),
         run(RunEvent::Erred { attempt: 1, error: "e".to_owned(), next_at: at(2) }),
         run(RunEvent::Progress { text: "37 of 120".to_owned() }),

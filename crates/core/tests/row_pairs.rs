@@ -31,7 +31,7 @@ fn erred() -> RunEvent {
     RunEvent::Erred { attempt: 1, error: "e".to_owned(), next_at: at(9) }
 }
 fn taken() -> RunEvent {
-    RunEvent::Taken { reason: "redelivered".to_owned() }
+    RunEvent::Taken { reason: "redelivered".to_owned(), refuses: false }
 }
 fn refused() -> RunEvent {
     RunEvent::Refused { why: "kind".to_owned() }

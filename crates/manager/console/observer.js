@@ -47,17 +47,16 @@ function facts(it) {
   return h("dl", { class: "facts" }, all.map(([title, value]) => h("div", {}, h("dt", {}, title), h("dd", {}, value))));
 }
 
-const ENDED = { handed_over: "handed over", stopped: "stopped", completed: "completed", failed: "failed" };
+const ENDED = { handed_over: "handed over", stopped: "stopped", completed: "completed", failed: "failed", lost: "its service was lost" };
 
 /** Newest first, like the events below: a line for each run and for the time between two. */
 function timeline(runs, it) {
   const line = (run, at) => {
-    const newer = runs[at - 1];
     const runsNow = at === 0 && !run.ended && it.status === "Processing" && it.service?.id === run.service?.id;
-    const end = run.ended_at ?? newer?.started_at;
-    const how = run.ended ? ENDED[run.ended] ?? run.ended : runsNow ? "runs now" : newer ? "its service was lost" : "over, or on its way";
+    const end = run.ended_at;
+    const how = run.ended ? ENDED[run.ended] ?? run.ended : runsNow ? "runs now" : "over, or on its way";
     const lasted = end ? duration(Math.max(Date.parse(end) - Date.parse(run.started_at), 0)) : null;
-    return h("li", { key: String(run.epoch), "data-now": runsNow ? "yes" : undefined, "data-lost": !run.ended && newer ? "yes" : undefined },
+    return h("li", { key: String(run.epoch), "data-now": runsNow ? "yes" : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
       h("p", {}, h("strong", {}, run.service?.name || "a service"), " ", h("span", { class: "how" }, how)),
       h("p", { class: "fine" }, "started ", time(run.started_at), lasted ? `, for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} starts` : "",
         run.gap_ms !== null ? `, after a gap of ${duration(run.gap_ms)}` : "", ` · epoch ${run.generation}.${run.acquisitions}`));

@@ -4,12 +4,12 @@
 use crate::hold;
 use crate::shared::Manager;
 use everwatch_broker::{BrokerError, QueueKind, Session, advice};
-use everwatch_core::doctor::{Facts, FleetFacts, LATELY, ManagerFacts, SessionFacts};
+use everwatch_core::doctor::{Facts, FleetFacts, LATELY, ManagerFacts, SessionFacts, UnreadableRow};
 use everwatch_core::id::Pool;
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
-use everwatch_store::{Filter, Sort, StoreError};
+use everwatch_store::{Filter, Sort, StoreError, Unreadable};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
 
 async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let services = manager.services(Duration::ZERO).await?;
-    let mut born_lately = manager.store.services(manager.clock.now().minus(LATELY)).await?;
+    let mut born_lately = manager.store.services(manager.clock.now().minus(LATELY)).await?.rows;
     born_lately.retain(|service| manager.clock.now().since(service.born_at) < LATELY);
     let hold = hold::read(manager).await?;
     let mut facts = FleetFacts {
@@ -64,6 +64,7 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
         running: oldest(manager, Status::Processing).await?,
         timed_out: services.iter().filter_map(timed_out).collect(),
         born_lately,
+        unreadable: manager.store.unreadable().await?.into_iter().map(unreadable).collect(),
         ..FleetFacts::default()
     };
     for ((pool, status), count) in manager.store.counts().await? {
@@ -77,6 +78,11 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
 async fn oldest(manager: &Manager, status: Status) -> Result<Vec<Row>, StoreError> {
     let filter = Filter { status: vec![status], sort: Sort::CreatedAt, ..Filter::default() };
     Ok(manager.store.list(&filter, None, OLDEST).await?.rows)
+}
+
+fn unreadable(row: Unreadable) -> UnreadableRow {
+    let cure = row.cure();
+    UnreadableRow { table: row.table.to_string(), id: row.id, why: row.why, cure }
 }
 
 fn timed_out(service: &ServiceRow) -> Option<(String, String)> {

@@ -63,7 +63,7 @@ pub(crate) async fn change(
     change: impl FnMut(&mut Orders) -> bool + Send,
 ) -> Result<bool, StoreError> {
     let Some(orders) = write(manager, name, change).await? else { return Ok(false) };
-    for service in manager.store.services(manager.clock.now()).await? {
+    for service in manager.store.services(manager.clock.now()).await?.rows {
         if service.birth.name == *name && !service.state().is_over() {
             let terms = orders.terms();
             telling::order_later(manager, Command::Terms { service: service.id, terms });

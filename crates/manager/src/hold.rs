@@ -6,6 +6,7 @@ use everwatch_core::history::What;
 use everwatch_core::message::RunReport;
 use everwatch_core::row::Row;
 use everwatch_store::StoreError;
+use serde::Deserialize;
 use std::time::Duration;
 use tracing::warn;
 
@@ -13,7 +14,29 @@ pub(crate) const NOTE: &str = "hold";
 
 pub(crate) async fn read(manager: &Manager) -> Result<Hold, StoreError> {
     let stored = manager.store.note(NOTE).await?;
-    Ok(stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    Ok(stored.as_deref().map(parse).unwrap_or_default())
+}
+
+/// The switch as it is stored. Unlike the one of a request, it may have fields that a newer manager has added.
+#[derive(Deserialize)]
+struct Stored {
+    on: bool,
+    #[serde(default)]
+    reason: String,
+}
+
+/// A switch that cannot be read is on: to wait is the mistake that costs less.
+fn parse(text: &str) -> Hold {
+    match serde_json::from_str(text) {
+        Ok(Stored { on, reason }) => Hold { on, reason },
+        Err(error) => {
+            let reason = format!(
+                "the stored switch cannot be read ({error}): update this manager if a newer one has written it; \
+                 otherwise `everwatch hold off` writes it again"
+            );
+            Hold { on: true, reason }
+        }
+    }
 }
 
 pub(crate) async fn is_on(manager: &Manager) -> Result<bool, StoreError> {
@@ -42,4 +65,20 @@ pub(crate) async fn write(manager: &Manager, hold: &Hold) -> Result<(), StoreErr
     warn!(hold = word, reason = hold.reason, "hold is switched");
     manager.tell_all(What::Hold, format!("{word}: {}", hold.reason));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_with_fields_of_a_newer_manager_is_read_and_an_unreadable_one_is_on() {
+        let hold = |on: bool, reason: &str| Hold { on, reason: reason.to_owned() };
+        assert_eq!(parse(r#"{"on": true, "reason": "a drill", "until": 5}"#), hold(true, "a drill"));
+        assert_eq!(parse(r#"{"on": false, "by": {"name": "x"}}"#), hold(false, ""));
+        for unreadable in ["", "{", "null", r#"{"switch": "on"}"#, r#"{"on": "yes"}"#] {
+            let read = parse(unreadable);
+            assert!(read.on && read.reason.contains("everwatch hold off"), "{unreadable}: {read:?}");
+        }
+    }
 }

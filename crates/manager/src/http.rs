@@ -18,6 +18,7 @@ mod once;
 mod ops;
 mod page;
 mod parked;
+mod precondition;
 mod problem;
 mod query;
 mod rebalance;

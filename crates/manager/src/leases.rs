@@ -104,7 +104,7 @@ async fn renew(manager: &Manager, batch: &[(ObserverId, u32)]) -> Result<(), Sto
     let generations: HashMap<ObserverId, u32> = batch.iter().copied().collect();
     let ids: Vec<ObserverId> = generations.keys().copied().collect();
     let now = manager.clock.now();
-    let mut rows = manager.store.load(&ids).await?;
+    let mut rows = manager.store.load(&ids).await?.rows;
     rows.retain_mut(|row| {
         let generation = generations.get(&row.id).copied().unwrap_or_default();
         row.renew(generation, now, &manager.settings.row)

@@ -76,6 +76,7 @@ async fn open(manager: &Manager) -> Result<Arc<dyn Session>, Trouble> {
                 BrokerError::Lost(_)
                 | BrokerError::NoQueue(_)
                 | BrokerError::Unroutable(_)
+                | BrokerError::Silent(_)
                 | BrokerError::NotAccepted(_),
             )
             | NotOwner::Store(StoreError::Unavailable(_))

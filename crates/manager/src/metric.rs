@@ -10,6 +10,7 @@ pub(crate) const HELD: &str = "everwatch_held_slots";
 pub(crate) const FREE: &str = "everwatch_free_slots";
 pub(crate) const READY: &str = "everwatch_ready_messages";
 pub(crate) const PARKED: &str = "everwatch_parked_messages";
+pub(crate) const UNREADABLE_ROWS: &str = "everwatch_unreadable_rows";
 pub(crate) const STATE_LAG: &str = "everwatch_state_queue_lag_seconds";
 pub(crate) const OUTBOX: &str = "everwatch_outbox_publishes";
 pub(crate) const CONNECTED: &str = "everwatch_broker_connected";
@@ -24,6 +25,7 @@ pub(crate) const UNREADABLE: &str = "everwatch_unreadable_total";
 pub(crate) const BEATS: &str = "everwatch_beats_total";
 pub(crate) const PROBES: &str = "everwatch_probes_total";
 pub(crate) const LOST_EVENTS: &str = "everwatch_lost_events_total";
+pub(crate) const PASSED_OVER: &str = "everwatch_passed_over_reports_total";
 pub(crate) const FAILED_PASSES: &str = "everwatch_failed_passes_total";
 
 pub(crate) const INTAKE_BATCH: &str = "everwatch_intake_batch_reports";
@@ -33,7 +35,7 @@ pub(crate) const DELETE_TO_DELETED: &str = "everwatch_delete_to_deleted_seconds"
 pub(crate) const GAP: &str = "everwatch_failover_gap_seconds";
 pub(crate) const OVERLAP: &str = "everwatch_run_overlap_seconds";
 
-const GAUGES: [(&str, Unit, &str); 10] = [
+const GAUGES: [(&str, Unit, &str); 11] = [
     (OBSERVERS, Unit::Count, "observers by pool and status"),
     (SERVICES, Unit::Count, "living services by state"),
     (CAPACITY, Unit::Count, "slots of active services by pool"),
@@ -41,13 +43,15 @@ const GAUGES: [(&str, Unit, &str); 10] = [
     (FREE, Unit::Count, "slots of active services that are free, by pool, after the newest beats"),
     (READY, Unit::Count, "observers that wait for a slot in the work queue of a pool"),
     (PARKED, Unit::Count, "messages that nobody could read"),
+    (UNREADABLE_ROWS, Unit::Count, "stored rows that this manager has met and cannot read, by table"),
     (STATE_LAG, Unit::Seconds, "age of the newest mark that this manager has read from the state queue"),
     (OUTBOX, Unit::Count, "publishes under way or waiting for their turn"),
     (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 12] = [
+const COUNTERS: [(&str, Unit, &str); 14] = [
     (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
+    (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
     (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
     (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
     (REISSUES, Unit::Count, "work messages published again as the next generation"),
@@ -58,6 +62,7 @@ const COUNTERS: [(&str, Unit, &str); 12] = [
     (UNREADABLE, Unit::Count, "messages that could not be read, by queue"),
     (BEATS, Unit::Count, "beats read"),
     (PROBES, Unit::Count, "probes read"),
+    (PASSED_OVER, Unit::Count, "reports about rows that cannot be read"),
     (FAILED_PASSES, Unit::Count, "passes of the reconciler that failed"),
 ];
 

@@ -110,6 +110,7 @@ async fn deliver(manager: &Manager, row: &Row, trace: &TraceContext) -> Option<H
                 error @ (BrokerError::Refused(_)
                 | BrokerError::NoQueue(_)
                 | BrokerError::Unroutable(_)
+                | BrokerError::Silent(_)
                 | BrokerError::NotAccepted(_)),
             ) => warn!(observer = %row.id, %error, "publish failed, trying again"),
         }
@@ -177,7 +178,7 @@ pub(crate) async fn run(
 async fn write_down(manager: &Manager, mut batch: HashMap<ObserverId, Published>) -> Result<(), StoreError> {
     for _ in 0..CAS_TRIES {
         let ids: Vec<ObserverId> = batch.keys().copied().collect();
-        let mut rows = manager.store.load(&ids).await?;
+        let mut rows = manager.store.load(&ids).await?.rows;
         let now = manager.clock.now();
         rows.retain_mut(|row| match batch.get(&row.id) {
             Some(Published { how: How::Confirmed, generation, at, .. }) => row.confirmed(*generation, *at),

@@ -42,13 +42,13 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
     if hold::is_on(manager).await? {
         return later(manager, watched.into_iter().map(|row| (row, Sentence::Wait))).await;
     }
-    let services = manager.store.services(now.minus(SERVICES_SINCE)).await?;
+    let services = manager.store.services(now.minus(SERVICES_SINCE)).await?.rows;
     let killed = killed(&services, now);
     let mut docket = read(manager).await?;
     let before = docket.clone();
     docket.forget(now);
     // All who are charged or watched, as they are now: an old number beside a new one decides by chance.
-    let mut others = manager.store.load(&docket.charged().collect::<Vec<_>>()).await?;
+    let mut others = manager.store.load(&docket.charged().collect::<Vec<_>>()).await?.rows;
     others.extend(manager.store.due(now.plus(LOOK_MAX), WATCHED_MAX).await?);
     others.retain(|row| row.watch.is_some() || docket.has_charged(row.id));
     for row in &others {

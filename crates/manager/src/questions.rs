@@ -115,7 +115,9 @@ pub(crate) async fn logs(
             Ok(()) => answer.await.map_err(|_| Unanswered::Silent),
             Err(BrokerError::Unroutable(_) | BrokerError::NoQueue(_)) => Err(Unanswered::Gone),
             Err(BrokerError::Lost(_)) => Err(Unanswered::NoBroker),
-            Err(BrokerError::Refused(_) | BrokerError::NotAccepted(_)) => Err(Unanswered::Silent),
+            Err(BrokerError::Refused(_) | BrokerError::NotAccepted(_) | BrokerError::Silent(_)) => {
+                Err(Unanswered::Silent)
+            }
         }
     };
     tokio::time::timeout(ANSWER_WITHIN, answered).await.unwrap_or(Err(Unanswered::Silent))

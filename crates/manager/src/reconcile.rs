@@ -1,7 +1,7 @@
 //! The reconciler: looks at what is stored, does what is due, and looks again. It has no input: a wake
 //! only makes the next pass sooner, and the next pass is the retry of whatever failed in this one.
 
-use crate::intake::births::change;
+use crate::intake::births::{Changed, change};
 use crate::shared::Manager;
 use crate::{RunError, fleet, hold, metric, outbox, quarantine, rebalance, telling};
 use everwatch_broker::{Fate, Session};
@@ -47,14 +47,17 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
         let began = Instant::now();
         let passed = pass(&manager, &mut done).await;
         metrics::histogram!(metric::PASS).record(began.elapsed().as_secs_f64());
-        match passed {
-            Ok(()) => failing = false,
-            Err(error) if !failing => {
-                failing = true;
-                warn!(%error, "a reconciler pass failed, the next one tries again");
-            }
-            Err(_) => metrics::counter!(metric::FAILED_PASSES).increment(1),
-        }
+        note(passed, &mut failing);
+    }
+}
+
+/// Counts every failed pass; of those in a row, the log tells the first.
+fn note(passed: Result<(), StoreError>, failing: &mut bool) {
+    let failed_before = std::mem::replace(failing, passed.is_err());
+    let Err(error) = passed else { return };
+    metrics::counter!(metric::FAILED_PASSES).increment(1);
+    if !failed_before {
+        warn!(%error, "a reconciler pass failed, the next one tries again");
     }
 }
 
@@ -73,12 +76,14 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     let Some(session) = manager.session() else { return Ok(()) };
     manager.load_pools().await?;
     // While the broker blocks publishers nothing can be said: what is due stays due. And what stood in the
-    // state queue when this manager connected may answer what seems due: naively, a lease that ended while no
-    // manager was there is published again though its observer has completed since.
-    if !session.is_blocked() && manager.leases.have_room() && manager.lacks().is_empty() {
+    // state queue may answer what seems due. A manager that looks at the rows alone publishes an observer again whose
+    // lease ended while the database was away or no manager was there, though it has run or completed since. So
+    // the pass waits until recent marks of this manager have come out of both queues.
+    let has_read = manager.lacks().is_empty() && manager.reads_within((beat + EVERY) * 2);
+    if !session.is_blocked() && manager.leases.have_room() && has_read {
         rows(manager).await?;
     }
-    let living = manager.store.services(manager.clock.now()).await?;
+    let living = manager.store.services(manager.clock.now()).await?.rows;
     manager.known.learn(&living);
     if !session.is_blocked() {
         fleet::look(manager, &living).await?;
@@ -95,6 +100,11 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
         manager.store.forget_notes().await?;
         let before = manager.clock.now().minus(manager.settings.retention_events);
         manager.store.forget_events(before, manager.settings.events_max).await?;
+        let before = manager.clock.now().minus(manager.settings.retention_parked);
+        let forgotten = manager.store.forget_parked(before, manager.settings.parked_max).await?;
+        if forgotten > 0 {
+            warn!(forgotten, "parked messages beyond their retention are deleted");
+        }
         done.forgot = Some(Instant::now());
     }
     Ok(())
@@ -153,10 +163,10 @@ async fn services(manager: &Manager, session: &dyn Session, living: &[ServiceRow
     for service in plan.suspect {
         // Looked at again on the row as it is: a beat may have come in meanwhile.
         let suspected = |row: &mut ServiceRow| row.is_silent(now, lost_after) && row.suspect(now);
-        if let Some(row) = change(manager, service, suspected).await? {
+        if let Changed::Saved(row) = change(manager, service, suspected).await? {
             manager.tell_service(What::ServiceSuspect, &row, "nothing was heard of it".to_owned());
+            warn!(%service, "service is silent, the broker is asked about its session");
         }
-        warn!(%service, "service is silent, the broker is asked about its session");
     }
     let answers: Vec<(ServiceId, Option<Fate>)> = futures::stream::iter(plan.ask)
         .map(|service| async move { (service, ask(manager, session, service).await) })
@@ -167,15 +177,15 @@ async fn services(manager: &Manager, session: &dyn Session, living: &[ServiceRow
         match fate {
             Some(Fate::Gone) => {
                 let lost = change(manager, service, |row| row.on_session_gone(manager.clock.now())).await?;
-                if let Some(row) = lost {
+                if let Changed::Saved(row) = lost {
                     manager.tell_service(
                         What::ServiceLost,
                         &row,
                         "the broker has no session of it".to_owned(),
                     );
+                    info!(%service, "service lost: its session with the broker is gone");
+                    manager.note_change();
                 }
-                info!(%service, "service lost: its session with the broker is gone");
-                manager.note_change();
             }
             Some(Fate::Alive) => {
                 let at = manager.clock.now();
@@ -196,5 +206,27 @@ async fn ask(manager: &Manager, session: &dyn Session, service: ServiceId) -> Op
             None
         }
         Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    #[test]
+    fn every_failed_pass_is_counted_also_where_every_other_one_succeeds() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&recorder, || {
+            let mut failing = false;
+            for _ in 0..3 {
+                note(Err(StoreError::Unavailable("away".to_owned())), &mut failing);
+                note(Ok(()), &mut failing);
+            }
+            note(Err(StoreError::Unavailable("away".to_owned())), &mut failing);
+            note(Err(StoreError::Unavailable("away".to_owned())), &mut failing);
+        });
+        let text = recorder.handle().render();
+        assert!(text.contains(&format!("{} 5", metric::FAILED_PASSES)), "{text}");
     }
 }

@@ -31,7 +31,7 @@ struct Ready {
 pub(crate) fn of_kind<'a>(services: impl Iterator<Item = &'a ServiceRow>, kind: &Kind) -> Option<&'a Value> {
     let schema = |service: &'a ServiceRow| {
         let info = service.birth.kinds.iter().find(|info| info.name == *kind)?;
-        (!info.schema.is_null()).then_some((service.born_at, &info.schema))
+        (!info.schema.is_null()).then_some((service.born_at, info.schema.as_ref()))
     };
     services.filter_map(schema).max_by_key(|(born_at, _)| *born_at).map(|(_, schema)| schema)
 }

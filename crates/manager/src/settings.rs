@@ -27,6 +27,9 @@ pub struct Settings {
     /// How long, and how many, events are kept (defaults 7 days and 100,000).
     pub retention_events: Duration,
     pub events_max: usize,
+    /// How long, and how many, parked messages are kept (defaults 30 days and 10,000).
+    pub retention_parked: Duration,
+    pub parked_max: usize,
     /// Take over the observers of another database, where the broker holds some (default no).
     pub adopt: bool,
     /// Whether services are made evenly used without being asked (default no).
@@ -64,6 +67,8 @@ impl Default for Settings {
             retention_services: Duration::from_secs(86_400),
             retention_events: Duration::from_secs(7 * 86_400),
             events_max: 100_000,
+            retention_parked: Duration::from_secs(30 * 86_400),
+            parked_max: 10_000,
             adopt: false,
             rebalance: AutoRebalance::default(),
             pools: vec![Pool::default()],

@@ -5,6 +5,7 @@ use crate::creator::Create;
 use crate::history::{self, Known};
 use crate::leases::Leases;
 use crate::live::Live;
+use crate::orphans::Budget;
 use crate::outbox::Published;
 use crate::questions::Questions;
 use crate::schemas::Schemas;
@@ -110,6 +111,7 @@ pub(crate) struct Manager {
     pub(crate) questions: Questions,
     pub(crate) publishes: Arc<Semaphore>,
     pub(crate) leases: Leases,
+    pub(crate) reissues: Budget,
     /// Whether observers of another database are taken over, once.
     pub(crate) adopting: AtomicBool,
     /// One pair of marks is on its way at a time.
@@ -162,6 +164,7 @@ impl Manager {
             questions: Questions::default(),
             publishes: Arc::new(Semaphore::new(PUBLISHES_MAX)),
             leases: Leases::default(),
+            reissues: Budget::default(),
             adopting: AtomicBool::new(settings.adopt),
             ticking: Arc::new(Semaphore::new(1)),
             wake: Notify::new(),
@@ -341,7 +344,7 @@ impl Manager {
             return Ok(());
         }
         let counts = self.store.counts().await?;
-        let services = self.store.services(self.clock.now()).await?;
+        let services = self.store.services(self.clock.now()).await?.rows;
         let mut pools = lock(&self.known_pools);
         pools.extend(counts.into_keys().map(|(pool, _)| pool));
         pools.extend(services.into_iter().map(|service| service.birth.pool));
@@ -361,7 +364,7 @@ impl Manager {
         {
             return Ok(Arc::clone(services));
         }
-        let mut services = self.store.services(self.clock.now()).await?;
+        let mut services = self.store.services(self.clock.now()).await?.rows;
         services.retain(|service| service.end.is_none());
         self.known.learn(&services);
         let services = Arc::new(services);
@@ -370,14 +373,14 @@ impl Manager {
     }
 
     /// Changes one row by compare-and-set: `change` answers whether there is anything to save.
-    /// `None` if the row is not there (any more).
+    /// `None` if the row is not there (any more); Corrupt if it cannot be read.
     pub(crate) async fn change(
         &self,
         id: ObserverId,
         mut change: impl FnMut(&mut Row) -> bool + Send,
     ) -> Result<Option<Row>, StoreError> {
         for _ in 0..CAS_TRIES {
-            let Some(mut row) = self.store.load(&[id]).await?.pop() else { return Ok(None) };
+            let Some(mut row) = self.store.load(&[id]).await?.one()? else { return Ok(None) };
             let before = row.clone();
             if !change(&mut row) {
                 return Ok(Some(row));

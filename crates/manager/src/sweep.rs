@@ -1,10 +1,10 @@
 //! Searches a work queue for messages of observers that are to end and wait for a slot they may never
-//! get. Takes at most what is ready, ends the doomed, gives the rest back, within 2 s.
+//! get. Takes what is ready part by part, ends the doomed, gives the rest back after 2 to 10 s at the latest.
 
-use crate::orphans::{self, Budget, People};
+use crate::orphans::{self, People};
 use crate::shared::Manager;
 use crate::{RunError, hold};
-use everwatch_broker::{BrokerError, Delivery, Session, Settle};
+use everwatch_broker::{BrokerError, Delivery, Receipt, Session, Settle};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
@@ -21,11 +21,21 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 const EVERY: Duration = Duration::from_secs(5);
+/// How long a sweep may take, for each [`WITHIN_OF`] messages that are ready, and in all.
 const WITHIN: Duration = Duration::from_secs(2);
+const WITHIN_OF: u32 = 500;
+const WITHIN_MAX: Duration = Duration::from_secs(10);
 /// How old what is known of services may be.
 const SERVICES_AGE: Duration = Duration::from_secs(5);
-/// A longer queue is left to its deliveries.
+/// A longer queue is not searched for what is missing in it: services may take and give back much of it meanwhile.
 const READY_MAX: u32 = 1000;
+/// Messages taken at once. Each part is judged, and its doomed messages end, before the next is taken.
+const PART: usize = 250;
+/// Messages in hand at once: what stands behind them is reached once the queue is shorter.
+const IN_HAND_MAX: usize = 10_000;
+/// Commands without an answer that are looked at.
+const COMMANDED_MAX: usize = 1000;
+const DEPTH_WITHIN: Duration = Duration::from_secs(5);
 /// Rows without a holder that are looked at: what may be ready, and what may be missing.
 const UNHELD_MAX: usize = 1500;
 
@@ -59,7 +69,6 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
 #[derive(Debug, Default)]
 struct Searching {
     pools: HashMap<Pool, Searches>,
-    budget: Budget,
 }
 
 impl Searching {
@@ -70,11 +79,14 @@ impl Searching {
         session: &dyn Session,
         pool: &Pool,
     ) -> Result<bool, StoreError> {
-        let ready = session.depth(&manager.topology.work(pool)).await.map_or(0, |depth| depth.ready);
-        if !(1..=READY_MAX).contains(&ready) {
+        let queue = manager.topology.work(pool);
+        // A queue without a leader answers nothing.
+        let depth = tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await;
+        let ready = depth.ok().and_then(Result::ok).map_or(0, |depth| depth.ready);
+        if ready == 0 {
             return Ok(false);
         }
-        let concludes = manager.may_conclude() && !hold::is_on(manager).await?;
+        let concludes = ready <= READY_MAX && manager.may_conclude() && !hold::is_on(manager).await?;
         let searches = self.pools.entry(pool.clone()).or_default();
         let due = concludes && searches.is_due(manager.clock.now(), manager.settings.orphan_after);
         let due = due && {
@@ -87,7 +99,7 @@ impl Searching {
         if !(due || is_doomed(manager).await?) || !is_ours(manager, pool).await? {
             return Ok(false);
         }
-        let found = match pass(manager, session, pool).await {
+        let found = match pass(manager, session, (pool, ready)).await {
             Ok(found) => found,
             Err(error) => {
                 warn!(%pool, %error, "a sweep failed");
@@ -99,22 +111,22 @@ impl Searching {
         let (now, after) = (manager.clock.now(), manager.settings.orphan_after);
         searches.look(&rows, &found, now);
         rows.retain(|row| searches.is_missed(row, people.listed_at, now, after));
-        orphans::conclude(manager, (pool, &people), rows, &mut self.budget).await?;
+        orphans::conclude(manager, (pool, &people), rows).await?;
         Ok(true)
     }
 }
 
 /// What should have a message and has had no holder for long.
 async fn lonely(manager: &Manager, pool: &Pool) -> Result<(People, Vec<Row>), StoreError> {
-    let people = People::load(manager).await?;
-    let mut rows = manager.store.unheld(pool, &people.living, UNHELD_MAX).await?;
+    let mut people = People::load(manager).await?;
+    let mut rows = people.unheld(manager, pool, UNHELD_MAX).await?;
     rows.retain(|row| people.orphan(manager, row) != Orphan::No);
     Ok((people, rows))
 }
 
 async fn is_doomed(manager: &Manager) -> Result<bool, StoreError> {
     // What is to end is commanded until it has. Its message may be in a pool that it was moved out of.
-    let doomed = manager.store.commanded_since(Timestamp(0), READY_MAX as usize).await?;
+    let doomed = manager.store.commanded_since(Timestamp(0), COMMANDED_MAX).await?;
     let (now, services) = (manager.clock.now(), manager.services(SERVICES_AGE).await?);
     let lives = |id| services.iter().any(|service| service.id == id);
     Ok(doomed.iter().any(|row| wants_sweep(row, now, &manager.settings.row, lives)))
@@ -126,49 +138,83 @@ async fn is_ours(manager: &Manager, pool: &Pool) -> Result<bool, StoreError> {
     Ok(manager.store.claim(&format!("sweep/{pool}"), &me, manager.settings.row.sweep_after).await? == me)
 }
 
+/// What a sweep has seen, and has in hand.
+#[derive(Debug, Default)]
+struct Swept {
+    found: BTreeSet<ObserverId>,
+    /// To be given back.
+    kept: Vec<Receipt>,
+    looked_at: usize,
+    ended: usize,
+}
+
 /// Answers what was in the queue, if it was seen whole.
 async fn pass(
     manager: &Manager,
     session: &dyn Session,
-    pool: &Pool,
+    (pool, ready): (&Pool, u32),
 ) -> Result<Option<BTreeSet<ObserverId>>, BrokerError> {
     let queue = manager.topology.work(pool);
-    let ready = session.depth(&queue).await?.ready;
-    if !(1..=READY_MAX).contains(&ready) {
-        return Ok(None);
-    }
-    // One more than there is: whoever gets less has seen the end of the queue.
-    let most = ready as usize + 1;
-    let held = session.get(&queue, most).await?;
-    let found = held.iter().filter_map(label).map(|(id, _)| id).collect();
-    let judged = tokio::time::timeout(WITHIN, judge(manager, &held)).await;
-    let over = match judged {
-        Ok(Ok(over)) => over,
-        Ok(Err(error)) => {
-            warn!(%pool, %error, "a sweep gives back what it took");
-            vec![false; held.len()]
-        }
-        Err(_) => vec![false; held.len()],
-    };
-    let mut ended = 0;
+    let mut swept = Swept::default();
+    let deadline = Instant::now() + (WITHIN * ready.div_ceil(WITHIN_OF)).min(WITHIN_MAX);
+    let whole = parts(manager, session, (&queue, deadline), &mut swept).await;
     // What is given back stands before the rest of the queue, in the order in which it was given back.
-    for (delivery, over) in held.iter().zip(over) {
-        let settled =
-            if over { session.ack(delivery.receipt).await } else { session.requeue(delivery.receipt).await };
-        ended += usize::from(over && settled == Settle::Done);
+    for receipt in &swept.kept {
+        session.requeue(*receipt).await;
     }
-    if ended > 0 {
-        info!(%pool, looked_at = held.len(), ended, "swept the queue for observers that are to end");
+    if swept.ended > 0 {
+        let Swept { looked_at, ended, .. } = swept;
+        info!(%pool, looked_at, ended, "swept the queue for observers that are to end");
         manager.note_change();
     }
-    Ok((held.len() < most).then_some(found))
+    Ok(whole?.then_some(swept.found))
+}
+
+/// Takes one part after the other and ends what is doomed there; answers whether the end of the queue was seen.
+///
+/// What stands at the head must stay in hand, as it would come again. So the time limits the depth of a sweep.
+async fn parts(
+    manager: &Manager,
+    session: &dyn Session,
+    (queue, deadline): (&str, Instant),
+    swept: &mut Swept,
+) -> Result<bool, BrokerError> {
+    while Instant::now() < deadline && swept.kept.len() < IN_HAND_MAX {
+        let part = session.get(queue, PART).await?;
+        swept.looked_at += part.len();
+        swept.found.extend(part.iter().filter_map(label).map(|(id, _)| id));
+        let judged = tokio::time::timeout_at(deadline, judge(manager, &part)).await;
+        let over = match judged {
+            Ok(Ok(over)) => Some(over),
+            Ok(Err(error)) => {
+                warn!(queue, %error, "a sweep gives back what it took");
+                None
+            }
+            Err(_) => None,
+        };
+        let Some(over) = over else {
+            swept.kept.extend(part.iter().map(|delivery| delivery.receipt));
+            return Ok(false);
+        };
+        for (delivery, over) in part.iter().zip(over) {
+            if !over {
+                swept.kept.push(delivery.receipt);
+            } else if session.ack(delivery.receipt).await == Settle::Done {
+                swept.ended += 1;
+            }
+        }
+        if part.len() < PART {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// For each delivery whether it may be ended; rows that this settles are saved by then.
 async fn judge(manager: &Manager, held: &[Delivery]) -> Result<Vec<bool>, StoreError> {
     let labels: Vec<Option<(ObserverId, u32)>> = held.iter().map(label).collect();
     let ids: Vec<ObserverId> = labels.iter().flatten().map(|(id, _)| *id).collect();
-    let rows = manager.store.load(&ids).await?;
+    let rows = manager.store.load(&ids).await?.rows;
     let rows: HashMap<ObserverId, &Row> = rows.iter().map(|row| (row.id, row)).collect();
     let now = manager.clock.now();
     let mut settled = HashMap::new();

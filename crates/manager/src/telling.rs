@@ -31,18 +31,30 @@ pub(crate) fn floors_later(manager: &Arc<Manager>, mut list: Vec<Floor>) {
     manager.tasks.spawn(async move { floors(&it, &list).await });
 }
 
-/// Answers a birth without waiting.
+/// Sends floors to one service without waiting. If it has died, its queue is gone with it, and the broker drops them.
+pub(crate) fn floors_to_later(manager: &Arc<Manager>, service: ServiceId, list: Vec<Floor>) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        for chunk in list.chunks(BATCH_MAX) {
+            let target = || Target::Queue(it.topology.commands_of(service));
+            say(&it, target(), &Command::Floors(chunk.to_vec())).await;
+        }
+    });
+}
+
+/// Answers a birth without waiting. It is said to the newborn alone: after a broker's restart all services are born at
+/// once, and what each of them must hear would otherwise reach every other one as well.
 pub(crate) fn welcome_later(manager: &Arc<Manager>, floors: &[Floor], mut welcome: Welcome) {
     let mut chunks: Vec<Vec<Floor>> = floors.chunks(BATCH_MAX).map(<[Floor]>::to_vec).collect();
     // The welcome itself is the last word: whoever has it has all floors.
     welcome.floors = chunks.pop().unwrap_or_default();
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
-        let fanout = || Target::Fanout(it.topology.commands());
+        let newborn = Target::Queue(it.topology.commands_of(welcome.service));
         for chunk in chunks {
-            say(&it, fanout(), &Command::Floors(chunk)).await;
+            say(&it, newborn.clone(), &Command::Floors(chunk)).await;
         }
-        say(&it, fanout(), &Command::Welcome(Box::new(welcome))).await;
+        say(&it, newborn, &Command::Welcome(Box::new(welcome))).await;
     });
 }
 
@@ -72,7 +84,8 @@ pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: Ve
             parts.push(Vec::new());
         }
         for ids in parts {
-            say(&it, Target::Fanout(it.topology.commands()), &Command::Describe { service, ids }).await;
+            let asked = Target::Queue(it.topology.commands_of(service));
+            say(&it, asked, &Command::Describe { service, ids }).await;
         }
     });
 }

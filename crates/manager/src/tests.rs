@@ -171,7 +171,7 @@ impl Stage {
             name: Name::new(name).unwrap(),
             pool: Pool::default(),
             capacity,
-            kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: schema.clone() }],
+            kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Arc::new(schema.clone()) }],
             version: "1".to_owned(),
             host: "h".to_owned(),
             labels: Default::default(),

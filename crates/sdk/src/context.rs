@@ -7,11 +7,12 @@ use everwatch_core::epoch::Epoch;
 use everwatch_core::logs::Stream;
 use everwatch_core::message::Work;
 use everwatch_core::trace::TraceContext;
+use futures::future::BoxFuture;
 use serde_json::Value;
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 /// State that all observers of a service share, by its type.
@@ -37,6 +38,20 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) book: Arc<Book>,
     pub(crate) trace: Option<TraceContext>,
+    pub(crate) leftovers: Leftovers,
+}
+
+/// What code leaves behind when it ends or is aborted, as processes that take a moment to die: its run is over only
+/// after that. At most one entry for each thing that the code was waiting for.
+#[derive(Clone, Default)]
+pub(crate) struct Leftovers(Arc<Mutex<Vec<BoxFuture<'static, ()>>>>);
+
+impl Leftovers {
+    /// Waits for all of them.
+    pub(crate) async fn end(&self) {
+        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        futures::future::join_all(all).await;
+    }
 }
 
 impl Context {
@@ -101,6 +116,10 @@ impl Context {
     }
     pub(crate) fn say(&self, stream: Stream, text: &str) {
         self.0.book.write(self.0.epoch, stream, text);
+    }
+    /// The run is over only once this has ended too, even if the code is aborted.
+    pub(crate) fn leave_behind(&self, ends: BoxFuture<'static, ()>) {
+        self.0.leftovers.0.lock().unwrap_or_else(PoisonError::into_inner).push(ends);
     }
     /// The headers `traceparent` and `tracestate` (W3C Trace Context) for what the code asks of others, so that
     /// it is seen in the trace of this run. Its own `tracing` spans are in there anyway.

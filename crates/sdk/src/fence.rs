@@ -1,5 +1,6 @@
 //! The fence: a thread of its own that ends everything when this service can no longer be sure that
-//! its messages are its own. It depends on no runtime, so that blocked code cannot hold it up.
+//! its messages are its own. It depends on no runtime, so that blocked code cannot hold it up, and it writes
+//! nothing itself: what it has to say goes to another thread, and is dropped if that one is behind.
 
 use crate::machine::FenceOn;
 use crate::metric;
@@ -12,6 +13,7 @@ use futures::FutureExt as _;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -25,6 +27,12 @@ const PULSE_EVERY: u32 = 5;
 /// Every how many looks code that blocks its thread is looked for, and what counts as blocking.
 const BLOCKED_EVERY: u32 = 10;
 const BLOCKED: Duration = Duration::from_secs(2);
+/// How long killed processes may take to die.
+const DEATHS_WITHIN: Duration = Duration::from_secs(30);
+/// The time that the log has to take the last line before the process ends.
+const LAST_WORDS: Duration = Duration::from_millis(20);
+/// What may wait to be said.
+const UNSAID: usize = 64;
 /// The exit code of a process whose code could not be stopped.
 const CODE_NOT_STOPPED: i32 = 70;
 
@@ -45,6 +53,7 @@ pub(crate) struct Fence {
     /// Cancelled once the fence has fallen and all code has let go.
     pub(crate) fallen: CancellationToken,
     waker: OnceLock<Waker>,
+    voice: Voice,
 }
 
 /// What the fence watches, and what it ends.
@@ -59,6 +68,77 @@ pub(crate) struct Watched {
 enum Waker {
     Thread(std::thread::Thread),
     Task(Notify),
+}
+
+/// What the fence has to say.
+enum Said {
+    Fenced {
+        observers: usize,
+        reason: String,
+    },
+    NotStopped {
+        observers: usize,
+    },
+    /// How much code blocks, and the names of the observers of which it is new.
+    Blocking {
+        threads: usize,
+        new: Vec<String>,
+    },
+}
+
+/// Says what the fence has to say, without ever holding it up.
+enum Voice {
+    /// By a thread of its own, which a log or a metrics recorder that blocks may hold up.
+    Thread(SyncSender<Said>),
+    /// Here, where time is simulated and nothing blocks.
+    Here,
+}
+
+impl Voice {
+    fn of(on: FenceOn) -> std::io::Result<Self> {
+        match on {
+            FenceOn::ControlRuntime => Ok(Self::Here),
+            FenceOn::Thread => {
+                let (sender, said) = sync_channel::<Said>(UNSAID);
+                let speak = move || said.into_iter().for_each(Said::tell);
+                std::thread::Builder::new().name("fence-log".to_owned()).spawn(speak)?;
+                Ok(Self::Thread(sender))
+            }
+        }
+    }
+
+    fn say(&self, said: Said) {
+        match self {
+            Self::Here => said.tell(),
+            Self::Thread(sender) => {
+                let _behind = sender.try_send(said);
+            }
+        }
+    }
+}
+
+impl Said {
+    fn tell(self) {
+        match self {
+            Self::Fenced { observers, reason } => {
+                metrics::counter!(metric::FENCED).increment(observers as u64);
+                tracing::warn!(observers, reason, "fenced: stopping every run on this service");
+            }
+            Self::NotStopped { observers } => {
+                tracing::error!(observers, "code did not stop at the fence: ending the process");
+            }
+            Self::Blocking { threads, new } => {
+                metrics::gauge!(metric::BLOCKED).set(u32::try_from(threads).unwrap_or(u32::MAX));
+                for observer in new {
+                    tracing::warn!(
+                        observer,
+                        "its code has held a thread for {BLOCKED:?}: others may have to wait; code that blocks \
+                         belongs into tokio::task::spawn_blocking"
+                    );
+                }
+            }
+        }
+    }
 }
 
 pub(crate) fn millis(moment: Duration) -> u64 {
@@ -82,6 +162,7 @@ impl Fence {
             reason: Mutex::default(),
             fallen: CancellationToken::new(),
             waker: OnceLock::new(),
+            voice: Voice::of(on)?,
         });
         let watcher = fence.clone();
         let waker = match on {
@@ -113,6 +194,10 @@ impl Fence {
     /// The broker confirmed a publish that was sent at `sent`.
     pub(crate) fn confirmed(&self, sent: Duration) {
         self.confirmed.fetch_max(millis(sent), Ordering::Relaxed);
+    }
+    /// The silence that fences.
+    pub(crate) fn fence_after(&self) -> Duration {
+        self.fence_after
     }
     /// Whether this service may still start and settle: nothing is lost that it knows or should know of.
     pub(crate) fn stands(&self) -> bool {
@@ -163,7 +248,7 @@ impl Fence {
                 return self.enforce(&reason, watched, pause).await;
             }
             if looks.is_multiple_of(BLOCKED_EVERY) {
-                warn_of_blocking(units, &mut blocking);
+                self.voice.say(look_for_blocking(units, &mut blocking));
             }
             if looks.is_multiple_of(PULSE_EVERY) {
                 pulses.beat();
@@ -192,22 +277,29 @@ impl Fence {
         Watched { units, end_process, .. }: &Watched,
         pause: impl Fn(Duration) -> P,
     ) {
-        if units.alive() > 0 {
-            metrics::counter!(metric::FENCED).increment(units.alive() as u64);
-            tracing::warn!(observers = units.alive(), reason, "fenced: ending everything that runs here");
-        }
+        let observers = units.alive();
         units.cancel_all();
+        if observers > 0 {
+            self.voice.say(Said::Fenced { observers, reason: reason.to_owned() });
+        }
         let all_ended = || {
             units.hold_thread();
             units.alive() == 0
         };
+        let let_go = || {
+            units.hold_thread();
+            units.holding() == 0
+        };
         if !wait_until(self.fence_grace, all_ended, &pause).await {
             units.abort_all();
-            if !wait_until(self.fence_grace, all_ended, &pause).await {
-                tracing::error!(
-                    observers = units.alive(),
-                    "code did not stop at the fence: ending the process"
-                );
+            // Processes that are being killed may take longer than code may: nothing else would end them sooner.
+            let ended = wait_until(self.fence_grace, let_go, &pause).await
+                && wait_until(DEATHS_WITHIN, all_ended, &pause).await;
+            if !ended {
+                self.voice.say(Said::NotStopped { observers: units.alive() });
+                if matches!(self.voice, Voice::Thread(_)) {
+                    pause(LAST_WORDS).await;
+                }
                 end_process(CODE_NOT_STOPPED);
                 // A simulated process ends a moment after it asked to.
                 return std::future::pending().await;
@@ -217,21 +309,14 @@ impl Fence {
     }
 }
 
-/// Says once of each observer that its code blocks.
-fn warn_of_blocking(units: &Units, known: &mut HashSet<ObserverId>) {
+/// Looks for code that blocks; names each observer once.
+fn look_for_blocking(units: &Units, known: &mut HashSet<ObserverId>) -> Said {
     let now = units.blocking(BLOCKED);
-    metrics::gauge!(metric::BLOCKED).set(u32::try_from(now.len()).unwrap_or(u32::MAX));
     let ids = now.iter().map(|(id, _)| *id).collect();
-    for (id, name) in now {
-        if !known.contains(&id) {
-            tracing::warn!(
-                observer = name,
-                "its code has held a thread for {BLOCKED:?}: others may have to wait; code that blocks \
-                 belongs into tokio::task::spawn_blocking"
-            );
-        }
-    }
+    let threads = now.len();
+    let new = now.into_iter().filter(|(id, _)| !known.contains(id)).map(|(_, name)| name).collect();
     *known = ids;
+    Said::Blocking { threads, new }
 }
 
 async fn wait_until<P: Future<Output = ()>>(

@@ -3,6 +3,7 @@
 mod health;
 mod settings;
 mod shutdown;
+mod stderr;
 mod telemetry;
 
 pub use settings::{
@@ -10,7 +11,8 @@ pub use settings::{
     check, load,
 };
 pub use shutdown::on_signals;
-pub use telemetry::{Teller, start_telling};
+pub use stderr::last_words;
+pub use telemetry::{Teller, Telling, start_telling};
 
 use crate::observer::Observer;
 use crate::registry::Registry;
@@ -94,7 +96,6 @@ impl Service {
     /// until SIGTERM or Ctrl-C, hands everything over and ends: 0 as asked, 1 refused by broker or machine,
     /// 2 wrong configuration, 70 code that could not be stopped.
     #[must_use]
-    #[expect(clippy::print_stderr, reason = "the program's last words")]
     pub fn main(self) -> ExitCode {
         crate::kinds::exec::run_helper_if_asked();
         // A second provider is refused: then the program has chosen one itself.
@@ -102,7 +103,7 @@ impl Service {
         match self.hosted() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("{error}");
+                last_words(&error.to_string());
                 ExitCode::from(error.exit_code())
             }
         }
@@ -113,7 +114,7 @@ impl Service {
         check(&settings.broker, &settings.service)?;
         settings.telemetry.check()?;
         let teller = Teller { role: "everwatch-service", instance: &settings.service.instance() };
-        let _exporting = start_telling(&settings.log, &settings.telemetry, teller)?;
+        let _telling = start_telling(&settings.log, &settings.telemetry, teller)?;
         if self.built_in {
             self.registry =
                 crate::kinds::add_built_in(self.registry, settings.service.exec_settings(&settings.broker));

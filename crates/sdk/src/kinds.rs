@@ -28,8 +28,7 @@ mod tests {
 
     #[test]
     fn defaults_in_a_schema_are_written_as_a_person_would() {
-        let schemas =
-            built_in(ExecSettings { allow: Vec::new(), fence_after: std::time::Duration::ZERO }).infos();
+        let schemas = built_in(ExecSettings::default()).infos();
         let default = |kind: &str| {
             let info = schemas.iter().find(|info| info.name.to_string() == kind).unwrap();
             info.schema["properties"]["every"]["default"].clone()

@@ -2,6 +2,7 @@
 //! gives the service a machine of its own.
 
 use std::fmt;
+use std::time::Duration;
 
 /// What a service asks of the machine that it runs on.
 #[derive(Clone)]
@@ -28,12 +29,7 @@ pub enum FenceOn {
 impl Default for Machine {
     /// This machine.
     fn default() -> Self {
-        Self {
-            host_name: host_name(),
-            resident_bytes,
-            fence: FenceOn::Thread,
-            end_process: |code| std::process::exit(code),
-        }
+        Self { host_name: host_name(), resident_bytes, fence: FenceOn::Thread, end_process }
     }
 }
 
@@ -42,6 +38,24 @@ impl fmt::Debug for Machine {
         let Self { host_name, fence, .. } = self;
         f.debug_struct("Machine").field("host_name", host_name).field("fence", fence).finish_non_exhaustive()
     }
+}
+
+/// How long the orderly end of a process may take, its handlers of `exit` included.
+const EXIT_WITHIN: Duration = Duration::from_millis(250);
+
+/// Ends the process with this code. A handler of `exit` that blocks, as on a pipe that takes nothing, would let code
+/// run on: then the process kills itself.
+fn end_process(code: i32) {
+    let killer = || {
+        std::thread::sleep(EXIT_WITHIN);
+        let _dead = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
+    };
+    let started = std::thread::Builder::new().name("exit".to_owned()).spawn(killer);
+    if started.is_err() {
+        // No thread is left to watch over the end.
+        let _dead = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
+    }
+    std::process::exit(code)
 }
 
 /// The host's name, as the kernel knows it.

@@ -22,8 +22,9 @@ const GAUGES: [(&str, Unit, &str); 5] = [
     (BLOCKED, Unit::Count, "threads that the code of observers has held for too long"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 5] = [
+const COUNTERS: [(&str, Unit, &str); 6] = [
     (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
+    (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
     (SESSIONS, Unit::Count, "sessions with the broker that began; more than one: sessions were lost"),
     (STARTS, Unit::Count, "starts of the code of observers, those after an error included"),
     (FENCED, Unit::Count, "observers that were ended because the broker could not be heard"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Pause between two proofs.
+/// The longest pause between two proofs; three of them fit into the silence that fences.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// Until the session is lost.
@@ -26,7 +26,7 @@ pub(crate) async fn prove_life(
 }
 
 async fn answers(session: &dyn Session, fence: &Fence) {
-    let mut ticks = ticks();
+    let mut ticks = ticks(fence);
     loop {
         ticks.tick().await;
         let sent = boottime();
@@ -38,7 +38,7 @@ async fn answers(session: &dyn Session, fence: &Fence) {
 }
 
 async fn confirms(session: &dyn Session, fence: &Fence, (beats, body): (&Target, Vec<u8>)) {
-    let mut ticks = ticks();
+    let mut ticks = ticks(fence);
     loop {
         ticks.tick().await;
         let sent = boottime();
@@ -51,8 +51,8 @@ async fn confirms(session: &dyn Session, fence: &Fence, (beats, body): (&Target,
     }
 }
 
-fn ticks() -> Interval {
-    let mut ticks = interval(PROBE);
+fn ticks(fence: &Fence) -> Interval {
+    let mut ticks = interval(PROBE.min(fence.fence_after() / 3));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }

@@ -35,7 +35,7 @@ impl Registry {
     pub fn observer<O: Observer>(mut self) -> Self {
         let name = Kind::new(O::KIND).expect("Observer::KIND is 1 to 64 of a-z 0-9 . _ -");
         let schema = serde_json::to_value(schemars::schema_for!(O)).unwrap_or_default();
-        self.infos.push(KindInfo { name: name.clone(), schema });
+        self.infos.push(KindInfo { name: name.clone(), schema: schema.into() });
         let start: Start = Box::new(|spec, ctx| {
             let observer: O = serde_json::from_str(spec)?;
             Ok(observer.run(ctx).boxed())

@@ -2,7 +2,7 @@
 
 use crate::fence::{Fence, boottime};
 use everwatch_broker::{BrokerError, Message, Session, Target, Topology};
-use everwatch_core::clock;
+use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::ServiceId;
 use everwatch_core::message::{BATCH_MAX, Numbered, Report, Reports, RunReport, StateMessage, encode};
 use everwatch_core::trace::TraceContext;
@@ -27,22 +27,26 @@ pub(crate) enum Say {
     Await(Report, oneshot::Sender<()>),
 }
 
+/// A report with the moment of what it tells. It is taken when the report is handed in: a batch is sent some time
+/// later, and by then the next service may have started what this one has handed over.
+pub(crate) type Said = (Timestamp, Say);
+
 /// The sending half.
 #[derive(Clone)]
-pub(crate) struct Reporter(mpsc::Sender<Say>);
+pub(crate) struct Reporter(mpsc::Sender<Said>);
 
 impl Reporter {
-    pub(crate) fn channel() -> (Self, mpsc::Receiver<Say>) {
+    pub(crate) fn channel() -> (Self, mpsc::Receiver<Said>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         (Self(sender), receiver)
     }
     /// Waits for room; nothing is said once the session is over.
     pub(crate) async fn say(&self, say: Say) {
-        let _over = self.0.send(say).await;
+        let _over = self.0.send((clock::now(), say)).await;
     }
     /// Says it if there is room; what is told this way is repeated or does not matter.
     pub(crate) fn mention(&self, report: Report) {
-        let _full_or_over = self.0.try_send(Say::Tell(report));
+        let _full_or_over = self.0.try_send((clock::now(), Say::Tell(report)));
     }
     /// Says it and waits for the confirm; `false` if the session ended first.
     pub(crate) async fn confirmed(&self, report: Report) -> bool {
@@ -62,7 +66,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) async fn run(self, mut queue: mpsc::Receiver<Say>) {
+    pub(crate) async fn run(self, mut queue: mpsc::Receiver<Said>) {
         let mut seq = 0;
         let mut batch = Vec::with_capacity(BATCH_MAX);
         while queue.recv_many(&mut batch, BATCH_MAX).await > 0 {
@@ -79,14 +83,14 @@ impl Sender {
             if !self.send(&mut seq, &batch).await {
                 return;
             }
-            for say in batch.drain(..) {
+            for (_, say) in batch.drain(..) {
                 self.on_confirm(say);
             }
         }
     }
 
-    async fn send(&self, seq: &mut u64, batch: &[Say]) -> bool {
-        let entries = batch.iter().map(|say| {
+    async fn send(&self, seq: &mut u64, batch: &[Said]) -> bool {
+        let entries = batch.iter().map(|(at, say)| {
             *seq += 1;
             let (report, trace) = match say {
                 Say::Tell(report) | Say::Await(report, _) => (report.clone(), None),
@@ -94,7 +98,7 @@ impl Sender {
                     (Report::Run(report.clone()), trace.clone())
                 }
             };
-            Numbered { seq: *seq, at: clock::now(), report, trace }
+            Numbered { seq: *seq, at: *at, report, trace }
         });
         let reports = Reports { service: self.service, entries: entries.collect() };
         let body = match encode(&StateMessage::Reports(reports)) {

@@ -5,16 +5,15 @@ use crate::logs::Logs;
 use crate::machine::Machine;
 use crate::pulse::Pulses;
 use crate::registry::Registry;
-use crate::session::{self, End, Incarnation};
+use crate::session::{self, End, Incarnation, Unlived};
 use crate::settings::ServiceSettings;
 use everwatch_broker::{Broker, ConnectError, Session, advice};
 use everwatch_core::id::ServiceId;
 use everwatch_core::message::Predecessor;
 use everwatch_core::rebirth::Losses;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -40,8 +39,8 @@ pub struct Handle {
     pub stop: CancellationToken,
     /// End at once: requeue everything without waiting for code.
     pub hard_stop: CancellationToken,
-    /// Die like a killed process and be born anew (for trying out failover).
-    pub kill: Arc<Notify>,
+    /// Dies like a killed process and restarts (for trying out failover).
+    kill: Arc<Mutex<Option<CancellationToken>>>,
     /// Stand still, as after SIGSTOP (for trying out failover). The control loop's runtime has to have one thread.
     pub frost: Frost,
     /// The machine under it.
@@ -54,6 +53,31 @@ impl Handle {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
+    }
+    /// Lets the service die like a killed process; it restarts after a pause. `false` if it does not live now,
+    /// as in that pause: the call then has no effect, not even on the next incarnation.
+    #[must_use]
+    pub fn kill(&self) -> bool {
+        match self.lock_kill().take() {
+            Some(life) => {
+                life.cancel();
+                true
+            }
+            None => false,
+        }
+    }
+    /// An incarnation lives from now on: cancelled once it is to die.
+    pub(crate) fn born(&self) -> CancellationToken {
+        let life = CancellationToken::new();
+        *self.lock_kill() = Some(life.clone());
+        life
+    }
+    /// No incarnation lives.
+    pub(crate) fn dead(&self) {
+        *self.lock_kill() = None;
+    }
+    fn lock_kill(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+        self.kill.lock().unwrap_or_else(PoisonError::into_inner)
     }
     pub(crate) fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
@@ -92,9 +116,13 @@ async fn incarnations(
     let mut predecessor: Option<Predecessor> = None;
     let mut advised = false;
     let (mut losses, mut comes_last) = (Losses::NONE, false);
+    // A broker that has taken this service once refuses it for a reason that passes, as a password that is being
+    // changed: only a service that never worked is refused for good.
+    let mut worked = false;
     loop {
         let id = ServiceId(Uuid::new_v4());
-        let Some(session) = connect(&settings, broker.as_ref(), id, &handle).await? else { return Ok(()) };
+        let connected = connect((&settings, id), broker.as_ref(), Refusal::of(worked), &handle).await?;
+        let Some(session) = connected else { return Ok(()) };
         if !std::mem::replace(&mut advised, true) {
             let version = broker.version().await;
             if let Some(warning) = version.as_deref().and_then(advice::at_start) {
@@ -114,7 +142,16 @@ async fn incarnations(
             comes_last,
             handle: handle.clone(),
         };
-        let end = session::live(incarnation).await?;
+        let end = match session::live(incarnation).await {
+            Ok(end) => {
+                worked = true;
+                end
+            }
+            Err(Unlived::Lost(reason)) => End::Lost(reason),
+            Err(Unlived::Refused(why)) if worked => End::Lost(why),
+            Err(Unlived::Refused(why)) => return Err(RunError::Refused(why)),
+            Err(Unlived::NoThread(error)) => return Err(RunError::NoThread(error)),
+        };
         logs.close_all();
         match end {
             End::Stopped => return Ok(()),
@@ -140,10 +177,25 @@ async fn incarnations(
     }
 }
 
+/// What the broker's refusal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    /// A person has to mend something: the service ends.
+    IsFinal,
+    /// It is waited out.
+    Passes,
+}
+
+impl Refusal {
+    fn of(worked: bool) -> Self {
+        if worked { Self::Passes } else { Self::IsFinal }
+    }
+}
+
 async fn connect(
-    settings: &ServiceSettings,
+    (settings, id): (&ServiceSettings, ServiceId),
     broker: &dyn Broker,
-    id: ServiceId,
+    refusal: Refusal,
     handle: &Handle,
 ) -> Result<Option<Arc<dyn Session>>, RunError> {
     let mut pause = Duration::from_millis(500);
@@ -153,9 +205,18 @@ async fn connect(
         match handle.stop.run_until_cancelled(attempt).await {
             None => return Ok(None),
             Some(Ok(session)) => return Ok(Some(session)),
-            Some(Err(ConnectError::Refused(why))) => return Err(RunError::Refused(why)),
-            Some(Err(ConnectError::Unreachable(why))) => {
-                tracing::warn!(error = why, retry_in = ?pause, "the broker cannot be reached, trying again");
+            Some(Err(ConnectError::Refused(why))) if refusal == Refusal::IsFinal => {
+                return Err(RunError::Refused(why));
+            }
+            Some(Err(error)) => {
+                match error {
+                    ConnectError::Refused(error) => {
+                        tracing::warn!(error, retry_in = ?pause, "the broker refuses the connection, trying again");
+                    }
+                    ConnectError::Unreachable(error) => {
+                        tracing::warn!(error, retry_in = ?pause, "the broker cannot be reached, trying again");
+                    }
+                }
                 wait(jittered(pause), handle).await;
                 if handle.stop.is_cancelled() {
                     return Ok(None);

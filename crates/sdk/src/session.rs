@@ -17,7 +17,7 @@ use crate::proof::prove_life;
 use crate::pulse::Pulses;
 use crate::registry::Registry;
 use crate::reporter::{Reporter, Say, Sender};
-use crate::runtime::{Handle, RunError};
+use crate::runtime::Handle;
 use crate::settings::ServiceSettings;
 use crate::unit::{Code, Ended, Units};
 use channels::Channels;
@@ -70,18 +70,29 @@ pub(crate) enum End {
     Lost(String),
 }
 
+/// Why an incarnation never lived.
+pub(crate) enum Unlived {
+    /// The session was lost meanwhile.
+    Lost(String),
+    /// The broker refused a queue or an exchange.
+    Refused(String),
+    /// The machine gives no more threads.
+    NoThread(std::io::Error),
+}
+
 /// Lives until the session is lost or the service is told to stop.
-pub(crate) async fn live(incarnation: Incarnation) -> Result<End, RunError> {
-    let (session, ready) = (incarnation.session.clone(), incarnation.handle.clone());
+pub(crate) async fn live(incarnation: Incarnation) -> Result<End, Unlived> {
+    let (session, handle) = (incarnation.session.clone(), incarnation.handle.clone());
     let tracker = TaskTracker::new();
     let helpers = CancellationToken::new();
     let end = match Life::begin(incarnation, &tracker, &helpers).await {
-        Ok(life) => life.run().await,
-        Err(Unborn::Broker(BrokerError::Refused(why))) => Err(RunError::Refused(why)),
-        Err(Unborn::Broker(error)) => Ok(End::Lost(error.to_string())),
-        Err(Unborn::Thread(error)) => Err(RunError::NoThread(error)),
+        Ok(life) => Ok(life.run().await),
+        Err(Unborn::Broker(BrokerError::Refused(why))) => Err(Unlived::Refused(why)),
+        Err(Unborn::Broker(error)) => Err(Unlived::Lost(error.to_string())),
+        Err(Unborn::Thread(error)) => Err(Unlived::NoThread(error)),
     };
-    ready.set_ready(false);
+    handle.set_ready(false);
+    handle.dead();
     helpers.cancel();
     session.close().await;
     tracker.close();
@@ -247,11 +258,12 @@ impl Life {
         Ok(())
     }
 
-    async fn run(mut self) -> Result<End, RunError> {
+    async fn run(mut self) -> End {
         let birth = self.birth();
         if !self.reporter.confirmed(Report::ServiceBorn(Box::new(birth))).await {
             return self.fallen().await;
         }
+        let kill = self.me.handle.born();
         metrics::counter!(metric::SESSIONS).increment(1);
         tracing::info!(service = %self.me.id, name = %self.me.settings.name, capacity = self.blocks.capacity(), "born");
         let mut beat = interval(self.me.settings.beat);
@@ -270,11 +282,10 @@ impl Life {
             }
             let next = self.next_deadline();
             let wake = if self.welcomed { next } else { next.min(welcome_until) };
-            let kill = self.me.handle.kill.clone();
             tokio::select! {
                 biased;
                 () = self.fence.fallen.cancelled() => return self.fallen().await,
-                () = kill.notified() => return Ok(self.die().await),
+                () = kill.cancelled() => return self.die().await,
                 () = self.me.handle.stop.cancelled() => return self.drain().await,
                 Some(report) = self.settled.recv() => self.on_confirmed(report).await,
                 Some(Ended { id, epoch, outcome }) = self.ended.recv() => {

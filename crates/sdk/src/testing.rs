@@ -21,7 +21,7 @@
 //! # });
 //! ```
 
-use crate::context::{Context, Inner, Outlet};
+use crate::context::{Context, Inner, Leftovers, Outlet};
 use crate::logs::{Book, as_speaker};
 use crate::observer::{Error, Exit, Observer};
 use crate::pulse::Pulses;
@@ -92,6 +92,7 @@ impl Trial {
         let (sender, values) = mpsc::channel(UNREAD);
         let status = Arc::new(Mutex::new(None));
         let (token, book) = (CancellationToken::new(), Book::new(LOG_LINES));
+        let leftovers = Leftovers::default();
         let shared = [
             (TypeId::of::<T>(), Arc::new(value) as Arc<dyn Any + Send + Sync>),
             (TypeId::of::<Pulses>(), Arc::new(Pulses::default())),
@@ -105,9 +106,15 @@ impl Trial {
             shared: Arc::new(shared.into_iter().collect()),
             book: book.clone(),
             trace: None,
+            leftovers: leftovers.clone(),
         });
         let mut code = JoinSet::new();
-        code.spawn(as_speaker(book.clone(), Epoch::new(1, 0), observer.run(ctx)));
+        let running = as_speaker(book.clone(), Epoch::new(1, 0), observer.run(ctx));
+        code.spawn(async move {
+            let ended = running.await;
+            leftovers.end().await;
+            ended
+        });
         Self { code, token, values, status, book }
     }
 
@@ -208,8 +215,7 @@ mod tests {
     #[tokio::test]
     async fn exec_refuses_what_is_not_allowed_and_names_the_cure() {
         let exec: crate::kinds::Exec = serde_json::from_str(r#"{"argv": ["/bin/true"]}"#).unwrap();
-        let settings =
-            ExecSettings { allow: vec!["/bin/false".to_owned()], fence_after: Duration::from_secs(5) };
+        let settings = ExecSettings { allow: vec!["/bin/false".to_owned()], ..ExecSettings::default() };
         let mut trial = Trial::start_sharing(exec, settings);
         let Exit::Failed(reason) = trial.ended().await.unwrap().unwrap() else { panic!("it ran") };
         assert!(reason.contains("/bin/true") && reason.contains("[service.exec] allow"), "{reason}");

@@ -1,6 +1,6 @@
 //! Running code: one task per observer, on the runtime for people's code.
 
-use crate::context::{Context, Inner, Outlet};
+use crate::context::{Context, Inner, Leftovers, Outlet};
 use crate::fence::{boottime, millis};
 use crate::frost::Frost;
 use crate::logs::{Book, Logs, as_speaker};
@@ -15,14 +15,14 @@ use everwatch_core::slots::Outcome;
 use everwatch_core::trace::TraceContext;
 use everwatch_trace::{Kind, Span};
 use futures::FutureExt as _;
+use futures::future::{AbortHandle, Abortable, Aborted};
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 /// The end of one unit. At most one for each unit that was started, so no more than the capacity.
@@ -58,7 +58,10 @@ struct Unit {
     on_thread: Arc<AtomicU64>,
     attempt: u32,
     token: CancellationToken,
-    abort: Option<AbortHandle>,
+    /// Ends the code, not the task: what the code leaves behind is waited for.
+    abort: AbortHandle,
+    /// Whether the code has let go, and only what it left behind is still there.
+    let_go: Arc<AtomicBool>,
 }
 
 /// Reports the end of a unit however it comes: return, panic or abort.
@@ -119,14 +122,17 @@ impl Units {
             ended: self.ended.clone(),
             running: self.running.clone(),
         };
-        let on_thread = Arc::new(AtomicU64::new(0));
+        let (on_thread, let_go) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (abort, aborts) = AbortHandle::new_pair();
+        let leftovers = Leftovers::default();
         let unit = Unit {
             work: work.clone(),
             epoch,
             on_thread: on_thread.clone(),
             attempt,
             token: token.clone(),
-            abort: None,
+            abort,
+            let_go: let_go.clone(),
         };
         self.lock().insert(id, unit);
         let (registry, outlet, book) =
@@ -142,6 +148,7 @@ impl Units {
             shared,
             book: book_of,
             trace,
+            leftovers: leftovers.clone(),
         });
         let task = async move {
             // The guard lives inside the task: it is dropped only after the code has let go.
@@ -154,29 +161,32 @@ impl Units {
             });
             // Boxed: each layer around it would keep room for it once more.
             let code = as_speaker(book.clone(), epoch, Box::pin(code.catch_unwind()));
+            let code = Abortable::new(code, aborts);
             let ended = match &guard.trace {
                 Some(trace) => everwatch_trace::within(trace, code).await,
                 None => code.await,
             };
+            let_go.store(true, Ordering::Release);
+            leftovers.end().await;
             guard.outcome = match ended {
-                Ok(outcome) => outcome,
-                Err(panic) => Outcome::Erred(format!("panicked: {}", panic_text(panic.as_ref()))),
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(panic)) => Outcome::Erred(format!("panicked: {}", panic_text(panic.as_ref()))),
+                Err(Aborted) => Outcome::Aborted,
             };
             note_end(&book, epoch, attempt, &guard.outcome);
         };
-        let abort = self.tasks.spawn(task).abort_handle();
-        if let Some(unit) = self.lock().get_mut(&id).filter(|unit| unit.epoch == epoch) {
-            unit.abort = Some(abort);
-        }
+        self.tasks.spawn(task);
     }
 
     pub(crate) fn cancel(&self, id: ObserverId) {
-        if let Some(unit) = self.lock().get(&id) {
-            unit.token.cancel();
+        let token = self.lock().get(&id).map(|unit| unit.token.clone());
+        if let Some(token) = token {
+            token.cancel();
         }
     }
     pub(crate) fn abort(&self, id: ObserverId) {
-        if let Some(abort) = self.lock().get(&id).and_then(|unit| unit.abort.clone()) {
+        let abort = self.lock().get(&id).map(|unit| unit.abort.clone());
+        if let Some(abort) = abort {
             abort.abort();
         }
     }
@@ -184,19 +194,20 @@ impl Units {
         self.all.cancel();
     }
     pub(crate) fn abort_all(&self) {
-        for unit in self.lock().values() {
-            if let Some(abort) = &unit.abort {
-                abort.abort();
-            }
-        }
+        let all: Vec<_> = self.lock().values().map(|unit| unit.abort.clone()).collect();
+        all.iter().for_each(AbortHandle::abort);
     }
     /// Blocks the calling thread while the service is to stand still.
     pub(crate) fn hold_thread(&self) {
         self.code.frost.hold_thread();
     }
-    /// Code that has not let go yet.
+    /// Runs that are not over.
     pub(crate) fn alive(&self) -> usize {
         self.lock().len()
+    }
+    /// Those whose code has not let go yet.
+    pub(crate) fn holding(&self) -> usize {
+        self.lock().values().filter(|unit| !unit.let_go.load(Ordering::Acquire)).count()
     }
 
     /// Observers whose code has held a thread for at least so long, by name.
@@ -243,7 +254,7 @@ fn note_end(book: &Book, epoch: Epoch, attempt: u32, outcome: &Outcome) {
 }
 
 /// An error with everything that caused it.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

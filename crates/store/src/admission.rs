@@ -24,11 +24,13 @@ fn one(row: &Row, situation: &mut Situation) -> Created {
     if let Some(holder) = situation.holders.get(name) {
         return refused_by(Some(*holder));
     }
-    let free = situation.free.entry(row.wanted.pool.to_string()).or_insert(0);
-    if *free <= 0 && row.wanted.on_full == OnFull::Reject {
-        return Created::NoCapacity;
+    if row.verdict().status.uses_slot() {
+        let free = situation.free.entry(row.wanted.pool.to_string()).or_insert(0);
+        if *free <= 0 && row.wanted.on_full == OnFull::Reject {
+            return Created::NoCapacity;
+        }
+        *free -= 1;
     }
-    *free -= 1;
     situation.holders.insert(name.to_owned(), row.verdict().status);
     Created::Done
 }
@@ -41,9 +43,10 @@ pub(crate) fn refused_by(holder: Option<Status>) -> Created {
     }
 }
 
-/// The pools whose slots must be counted: those of observers that do not queue.
+/// The pools whose slots must be counted: those of observers that need a slot at once.
 pub(crate) fn counted_pools(rows: &[Row]) -> Vec<String> {
-    let picky = rows.iter().filter(|row| row.wanted.on_full == OnFull::Reject);
+    let needs_slot = |row: &&Row| row.wanted.on_full == OnFull::Reject && row.verdict().status.uses_slot();
+    let picky = rows.iter().filter(needs_slot);
     let mut pools: Vec<String> = picky.map(|row| row.wanted.pool.to_string()).collect();
     pools.sort_unstable();
     pools.dedup();

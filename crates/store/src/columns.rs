@@ -89,11 +89,6 @@ pub(crate) fn written<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
-/// Documents, read back.
-pub(crate) fn read_all<T: DeserializeOwned>(documents: &[String]) -> Result<Vec<T>, StoreError> {
-    documents.iter().map(|document| read(document)).collect()
-}
-
 /// A document, read back.
 pub(crate) fn read<T: DeserializeOwned>(document: &str) -> Result<T, StoreError> {
     serde_json::from_str(document).map_err(|error| {

@@ -10,6 +10,7 @@ mod fresh;
 mod listing;
 mod notes;
 mod services;
+mod unreadable;
 
 pub use changing::*;
 pub use creating::*;
@@ -18,6 +19,7 @@ pub use fresh::*;
 pub use listing::*;
 pub use notes::*;
 pub use services::*;
+pub use unreadable::*;
 
 use crate::port::{Created, Store};
 use everwatch_core::clock::Timestamp;
@@ -71,7 +73,7 @@ async fn all_created(store: &dyn Store, rows: &[Row]) {
 }
 
 async fn loaded(store: &dyn Store, number: u128) -> Row {
-    store.load(&[id(number)]).await.unwrap().pop().unwrap()
+    store.load(&[id(number)]).await.unwrap().rows.pop().unwrap()
 }
 
 /// Saves what `change` makes of the stored row.

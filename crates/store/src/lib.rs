@@ -11,6 +11,7 @@ mod memory;
 pub mod port;
 mod postgres;
 mod sqlite;
+mod unreadable;
 
 pub use events::{By, Named};
 pub use memory::{Backup, MemoryStore};

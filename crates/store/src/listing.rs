@@ -1,7 +1,8 @@
 //! A list's filter and place as plain values to bind. Shared by both databases.
 
-use crate::columns::{limit, number, read_all, without_nul};
+use crate::columns::{number, without_nul};
 use crate::port::{After, Filter, Page, Sort, StoreError};
+use everwatch_core::row::Row;
 use everwatch_core::status::Status;
 use uuid::Uuid;
 
@@ -17,12 +18,10 @@ pub(crate) struct Parameters {
     /// The page holds what lies strictly past this value and id.
     pub(crate) value: String,
     pub(crate) id: Uuid,
-    /// One more than the page, to see whether there is more.
-    pub(crate) limit: i64,
 }
 
 impl Parameters {
-    pub(crate) fn of(filter: &Filter, after: Option<&After>, most: usize) -> Result<Self, StoreError> {
+    pub(crate) fn of(filter: &Filter, after: Option<&After>) -> Result<Self, StoreError> {
         let all_but_deleted = || Status::ALL.into_iter().filter(|status| *status != Status::Deleted);
         let status: Vec<Status> =
             if filter.status.is_empty() { all_but_deleted().collect() } else { filter.status.clone() };
@@ -42,7 +41,6 @@ impl Parameters {
             q: filter.q.as_deref().map(|q| without_nul(q).to_ascii_lowercase()),
             value: without_nul(&value),
             id,
-            limit: limit(most).saturating_add(1),
         })
     }
 }
@@ -58,9 +56,9 @@ fn edge(filter: &Filter) -> (String, Uuid) {
     }
 }
 
-/// The page that was read with one document more than wanted.
-pub(crate) fn page(mut documents: Vec<String>, most: usize, total: i64) -> Result<Page, StoreError> {
-    let more = documents.len() > most;
-    documents.truncate(most);
-    Ok(Page { rows: read_all(&documents)?, total: number(total), more })
+/// The page that was read with one row more than wanted.
+pub(crate) fn page(mut rows: Vec<Row>, most: usize, total: i64) -> Page {
+    let more = rows.len() > most;
+    rows.truncate(most);
+    Page { rows, total: number(total), more }
 }

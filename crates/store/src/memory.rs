@@ -6,7 +6,10 @@ mod notes;
 
 use crate::admission::{Situation, admit};
 use crate::columns::{Columns, without_nul};
-use crate::port::{After, Counts, Created, Event, Filter, Page, Parked, ParkedHead, Sort, Store, StoreError};
+use crate::port::{
+    After, Counts, Created, Event, Filter, Found, Page, Parked, ParkedHead, Sort, Store, StoreError,
+    Unreadable,
+};
 use async_trait::async_trait;
 use everwatch_core::adoption::REMEMBERED;
 use everwatch_core::clock::{self, Timestamp};
@@ -137,10 +140,11 @@ impl Store for MemoryStore {
         }
         Ok(answers)
     }
-    async fn load(&self, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
+    async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
         let (tables, mut met) = (self.tables(), HashSet::new());
         let ids = ids.iter().filter(|id| met.insert(**id));
-        Ok(ids.filter_map(|id| tables.observers.get(id)).map(|kept| kept.row.clone()).collect())
+        let rows = ids.filter_map(|id| tables.observers.get(id)).map(|kept| kept.row.clone()).collect();
+        Ok(Found { rows, unreadable: Vec::new() })
     }
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
         let tables = self.tables();
@@ -240,13 +244,22 @@ impl Store for MemoryStore {
         let tables = self.tables();
         Ok(ids.iter().copied().filter(|id| tables.note(&format!("forgotten/{id}")).is_some()).collect())
     }
-    async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
+    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError> {
+        // Rows are kept as they are, not as documents.
+        Ok(Vec::new())
+    }
+    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
+        let tables = self.tables();
+        let known = ids.iter().filter_map(|id| tables.services.get(id));
+        Ok(known.filter_map(|it| Some((it.id, it.end?.at))).collect())
+    }
+    async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
         let tables = self.tables();
         let known =
             tables.services.values().filter(|it| it.end.as_ref().is_none_or(|end| end.at >= ended_since));
         let mut rows: Vec<ServiceRow> = known.cloned().collect();
         rows.sort_by(|a, b| (&a.birth.name, a.born_at, a.id).cmp(&(&b.birth.name, b.born_at, b.id)));
-        Ok(rows)
+        Ok(Found { rows, unreadable: Vec::new() })
     }
     async fn service(
         &self,
@@ -296,6 +309,13 @@ impl Store for MemoryStore {
         let held = tables.parked.len();
         tables.parked.retain(|it| it.id != id);
         Ok(tables.parked.len() < held)
+    }
+    async fn forget_parked(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+        let mut tables = self.tables();
+        let (held, newest) = (tables.parked.len(), tables.parked.last().map_or(0, |it| it.id));
+        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
+        tables.parked.retain(|it| it.at >= before && it.id > newest.saturating_sub(keep));
+        Ok((held - tables.parked.len()) as u64)
     }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
         let tables = self.tables();

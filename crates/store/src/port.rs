@@ -12,6 +12,7 @@ use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Why the store could not do it.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,63 @@ pub enum StoreError {
     /// A stored document cannot be read.
     #[error("a stored row cannot be read: {0}")]
     Corrupt(String),
+}
+
+/// The rows of one read. One that cannot be read hides no other; nothing may be concluded about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found<T, I> {
+    pub rows: Vec<T>,
+    /// Those that are there and cannot be read.
+    pub unreadable: Vec<I>,
+}
+
+impl<T, I: std::fmt::Display> Found<T, I> {
+    /// The one row that was asked for.
+    ///
+    /// # Errors
+    /// Corrupt if it is there and cannot be read.
+    pub fn one(mut self) -> Result<Option<T>, StoreError> {
+        match self.unreadable.first() {
+            Some(id) => Err(StoreError::Corrupt(format!("{id}; `everwatch doctor` tells why, and the cure"))),
+            None => Ok(self.rows.pop()),
+        }
+    }
+}
+
+/// A table of documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    Observers,
+    Services,
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Observers => "observers",
+            Self::Services => "services",
+        })
+    }
+}
+
+/// A stored row that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    pub table: Table,
+    pub id: Uuid,
+    pub why: String,
+}
+
+impl Unreadable {
+    /// What a person can do about it.
+    #[must_use]
+    pub fn cure(&self) -> String {
+        format!(
+            "update this manager if a newer one has written the row; otherwise take its document from a backup, or \
+             remove it: DELETE FROM {} WHERE id = '{}'",
+            self.table, self.id
+        )
+    }
 }
 
 /// What became of one create.
@@ -142,7 +200,8 @@ pub trait Notes: Send + Sync + 'static {
     async fn forget_notes(&self) -> Result<u64, StoreError>;
 }
 
-/// The database. All times are the database's own clock.
+/// The database. All times are the database's own clock. Whatever answers a list of rows leaves out those that cannot
+/// be read, and reads on behind them.
 #[async_trait]
 pub trait Store: Notes + Events {
     /// Ends all connections: what was committed is in the database's own file then, not beside it. Nothing
@@ -157,8 +216,8 @@ pub trait Store: Notes + Events {
     /// Answers in order; a refused one does not stop the others. Two of one name in a batch: the first wins.
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError>;
     /// By identity; ids that are not there are left out.
-    async fn load(&self, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError>;
-    /// One observer: a name means its live holder, else the newest deleted one.
+    async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError>;
+    /// One observer: a name means its live holder, else the newest deleted one. Corrupt if that cannot be read.
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError>;
     /// Saves changed rows whose stored version still is `row.version`, as version + 1, in one
     /// transaction; answers the ids that had changed meanwhile (those are left as they are).
@@ -180,10 +239,14 @@ pub trait Store: Notes + Events {
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError>;
     /// Those of these ids whose rows were forgotten.
     async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError>;
+    /// The unreadable rows that were met here and still cannot be read; at most 1,000.
+    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError>;
 
     /// All services that live, and those that ended since `ended_since`.
-    async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError>;
-    /// By identity or name (the newest of that name).
+    async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError>;
+    /// When those of these services ended that are known here and have ended.
+    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError>;
+    /// By identity or name (the newest of that name). Corrupt if it cannot be read.
     async fn service(
         &self,
         id: Option<ServiceId>,
@@ -200,6 +263,8 @@ pub trait Store: Notes + Events {
     async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError>;
     /// Forgets one; answers whether it was there.
     async fn unpark(&self, id: i64) -> Result<bool, StoreError>;
+    /// Forgets those older than `before` and those that exceed the newest `keep`; answers how many.
+    async fn forget_parked(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError>;
     /// Newest first, ids below `before` (all if `None`).
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError>;
 }

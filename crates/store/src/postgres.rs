@@ -8,6 +8,7 @@ mod services;
 
 use crate::failure::{failure, migration};
 use crate::port::*;
+use crate::unreadable::Ledger;
 use async_trait::async_trait;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
@@ -18,6 +19,7 @@ use everwatch_core::service::ServiceRow;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgPool};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -36,6 +38,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 pub(crate) struct PgStore {
     pool: PgPool,
     policy: RowPolicy,
+    unreadable: Ledger,
 }
 
 impl PgStore {
@@ -50,7 +53,11 @@ impl PgStore {
             .connect_with(options.options(limits.map(|limit| (limit, STATEMENT_TIMEOUT))))
             .await
             .map_err(failure)?;
-        Ok(Self { pool, policy })
+        Ok(Self { pool, policy, unreadable: Ledger::default() })
+    }
+
+    fn reading(&self) -> observers::Reading<'_> {
+        (&self.pool, &self.unreadable)
     }
 }
 
@@ -133,29 +140,29 @@ impl Store for PgStore {
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
         answered(observers::create(&self.pool, rows, &self.policy)).await
     }
-    async fn load(&self, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
-        answered(observers::load(&self.pool, ids)).await
+    async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
+        answered(observers::load(self.reading(), ids)).await
     }
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
-        answered(observers::find(&self.pool, which)).await
+        answered(observers::find(self.reading(), which)).await
     }
     async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
         answered(observers::save(&self.pool, rows, &self.policy)).await
     }
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::due(&self.pool, now, most)).await
+        answered(observers::due(self.reading(), now, most)).await
     }
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::commanded_since(&self.pool, since, most)).await
+        answered(observers::commanded_since(self.reading(), since, most)).await
     }
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::unheld(&self.pool, pool, living, most)).await
+        answered(observers::unheld(self.reading(), pool, living, most)).await
     }
     async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {
         answered(observers::held_by(&self.pool, service, range)).await
     }
     async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
-        answered(observers::list(&self.pool, filter, after, limit)).await
+        answered(observers::list(self.reading(), filter, after, limit)).await
     }
     async fn counts(&self) -> Result<Counts, StoreError> {
         answered(observers::counts(&self.pool)).await
@@ -166,15 +173,23 @@ impl Store for PgStore {
     async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
         answered(observers::forgotten(&self.pool, ids)).await
     }
-    async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
-        answered(services::all(&self.pool, ended_since)).await
+    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError> {
+        answered(observers::look(self.reading())).await?;
+        answered(services::look(self.reading())).await?;
+        Ok(self.unreadable.all())
+    }
+    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
+        answered(services::ends(&self.pool, ids)).await
+    }
+    async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+        answered(services::all(self.reading(), ended_since)).await
     }
     async fn service(
         &self,
         id: Option<ServiceId>,
         name: Option<&Name>,
     ) -> Result<Option<ServiceRow>, StoreError> {
-        answered(services::find(&self.pool, id, name)).await
+        answered(services::find(self.reading(), id, name)).await
     }
     async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
         answered(services::save(&self.pool, rows)).await
@@ -183,13 +198,19 @@ impl Store for PgStore {
         answered(services::forget(&self.pool, before)).await
     }
     async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
-        answered(parked::park(&self.pool, parked)).await
+        for part in parked::parts(parked) {
+            answered(parked::park(&self.pool, part)).await?;
+        }
+        Ok(())
     }
     async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError> {
         answered(parked::one(&self.pool, id)).await
     }
     async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
         answered(parked::unpark(&self.pool, id)).await
+    }
+    async fn forget_parked(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+        answered(parked::forget(&self.pool, before, keep)).await
     }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
         answered(parked::page(&self.pool, before, limit)).await

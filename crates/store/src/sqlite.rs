@@ -8,6 +8,7 @@ mod services;
 
 use crate::failure::{failure, migration};
 use crate::port::*;
+use crate::unreadable::Ledger;
 use async_trait::async_trait;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
@@ -18,6 +19,7 @@ use everwatch_core::service::ServiceRow;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
@@ -31,6 +33,7 @@ pub(crate) struct SqliteStore {
     writer: SqlitePool,
     readers: SqlitePool,
     policy: RowPolicy,
+    unreadable: Ledger,
     /// Says to other processes that the file is in use; dropped last.
     _lock: Option<File>,
 }
@@ -41,7 +44,9 @@ impl SqliteStore {
             .map_err(failure)?
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal)
+            // With Normal, the log is synchronized only when it is written back: a power loss takes away commits that
+            // were answered, and with them reports that were acknowledged and generations that were published.
+            .synchronous(SqliteSynchronous::Full)
             .busy_timeout(Duration::from_secs(5))
             .pragma("journal_size_limit", "67108864")
             .pragma("wal_autocheckpoint", "8000")
@@ -62,7 +67,11 @@ impl SqliteStore {
         } else {
             pool(4).connect_with(options.read_only(true)).await.map_err(failure).map_err(at)?
         };
-        Ok(Self { writer, readers, policy, _lock: lock })
+        Ok(Self { writer, readers, policy, unreadable: Ledger::default(), _lock: lock })
+    }
+
+    fn reading(&self) -> observers::Reading<'_> {
+        (&self.readers, &self.unreadable)
     }
 }
 
@@ -183,29 +192,29 @@ impl Store for SqliteStore {
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
         observers::create(&self.writer, rows, &self.policy).await
     }
-    async fn load(&self, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
-        observers::load(&self.readers, ids).await
+    async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
+        observers::load(self.reading(), ids).await
     }
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
-        observers::find(&self.readers, which).await
+        observers::find(self.reading(), which).await
     }
     async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
         observers::save(&self.writer, rows, &self.policy).await
     }
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::due(&self.readers, now, most).await
+        observers::due(self.reading(), now, most).await
     }
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::commanded_since(&self.readers, since, most).await
+        observers::commanded_since(self.reading(), since, most).await
     }
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::unheld(&self.readers, pool, living, most).await
+        observers::unheld(self.reading(), pool, living, most).await
     }
     async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {
         observers::held_by(&self.readers, service, range).await
     }
     async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
-        observers::list(&self.readers, filter, after, limit).await
+        observers::list(self.reading(), filter, after, limit).await
     }
     async fn counts(&self) -> Result<Counts, StoreError> {
         observers::counts(&self.readers).await
@@ -216,15 +225,23 @@ impl Store for SqliteStore {
     async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
         observers::forgotten(&self.readers, ids).await
     }
-    async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
-        services::all(&self.readers, ended_since).await
+    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError> {
+        observers::look(self.reading()).await?;
+        services::look(self.reading()).await?;
+        Ok(self.unreadable.all())
+    }
+    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
+        services::ends(&self.readers, ids).await
+    }
+    async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+        services::all(self.reading(), ended_since).await
     }
     async fn service(
         &self,
         id: Option<ServiceId>,
         name: Option<&Name>,
     ) -> Result<Option<ServiceRow>, StoreError> {
-        services::find(&self.readers, id, name).await
+        services::find(self.reading(), id, name).await
     }
     async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
         services::save(&self.writer, rows).await
@@ -240,6 +257,9 @@ impl Store for SqliteStore {
     }
     async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
         parked::unpark(&self.writer, id).await
+    }
+    async fn forget_parked(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+        parked::forget(&self.writer, before, keep).await
     }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
         parked::page(&self.readers, before, limit).await

@@ -95,8 +95,10 @@ both! {
     a_service_is_born_once_and_found
     a_service_is_saved_by_compare_and_set
     ended_services_are_shown_for_a_while
+    the_ends_of_services_are_known_by_id
     parked_messages_are_shown_newest_first
     a_parked_reason_may_hold_a_nul
+    the_oldest_parked_messages_are_forgotten
     the_first_to_claim_a_note_has_it
     events_are_told_in_order_and_by_filter
     the_oldest_events_are_forgotten
@@ -105,6 +107,34 @@ both! {
     notes_are_found_by_how_their_names_begin
     a_note_is_swapped_only_for_what_stands_there
     of_claimers_side_by_side_one_has_it
+}
+
+/// What is done to a database behind the store's back; there is no such thing in memory.
+macro_rules! damaged {
+    ($($check:ident)*) => {
+        mod damaged_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let fresh = super::sqlite();
+                let execute = async |statement: String| super::conformance::execute(&fresh.url, &statement).await;
+                super::conformance::$check(&*super::opened(&fresh).await, execute).await;
+            })*
+        }
+        mod damaged_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let fresh = super::postgres().await;
+                let execute = async |statement: String| super::conformance::execute(&fresh.url, &statement).await;
+                super::conformance::$check(&*super::opened(&fresh).await, execute).await;
+            })*
+        }
+    };
+}
+
+damaged! {
+    unreadable_observers_hide_no_other
+    an_unreadable_observer_is_named_with_its_cure
+    an_unreadable_service_hides_no_other
 }
 
 fn row() -> Row {
@@ -119,7 +149,7 @@ async fn reopening_keeps_everything(fresh: Fresh) {
     assert_eq!(store.create(&[row()]).await.unwrap(), [Created::Done]);
     drop(store);
     let store = opened(&fresh).await;
-    assert_eq!(store.load(&[row().id]).await.unwrap(), [row()]);
+    assert_eq!(store.load(&[row().id]).await.unwrap().rows, [row()]);
 }
 
 #[tokio::test]
@@ -243,7 +273,7 @@ async fn a_file_that_is_no_database_is_refused_by_its_name() {
 async fn sqlite_works_in_memory() {
     let store = open("sqlite::memory:", RowPolicy::default()).await.unwrap();
     assert_eq!(store.create(&[row()]).await.unwrap(), [Created::Done]);
-    assert_eq!(store.load(&[row().id]).await.unwrap(), [row()]);
+    assert_eq!(store.load(&[row().id]).await.unwrap().rows, [row()]);
 }
 
 #[tokio::test]

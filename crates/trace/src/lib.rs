@@ -10,7 +10,7 @@
 mod lost;
 mod otlp;
 
-pub use lost::LOST;
+pub use lost::{LOST, LOST_LOG_LINES};
 pub use otlp::{Export, ExportError, Exporting};
 
 use everwatch_core::trace::TraceContext;

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Spans that were to be exported and are lost.
 pub const LOST: &str = "everwatch_lost_spans_total";
+/// Lines of the log that are lost because standard error did not take them.
+pub const LOST_LOG_LINES: &str = "everwatch_lost_log_lines_total";
 /// What is lost is told this often.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 

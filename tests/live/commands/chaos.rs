@@ -99,3 +99,26 @@ async fn a_short_freeze_loses_nothing() {
     let it = dev.api.get("/v1/observers/tick").await;
     assert_eq!((&it["status"], &it["epoch"]), (&json!("Processing"), &json!(1_u64 << 32)), "{it}");
 }
+
+#[tokio::test]
+async fn a_service_that_is_dead_cannot_be_killed_and_its_next_incarnation_lives() {
+    let dev = Dev::start(2, 10).await;
+    let before = dev.api.get("/v1/services/service-1").await;
+    let (code, said, beside) = dev.run("chaos kill service-1");
+    assert_eq!(code, Some(0), "{said} {beside}");
+    let (code, _, said) = dev.run("chaos kill service-1");
+    assert!(code == Some(4) && said.contains("service-1 does not run now"), "{said}");
+    let next = wait_for("the next incarnation", || async {
+        let it = dev.api.get("/v1/services/service-1").await;
+        if it["state"] == "active" && it["id"] != before["id"] { Ok(it) } else { Err(it.to_string()) }
+    })
+    .await;
+    wait_for("it to beat twice", || async {
+        let it = dev.api.get("/v1/services/service-1").await;
+        assert_eq!(it["id"], next["id"], "the second kill hit the next incarnation");
+        let since = |it: &Value| it["last_beat_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let beats = since(&it).duration_since(since(&next)).as_secs() >= 5;
+        if beats { Ok(()) } else { Err(it.to_string()) }
+    })
+    .await;
+}

@@ -134,6 +134,7 @@ pub(crate) async fn serve(
                     end.abandon(count);
                     break Loss::Told;
                 }
+                Some(AtBroker::GiveAway(count)) => end.give_away(count),
                 Some(AtBroker::BreakAfterPublish) => end.breaks_after_publish = true,
                 Some(AtBroker::Arrived(up)) => {
                     if let Some(loss) = end.on_frame(up, &tasks).await {
@@ -337,6 +338,15 @@ impl End {
         self.node.memory.abandon(&receipts);
     }
 
+    fn give_away(&mut self, count: usize) {
+        let held = self.held.iter().filter(|(_, held)| held.consumer.is_some());
+        let receipts: Vec<Receipt> = held.map(|(receipt, _)| *receipt).take(count).collect();
+        for receipt in &receipts {
+            self.gone(*receipt, Loss::GivenAway);
+        }
+        self.node.memory.give_away(&receipts);
+    }
+
     async fn close(mut self, loss: Loss) {
         let receipts: Vec<Receipt> = self.held.keys().copied().collect();
         for receipt in receipts {
@@ -351,7 +361,7 @@ impl End {
             Loss::Closed => "closed by the client",
             Loss::Told => "CONNECTION_FORCED",
             Loss::Silent => "missed heartbeats from client",
-            Loss::Untold => return,
+            Loss::Untold | Loss::GivenAway => return,
         };
         self.node.network.down((self.conn, self.lane), Down::Lost(why.to_owned()));
     }

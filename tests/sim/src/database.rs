@@ -10,13 +10,15 @@ use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
+use everwatch_core::status::Status;
 use everwatch_store::{
-    After, Counts, Created, Event, EventFilter, EventPage, Events, Filter, MemoryStore, Notes, Page, Parked,
-    ParkedHead, Store, StoreError, Stretch,
+    After, Backup, Counts, Created, Event, EventFilter, EventPage, Events, Filter, Found, MemoryStore, Notes,
+    Page, Parked, ParkedHead, Store, StoreError, Stretch, Unreadable,
 };
 use futures::FutureExt as _;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// One way, in ms.
@@ -41,6 +43,9 @@ pub(crate) struct Database {
     pub(crate) loses_answers: AtomicU32,
     /// Rows that were read, over all operations.
     pub(crate) rows_read: AtomicU64,
+    /// Writes, and every row after the last of them that was looked at.
+    writes: AtomicU64,
+    looked_at: Mutex<(u64, Arc<[Row]>)>,
 }
 
 impl Default for Database {
@@ -52,7 +57,32 @@ impl Default for Database {
             delay: AtomicU64::default(),
             loses_answers: AtomicU32::default(),
             rows_read: AtomicU64::default(),
+            writes: AtomicU64::new(1),
+            looked_at: Mutex::new((0, Arc::default())),
         }
+    }
+}
+
+impl Database {
+    /// Every row, as the judge sees it: it reads them only after a write.
+    pub(crate) fn rows(&self) -> Arc<[Row]> {
+        let writes = self.writes.load(Ordering::Relaxed);
+        let mut looked_at = self.looked_at.lock().unwrap();
+        if looked_at.0 != writes {
+            let filter = Filter { status: Status::ALL.to_vec(), ..Filter::default() };
+            let page = self.memory.list(&filter, None, usize::MAX - 1).now_or_never();
+            let rows = page.and_then(Result::ok).map(|page| page.rows).unwrap_or_default();
+            *looked_at = (writes, rows.into());
+        }
+        Arc::clone(&looked_at.1)
+    }
+
+    /// Puts a backup in place of everything that is stored, and runs `migrate --restored`.
+    pub(crate) fn restore(&self, backup: &Backup) {
+        self.memory.restore(backup);
+        let restored = everwatch_manager::restored(&self.memory).now_or_never();
+        restored.expect("the store in memory never waits").unwrap();
+        self.writes.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -91,6 +121,7 @@ impl RemoteStore {
         let skew = machine::set_skew(0);
         let answer = operation.now_or_never();
         machine::set_skew(skew);
+        self.0.writes.fetch_add(u64::from(access == Access::Write), Ordering::Relaxed);
         let lost = &self.0.loses_answers;
         if access == Access::Write
             && lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
@@ -125,7 +156,7 @@ impl RemoteStore {
 
     async fn update(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
         let ids: Vec<ObserverId> = rows.iter().map(|row| row.id).collect();
-        let before = self.memory().load(&ids).await?;
+        let before = self.memory().load(&ids).await?.rows;
         let late = self.memory().save(rows).await?;
         let request = REQUEST.try_with(|request| *request).ok();
         for row in rows.iter().filter(|row| !late.contains(&row.id)) {
@@ -207,8 +238,8 @@ impl Store for RemoteStore {
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
         self.operation(Access::Write, self.insert(rows)).await
     }
-    async fn load(&self, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
-        self.rows(Vec::len, self.memory().load(ids)).await
+    async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
+        self.rows(|found: &Found<_, _>| found.rows.len(), self.memory().load(ids)).await
     }
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
         self.rows(|found| usize::from(found.is_some()), self.memory().find(which)).await
@@ -240,7 +271,13 @@ impl Store for RemoteStore {
     async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
         self.operation(Access::Read, self.memory().forgotten(ids)).await
     }
-    async fn services(&self, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
+    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError> {
+        self.operation(Access::Read, self.memory().unreadable()).await
+    }
+    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
+        self.operation(Access::Read, self.memory().ends(ids)).await
+    }
+    async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
         self.operation(Access::Read, self.memory().services(ended_since)).await
     }
     async fn service(
@@ -264,6 +301,9 @@ impl Store for RemoteStore {
     }
     async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
         self.operation(Access::Write, self.memory().unpark(id)).await
+    }
+    async fn forget_parked(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+        self.operation(Access::Write, self.memory().forget_parked(before, keep)).await
     }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
         self.operation(Access::Read, self.memory().parked(before, limit)).await

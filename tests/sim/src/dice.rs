@@ -31,6 +31,13 @@ impl Dice {
             19..=23 => Theme::Operated,
             _ => Theme::Faulty,
         };
+        // Not more sides of the dice: every other seed keeps its history.
+        let theme = match seed % 50 {
+            46 => Theme::Interrupted,
+            47 => Theme::Rivals,
+            48 => Theme::GivenAway,
+            _ => theme,
+        };
         dice.roll(seed, theme)
     }
 
@@ -57,6 +64,9 @@ impl Dice {
             Theme::Flaps => self.flaps(&setup),
             Theme::Outage => self.outage(&setup),
             Theme::Restored => self.restored(&setup),
+            Theme::GivenAway => self.given_away(&setup),
+            Theme::Interrupted => self.interrupted(&setup),
+            Theme::Rivals => self.rivals(&mut setup),
             Theme::Healthy
             | Theme::Faulty
             | Theme::Forgetful
@@ -68,7 +78,8 @@ impl Dice {
             Theme::Faulty => self.up_to(1, 12),
             Theme::Forgetful | Theme::Skewed => self.up_to(0, 6),
             Theme::Deadly | Theme::Operated => self.up_to(0, 3),
-            Theme::Healthy | Theme::Refill | Theme::Flaps | Theme::Outage | Theme::Restored => 0,
+            Theme::Healthy | Theme::Refill | Theme::Flaps | Theme::Outage => 0,
+            Theme::Restored | Theme::GivenAway | Theme::Interrupted | Theme::Rivals => 0,
         };
         for _ in 0..faults {
             let at = self.up_to(2000, self.calm_at - 5000);
@@ -106,7 +117,12 @@ impl Dice {
         }
         let operated = match theme {
             Theme::Operated => true,
-            Theme::Refill | Theme::Deadly | Theme::Restored => false,
+            Theme::Refill
+            | Theme::Deadly
+            | Theme::Restored
+            | Theme::GivenAway
+            | Theme::Interrupted
+            | Theme::Rivals => false,
             Theme::Healthy
             | Theme::Faulty
             | Theme::Forgetful
@@ -123,7 +139,12 @@ impl Dice {
         let (count, managers) = (self.up_to(2, 4), self.below(3).max(1));
         let roomy = matches!(
             theme,
-            Theme::Forgetful | Theme::Refill | Theme::Deadly | Theme::Restored | Theme::Outage
+            Theme::Forgetful
+                | Theme::Refill
+                | Theme::Deadly
+                | Theme::Restored
+                | Theme::Outage
+                | Theme::GivenAway
         );
         let (rare, two_pools) = (self.one_in(6), count > 2 && self.one_in(4));
         let tight = !rare && !roomy && self.one_in(6);
@@ -279,6 +300,41 @@ impl Dice {
         let at = self.up_to(backup_at + 1000, self.calm_at - 10_000);
         actions.retain(|(asked, _)| *asked + 6000 < at);
         actions.push((at, Action::Fault(Fault::DatabaseRestored { backup_at })));
+        actions
+    }
+
+    fn given_away(&mut self, setup: &Setup) -> Actions {
+        let mut actions = self.creates(setup.observers.len());
+        for _ in 0..self.up_to(1, 4) {
+            let (service, count) = (self.below(setup.services.len()), self.below(3) + 1);
+            actions.push((self.up_to(6000, 50_000), Action::Fault(Fault::GiveAway { service, count })));
+        }
+        actions
+    }
+
+    fn interrupted(&mut self, setup: &Setup) -> Actions {
+        let mut actions = self.people(setup.observers.len());
+        for _ in 0..self.up_to(6, 16) {
+            let host = self.below(setup.services.len()) + 1;
+            let at = self.up_to(2000, self.calm_at - 5000);
+            actions.push((at, Action::Fault(Fault::BreakAfterPublish { host })));
+        }
+        actions
+    }
+
+    fn rivals(&mut self, setup: &mut Setup) -> Actions {
+        let skew = setup.skews[0];
+        setup.skews.resize(setup.services.len() + 2, skew);
+        setup.managers = 2;
+        let mut actions = self.creates(setup.observers.len());
+        for _ in 0..self.up_to(4, 16) {
+            let (service, at) = (self.below(setup.services.len()), self.up_to(4000, self.calm_at));
+            let capacity = (!self.one_in(4)).then(|| self.few(9));
+            let order = if self.one_in(2) { Order::Cordon(service) } else { Order::Uncordon(service) };
+            for order in [Order::Resize { service, capacity }, order] {
+                actions.push((at + self.up_to(0, 8), Action::Operator(order)));
+            }
+        }
         actions
     }
 

@@ -124,6 +124,11 @@ impl World {
                     self.at_broker((conn, Lane::Consume), AtBroker::Abandon(count));
                 }
             }
+            Fault::GiveAway { service, count } => {
+                if let Some(conn) = self.session_of(self.host_of(service), Lane::Consume) {
+                    self.at_broker((conn, Lane::Consume), AtBroker::GiveAway(count));
+                }
+            }
             Fault::LoseDeliveries { count } => self.broker_faults.mislays.store(count, Ordering::Relaxed),
             Fault::LoseWork { down_ms } => {
                 self.restart_broker(down_ms);
@@ -239,11 +244,8 @@ impl World {
             self.kill(host, Power::On);
         }
         let Some((backup, _)) = &self.people.backup else { return };
-        self.database.memory.restore(backup);
+        self.database.restore(backup);
         note(Fact::Restored);
-        let restored = everwatch_manager::restored(&self.database.memory);
-        let done = futures::FutureExt::now_or_never(restored).expect("the store in memory never waits");
-        done.unwrap();
         note(Fact::SafeMode { on: true });
         self.people.on_restored();
         self.later(RESTORE_TAKES, |world| {
@@ -290,9 +292,10 @@ impl World {
             | Fault::CloseChannel { host }
             | Fault::BreakAfterPublish { host }
             | Fault::ClockStep { host, .. } => Some(*host),
-            Fault::Stop { service, .. } | Fault::Flaps { service, .. } | Fault::Abandon { service, .. } => {
-                Some(self.host_of(*service))
-            }
+            Fault::Stop { service, .. }
+            | Fault::Flaps { service, .. }
+            | Fault::Abandon { service, .. }
+            | Fault::GiveAway { service, .. } => Some(self.host_of(*service)),
             _ => None,
         };
         let name = host.map(|host| format!("{}: ", self.hosts[host].name)).unwrap_or_default();

@@ -76,6 +76,12 @@ pub(crate) enum Theme {
     Restored,
     /// Wall clocks are off by up to ten minutes, and step.
     Skewed,
+    /// Sessions of services break between a publish and its confirm, again and again.
+    Interrupted,
+    /// Two operators give orders for one service in the same moment, to two managers.
+    Rivals,
+    /// The broker gives messages away whose session lives, and nothing else goes wrong.
+    GivenAway,
     /// Operators ask for one thing after another, and services die meanwhile.
     Operated,
 }
@@ -200,6 +206,11 @@ pub(crate) enum Fault {
     },
     /// The broker drops the connection and leaves `count` of its messages with no session.
     Abandon {
+        service: usize,
+        count: usize,
+    },
+    /// The broker hands `count` messages of a service out again, and its session lives.
+    GiveAway {
         service: usize,
         count: usize,
     },

@@ -19,6 +19,7 @@ mod machine;
 mod network;
 mod people;
 mod play;
+mod promises;
 mod record;
 mod session;
 mod shrink;

@@ -91,6 +91,8 @@ pub(crate) enum AtBroker {
     CloseChannel,
     /// It closes the connection and leaves this many of its deliveries with no session.
     Abandon(usize),
+    /// It hands this many of its deliveries out again, and the connection lives.
+    GiveAway(usize),
     /// The connection breaks after the next publish, before its confirm.
     BreakAfterPublish,
 }

@@ -5,6 +5,7 @@ use crate::actors;
 use crate::code::Code;
 use crate::database::REQUEST;
 use crate::history::{Ask, ObserverSetup, Order, Setup};
+use crate::promises::{Answered, PromisedOrders};
 use crate::record::number;
 use crate::world::World;
 use axum::body::Body;
@@ -48,7 +49,7 @@ pub(crate) struct Intent {
 enum Subject {
     Observer(usize, Ask),
     Batch(Vec<usize>),
-    Operator,
+    Operator(Order),
 }
 
 #[derive(Debug, Clone)]
@@ -66,6 +67,7 @@ struct Request {
 pub(crate) struct People {
     pub(crate) intents: Vec<Intent>,
     pub(crate) backup: Option<(Backup, Vec<Intent>)>,
+    pub(crate) orders: Vec<PromisedOrders>,
     requests: BTreeMap<u64, Request>,
     batch: Vec<usize>,
     pub(crate) answers: BTreeMap<(&'static str, u16), u64>,
@@ -96,7 +98,11 @@ pub(crate) fn edition(row: &Row) -> u32 {
 
 impl People {
     pub(crate) fn new(setup: &Setup) -> Self {
-        Self { intents: vec![Intent::default(); setup.observers.len()], ..Self::default() }
+        Self {
+            intents: vec![Intent::default(); setup.observers.len()],
+            orders: vec![PromisedOrders::default(); setup.services.len()],
+            ..Self::default()
+        }
     }
 
     /// A commit was made by a request: what a person asked for is written down.
@@ -135,6 +141,9 @@ impl People {
 
     /// The database is what it was at its backup: so is what people were promised.
     pub(crate) fn on_restored(&mut self) {
+        for orders in &mut self.orders {
+            orders.forget();
+        }
         if let Some((_, intents)) = &self.backup {
             let open: Vec<u32> = self.intents.iter().map(|it| it.open).collect();
             self.intents.clone_from(intents);
@@ -217,6 +226,9 @@ impl World {
     pub(crate) fn operator_asks(&mut self, order: Order) {
         self.tell(|_| format!("an operator asks: {order:?}"));
         self.judge.on_order(self.now);
+        if let Some((service, order)) = order.of_service() {
+            self.people.orders[service].on_sent(order);
+        }
         let of = |service: usize| format!("/v1/services/{}", self.setup.services[service].name);
         let asked = match order {
             Order::Cordon(service) => ("POST", of(service) + "/cordon", None),
@@ -234,7 +246,7 @@ impl World {
                 ("PUT", "/v1/hold".to_owned(), Some(json!({"on": on, "reason": "an operator"})))
             }
         };
-        self.request(asked, Subject::Operator);
+        self.request(asked, Subject::Operator(order));
     }
 
     fn request(&mut self, (method, path, body): (&'static str, String, Option<Value>), subject: Subject) {
@@ -295,7 +307,7 @@ impl World {
                 503 => true,
                 // No service has told yet what kinds it offers.
                 422 => matches!(request.subject, Subject::Observer(_, Ask::Create)),
-                404 => matches!(request.subject, Subject::Operator),
+                404 => matches!(request.subject, Subject::Operator(_)),
                 _ => false,
             };
             if again && !self.judge.is_calm_for(self.now, 60_000) {
@@ -304,16 +316,16 @@ impl World {
                 continue;
             }
             self.people.requests.remove(&number);
-            self.on_answer(request.subject, status, &body);
+            self.on_answer(&request, status, &body);
         }
     }
 
-    fn on_answer(&mut self, subject: Subject, status: u16, body: &Value) {
-        match subject {
+    fn on_answer(&mut self, request: &Request, status: u16, body: &Value) {
+        let done = (200..300).contains(&status);
+        match request.subject.clone() {
             Subject::Observer(observer, ask) => {
                 let intent = &mut self.people.intents[observer];
                 intent.open -= 1;
-                let done = (200..300).contains(&status);
                 match ask {
                     Ask::Create => intent.created |= done || status == 409,
                     // A create of the same name may have come in between.
@@ -338,7 +350,12 @@ impl World {
                     }
                 }
             }
-            Subject::Operator => {}
+            Subject::Operator(order) => {
+                if let Some((service, order)) = order.of_service() {
+                    let answered = Answered { done, sent_once: request.attempts == 1 };
+                    self.people.orders[service].on_answered(order, answered);
+                }
+            }
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) enum Loss {
     Untold,
     /// The broker heard nothing for longer than two heartbeats.
     Silent,
+    /// The broker hands it out again, and the session lives.
+    GivenAway,
 }
 
 /// One thing that happened.

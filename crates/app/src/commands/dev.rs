@@ -5,6 +5,7 @@ mod chaos;
 use self::chaos::{Chaos, Listening, Services};
 use super::roles::configured;
 use crate::cli::Dev;
+use crate::client::Client;
 use crate::output::print;
 use crate::settings::Settings;
 use crate::wiring;
@@ -13,10 +14,17 @@ use everwatch::host::{self, CapacityText, Teller, on_signals, people_s_runtime};
 use everwatch::kinds::built_in;
 use everwatch_broker::Broker;
 use everwatch_manager::RunError;
-use std::net::SocketAddr;
+use reqwest::Method;
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+/// How long the greeting waits for the services, and the pause between two looks at them.
+const GREET_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A broker keeps its observers for longer than a database that goes with the process.
 const TEMPORARY: &str = "`everwatch dev` has a new database each time unless --store names one to keep, as \
     --store sqlite://dev.db; without it, give another --prefix each time, or --adopt";
@@ -27,7 +35,7 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
         "warn,lapin=off".clone_into(&mut settings.log.filter);
     }
     let teller = Teller { role: "everwatch-dev", instance: &settings.manager.listen };
-    let _exporting = host::start_telling(&settings.log, &settings.telemetry, teller)?;
+    let _telling = host::start_telling(&settings.log, &settings.telemetry, teller)?;
     // A database that nobody asked to keep goes with the process.
     let scratch = std::env::temp_dir().join(format!("everwatch-dev-{}", std::process::id()));
     match &arguments.store {
@@ -45,6 +53,9 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
     }
     if settings.service.exec.allow.is_empty() {
         settings.service.exec.allow = vec!["*".to_owned()];
+    }
+    if settings.service.exec.env_allow.is_empty() {
+        settings.service.exec.env_allow = vec!["*".to_owned()];
     }
     let broker = match &arguments.broker {
         Some(url) => {
@@ -75,11 +86,13 @@ fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> 
         threads.push(start_service(settings, arguments, name, handle, (&of_services, tasks.handle()))?);
     }
     let routes = Chaos::new(services.clone(), listening_in, settings.broker.heartbeat).routes();
+    let (bound, binds) = tokio::sync::oneshot::channel();
     let ended = runtime.block_on(async {
         let work = async {
             let Some(store) = wiring::store(settings, &stop).await? else { return Ok(()) };
-            let count = arguments.services;
-            let listening = |address| greet(address, count);
+            let listening = |address| {
+                let _over = bound.send(address);
+            };
             let ended = everwatch_manager::run(manager, store, broker, routes, stop.clone(), listening).await;
             match ended {
                 Err(RunError::NotOurs(why)) if arguments.store.is_none() => {
@@ -88,8 +101,16 @@ fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> 
                 ended => anyhow::Ok(ended?),
             }
         };
+        let greeted = async {
+            if let Ok(address) = binds.await {
+                until_active(address, arguments.services).await;
+                greet(address, arguments.services);
+            }
+            std::future::pending::<anyhow::Result<()>>().await
+        };
         let signals = CancellationToken::new();
         tokio::select! {
+            ended = greeted => ended,
             ended = async {
                 // The services go first, so that their goodbyes are still heard.
                 signals.cancelled().await;
@@ -135,15 +156,74 @@ fn start_service(
     Ok(thread)
 }
 
-fn greet(address: SocketAddr, services: u32) {
-    let server = if address.port() == 7700 { String::new() } else { format!(" --server http://{address}") };
-    print(&format!(
-        "Everwatch runs: one manager at http://{address} and {services} services. In another terminal, try:
+/// Waits until the manager knows all services, so that the commands of the greeting find them.
+async fn until_active(address: SocketAddr, services: u32) {
+    let Ok(client) = Client::new(&format!("http://{}", near(address))) else { return };
+    let all_active = async {
+        loop {
+            let stats = client.call(Method::GET, "/v1/stats", None).await;
+            if stats.is_ok_and(|(_, stats)| stats["services"]["active"] == services) {
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    let _late = tokio::time::timeout(GREET_WITHIN, all_active).await;
+}
 
-  everwatch{server} observer create hello --kind ticker
-  everwatch{server} service list
-  everwatch{server} chaos kill service-1      (and see with `observer list` where its observers went)
+fn greet(address: SocketAddr, services: u32) {
+    let program = started_as(std::env::args_os().next().as_deref());
+    let here = if program.starts_with('/') || !program.contains('/') { "" } else { ", in this folder" };
+    let everwatch = match server(address) {
+        Some(server) => format!("{program} --server {server}"),
+        None => program,
+    };
+    print(&format!(
+        "Everwatch runs: one manager at http://{address} and {services} services. In another terminal{here}, try:
+
+  {everwatch} observer create hello --kind ticker
+  {everwatch} service list
+  {everwatch} chaos kill service-1
+  {everwatch} observer list      # where its observers went
 
 Ctrl-C stops everything."
     ));
+}
+
+/// The manager's URL for commands, unless it is the one that they ask anyway.
+fn server(address: SocketAddr) -> Option<String> {
+    let asked_anyway =
+        address.to_string() == "127.0.0.1:7700" && std::env::var_os("EVERWATCH_SERVER").is_none();
+    (!asked_anyway).then(|| format!("http://{}", near(address)))
+}
+
+/// Where a manager that listens there is reached from this machine.
+fn near(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        ip if !ip.is_unspecified() => address,
+        IpAddr::V4(_) => (Ipv4Addr::LOCALHOST, address.port()).into(),
+        IpAddr::V6(_) => (Ipv6Addr::LOCALHOST, address.port()).into(),
+    }
+}
+
+/// How a shell starts this program again: as it was started if that was a path or is found by `PATH`.
+fn started_as(argument: Option<&OsStr>) -> String {
+    let this = std::env::current_exe().ok();
+    let by_path = |name: &Path| {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|it| it.is_file());
+        found.and_then(|it| it.canonicalize().ok()) == this.as_ref().and_then(|it| it.canonicalize().ok())
+    };
+    let path = match argument.map(Path::new) {
+        Some(path) if path.components().count() > 1 || path.is_absolute() => path.to_owned(),
+        Some(name) if by_path(name) => name.to_owned(),
+        _ => this.unwrap_or_else(|| PathBuf::from("everwatch")),
+    };
+    quoted(&path.display().to_string())
+}
+
+/// As one word of a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }

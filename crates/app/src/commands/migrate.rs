@@ -1,7 +1,8 @@
 //! `everwatch migrate`: the tables of the database, and what a backup does not know.
 
-use crate::settings::{Settings, hide_password};
+use crate::settings::Settings;
 use anyhow::Context as _;
+use everwatch_core::redact::redacted;
 use everwatch_manager::{Restored, restored};
 
 /// # Errors
@@ -9,7 +10,7 @@ use everwatch_manager::{Restored, restored};
 #[tokio::main(flavor = "current_thread")]
 #[expect(clippy::print_stdout, reason = "a command's answer")]
 pub(crate) async fn run(settings: &Settings, is_restored: bool) -> anyhow::Result<()> {
-    let (url, shown) = (&settings.store.url, hide_password(&settings.store.url));
+    let (url, shown) = (&settings.store.url, redacted(&settings.store.url));
     let named = || format!("store.url = {shown}");
     let store = everwatch_store::open(url, settings.row_policy()).await.with_context(named)?;
     println!("{shown} is up to date");

@@ -20,7 +20,7 @@ pub(crate) fn run(config: Option<&Path>, role: Role) -> anyhow::Result<()> {
         Role::Manager { .. } => Teller { role: "everwatch-manager", instance: &settings.manager.listen },
         Role::Service => Teller { role: "everwatch-service", instance: &instance },
     };
-    let _exporting = host::start_telling(&settings.log, &settings.telemetry, teller)?;
+    let _telling = host::start_telling(&settings.log, &settings.telemetry, teller)?;
     match role {
         Role::Manager { adopt } => manager(&settings, adopt),
         Role::Service => service(&settings),

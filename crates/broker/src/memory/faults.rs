@@ -45,6 +45,17 @@ impl MemoryBroker {
         }
     }
 
+    /// Hands these deliveries out again though their session lives and hears nothing of it, as a cluster does whose
+    /// nodes lost sight of each other for a moment.
+    pub fn give_away(&self, receipts: &[Receipt]) {
+        let mut state = self.inner.state();
+        for receipt in receipts {
+            if let Some(queue) = state.give_back(*receipt) {
+                state.dispatch(&queue);
+            }
+        }
+    }
+
     /// Makes abandoned deliveries ready again, as a restart of the broker does.
     pub fn recover_abandoned(&self) {
         let mut state = self.inner.state();

@@ -82,6 +82,11 @@ impl Receipts {
         if matches!(settled, Ok(true)) { Settle::Done } else { Settle::NotOurs }
     }
 
+    /// Forgets a delivery. Once that is done for all of its channel, the channel ends and the broker takes them back.
+    pub(super) fn let_go(&self, receipt: Receipt) {
+        self.lock().remove(&receipt.0);
+    }
+
     /// Whether the channel of something that is held is closed.
     pub(super) fn lost_a_channel(&self) -> bool {
         self.lock().values().any(|held| !held.block.channel.status().connected())

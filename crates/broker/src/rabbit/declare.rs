@@ -109,12 +109,13 @@ impl RabbitSession {
     }
 
     pub(super) async fn fate_of(&self, queue: &str) -> Result<Fate, BrokerError> {
-        match self.look(queue).await {
+        match self.asking.look(queue).await {
             Ok(_) => Ok(Fate::Alive),
             Err(error) => match code(&error) {
                 RESOURCE_LOCKED => Ok(Fate::Alive),
                 NOT_FOUND => Ok(Fate::Gone),
-                _ => Err(self.shared.fail(&error, queue)),
+                // The session itself does not depend on the connection for questions.
+                _ => Err(BrokerError::Silent(format!("{queue} ({error})"))),
             },
         }
     }

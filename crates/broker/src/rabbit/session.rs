@@ -1,6 +1,7 @@
 //! Two connections that live and die together. Owns their end; asks the other files for the rest.
 
 use super::AmqpRuntime;
+use super::asking::Asking;
 use super::consumer::{Block, Ending, RabbitConsumer, Receipts};
 use super::publisher::Publisher;
 use crate::loss::Loss;
@@ -16,10 +17,11 @@ use lapin::{Channel, Connection, ErrorKind, Event};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// For one answer.
+const GET_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What consumers share with their session.
 pub(super) struct Shared {
@@ -78,14 +80,26 @@ pub(super) struct RabbitSession {
     publish: Arc<Connection>,
     probe: Channel,
     probe_queue: String,
-    /// Stays open as long as anything got through it is held.
-    get: Mutex<Option<Arc<Block>>>,
+    pub(super) asking: Asking,
+}
+
+/// What one call has taken so far. If it is given up, nothing of it may stay in the session's hands.
+struct Taking<'a> {
+    receipts: &'a Receipts,
+    taken: Vec<Delivery>,
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        for delivery in &self.taken {
+            self.receipts.let_go(delivery.receipt);
+        }
+    }
 }
 
 impl RabbitSession {
     pub(super) async fn start(
-        consume: Connection,
-        publish: Connection,
+        (consume, publish, asking): (Connection, Connection, Asking),
         prefix: &str,
         runtime: Arc<AmqpRuntime>,
     ) -> lapin::Result<Self> {
@@ -112,7 +126,7 @@ impl RabbitSession {
             publish,
             probe,
             probe_queue,
-            get: Mutex::new(None),
+            asking,
         })
     }
 
@@ -122,20 +136,19 @@ impl RabbitSession {
     }
 
     async fn take(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError> {
+        let silent = || BrokerError::Silent(queue.to_owned());
         // a missing queue would close the channel of all that is held
-        self.depth_of(queue).await?;
-        let mut get = self.get.lock().await;
-        let block = if let Some(block) = &*get {
-            Arc::clone(block)
-        } else {
-            let block = Block::new(self.channel(queue).await?);
-            *get = Some(Arc::clone(&block));
-            block
-        };
-        let mut taken = Vec::new();
-        while taken.len() < most {
-            match block.channel.basic_get(queue.into(), BasicGetOptions::default()).await {
-                Ok(Some(message)) => taken.push(self.shared.receipts.keep(message.delivery, &block)),
+        tokio::time::timeout(GET_TIMEOUT, self.depth_of(queue)).await.unwrap_or_else(|_| Err(silent()))?;
+        // A channel of its own: a get that is given up may still be answered, and only the end of its channel makes
+        // the broker take that message back.
+        let block = Block::new(self.channel(queue).await?);
+        let mut taking = Taking { receipts: &self.shared.receipts, taken: Vec::new() };
+        while taking.taken.len() < most {
+            let get = block.channel.basic_get(queue.into(), BasicGetOptions::default());
+            match tokio::time::timeout(GET_TIMEOUT, get).await.map_err(|_| silent())? {
+                Ok(Some(message)) => {
+                    taking.taken.push(self.shared.receipts.keep(message.delivery, &block));
+                }
                 Ok(None) => break,
                 Err(error) => {
                     self.shared.loss.lose(format!("getting from {queue} failed: {error}"));
@@ -143,7 +156,7 @@ impl RabbitSession {
                 }
             }
         }
-        Ok(taken)
+        Ok(std::mem::take(&mut taking.taken))
     }
 
     async fn round_trip(&self) -> Result<(), BrokerError> {
@@ -247,6 +260,7 @@ impl Session for RabbitSession {
     async fn close(&self) {
         self.shared.loss.lose("closed by this side");
         let closing = async {
+            self.asking.close().await;
             tokio::join!(self.consume.close(200, "bye".into()), self.publish.close(200, "bye".into()))
         };
         match tokio::time::timeout(CLOSE_TIMEOUT, closing).await {

@@ -1,6 +1,6 @@
 //! Services and observers, as the database has them.
 
-use super::{Facts, Finding, FleetFacts, Severity, capacity};
+use super::{Facts, Finding, FleetFacts, Severity, UnreadableRow, capacity};
 use crate::clock::{Timestamp, show};
 use crate::fleet::{progress, room_by_pool};
 use crate::id::{Kind, Pool};
@@ -27,6 +27,8 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     findings.extend(drains(fleet, facts.now));
     findings.extend(waiting(fleet, facts.now));
     findings.extend(capacity::findings(fleet));
+    findings
+        .extend(fleet.unreadable.iter().take(NAMED_MAX).map(|row| unreadable(row, fleet.unreadable.len())));
     if let Some(why) = &fleet.hold {
         findings.push(Finding {
             code: "hold-on",
@@ -50,6 +52,22 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// One finding for each row, as each has a cure of its own; beyond [`NAMED_MAX`] only their number is told.
+fn unreadable(row: &UnreadableRow, count: usize) -> Finding {
+    let of = if count > NAMED_MAX { format!(" (one of {count} such rows)") } else { String::new() };
+    Finding {
+        code: "unreadable-row",
+        severity: Severity::Critical,
+        subject: format!("{} {}", row.table, row.id),
+        what: format!("this stored row cannot be read{of}: {}", row.why),
+        why:
+            "managers skip this row: they conclude nothing from it, never change or delete it, and reports on it are \
+              parked"
+                .to_owned(),
+        cure: format!("{}; then run `everwatch parked retry ID` for each report", row.cure),
+    }
 }
 
 fn skew(fleet: &FleetFacts, manager_ahead_ms: i64) -> Vec<Finding> {
@@ -186,7 +204,7 @@ fn waiting(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
         let key = (&row.wanted.pool, &row.wanted.kind);
         let group = groups.entry(key).or_insert((0, row.wanted.name.as_str(), None));
         group.0 += 1;
-        group.2 = match (group.2, row.seen.refused_since) {
+        group.2 = match (group.2, row.refused_since) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };

@@ -25,7 +25,10 @@ fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
         name: Name::new(name).unwrap(),
         pool: Pool::default(),
         capacity,
-        kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Value::Null }],
+        kinds: vec![KindInfo {
+            name: Kind::new("ticker").unwrap(),
+            schema: std::sync::Arc::new(Value::Null),
+        }],
         version: "1.0.0".to_owned(),
         host: format!("host-of-{name}"),
         labels: BTreeMap::new(),
@@ -365,7 +368,7 @@ fn observers_that_nobody_takes() {
     assert_eq!(found(alone), ["Critical no-service pool default"]);
     let refused = |facts: &mut Facts| {
         wait("ticker")(facts);
-        fleet(facts).waiting[0].seen.refused_since = Some(at(0));
+        fleet(facts).waiting[0].refused_since = Some(at(0));
     };
     assert_eq!(found(refused), ["Warning refused pool default"]);
 }

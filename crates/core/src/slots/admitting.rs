@@ -22,8 +22,10 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             effects.push(Effect::Requeue(receipt));
             return;
         }
-        let taken =
-            |reason: &str| RunReport { id, epoch, event: RunEvent::Taken { reason: reason.to_owned() } };
+        let taken = |reason: &str, refuses: bool| {
+            let event = RunEvent::Taken { reason: reason.to_owned(), refuses };
+            RunReport { id, epoch, event }
+        };
         let known = work.and_then(|work| {
             if self.policy.kinds.contains(&work.kind) {
                 Ok(work)
@@ -35,13 +37,13 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Ok(work) => work,
             Err(why) => {
                 let until = now.mono + self.refusal_pause(id);
-                effects.push(Effect::Report(taken(&why)));
+                effects.push(Effect::Report(taken(&why, true)));
                 let phase = Phase::Refusing { until, why };
                 return self.put(id, Slot { receipt, epoch, work: None, phase, successor: None });
             }
         };
         if self.suspects.contains(id, now.mono) {
-            effects.push(Effect::Announce(taken(suspects::REASON)));
+            effects.push(Effect::Announce(taken(suspects::REASON, false)));
             let slot = Slot { receipt, epoch, work: Some(work), phase: Phase::Announced, successor: None };
             return self.put(id, slot);
         }
@@ -55,7 +57,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             (false, false) => "redelivered",
         };
         if redelivered || until > now.mono + TOLD_AFTER {
-            effects.push(Effect::Report(taken(why)));
+            effects.push(Effect::Report(taken(why, false)));
         }
         let phase = Phase::Waiting { until, attempt: 1, why };
         self.put(id, Slot { receipt, epoch, work: Some(work), phase, successor: None });

@@ -3,6 +3,7 @@
 use super::api::{Observer, ProblemBody};
 use super::body::OptionalJson;
 use super::observers::{find, not_found, one};
+use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::shared::Manager;
@@ -31,8 +32,11 @@ macro_rules! action {
     ($name:ident, $path:literal, $act:path, $refusals:literal, $doc:literal) => {
         #[doc = $doc]
         #[utoipa::path(post, path = $path, tag = "observers",
-                            params(("key" = String, Path, description = "id or name")),
-                            responses((status = 200, body = Observer, description = "it was so already"),
+                            params(("key" = String, Path, description = "id or name"),
+                            ("if-match" = Option<String>, Header, description = "the ETag that it is meant for, or *")),
+                            responses((status = 400, body = ProblemBody, description = "bad-header"),
+                            (status = 412, body = ProblemBody, description = "observer-changed"),
+                            (status = 200, body = Observer, description = "it was so already"),
                             (status = 202, body = Observer, description = "asked for"),
                             (status = 404, body = ProblemBody, description = "not-found"),
                             (status = 409, body = ProblemBody, description = $refusals)))]
@@ -40,9 +44,10 @@ macro_rules! action {
             State(manager): Shared,
             Path(key): Path<String>,
             params: Params,
+            precondition: Precondition,
         ) -> Result<Response, Problem> {
             params.finish()?;
-            plain(&manager, &key, stringify!($name), $act).await
+            plain(&manager, &key, (stringify!($name), $act), &precondition).await
         }
     };
 }
@@ -76,9 +81,22 @@ action!(
     "Bring a failed observer back."
 );
 
-async fn plain(manager: &Arc<Manager>, key: &str, what: &str, act: Act) -> Result<Response, Problem> {
+async fn plain(
+    manager: &Arc<Manager>,
+    key: &str,
+    (what, act): (&str, Act),
+    precondition: &Precondition,
+) -> Result<Response, Problem> {
     let id = find(manager, key).await?.id;
-    let (row, fresh) = act_on(manager, id, key, act).await?;
+    let mut unmet = None;
+    let (row, fresh) = act_on(manager, id, key, |row, now, policy| {
+        unmet = precondition.check(row).err();
+        if unmet.is_some() { Ok(false) } else { act(row, now, policy) }
+    })
+    .await?;
+    if let Some(problem) = unmet {
+        return Err(problem);
+    }
     if fresh {
         info!(observer = %id, name = %row.wanted.name, what, "asked for by a person");
     }

@@ -395,10 +395,10 @@ pub struct Run {
     pub service: Option<NamedThing>,
     #[schema(value_type = String, format = DateTime)]
     pub started_at: Timestamp,
-    /// When its service said that it was over; null while it runs, and if its service was lost.
+    /// When the run ended; null while it runs. If its service was lost: when a manager last heard from that service.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
-    /// How it ended: stopped, completed, failed or handed_over.
+    /// How it ended: stopped, completed, failed, handed_over, or lost with its service; null while it goes on.
     pub ended: Option<String>,
     /// Starts of its code.
     pub attempts: u32,
@@ -422,6 +422,11 @@ impl Run {
             attempts: 1,
             gap_ms: event.gap_ms,
         }
+    }
+
+    /// Notes when and how it ended.
+    pub fn end(&mut self, at: Timestamp, how: &str) {
+        (self.ended_at, self.ended) = (Some(at), Some(how.to_owned()));
     }
 }
 

@@ -5,6 +5,7 @@ use super::api::{NewObserver, Observer, ProblemBody};
 use super::body;
 use super::edits;
 use super::observers::{self, create_row, doom, find, one};
+use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::shared::Manager;
@@ -164,7 +165,7 @@ async fn fulfil(manager: &Arc<Manager>, wish: Value) -> Result<(StatusCode, Obse
 type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
 
 async fn deleted(manager: &Arc<Manager>, id: ObserverId) -> Result<(StatusCode, Observer), Problem> {
-    let row = doom(manager, id, &id.to_string(), None).await?;
+    let row = doom(manager, id, &id.to_string(), (None, &Precondition::default())).await?;
     let over = row.verdict().status == Status::Deleted;
     let status = if over { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, one(manager, &row).await?))

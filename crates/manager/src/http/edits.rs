@@ -4,12 +4,13 @@ use super::actions::act_on;
 use super::api::{NewObserver, Observer, ObserverPatch, ProblemBody};
 use super::body::JsonBody;
 use super::observers::{check_kind, create_as, find, one};
+use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::shared::Manager;
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_core::actions::Refusal;
 use everwatch_core::clock::Timestamp;
@@ -62,26 +63,26 @@ pub(super) fn tag(row: &Row) -> [(HeaderName, String); 1] {
 #[utoipa::path(patch, path = "/v1/observers/{key}", tag = "observers",
     request_body(content = ObserverPatch, content_type = "application/merge-patch+json"),
     params(("key" = String, Path, description = "id or name"),
-    ("if-match" = Option<String>, Header, description = "the ETag that the change is meant for")),
+    ("if-match" = Option<String>, Header, description = "the ETag that the change is meant for, or * for any"),
+    ("if-none-match" = Option<String>, Header, description = "*: only if there is none of this name")),
     responses((status = 200, body = Observer, description = "changed, or it was so already"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 409, body = ProblemBody, description = "observer-deleted"),
+    (status = 409, body = ProblemBody, description = "observer-deleted, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
     (status = 422, body = ProblemBody, description = "no-service-for-kind")))]
 pub(crate) async fn patch(
     State(manager): Shared,
     Path(key): Path<String>,
     params: Params,
-    headers: HeaderMap,
+    precondition: Precondition,
     JsonBody(patch): JsonBody,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    let expected = if_match(&headers)?;
     // Another change may come between the look and the save: then the patch is for what stands then.
     for _ in 0..crate::shared::CAS_TRIES {
         let row = find(&manager, &key).await?;
-        check_tag(&row, expected.as_deref())?;
+        precondition.check(&row)?;
         let body = serde_json::to_value(&row.wanted)
             .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         let draft = draft(merged(body, &patch)?, &row.wanted.name)?;
@@ -89,18 +90,19 @@ pub(crate) async fn patch(
             return Ok((tag(&changed), Json(one(&manager, &changed).await?)).into_response());
         }
     }
-    Err(Problem::new(Code::DatabaseUnavailable, "the observer is changed too often by others"))
+    Err(Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry")))
 }
 
 /// Create an observer of this name, or make it what the body says.
 #[utoipa::path(put, path = "/v1/observers/{key}", tag = "observers", request_body = NewObserver,
     params(("key" = String, Path, description = "name"),
-    ("if-match" = Option<String>, Header, description = "the ETag that the change is meant for")),
+    ("if-match" = Option<String>, Header, description = "the ETag that the change is meant for, or * for any"),
+    ("if-none-match" = Option<String>, Header, description = "*: only if there is none of this name")),
     responses((status = 200, body = Observer, description = "changed, or it was so already"),
     (status = 201, body = Observer, description = "created"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found (by id)"),
-    (status = 409, body = ProblemBody, description = "name-exists, observer-deleted"),
+    (status = 409, body = ProblemBody, description = "name-exists, observer-deleted, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
     (status = 422, body = ProblemBody, description = "no-service-for-kind"),
     (status = 503, body = ProblemBody, description = "no-capacity, name-ending, stopping")))]
@@ -108,11 +110,10 @@ pub(crate) async fn put(
     State(manager): Shared,
     Path(key): Path<String>,
     params: Params,
-    headers: HeaderMap,
+    precondition: Precondition,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    let expected = if_match(&headers)?;
     let which: ObserverRef = key.parse().map_err(|error: everwatch_core::id::BadName| {
         Problem::invalid(vec![FieldError { pointer: "/name".to_owned(), detail: error.to_string() }])
     })?;
@@ -122,22 +123,20 @@ pub(crate) async fn put(
             (Some(row), _) if row.verdict().status != Status::Deleted => row,
             (_, ObserverRef::Id(_)) => return Err(super::observers::not_found(&key)),
             (_, ObserverRef::Name(name)) => {
-                if expected.is_some() {
-                    return Err(Problem::new(Code::Changed, format!("there is no observer {name}")));
-                }
+                precondition.check_missing(name.as_str())?;
                 let draft = draft(body, name)?;
                 same_name(&draft.wanted, name)?;
                 let id = ObserverId(Uuid::now_v7());
                 return create_as(&manager, (id, false), draft).await;
             }
         };
-        check_tag(&row, expected.as_deref())?;
+        precondition.check(&row)?;
         let draft = draft(body.clone(), &row.wanted.name)?;
         if let Some(changed) = apply(&manager, &row, &key, draft).await? {
             return Ok((tag(&changed), Json(one(&manager, &changed).await?)).into_response());
         }
     }
-    Err(Problem::new(Code::DatabaseUnavailable, "the observer is changed too often by others"))
+    Err(Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry")))
 }
 
 /// Makes `seen` what the draft says; `None` if somebody else has changed it meanwhile.
@@ -164,26 +163,6 @@ fn same_name(wanted: &Wanted, name: &Name) -> Result<(), Problem> {
     }
     let detail = format!("is {name} for good: a name cannot be changed");
     Err(Problem::invalid(vec![FieldError { pointer: "/name".to_owned(), detail }]))
-}
-
-fn if_match(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(tag) = headers.get(header::IF_MATCH) else { return Ok(None) };
-    match tag.to_str() {
-        Ok("*") => Ok(None),
-        Ok(tag) if tag.len() >= 2 && tag.starts_with('"') && tag.ends_with('"') => Ok(Some(tag.to_owned())),
-        _ => Err(Problem::new(Code::BadHeader, "the header if-match is one ETag in quotes, as it was given")),
-    }
-}
-
-fn check_tag(row: &Row, expected: Option<&str>) -> Result<(), Problem> {
-    let [(_, now)] = tag(row);
-    match expected {
-        Some(expected) if expected != now => {
-            let detail = format!("observer {} was changed meanwhile: read it again", row.wanted.name);
-            Err(Problem::new(Code::Changed, detail))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// RFC 7396.

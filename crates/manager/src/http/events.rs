@@ -2,7 +2,7 @@
 
 use super::api::{Event, Listed, ProblemBody, Run};
 use super::observers::find;
-use super::page::{Part, cursor};
+use super::page::Part;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::live::{PAGE, Told};
@@ -12,6 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
+use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_store::{EventFilter, StoreError, Stretch};
@@ -26,6 +27,8 @@ use tracing::debug;
 type Shared = State<Arc<Manager>>;
 
 const COMMENT_EVERY: Duration = Duration::from_secs(15);
+/// How a run ended that its service said nothing of: the service died, or was cut off.
+const LOST: &str = "lost";
 /// Events of one observer that its runs are read from.
 const RUNS_FROM: usize = 1000;
 
@@ -38,7 +41,7 @@ const RUNS_FROM: usize = 1000;
     responses((status = 200, content((Listed<Event> = "application/json"), (String = "text/event-stream"))),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 410, body = ProblemBody, description = "events-gone"),
-    (status = 503, body = ProblemBody, description = "too-many-streams")))]
+    (status = 429, body = ProblemBody, description = "too-many-streams")))]
 pub(crate) async fn list(
     State(manager): Shared,
     mut params: Params,
@@ -62,7 +65,7 @@ pub(crate) async fn list(
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 410, body = ProblemBody, description = "events-gone"),
-    (status = 503, body = ProblemBody, description = "too-many-streams")))]
+    (status = 429, body = ProblemBody, description = "too-many-streams")))]
 pub(crate) async fn of_observer(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -97,7 +100,7 @@ async fn page_or_stream(
     let mut page = manager.store.events(&filter, before, part.limit + 1).await?;
     let more = page.events.len() > part.limit;
     page.events.truncate(part.limit);
-    let next_cursor = page.events.last().filter(|_| more).and_then(|last| cursor(&last.id));
+    let next_cursor = page.events.last().filter(|_| more).and_then(|last| part.cursor(last.id));
     let items = page.events.into_iter().map(Event::of).collect();
     Ok(Json(Listed { items, next_cursor, total: page.total }).into_response())
 }
@@ -196,12 +199,28 @@ pub(crate) async fn runs(
     let filter = EventFilter { observer: Some(find(&manager, &key).await?.id), ..EventFilter::default() };
     let mut page = manager.store.events(&filter, Stretch::Before(i64::MAX), RUNS_FROM).await?;
     page.events.reverse();
+    let mut runs = runs_of(&page.events);
+    end_superseded(&mut runs);
+    if let Some(newest) = runs.values_mut().next_back().filter(|run| run.ended.is_none())
+        && let Some(service) = &newest.service
+        && let Some(row) = manager.store.service(Some(ServiceId(service.id)), None).await?
+        && let Some(end) = row.end
+    {
+        newest.end(end.at.max(newest.started_at), LOST);
+    }
+    let items: Vec<Run> = runs.into_values().rev().collect();
+    let total = items.len() as u64;
+    Ok(Json(Listed { items, next_cursor: None, total }))
+}
+
+/// Runs by epoch, as far as these events tell, oldest event first.
+fn runs_of(events: &[everwatch_store::Event]) -> BTreeMap<u64, Run> {
     let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
-    for event in page.events {
+    for event in events {
         let Some(epoch) = event.epoch else { continue };
         match event.what {
             What::Started => {
-                runs.insert(epoch, Run::started(epoch, &event));
+                runs.insert(epoch, Run::started(epoch, event));
             }
             What::Restarted => {
                 if let Some(run) = runs.get_mut(&epoch) {
@@ -210,13 +229,53 @@ pub(crate) async fn runs(
             }
             What::HandedOver | What::Stopped | What::Completed | What::Failed => {
                 if let Some(run) = runs.get_mut(&epoch) {
-                    (run.ended_at, run.ended) = (Some(event.at), Some(event.what.to_string()));
+                    run.end(event.at, event.what.as_str());
                 }
             }
             _ => {}
         }
     }
-    let items: Vec<Run> = runs.into_values().rev().collect();
-    let total = items.len() as u64;
-    Ok(Json(Listed { items, next_cursor: None, total }))
+    runs
+}
+
+/// A run whose service died says nothing of its end. The next run shows that it is over, and the gap before that one
+/// tells since when.
+fn end_superseded(runs: &mut BTreeMap<u64, Run>) {
+    let mut next: Option<(Timestamp, Option<u64>)> = None;
+    for run in runs.values_mut().rev() {
+        if let Some((started, gap_ms)) = next
+            && run.ended.is_none()
+        {
+            let ended = started.minus(Duration::from_millis(gap_ms.unwrap_or(0)));
+            run.end(ended.max(run.started_at), LOST);
+        }
+        next = Some((run.started_at, run.gap_ms));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everwatch_core::epoch::Epoch;
+    use everwatch_store::Event;
+
+    fn event(what: What, acquisitions: u32, at: i64, gap_ms: Option<u64>) -> Event {
+        let epoch = Some(Epoch::new(1, acquisitions).into());
+        Event { epoch, gap_ms, ..crate::history::plain(what, Timestamp(at), String::new()) }
+    }
+
+    #[test]
+    fn a_run_whose_service_died_ends_where_the_gap_before_the_next_one_begins() {
+        let mut runs = runs_of(&[
+            event(What::Started, 0, 1000, None),
+            event(What::HandedOver, 0, 5000, None),
+            event(What::Started, 1, 5000, Some(0)),
+            event(What::Restarted, 1, 6000, None),
+            event(What::Started, 2, 9000, Some(1500)),
+        ]);
+        end_superseded(&mut runs);
+        let ends: Vec<_> = runs.values().map(|run| (run.ended.as_deref(), run.ended_at)).collect();
+        let at = |ms| Some(Timestamp(ms));
+        assert_eq!(ends, [(Some("handed_over"), at(5000)), (Some(LOST), at(7500)), (None, None)]);
+    }
 }

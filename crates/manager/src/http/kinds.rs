@@ -87,7 +87,7 @@ fn gather(services: &[ServiceRow]) -> Vec<Kind> {
             }
             // In a rolling deploy the youngest service speaks for what is to come.
             if kind.schema.is_null() || service.born_at >= youngest.born_at {
-                kind.schema = info.schema.clone();
+                kind.schema = info.schema.as_ref().clone();
                 *youngest = service;
             }
         }

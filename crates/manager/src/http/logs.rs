@@ -53,7 +53,8 @@ enum Form {
     responses((status = 200, content((Logs = "application/json"), (String = "text/event-stream"), (String = "text/plain"))),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 503, body = ProblemBody, description = "service-silent, broker-unavailable, too-many-streams")))]
+    (status = 429, body = ProblemBody, description = "too-many-streams"),
+    (status = 503, body = ProblemBody, description = "service-silent, broker-unavailable")))]
 pub(crate) async fn read(
     State(manager): State<Arc<Manager>>,
     Path(key): Path<String>,

@@ -4,7 +4,8 @@ use super::api::{Listed, NewObserver, Observer, ProblemBody, ServiceName};
 use super::body::JsonBody;
 use super::edits::{self, Draft};
 use super::once::{self, Once};
-use super::page::{Part, cursor};
+use super::page::Part;
+use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::shared::Manager;
@@ -89,7 +90,7 @@ pub(super) async fn create_row(
         }
         Created::NameTaken => {
             // By the same request, sent twice at once?
-            if again && let Some(row) = manager.store.load(&[id]).await?.pop() {
+            if again && let Some(row) = manager.store.load(&[id]).await?.one()? {
                 let shown = one(manager, &row).await?;
                 return Ok((row, shown));
             }
@@ -100,12 +101,23 @@ pub(super) async fn create_row(
             Err(Problem::new(Code::NameEnding, detail))
         }
         Created::NoCapacity => {
-            let pool = &row.wanted.pool;
-            let detail =
-                format!("pool {pool} has no free slot; add a service, or create with on_full \"queue\"");
+            let detail = without_room(&row.wanted.pool, &manager.services(SERVICES_AGE).await?);
             Err(Problem::new(Code::NoCapacity, detail))
         }
     }
+}
+
+/// Why a pool has no room, and what to do.
+fn without_room(pool: &Pool, services: &[ServiceRow]) -> String {
+    if services.iter().any(|it| it.birth.pool == *pool) {
+        return format!("pool {pool} has no free slot; add a service, or create with on_full \"queue\"");
+    }
+    let pools: BTreeSet<&str> = services.iter().map(|it| it.birth.pool.as_str()).collect();
+    let there = if pools.is_empty() { "none".to_owned() } else { Vec::from_iter(pools).join(", ") };
+    format!(
+        "no service of a pool named {pool} lives; pools with services: {there}. Name one of them, start a service of \
+         pool {pool}, or create with on_full \"queue\""
+    )
 }
 
 pub(super) fn made_up_name() -> Result<Name, Problem> {
@@ -165,7 +177,7 @@ pub(crate) async fn list(
     let filter = Filter { service: holder(&manager, &mut params).await?, ..filter(&mut params)? };
     let part: Part<Start> = Part::read(&mut params)?;
     params.finish()?;
-    let after = part.after.map(|start| After { value: start.value, id: start.id });
+    let after = part.after.as_ref().map(|start| After { value: start.value.clone(), id: start.id });
     let page = manager.store.list(&filter, after.as_ref(), part.limit).await?;
     let next = page
         .rows
@@ -173,7 +185,7 @@ pub(crate) async fn list(
         .filter(|_| page.more)
         .map(|row| Start { value: sort_value(&filter, row), id: row.id });
     let items = describe(&manager, &page.rows).await?;
-    Ok(Json(Listed { items, next_cursor: next.as_ref().and_then(cursor), total: page.total }))
+    Ok(Json(Listed { items, next_cursor: next.and_then(|next| part.cursor(next)), total: page.total }))
 }
 
 pub(super) fn sort_value(filter: &Filter, row: &Row) -> String {
@@ -228,12 +240,17 @@ pub(super) fn filter(params: &mut Params) -> Result<Filter, Problem> {
 #[utoipa::path(get, path = "/v1/observers/{key}", tag = "observers", params(
     ("key" = String, Path, description = "id or name"),
     ("wait_for" = Option<String>, Query, description = "status=X: answer once it has this status"),
-    ("wait" = Option<String>, Query, description = "how long at most, up to 60s (default 10s)")),
-    responses((status = 200, body = Observer), (status = 404, body = ProblemBody, description = "not-found")))]
+    ("wait" = Option<String>, Query, description = "how long at most, up to 60s (default 10s)"),
+    ("if-none-match" = Option<String>, Header, description = "an ETag; answers 304 if the definition matches it")),
+    responses((status = 200, body = Observer),
+    (status = 304, description = "it is as its ETag in if-none-match says"),
+    (status = 400, body = ProblemBody, description = "bad-header"),
+    (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn read(
     State(manager): Shared,
     Path(key): Path<String>,
     mut params: Params,
+    precondition: Precondition,
 ) -> Result<Response, Problem> {
     let status = params.one("wait_for")?.map(|text| wanted_status(&text)).transpose()?;
     let wait = params.wait()?;
@@ -241,8 +258,14 @@ pub(crate) async fn read(
     let row = find(&manager, &key).await?;
     let row = match status {
         None => row,
-        Some(status) => await_status(&manager, row, wait.unwrap_or(WAIT_DEFAULT), |it| it == status).await?,
+        Some(status) => {
+            let is_over = |row: &Row| row.verdict().status == status || !row.may_become(status);
+            await_row(&manager, row, wait.unwrap_or(WAIT_DEFAULT), is_over).await?
+        }
     };
+    if status.is_none() && precondition.is_known(&row) {
+        return Ok((StatusCode::NOT_MODIFIED, edits::tag(&row)).into_response());
+    }
     Ok((edits::tag(&row), Json(one(&manager, &row).await?)).into_response())
 }
 
@@ -251,16 +274,16 @@ fn wanted_status(text: &str) -> Result<Status, Problem> {
     status.parse().map_err(|error| bad("wait_for", error))
 }
 
-/// Waits until the status is right, the time is over or the manager stops; answers what is then.
-async fn await_status(
+/// Waits until there is nothing to wait for, the time is over or the manager stops; answers what is then.
+async fn await_row(
     manager: &Manager,
     mut row: Row,
     wait: Duration,
-    is_right: impl Fn(Status) -> bool,
+    is_over: impl Fn(&Row) -> bool,
 ) -> Result<Row, Problem> {
     let deadline = Instant::now() + wait;
     let mut changes = manager.changes();
-    while !is_right(row.verdict().status) && Instant::now() < deadline {
+    while !is_over(&row) && Instant::now() < deadline {
         changes.mark_unchanged();
         let look_again = deadline.min(Instant::now() + LOOK_EVERY);
         tokio::select! {
@@ -268,7 +291,7 @@ async fn await_status(
             () = tokio::time::sleep_until(look_again) => {}
             changed = changes.changed() => if changed.is_err() { return Ok(row) },
         }
-        row = match manager.store.load(&[row.id]).await?.pop() {
+        row = match manager.store.load(&[row.id]).await?.one()? {
             Some(now) => now,
             None => return Err(not_found(&row.id.to_string())),
         };
@@ -280,14 +303,17 @@ async fn await_status(
 #[utoipa::path(delete, path = "/v1/observers/{key}", tag = "observers", params(
     ("key" = String, Path, description = "id or name"),
     ("wait" = Option<String>, Query, description = "wait for its end, up to 60s"),
-    ("only_if" = Option<String>, Query, description = "Processing: else 409")),
+    ("only_if" = Option<String>, Query, description = "Processing; answers 409 if the status differs"),
+    ("if-match" = Option<String>, Header, description = "the ETag that the delete is meant for, or *")),
     responses((status = 200, body = Observer, description = "Deleted"),
-    (status = 202, body = Observer, description = "OnDeleting"), (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 202, body = Observer, description = "OnDeleting"),
+    (status = 400, body = ProblemBody, description = "bad-header"), (status = 412, body = ProblemBody, description = "observer-changed"), (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-not-active: only with only_if")))]
 pub(crate) async fn delete(
     State(manager): Shared,
     Path(key): Path<String>,
     mut params: Params,
+    precondition: Precondition,
 ) -> Result<Response, Problem> {
     let wait = params.wait()?.unwrap_or_default();
     let only_if = params.parsed::<Status>("only_if")?;
@@ -296,28 +322,35 @@ pub(crate) async fn delete(
     }
     params.finish()?;
     let id = find(&manager, &key).await?.id;
-    let row = doom(&manager, id, &key, only_if).await?;
-    let row = await_status(&manager, row, wait, |status| status == Status::Deleted).await?;
+    let row = doom(&manager, id, &key, (only_if, &precondition)).await?;
+    let row = await_row(&manager, row, wait, |row| row.verdict().status == Status::Deleted).await?;
     let status = if row.verdict().status == Status::Deleted { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, edits::tag(&row), Json(one(&manager, &row).await?)).into_response())
 }
 
-/// From now on it is to end; with `only_if` only from that status.
+/// From now on it is to end; with `only_if` only from that status, and only if the precondition holds.
 pub(super) async fn doom(
     manager: &Arc<Manager>,
     id: ObserverId,
     key: &str,
-    only_if: Option<Status>,
+    (only_if, precondition): (Option<Status>, &Precondition),
 ) -> Result<Row, Problem> {
     let now = manager.clock.now();
-    let (mut refused, mut fresh) = (None, false);
+    let (mut refused, mut unmet, mut fresh) = (None, None, false);
     let change = |row: &mut Row| {
         let status = row.verdict().status;
+        unmet = precondition.check(row).err();
+        if unmet.is_some() {
+            return false;
+        }
         refused = only_if.filter(|wanted| *wanted != status).map(|_| status);
         fresh = refused.is_none() && row.delete(now, &manager.settings.row);
         fresh
     };
     let row = manager.change(id, change).await?.ok_or_else(|| not_found(key))?;
+    if let Some(problem) = unmet {
+        return Err(problem);
+    }
     if let Some(status) = refused {
         let detail = format!("observer {} is {status}, not Processing", row.wanted.name);
         return Err(Problem::new(Code::NotActive, detail));

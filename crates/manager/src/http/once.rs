@@ -40,10 +40,19 @@ pub(crate) async fn reserve(manager: &Manager, headers: &HeaderMap, body: &Value
     if id == fresh {
         return Ok(Once::Make { id, again: false });
     }
-    Ok(match manager.store.load(&[id]).await?.pop() {
+    Ok(match manager.store.load(&[id]).await?.one()? {
         Some(row) => Once::Made(Box::new(row)),
+        // The identity of an observer that was forgotten is never given to another: its epochs would begin again.
+        None if manager.store.forgotten(&[id]).await?.contains(&id) => return Err(deleted(key)),
         None => Once::Make { id, again: true },
     })
+}
+
+fn deleted(key: &str) -> Problem {
+    let detail = format!(
+        "the observer that was created with the {HEADER} `{key}` has been deleted; use a new key for a new observer"
+    );
+    Problem::new(Code::KeyReused, detail)
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {

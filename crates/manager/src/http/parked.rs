@@ -1,7 +1,7 @@
 //! Messages that nobody could read: shown as they came, sent back, or thrown away by a person.
 
 use super::api::{Listed, ParkedMessage, ProblemBody};
-use super::page::{Part, cursor};
+use super::page::Part;
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::shared::Manager;
@@ -34,7 +34,7 @@ pub(crate) async fn list(
     let (mut messages, total) = manager.store.parked(part.after, part.limit + 1).await?;
     let more = messages.len() > part.limit;
     messages.truncate(part.limit);
-    let next_cursor = messages.last().filter(|_| more).and_then(|last| cursor(&last.id));
+    let next_cursor = messages.last().filter(|_| more).and_then(|last| part.cursor(last.id));
     Ok(Json(Listed { items: messages.into_iter().map(shown).collect(), next_cursor, total }))
 }
 

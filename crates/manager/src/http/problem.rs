@@ -31,6 +31,7 @@ pub(crate) enum Code {
     Deleted,
     Paused,
     Changed,
+    Contended,
     EventsGone,
     TooManyStreams,
     ServiceSilent,
@@ -52,7 +53,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// All but that of an answer for which the web framework alone has a word.
-    const NAMED: [Self; 31] = [
+    const NAMED: [Self; 32] = [
         Self::MalformedJson,
         Self::BadQuery,
         Self::BadHeader,
@@ -68,6 +69,7 @@ impl Code {
         Self::Deleted,
         Self::Paused,
         Self::Changed,
+        Self::Contended,
         Self::EventsGone,
         Self::TooManyStreams,
         Self::ServiceSilent,
@@ -104,9 +106,10 @@ impl Code {
             Self::Deleted => (S::CONFLICT, "observer-deleted", "the observer is deleted"),
             Self::Paused => (S::CONFLICT, "observer-paused", "the observer is paused"),
             Self::Changed => (S::PRECONDITION_FAILED, "observer-changed", "the observer was changed"),
+            Self::Contended => (S::CONFLICT, "changed-too-often", "the observer keeps changing"),
             Self::EventsGone => (S::GONE, "events-gone", "these events are not kept any more"),
             Self::TooManyStreams => {
-                (S::SERVICE_UNAVAILABLE, "too-many-streams", "too many follow what happens")
+                (S::TOO_MANY_REQUESTS, "too-many-streams", "too many open streams on this manager")
             }
             Self::ServiceSilent => (S::SERVICE_UNAVAILABLE, "service-silent", "the service does not answer"),
             Self::TooLarge => (S::PAYLOAD_TOO_LARGE, "too-large", "the body is too large"),
@@ -145,9 +148,11 @@ impl Code {
             | Self::TooManyStreams
             | Self::ServiceSilent
             | Self::RebalanceRunning => Some(5),
-            Self::NameEnding | Self::BrokerUnavailable | Self::DatabaseUnavailable | Self::Stopping => {
-                Some(1)
-            }
+            Self::NameEnding
+            | Self::Contended
+            | Self::BrokerUnavailable
+            | Self::DatabaseUnavailable
+            | Self::Stopping => Some(1),
             Self::MalformedJson
             | Self::BadQuery
             | Self::BadHeader

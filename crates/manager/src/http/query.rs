@@ -7,6 +7,7 @@ use everwatch_core::clock::parse_duration;
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// The longest that a request may wait.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -15,20 +16,36 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Params {
     left: Vec<(String, String)>,
     known: Vec<&'static str>,
+    fingerprint: u64,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        match Query::from_request_parts(parts, state).await {
-            Ok(Query(left)) => Ok(Self { left, known: Vec::new() }),
+        match Query::<Vec<(String, String)>>::from_request_parts(parts, state).await {
+            Ok(Query(left)) => {
+                let fingerprint = fingerprint(&left);
+                Ok(Self { left, known: Vec::new(), fingerprint })
+            }
             Err(error) => Err(Problem::new(Code::BadQuery, error.body_text())),
         }
     }
 }
 
+/// Of the parameters that say which rows are listed, in whatever order they stand.
+fn fingerprint(all: &[(String, String)]) -> u64 {
+    let mut all: Vec<_> = all.iter().filter(|(name, _)| name != "limit" && name != "cursor").collect();
+    all.sort_unstable();
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{all:?}").as_bytes()).as_u64_pair().0
+}
+
 impl Params {
+    /// Tells one query from another, whichever part of its list is asked for.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
     /// Every value of `name`, in order.
     pub(crate) fn many(&mut self, name: &'static str) -> Vec<String> {
         self.known.push(name);

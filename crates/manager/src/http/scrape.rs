@@ -10,6 +10,7 @@ use everwatch_broker::Session;
 use everwatch_core::id::Pool;
 use everwatch_core::service::ServiceState;
 use everwatch_core::status::Status;
+use everwatch_store::Table;
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -70,6 +71,11 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
     let services = manager.services(Duration::ZERO).await?;
     let parked = manager.store.parked(None, 1).await?.1;
     metrics::gauge!(metric::PARKED).set(parked as f64);
+    let unreadable = manager.store.unreadable().await?;
+    for table in [Table::Observers, Table::Services] {
+        let count = unreadable.iter().filter(|it| it.table == table).count();
+        metrics::gauge!(metric::UNREADABLE_ROWS, "table" => table.to_string()).set(count as f64);
+    }
     // What was shown once and is no more must be shown as zero.
     let pools: Vec<Pool> = {
         let mut shown = lock(&manager.shown_pools);

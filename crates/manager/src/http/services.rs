@@ -2,7 +2,7 @@
 
 use super::api::{self, Listed, ProblemBody, Service};
 use super::fleet;
-use super::page::{Part, cursor};
+use super::page::Part;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::shared::Manager;
@@ -40,7 +40,7 @@ pub(crate) async fn list(
     params.finish()?;
 
     let since = manager.clock.now().minus(manager.settings.retention_services);
-    let mut rows = manager.store.services(since).await?;
+    let mut rows = manager.store.services(since).await?.rows;
     rows.retain(|row| {
         (states.is_empty() || states.iter().any(|state| state == row.state().as_str()))
             && pool.as_ref().is_none_or(|pool| *pool == row.birth.pool)
@@ -52,7 +52,7 @@ pub(crate) async fn list(
     rows.retain(|row| part.after.as_ref().is_none_or(|after| key(row) > *after));
     let more = rows.len() > part.limit;
     rows.truncate(part.limit);
-    let next_cursor = rows.last().filter(|_| more).and_then(|row| cursor(&key(row)));
+    let next_cursor = rows.last().filter(|_| more).and_then(|row| part.cursor(key(row)));
     let shown = fleet::Shown::load(&manager).await?;
     Ok(Json(Listed { items: rows.iter().map(|row| shown.service(row)).collect(), next_cursor, total }))
 }

@@ -79,7 +79,7 @@ async fn apply(manager: &Manager, beats: &HashMap<ServiceId, Beat>) -> Result<()
     }
     for _ in 0..CAS_TRIES {
         let now = manager.clock.now();
-        let mut changed = manager.store.services(now).await?;
+        let mut changed = manager.store.services(now).await?.rows;
         // One that somebody else has changed is loaded again; those that are saved have the beat.
         changed.retain_mut(|row| beats.get(&row.id).is_some_and(|beat| row.on_beat(beat, now)));
         if changed.is_empty() || manager.store.save_services(&changed).await?.is_empty() {

@@ -1,7 +1,7 @@
 //! Births and goodbyes of services.
 
 use crate::shared::{CAS_TRIES, Manager};
-use crate::{fleet, quarantine, telling};
+use crate::{fleet, metric, quarantine, telling};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::fleet::Orders;
 use everwatch_core::history::What;
@@ -36,12 +36,24 @@ pub(crate) async fn apply(
     gone: &[ServiceId],
 ) -> Result<(), StoreError> {
     for newborn in newborns {
-        on_born(manager, newborn).await?;
+        pass_over(newborn.service, on_born(manager, newborn).await)?;
     }
     for service in gone {
-        on_gone(manager, *service).await?;
+        pass_over(*service, on_gone(manager, *service).await)?;
     }
     Ok(())
+}
+
+/// A service whose row cannot be read holds up no report of another one.
+pub(crate) fn pass_over<T>(service: ServiceId, done: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match done {
+        Err(StoreError::Corrupt(why)) => {
+            metrics::counter!(metric::PASSED_OVER).increment(1);
+            debug!(%service, why, "a report about an unreadable service is passed over");
+            Ok(None)
+        }
+        done => done.map(Some),
+    }
 }
 
 async fn on_born(manager: &Manager, newborn: &Newborn) -> Result<(), StoreError> {
@@ -67,7 +79,7 @@ async fn on_born(manager: &Manager, newborn: &Newborn) -> Result<(), StoreError>
     if said_goodbye().await?.is_some() {
         return on_gone(manager, newborn.service).await;
     }
-    let namesakes = manager.store.services(now).await?;
+    let namesakes = manager.store.services(now).await?.rows;
     for namesake in namesakes {
         if namesake.id != newborn.service && namesake.birth.name == newborn.birth.name {
             change(manager, namesake.id, |row| row.suspect(now)).await?;
@@ -79,18 +91,19 @@ async fn on_born(manager: &Manager, newborn: &Newborn) -> Result<(), StoreError>
 async fn on_gone(manager: &Manager, service: ServiceId) -> Result<(), StoreError> {
     let now = manager.clock.now();
     let mut gone = change(manager, service, |row| row.on_gone(now)).await?;
-    if gone.is_none() {
+    if matches!(gone, Changed::Unknown) {
         // Its birth comes later, or is being applied by another manager at this moment. Whichever of the
         // two is second, the goodbye written here or the birth written there, sees the other.
         manager.store.set_note(&goodbye(service), "", manager.settings.retention_services).await?;
         gone = change(manager, service, |row| row.on_gone(now)).await?;
     }
     match gone {
-        Some(row) => {
+        Changed::Saved(row) => {
             manager.tell_service(What::ServiceGone, &row, "it said goodbye".to_owned());
             info!(%service, name = %row.birth.name, "service gone");
         }
-        None => debug!(%service, "a service unknown here says goodbye"),
+        Changed::Nothing => debug!(%service, "a service says goodbye again"),
+        Changed::Unknown => debug!(%service, "a service unknown here says goodbye"),
     }
     Ok(())
 }
@@ -100,16 +113,31 @@ fn goodbye(service: ServiceId) -> String {
     format!("gone/{service}")
 }
 
-/// Changes one service by compare-and-set; `None` if it is unknown.
+/// What became of a change of a service.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    /// The service as it was saved.
+    Saved(Box<ServiceRow>),
+    /// There was nothing to change: another manager has done it, or its reason is gone.
+    Nothing,
+    Unknown,
+}
+
+/// Changes one service by compare-and-set: `change` answers whether there is anything to save.
 pub(crate) async fn change(
     manager: &Manager,
     service: ServiceId,
     mut change: impl FnMut(&mut ServiceRow) -> bool + Send,
-) -> Result<Option<ServiceRow>, StoreError> {
+) -> Result<Changed, StoreError> {
     for _ in 0..CAS_TRIES {
-        let Some(mut row) = manager.store.service(Some(service), None).await? else { return Ok(None) };
-        if !change(&mut row) || manager.store.save_services(std::slice::from_ref(&row)).await?.is_empty() {
-            return Ok(Some(row));
+        let Some(mut row) = manager.store.service(Some(service), None).await? else {
+            return Ok(Changed::Unknown);
+        };
+        if !change(&mut row) {
+            return Ok(Changed::Nothing);
+        }
+        if manager.store.save_services(std::slice::from_ref(&row)).await?.is_empty() {
+            return Ok(Changed::Saved(Box::new(row)));
         }
     }
     Err(StoreError::Unavailable(format!("service {service} is changed too often by others")))
@@ -129,7 +157,7 @@ pub(crate) async fn welcome(manager: &Arc<Manager>, newborns: &[Newborn]) {
     let stored = async {
         let rows = manager.store.commanded_since(since, WELCOME_MAX).await?;
         let book = fleet::book(manager).await?;
-        let ended = manager.store.services(manager.clock.now().minus(RETURNS_WITHIN)).await?;
+        let ended = manager.store.services(manager.clock.now().minus(RETURNS_WITHIN)).await?.rows;
         Ok::<_, StoreError>((rows, quarantine::suspects(manager).await?, book, ended))
     };
     match stored.await {

@@ -1,6 +1,7 @@
 //! Lists: what services hold, and what they do not although the database says so.
 
 use super::births;
+use crate::metric;
 use crate::shared::Manager;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{ListChunk, ListRange};
@@ -38,7 +39,11 @@ pub(crate) async fn apply(manager: &Manager, parts: &[Part]) -> Result<(), Store
                     news = row.on_unlisted(part.service, part.seq, now);
                     news
                 };
-                manager.change(id, unlisted).await?;
+                // One that cannot be read is passed over, as nothing may be concluded about it.
+                match manager.change(id, unlisted).await {
+                    Err(StoreError::Corrupt(_)) => metrics::counter!(metric::PASSED_OVER).increment(1),
+                    changed => drop(changed?),
+                }
                 missing += usize::from(news);
             }
             if missing > 0 {
@@ -47,7 +52,8 @@ pub(crate) async fn apply(manager: &Manager, parts: &[Part]) -> Result<(), Store
         }
         if part.is_last {
             let now = manager.clock.now();
-            births::change(manager, part.service, |row| row.on_list(now)).await?;
+            let listed = births::change(manager, part.service, |row| row.on_list(now)).await;
+            births::pass_over(part.service, listed)?;
         }
     }
     Ok(())

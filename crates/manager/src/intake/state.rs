@@ -11,10 +11,10 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::message::{
-    BATCH_MAX, Described, HeldWork, Numbered, Report, Reports, RunReport, StateMessage, Tick, decode,
+    BATCH_MAX, Described, HeldWork, Numbered, Report, Reports, RunReport, StateMessage, Tick, decode, encode,
 };
 use everwatch_core::row::{Applied, Row};
-use everwatch_store::{Parked, StoreError};
+use everwatch_store::{Found, Parked, StoreError};
 use everwatch_trace::Span;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -186,8 +186,12 @@ async fn apply_runs(
             return Ok(answers);
         }
         let ids: Vec<ObserverId> = pending.keys().copied().collect();
-        let rows = manager.store.load(&ids).await?;
-        let known: HashSet<ObserverId> = rows.iter().map(|row| row.id).collect();
+        let Found { rows, unreadable } = manager.store.load(&ids).await?;
+        let mut known: HashSet<ObserverId> = rows.iter().map(|row| row.id).collect();
+        known.extend(&unreadable);
+        let about: Vec<&Run> =
+            unreadable.iter().filter_map(|id| pending.get(id)).flatten().copied().collect();
+        pass_over(manager, &about).await?;
         let unknown = pending.values().flatten().copied().filter(|run| !known.contains(&run.report.id));
         answers.add_unknown(manager, &unknown.collect::<Vec<_>>()).await?;
         let (mut changed, mut same, mut before) = (Vec::new(), Vec::new(), HashMap::new());
@@ -212,7 +216,11 @@ async fn apply_runs(
             manager.store.save(&changed).await?.into_iter().collect()
         };
         for row in changed.iter().filter(|row| !lost.contains(&row.id)) {
-            manager.tell(before.get(&row.id), row);
+            let was = before.get(&row.id);
+            manager.tell(was, row);
+            if let Some((service, floor)) = was.and_then(|was| row.taken_over_from(was)) {
+                answers.taken_over.entry(service).or_default().push(floor);
+            }
         }
         for row in changed.iter().chain(&same).filter(|row| !lost.contains(&row.id)) {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
@@ -224,6 +232,27 @@ async fn apply_runs(
         pending.retain(|id, _| lost.contains(id));
     }
     Err(StoreError::Unavailable("the rows are changed too often by others".to_owned()))
+}
+
+/// Reports about rows that cannot be read are parked, so that a person can send them back once the cure is done.
+/// The obvious way, to wait for that, would hold up the reports of all others. What a list says is said again.
+async fn pass_over(manager: &Manager, runs: &[&Run]) -> Result<(), StoreError> {
+    let mut parked = Vec::new();
+    for run in runs {
+        metrics::counter!(metric::PASSED_OVER).increment(1);
+        if run.told == Told::Event {
+            let entries = vec![Numbered::new(run.seq, run.at, Report::Run(run.report.clone()))];
+            let body = encode(&StateMessage::Reports(Reports { service: run.service, entries }));
+            parked.push(Parked {
+                id: 0,
+                queue: manager.topology.state(),
+                reason: format!("the row of observer {} cannot be read", run.report.id),
+                body: body.map_err(|error| StoreError::Corrupt(error.to_string()))?,
+                at: manager.clock.now(),
+            });
+        }
+    }
+    if parked.is_empty() { Ok(()) } else { manager.store.park(&parked).await }
 }
 
 fn fold(manager: &Manager, row: &mut Row, runs: &[&Run]) -> bool {

@@ -18,6 +18,8 @@ use super::state::{Run, Told};
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) floors: Vec<Floor>,
+    /// What services held until others reported that they have it.
+    pub(crate) taken_over: BTreeMap<ServiceId, Vec<Floor>>,
     /// Which services hold what nobody here knows.
     pub(crate) ask: BTreeMap<ServiceId, BTreeSet<ObserverId>>,
 }
@@ -25,6 +27,9 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) fn extend(&mut self, other: Self) {
         self.floors.extend(other.floors);
+        for (service, floors) in other.taken_over {
+            self.taken_over.entry(service).or_default().extend(floors);
+        }
         for (service, ids) in other.ask {
             self.ask.entry(service).or_default().extend(ids);
         }
@@ -58,6 +63,9 @@ impl Answers {
     /// Sends all of it without waiting.
     pub(crate) fn tell_later(self, manager: &Arc<Manager>) {
         telling::floors_later(manager, self.floors);
+        for (service, floors) in self.taken_over {
+            telling::floors_to_later(manager, service, floors);
+        }
         for (service, ids) in self.ask {
             telling::describe_later(manager, service, ids.into_iter().collect());
         }
@@ -71,7 +79,12 @@ pub(crate) async fn ask_who(manager: &Arc<Manager>, services: &[ServiceId]) -> R
         return Ok(());
     }
     for service in services {
-        if manager.store.service(Some(*service), None).await?.is_none() {
+        let known = manager.store.service(Some(*service), None).await;
+        // Its row is there, and tells nothing.
+        if matches!(known, Err(StoreError::Corrupt(_))) {
+            continue;
+        }
+        if known?.is_none() {
             info!(%service, "a service beats that is not in the database: it is asked who it is");
             telling::describe_later(manager, *service, Vec::new());
         }
@@ -88,7 +101,8 @@ pub(crate) async fn adopt(manager: &Manager, described: &[Described]) -> Result<
     }
     let ids: Vec<ObserverId> = by_id.keys().copied().collect();
     let mut known: HashSet<ObserverId> = manager.store.forgotten(&ids).await?.into_iter().collect();
-    known.extend(manager.store.load(&ids).await?.iter().map(|row| row.id));
+    let found = manager.store.load(&ids).await?;
+    known.extend(found.rows.iter().map(|row| row.id).chain(found.unreadable));
     let now = manager.clock.now();
     let (mut rows, mut told) = (Vec::new(), HashMap::new());
     for (id, (pool, HeldWork { run, work })) in by_id {

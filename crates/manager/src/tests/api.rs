@@ -1,6 +1,8 @@
 //! The HTTP surface: what is refused and how, what is documented, what happens once.
 
 use super::*;
+use crate::intake::births;
+use everwatch_core::history::What;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Method, path, body, status, code, and words that the detail must hold.
@@ -152,6 +154,53 @@ async fn a_create_with_a_key_makes_one_observer() {
     assert_eq!(post("k4", full).await.status, StatusCode::CREATED);
 }
 
+/// Its identity is not given away again: epochs of the first one would be higher than those of the second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_of_an_observer_that_was_forgotten_makes_no_second_one() {
+    let stage = Stage::new().await;
+    let post = || {
+        let request = Request::post("/v1/observers").header(header::CONTENT_TYPE, "application/json");
+        let body = json!({"name": "a", "kind": "ticker", "on_full": "queue"});
+        stage.ask(request.header("idempotency-key", "k").body(Body::from(body.to_string())).unwrap())
+    };
+    let first = post().await;
+    let id = first.body["id"].as_str().unwrap().parse().unwrap();
+    let store = &stage.manager.store;
+    let row = async || store.load(&[id]).await.unwrap().rows.pop();
+    while let Some(row) = row().await {
+        store.forget(&[(row.id, row.version)]).await.unwrap();
+    }
+    let again = post().await;
+    assert_eq!((again.status.as_u16(), &again.body["code"]), (422, &json!("idempotency-key-reused")));
+    assert!(again.body["detail"].as_str().unwrap().contains("deleted"), "{again:?}");
+    assert_eq!(row().await, None);
+}
+
+/// Reports may come twice, and several managers may conclude the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_says_goodbye_twice_has_gone_once() {
+    let stage = Stage::new().await;
+    let service = stage.service(1).await.id;
+    for _ in 0..3 {
+        births::apply(&stage.manager, &[], &[service]).await.unwrap();
+    }
+    let gone = async || stage.get("/v1/events?what=service_gone").await.body["total"].clone();
+    stage.until("/v1/events?what=service_gone", |answer| answer.body["total"] != 0).await;
+    stage.manager.tell_all(What::Hold, "written after all of them".to_owned());
+    stage.until("/v1/events?what=hold", |answer| answer.body["total"] != 0).await;
+    assert_eq!(gone().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_cannot_be_read_is_on() {
+    let stage = Stage::new().await;
+    stage.manager.store.set_note("hold", "{", Duration::MAX).await.unwrap();
+    let hold = stage.get("/v1/hold").await.body;
+    assert!(hold["on"] == true && hold["reason"].as_str().unwrap().contains("cannot be read"), "{hold}");
+    assert_eq!(stage.send("PUT", "/v1/hold", Some(r#"{"on": false}"#)).await.status, StatusCode::OK);
+    assert_eq!(stage.get("/v1/hold").await.body["on"], false);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_message_goes_back_to_its_queue_or_away() {
     let stage = Stage::new().await;
@@ -264,4 +313,36 @@ async fn a_pool_tells_a_scaler_what_it_needs() {
     assert_eq!((&pool.body["needed"], &pool.body["capacity"]), (&json!(3), &json!(2)));
     assert_eq!(stage.get("/v1/pools").await.body["items"][0], pool.body);
     assert_eq!(stage.get("/v1/pools/gpu").await.body["code"], "not-found");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_belongs_to_the_query_that_gave_it_out() {
+    let stage = Stage::new().await;
+    for name in ["a", "b", "c"] {
+        let paused = json!({"kind": "ticker", "name": name, "desired": "paused"});
+        // No service lives: one that is not to run needs none.
+        assert_eq!(stage.create(paused).await.status, StatusCode::CREATED);
+    }
+    let page = stage.get("/v1/observers?sort=name&limit=1").await.body;
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let next = stage.get(&format!("/v1/observers?limit=2&cursor={cursor}&sort=name")).await;
+    assert_eq!((next.status.as_u16(), &next.body["items"][0]["name"]), (200, &json!("b")));
+    for other in ["sort=created_at", "sort=-name", "sort=name&status=Paused", ""] {
+        let refused = stage.get(&format!("/v1/observers?{other}&cursor={cursor}")).await;
+        assert_eq!((refused.status.as_u16(), &refused.body["code"]), (400, &json!("bad-query")), "{other}");
+        assert!(refused.body["detail"].as_str().unwrap().contains("first page"), "{}", refused.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_no_service_is_in_is_named_as_such() {
+    let stage = Stage::new().await;
+    let _service = stage.service(1).await;
+    let refused = stage.create(json!({"kind": "ticker", "name": "a", "pool": "gpuu"})).await;
+    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (503, &json!("no-capacity")));
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("no service of a pool named gpuu lives; pools with services: default"),
+        "{detail}"
+    );
 }

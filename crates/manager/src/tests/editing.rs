@@ -190,3 +190,59 @@ async fn a_spec_is_held_against_the_schema_of_its_kind() {
     let patched = stage.send("PATCH", "/v1/observers/a", Some(r#"{"spec": {"every": null}}"#)).await;
     assert_eq!((patched.status.as_u16(), &patched.body["errors"]), (422, &missing));
 }
+
+impl Stage {
+    async fn with(&self, method: &str, path: &str, (name, value): (header::HeaderName, &str)) -> Answer {
+        let body = if method == "PUT" { r#"{"kind": "ticker", "on_full": "queue"}"# } else { "" };
+        let request = Request::builder().method(method).uri(path).header(name, value);
+        self.ask(request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body)).unwrap())
+            .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_meant_for_another_state_changes_nothing() {
+    let stage = Stage::new().await;
+    let _service = stage.service(2).await;
+    let (if_match, if_none_match) = (header::IF_MATCH, header::IF_NONE_MATCH);
+    let missing = stage.with("PUT", "/v1/observers/a", (if_match.clone(), "*")).await;
+    assert_eq!((missing.status.as_u16(), &missing.body["code"]), (412, &json!("observer-changed")));
+    let made = stage.with("PUT", "/v1/observers/a", (if_none_match.clone(), "*")).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{:?}", made.body);
+    let again = stage.with("PUT", "/v1/observers/a", (if_none_match.clone(), "*")).await;
+    assert_eq!((again.status.as_u16(), &again.body["code"]), (412, &json!("observer-changed")));
+    let tag = made.headers[header::ETAG].to_str().unwrap().to_owned();
+    assert_eq!(stage.with("GET", "/v1/observers/a", (if_none_match.clone(), &tag)).await.status, 304);
+    assert_eq!(stage.with("GET", "/v1/observers/a", (if_none_match, "\"other\"")).await.status, 200);
+    for (method, path) in [
+        ("DELETE", "/v1/observers/a"),
+        ("POST", "/v1/observers/a/pause"),
+        ("POST", "/v1/observers/a/restart"),
+    ] {
+        let refused = stage.with(method, path, (if_match.clone(), "\"other\"")).await;
+        assert_eq!(
+            (refused.status.as_u16(), &refused.body["code"]),
+            (412, &json!("observer-changed")),
+            "{path}"
+        );
+        let wrong = stage.with(method, path, (if_match.clone(), "other")).await;
+        assert_eq!((wrong.status.as_u16(), &wrong.body["code"]), (400, &json!("bad-header")), "{path}");
+    }
+    assert_eq!(stage.get("/v1/observers/a").await.body["desired"], "running");
+    assert_eq!(stage.with("POST", "/v1/observers/a/pause", (if_match.clone(), &tag)).await.status, 202);
+    assert_eq!(stage.with("DELETE", "/v1/observers/a", (if_match, "*")).await.status, 202);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_what_cannot_come_ends_at_once() {
+    let stage = Stage::new().await;
+    let mut service = stage.service(2).await;
+    stage.create(json!({"kind": "ticker", "name": "a"})).await;
+    let (_delivery, work, epoch) = service.run(&stage, 1).await;
+    service.run_event(&work, epoch, RunEvent::Failed { error: "e".into(), attempts: 1 }).await;
+    stage.until_status("Failed").await;
+    let began = std::time::Instant::now();
+    let answer = stage.get("/v1/observers/a?wait_for=status=Processing&wait=60s").await;
+    assert_eq!((answer.status, &answer.body["status"]), (StatusCode::OK, &json!("Failed")));
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+}

@@ -200,7 +200,7 @@ async fn only_so_many_may_follow_at_once() {
         streams.push(manager.api.follow(&format!("{PATH}?follow")).await);
     }
     let refused = manager.api.follow_as(&format!("{PATH}?follow"), "*/*").await;
-    assert_eq!(refused.status().as_u16(), 503);
+    assert_eq!(refused.status().as_u16(), 429);
     let problem: Value = serde_json::from_str(&refused.text().await.unwrap()).unwrap();
     assert_eq!(problem["code"], "too-many-streams");
     streams.pop();

@@ -67,7 +67,7 @@ pub(crate) fn birth(name: &str, capacity: u32) -> Birth {
         name: Name::new(name).unwrap(),
         pool: Pool::default(),
         capacity,
-        kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Value::Null }],
+        kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Arc::new(Value::Null) }],
         version: "1".to_owned(),
         host: "h".to_owned(),
         labels: Default::default(),

@@ -100,7 +100,7 @@ async fn reports_may_come_in_any_order() {
         voice.report_as(1, Report::ServiceBorn(Box::new(crate::service::birth(name, 3)))).await;
     }
     newer.report_as(3, run(1, started())).await;
-    newer.report_as(2, run(1, RunEvent::Taken { reason: "new".to_owned() })).await;
+    newer.report_as(2, run(1, RunEvent::Taken { reason: "new".to_owned(), refuses: false })).await;
     older.report_as(8, run(0, RunEvent::HandedOver)).await;
     older.report_as(7, run(0, started())).await;
     older.report_as(90, run(0, RunEvent::Progress { text: "last words".to_owned() })).await;

@@ -2,8 +2,10 @@
 
 use crate::service::Service;
 use crate::stage::{Stage, eventually};
+use everwatch_store::conformance::{count, execute};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -86,3 +88,31 @@ async fn nothing_is_lost_while_the_database_is_away() {
     })
     .await;
 }
+
+/// A service that starts and dies all day long leaves a row each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn services_that_have_ended_are_not_read_again_and_again() {
+    const ENDED: i64 = 20_000;
+    let stage = Stage::new().on_postgres().await;
+    let manager = stage.ready_manager().await;
+    let _service = Service::new(&stage, "s", 5).await;
+    manager.api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
+    manager.api.until_status("a", "Processing").await;
+    let flapping = format!(
+        "INSERT INTO services SELECT gen_random_uuid(), 1, 'flapping', pool, 1, 'lost', born_at, born_at, document
+        FROM services, generate_series(1, {ENDED}) WHERE ended_at IS NULL"
+    );
+    execute(&stage.store_url, &flapping).await;
+    execute(&stage.store_url, "ANALYZE services").await;
+    // Longer than the queue of the pool must be quiet before what is missing is looked for.
+    let read = async || count(&stage.store_url, READ).await;
+    tokio::time::sleep(stage.settings.orphan_after * 2).await;
+    let before = read().await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let rows = read().await - before;
+    assert!(rows < ENDED, "{rows} rows of services were read within 4 s");
+}
+
+/// Rows of services that this database has read, by all of its connections.
+const READ: &str = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
+    WHERE schemaname = current_schema() AND relname = 'services'";

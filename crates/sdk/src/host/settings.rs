@@ -2,6 +2,7 @@
 
 use super::secret;
 use crate::kinds::ExecSettings;
+use crate::kinds::exec::ENV_PASS;
 use crate::settings::{Capacity, ServiceSettings};
 use config::{Environment, File, FileFormat};
 use everwatch_broker::RabbitBroker;
@@ -118,11 +119,15 @@ impl From<CapacityText> for String {
 }
 
 /// `[service.exec]`
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Exec {
-    /// Programs that `exec` may start; `*` is any.
+    /// Absolute paths of programs that `exec` may start; `*` is any.
     pub allow: Vec<String>,
+    /// Names of the service's environment that programs get.
+    pub env_pass: Vec<String>,
+    /// Names that a spec may set; `*` is any that does no harm.
+    pub env_allow: Vec<String>,
 }
 
 /// `[log]`
@@ -184,6 +189,12 @@ impl Default for Service {
     }
 }
 
+impl Default for Exec {
+    fn default() -> Self {
+        Self { allow: Vec::new(), env_pass: ENV_PASS.map(str::to_owned).into(), env_allow: Vec::new() }
+    }
+}
+
 impl Default for Telemetry {
     fn default() -> Self {
         Self { otlp_endpoint: String::new(), sample: 1.0 }
@@ -229,6 +240,8 @@ pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError
         .separator("__")
         .list_separator(",")
         .with_list_parse_key("service.exec.allow")
+        .with_list_parse_key("service.exec.env_pass")
+        .with_list_parse_key("service.exec.env_allow")
         .try_parsing(true)
         .source(Some(std::env::vars().filter(|(key, _)| key.contains("__")).collect()));
     builder.add_source(environment).build().and_then(config::Config::try_deserialize).map_err(|error| {
@@ -253,6 +266,8 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     if service.beat < Duration::from_secs(1) || service.beat > Duration::from_secs(60) {
         return wrong("service.beat: from 1s to 60s");
     }
+    let exec = service.exec_settings(broker);
+    exec.check().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
     service.settings(broker).map(drop)
 }
 
@@ -335,7 +350,8 @@ impl Service {
     /// What `exec` may do.
     #[must_use]
     pub fn exec_settings(&self, broker: &Broker) -> ExecSettings {
-        ExecSettings { allow: self.exec.allow.clone(), fence_after: broker.heartbeat }
+        let Exec { allow, env_pass, env_allow } = self.exec.clone();
+        ExecSettings { allow, env_pass, env_allow, fence_after: broker.heartbeat }
     }
 }
 
@@ -372,6 +388,10 @@ mod tests {
         assert!(pool.unwrap_err().starts_with("service.pool"));
         let telemetry = Telemetry { sample: 1.5, ..Telemetry::default() };
         assert!(telemetry.check().unwrap_err().to_string().starts_with("telemetry.sample"));
+        let program = checked(|_, service| service.exec.allow.push("sh".to_owned()));
+        assert!(program.unwrap_err().starts_with("service.exec.allow: `sh`"));
+        let name = checked(|_, service| service.exec.env_allow.push("LD_PRELOAD".to_owned()));
+        assert!(name.unwrap_err().starts_with("service.exec.env_allow: `LD_PRELOAD`"));
         let lines = checked(|_, service| service.log_lines = LINES_MAX + 1);
         assert!(lines.unwrap_err().starts_with("service.log_lines"));
     }

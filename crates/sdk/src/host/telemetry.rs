@@ -1,8 +1,11 @@
 //! What the process tells of itself: its log, on standard error, and its spans, if they are exported.
 
 use super::settings::{Log, LogFormat, SettingsError, Telemetry};
+use super::stderr::{self, LastLines};
 use crate::logs::Eavesdropper;
 use everwatch_trace::{Export, Exporting};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::PanicHookInfo;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::FmtContext;
@@ -18,16 +21,19 @@ pub struct Teller<'a> {
     pub instance: &'a str,
 }
 
-/// Starts the process's log and the export of its spans, which ends with what this answers. What the code of
-/// an observer tells is kept beside its lines, too.
+/// The log and the export of spans; both end with it, within about a second.
+pub struct Telling {
+    _exporting: Exporting,
+    _lines: LastLines,
+}
+
+/// Starts the process's log and the export of its spans, which end with what this answers. What the code of
+/// an observer tells is kept beside its lines, too. Panics go to the log as well. No code ever waits for the reader
+/// of standard error: lines that it does not take are lost and counted.
 ///
 /// # Errors
 /// If the filter or the endpoint cannot be read.
-pub fn start_telling(
-    log: &Log,
-    telemetry: &Telemetry,
-    teller: Teller<'_>,
-) -> Result<Exporting, SettingsError> {
+pub fn start_telling(log: &Log, telemetry: &Telemetry, teller: Teller<'_>) -> Result<Telling, SettingsError> {
     let filter = EnvFilter::try_new(&log.filter)
         .map_err(|error| SettingsError::new(format!("log.filter: `{}`: {error}", log.filter)))?;
     let export = Export {
@@ -38,7 +44,8 @@ pub fn start_telling(
     };
     let exporting = Exporting::begin(&export)
         .map_err(|error| SettingsError::new(format!("telemetry.otlp_endpoint: {error}")))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let (writer, last_lines) = stderr::lines();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let begun = match log.format {
         LogFormat::Text => {
             let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
@@ -51,7 +58,19 @@ pub fn start_telling(
         }
     };
     begun.map_err(|error| SettingsError::new(format!("the log cannot be started: {error}")))?;
-    Ok(exporting)
+    // The default hook writes to standard error itself: a panic would hold its thread for as long as that is stuck.
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(Telling { _exporting: exporting, _lines: last_lines })
+}
+
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let backtrace = Backtrace::capture();
+    let thread = thread.name().unwrap_or("unnamed");
+    match backtrace.status() {
+        BacktraceStatus::Captured => tracing::error!(thread, "{panic}\n{backtrace}"),
+        _ => tracing::error!(thread, "{panic}"),
+    }
 }
 
 /// Lines of JSON, with the `trace_id` of what goes on.

@@ -1,40 +1,40 @@
-//! Any program as an observer: in a process group of its own, under a helper that outlives this service
-//! just long enough to kill the group.
+//! Any program as an observer: in a process group of its own, under helpers that outlive this service just long
+//! enough to kill everything that the program has started.
 //!
-//! Naively the service kills its children when it ends. But a killed or frozen service kills nobody, and
-//! killing the leader spares its children. So the program is started by a helper (this binary again),
-//! whose standard input is a pipe from the service: silence or its end means death to the whole group.
+//! The obvious approach is that the service kills its children when it ends. But a killed or frozen service kills
+//! nothing, and killing the leader spares its children. So the program is started by a helper (this binary again),
+//! whose standard input is a pipe from the service: silence or its end means death to all descendants.
+
+mod descendants;
+mod helper;
+mod permit;
+
+pub use helper::run_helper_if_asked;
+pub(crate) use permit::ENV_PASS;
+pub use permit::ExecSettings;
 
 use crate::logs::OUTPUT;
 use crate::pulse::{Pulse, Pulses};
 use crate::{Context, Error, Exit, Observer};
 use everwatch_core::logs::Stream;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use helper::{HELPER, TERMINATE};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::io::Read as _;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+use tokio::process::Child;
 
-/// Set for the helper; its value is the silence in ms that means death.
-const HELPER: &str = "EVERWATCH_EXEC_HELPER";
-/// The letter that asks the helper to pass on SIGTERM.
-const TERMINATE: u8 = b'T';
+/// How long a marked process may take to die before it is looked for again.
+const DEATH: Duration = Duration::from_millis(10);
 /// Longest line of output that is logged; the rest of it is dropped.
 const LINE_MAX: usize = 8 * 1024;
-
-/// What the `exec` of a service may do.
-#[derive(Debug, Clone)]
-pub struct ExecSettings {
-    /// Programs that may be started, as they are written in `argv[0]`; `*` is any.
-    pub allow: Vec<String>,
-    /// Silence of the service after which its children are killed.
-    pub fence_after: Duration,
-}
 
 /// `{"argv": ["program", "arg"], "env": {}, "cwd": "/somewhere"}`
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -47,6 +47,22 @@ pub struct Exec {
     cwd: Option<String>,
 }
 
+/// What a spec comes to on this service.
+struct Start<'a> {
+    program: PathBuf,
+    environment: BTreeMap<String, OsString>,
+    cwd: Option<&'a Path>,
+}
+
+/// The helper with everything below it. Dropped before all of it has ended, it is left to the end of the run.
+struct Family {
+    ctx: Context,
+    /// Resolves once nothing of it is left.
+    ended: Option<BoxFuture<'static, std::io::Result<ExitStatus>>>,
+    /// Without it the helper ends everything.
+    pulse: Option<Pulse>,
+}
+
 impl Observer for Exec {
     const KIND: &'static str = "exec";
 
@@ -54,35 +70,92 @@ impl Observer for Exec {
         let (Some(settings), Some(pulses)) = (ctx.shared::<ExecSettings>(), ctx.shared::<Pulses>()) else {
             return Ok(Exit::Failed("exec is not set up on this service".to_owned()));
         };
-        let Some(program) = self.argv.first() else {
-            return Ok(Exit::Failed("`argv` names no program".to_owned()));
+        let start = match self.start(&settings) {
+            Ok(start) => start,
+            Err(refused) => return Ok(Exit::Failed(refused)),
         };
-        if !settings.allow.iter().any(|allowed| allowed == "*" || allowed == program) {
-            let key = "[service.exec] allow";
-            return Ok(Exit::Failed(format!("`{program}` is not in {key} of this service; add it there")));
+        if let Some(cwd) = start.cwd.filter(|cwd| !cwd.is_dir()) {
+            return Err(format!("`cwd`: {} is not a folder here", cwd.display()).into());
         }
-        let mut child = self.command(&ctx, settings.fence_after).spawn()?;
+        let mut child = self.command(&ctx, &start, pulses.silence(settings.fence_after)).spawn()?;
         let pipe = child.stdin.take().ok_or("the helper has no standard input")?;
-        let pulse = pulses.add(pipe.into_owned_fd()?);
-        let out = log_lines(child.stdout.take(), &ctx, Stream::Stdout);
-        let err = log_lines(child.stderr.take(), &ctx, Stream::Stderr);
-        // Its output is read to the last: a program that says something while it ends must not find its
-        // pipe broken.
-        let mut all = std::pin::pin!(async { tokio::join!(child.wait(), out, err).0 });
+        let pulse = pulses.add(pipe.into_owned_fd()?)?;
+        let ended = all_ended(child, ctx.clone()).boxed();
+        let mut family = Family { ctx: ctx.clone(), ended: Some(ended), pulse: Some(pulse) };
         let status = tokio::select! {
-            status = &mut all => status?,
+            status = family.ended() => status?,
             () = ctx.cancelled() => {
-                pulse.say(TERMINATE);
-                all.await?;
+                family.terminate();
+                family.ended().await?;
                 return Ok(Exit::Done);
             }
         };
-        drop::<Pulse>(pulse);
-        if status.success() { Ok(Exit::Done) } else { Err(ended(status).into()) }
+        if status.success() { Ok(Exit::Done) } else { Err(ended_as(status).into()) }
     }
 }
 
-fn ended(status: ExitStatus) -> String {
+impl Family {
+    async fn ended(&mut self) -> std::io::Result<ExitStatus> {
+        let Some(ended) = &mut self.ended else { return Ok(ExitStatus::default()) };
+        let status = ended.await;
+        self.ended = None;
+        status
+    }
+    fn terminate(&self) {
+        if let Some(pulse) = &self.pulse {
+            pulse.say(TERMINATE);
+        }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        self.pulse = None;
+        if let Some(ended) = self.ended.take() {
+            self.ctx.leave_behind(ended.map(drop).boxed());
+        }
+    }
+}
+
+/// Waits for the end of both helpers and of everything below them. Its output is read to the last: a program that
+/// says something while it ends must not find its pipe broken. And the helpers hold the pipes until they end, so the
+/// end of the output is theirs too, whichever of them was killed.
+async fn all_ended(mut child: Child, ctx: Context) -> std::io::Result<ExitStatus> {
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let marks = marks(&ctx).map(|(name, value)| format!("{name}={value}")).to_vec();
+    let helper = async {
+        let status = child.wait().await?;
+        if status.code().is_none() {
+            // Killed, and perhaps the other one with it: then this service alone can end what they left.
+            end_marked(marks).await;
+        }
+        Ok(status)
+    };
+    let (out, err) = (log_lines(out, &ctx, Stream::Stdout), log_lines(err, &ctx, Stream::Stderr));
+    tokio::join!(helper, out, err).0
+}
+
+async fn end_marked(marks: Vec<String>) {
+    loop {
+        let marks = marks.clone();
+        let found = tokio::task::spawn_blocking(move || descendants::end_marked(&marks)).await;
+        if !found.is_ok_and(|found| found > 0) {
+            return;
+        }
+        tokio::time::sleep(DEATH).await;
+    }
+}
+
+/// What tells the processes of one start from all others, unless they clear their environment.
+fn marks(ctx: &Context) -> [(&'static str, String); 3] {
+    [
+        ("EVERWATCH_OBSERVER_ID", ctx.id()),
+        ("EVERWATCH_EPOCH", ctx.epoch().to_string()),
+        ("EVERWATCH_ATTEMPT", ctx.attempt().to_string()),
+    ]
+}
+
+fn ended_as(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) if code > 128 => format!("ended by signal {}", code - 128),
         (Some(code), _) => format!("exited with code {code}"),
@@ -91,22 +164,35 @@ fn ended(status: ExitStatus) -> String {
 }
 
 impl Exec {
-    fn command(&self, ctx: &Context, fence_after: Duration) -> tokio::process::Command {
+    fn start(&self, settings: &ExecSettings) -> Result<Start<'_>, String> {
+        let Some(named) = self.argv.first() else { return Err("`argv` names no program".to_owned()) };
+        if let Some(argument) = self.argv.iter().chain(&self.cwd).find(|it| it.contains('\0')) {
+            return Err(format!("`{}` holds a zero byte", argument.replace('\0', "\\0")));
+        }
+        let cwd = permit::folder(self.cwd.as_deref())?;
+        Ok(Start {
+            program: settings.program(named, cwd)?,
+            environment: settings.environment(&self.env, |name| std::env::var_os(name))?,
+            cwd,
+        })
+    }
+
+    fn command(&self, ctx: &Context, start: &Start<'_>, silence: Duration) -> tokio::process::Command {
         let mut command = tokio::process::Command::new("/proc/self/exe");
         command
-            .args(&self.argv)
+            .arg(&start.program)
+            .args(self.argv.iter().skip(1))
+            .env_clear()
+            .envs(&start.environment)
             .envs(ctx.trace_headers().map(|(header, value)| (header.to_uppercase(), value)))
-            .envs(&self.env)
-            .env(HELPER, fence_after.as_millis().to_string())
-            .env("EVERWATCH_OBSERVER_ID", ctx.id())
+            .env(HELPER, helper::outer(silence))
             .env("EVERWATCH_OBSERVER_NAME", ctx.name())
-            .env("EVERWATCH_EPOCH", ctx.epoch().to_string())
-            .env("EVERWATCH_ATTEMPT", ctx.attempt().to_string())
+            .envs(marks(ctx))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        if let Some(cwd) = &self.cwd {
+        if let Some(cwd) = start.cwd {
             command.current_dir(cwd);
         }
         command
@@ -140,66 +226,4 @@ fn log(line: &[u8], ctx: &Context, stream: Stream) {
     let text = String::from_utf8_lossy(line);
     tracing::info!(target: OUTPUT, observer = ctx.name(), stream = stream.as_str(), "{text}");
     ctx.say(stream, &text);
-}
-
-/// To be called first thing in `main`, before any thread: if this process was started as a helper, it
-/// does that work and never returns.
-pub fn run_helper_if_asked() {
-    let Ok(limit) = std::env::var(HELPER) else { return };
-    let limit = Duration::from_millis(limit.parse().unwrap_or(5000));
-    std::process::exit(match helper(limit) {
-        Ok(code) => code,
-        Err(error) => {
-            let program = std::env::args().nth(1).unwrap_or_default();
-            // The service logs its children's standard error.
-            let _nowhere = std::io::Write::write_all(
-                &mut std::io::stderr(),
-                format!("{program} could not be started: {error}\n").as_bytes(),
-            );
-            127
-        }
-    });
-}
-
-fn helper(limit: Duration) -> std::io::Result<i32> {
-    let mut arguments = std::env::args_os().skip(1);
-    let program = arguments.next().ok_or_else(|| std::io::Error::other("no program"))?;
-    let mut child = std::process::Command::new(program)
-        .args(arguments)
-        .env_remove(HELPER)
-        .stdin(Stdio::null())
-        .process_group(0)
-        .spawn()?;
-    let group = Pid::from_raw(i32::try_from(child.id()).map_err(std::io::Error::other)?);
-    let (heard, hearing) = std::sync::mpsc::channel();
-    std::thread::Builder::new().name("pulse".to_owned()).spawn(move || {
-        let mut letters = [0; 64];
-        let mut pipe = std::io::stdin();
-        while let Ok(count @ 1..) = pipe.read(&mut letters) {
-            if heard.send(letters[..count].contains(&TERMINATE)).is_err() {
-                return;
-            }
-        }
-    })?;
-    std::thread::Builder::new().name("guard".to_owned()).spawn(move || {
-        loop {
-            match hearing.recv_timeout(limit) {
-                Ok(true) => signal_group(group, Signal::SIGTERM),
-                Ok(false) => {}
-                Err(_silence_or_end) => {
-                    signal_group(group, Signal::SIGKILL);
-                    return;
-                }
-            }
-        }
-    })?;
-    let status = child.wait()?;
-    // The leader is gone: what it left behind goes too.
-    signal_group(group, Signal::SIGKILL);
-    Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(9)))
-}
-
-/// The group may be gone already; then there is nothing to signal.
-fn signal_group(group: Pid, signal: Signal) {
-    let _gone = killpg(group, signal);
 }

@@ -1,7 +1,6 @@
 //! The ends of an incarnation: in order, by the fence, or like a killed process.
 
 use super::{End, Life};
-use crate::runtime::RunError;
 use crate::unit::Ended;
 use everwatch_core::message::{Intent, Report};
 use everwatch_core::slots::Input;
@@ -10,7 +9,7 @@ use tokio::time::Instant;
 
 impl Life {
     /// Hands everything over, says goodbye.
-    pub(super) async fn drain(mut self) -> Result<End, RunError> {
+    pub(super) async fn drain(mut self) -> End {
         let (hard, limit) = (self.me.handle.hard_stop.clone(), self.me.settings.drain_timeout);
         tracing::info!(service = %self.me.id, observers = self.slots.held(), "stopping: handing everything over");
         self.closing.cancel();
@@ -21,12 +20,12 @@ impl Life {
         while self.slots.held() > 0 {
             if self.fence.reason().is_some() {
                 self.fence.fallen.cancelled().await;
-                return Ok(End::Stopped);
+                return End::Stopped;
             }
             let wake = self.next_deadline();
             tokio::select! {
                 biased;
-                () = self.fence.fallen.cancelled() => return Ok(End::Stopped),
+                () = self.fence.fallen.cancelled() => return End::Stopped,
                 Some(report) = self.settled.recv() => self.on_confirmed(report).await,
                 Some(Ended { id, epoch, outcome }) = self.ended.recv() => {
                     self.step(Input::Ended { id, epoch, outcome }).await;
@@ -49,11 +48,12 @@ impl Life {
         let said = tokio::time::timeout(Duration::from_secs(2), goodbye).await;
         tracing::info!(service = %self.me.id, goodbye = said.unwrap_or(false), "stopped");
         self.fence.close();
-        Ok(End::Stopped)
+        End::Stopped
     }
 
     /// Ends like a killed process: nothing is said, everything stops.
     pub(super) async fn die(self) -> End {
+        self.me.handle.dead();
         self.units.cancel_all();
         self.units.abort_all();
         self.fence.close();
@@ -61,8 +61,8 @@ impl Life {
         End::Killed
     }
 
-    pub(super) async fn fallen(&self) -> Result<End, RunError> {
+    pub(super) async fn fallen(&self) -> End {
         self.fence.fallen.cancelled().await;
-        Ok(End::Lost(self.fence.reason().unwrap_or_default()))
+        End::Lost(self.fence.reason().unwrap_or_default())
     }
 }

@@ -5,6 +5,7 @@ use crate::fence::{Fence, Watched};
 use crate::unit::Units;
 use everwatch_broker::{BrokerError, Declared, QueueKind, Topology};
 use everwatch_core::blocks::{Blocks, block_sizes};
+use everwatch_core::fence::limits;
 use everwatch_core::rebirth::STEADY;
 use everwatch_core::slots::SlotPolicy;
 use std::sync::Arc;
@@ -23,7 +24,12 @@ pub(super) fn watch(
         pulses: me.pulses.clone(),
         end_process: me.handle.machine.end_process,
     };
-    let times = (me.settings.fence_after, me.settings.fence_grace);
+    let times = limits((me.settings.fence_after, me.settings.fence_grace), me.session.heartbeat());
+    if times.0 < me.settings.fence_after {
+        let (configured, agreed) = (me.settings.fence_after, times.0);
+        tracing::warn!(?configured, ?agreed, "the broker's heartbeat is shorter: using it as fence_after");
+    }
+    me.pulses.set_silence(times.0);
     Fence::watch(times, watched, (me.handle.machine.fence, tracker)).map_err(Unborn::Thread)
 }
 

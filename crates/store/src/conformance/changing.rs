@@ -41,7 +41,7 @@ pub async fn of_savers_side_by_side_each_row_has_one(store: &dyn Store) {
     all_created(store, &rows).await;
     for _ in 0..10 {
         let ids: Vec<ObserverId> = rows.iter().map(|row| row.id).collect();
-        let mine = store.load(&ids).await.unwrap();
+        let mine = store.load(&ids).await.unwrap().rows;
         let mut theirs = mine.clone();
         theirs.reverse();
         let (mine, theirs) = tokio::join!(store.save(&mine), store.save(&theirs));
@@ -56,7 +56,7 @@ pub async fn whoever_leaves_in_the_middle_of_a_save_blocks_nobody(store: &dyn St
     let rows: Vec<Row> = (1..=300).map(|number| waiting(number, &format!("n-{number}"))).collect();
     all_created(store, &rows).await;
     for patience in 0..40 {
-        let rows = store.load(&ids(&rows)).await.unwrap();
+        let rows = store.load(&ids(&rows)).await.unwrap().rows;
         let patience = Duration::from_millis(patience % 10);
         let _left_or_done = tokio::time::timeout(patience, store.save(&rows)).await;
         // A server may do to its end what nobody waits for any more, and come before the first try.
@@ -71,7 +71,7 @@ pub async fn whoever_leaves_in_the_middle_of_a_save_blocks_nobody(store: &dyn St
         };
         tokio::time::timeout(Duration::from_secs(10), another).await.expect("nobody stands in the way");
     }
-    let others = store.load(&ids(&rows[1..])).await.unwrap();
+    let others = store.load(&ids(&rows[1..])).await.unwrap().rows;
     let versions: HashSet<i64> = others.iter().map(|row| row.version).collect();
     assert_eq!(versions.len(), 1, "all of a batch or nothing: {versions:?}");
 }
@@ -126,7 +126,7 @@ pub async fn only_the_version_that_was_looked_at_is_forgotten(store: &dyn Store)
     all_created(store, &[waiting(1, "a"), waiting(2, "b")]).await;
     change(store, 2, |row| hear(row, 9, 1, started())).await;
     store.forget(&[(id(1), 1), (id(2), 1), (id(3), 1)]).await.unwrap();
-    assert_eq!(ids(&store.load(&[id(1), id(2)]).await.unwrap()), [id(2)]);
+    assert_eq!(ids(&store.load(&[id(1), id(2)]).await.unwrap().rows), [id(2)]);
     all_created(store, &[waiting(4, "a")]).await;
 }
 

@@ -8,7 +8,7 @@ pub async fn a_created_observer_is_found_by_id_and_by_name(store: &dyn Store) {
         "spec": {"text": "nul \u{0} and \u{1F600}", "deep": [1, 2.5, null]}});
     let row = observer(1, odd);
     all_created(store, std::slice::from_ref(&row)).await;
-    assert_eq!(store.load(&[id(1), id(2)]).await.unwrap(), std::slice::from_ref(&row));
+    assert_eq!(store.load(&[id(1), id(2)]).await.unwrap().rows, std::slice::from_ref(&row));
     assert_eq!(store.find(&ObserverRef::Id(id(1))).await.unwrap(), Some(row.clone()));
     assert_eq!(store.find(&named("web-1")).await.unwrap(), Some(row));
     assert_eq!(store.find(&named("web")).await.unwrap(), None);
@@ -18,7 +18,7 @@ pub async fn a_created_observer_is_found_by_id_and_by_name(store: &dyn Store) {
 pub async fn nothing_to_do_is_done(store: &dyn Store) {
     assert_eq!(store.create(&[]).await.unwrap(), []);
     assert_eq!(store.save(&[]).await.unwrap(), []);
-    assert_eq!(store.load(&[]).await.unwrap(), []);
+    assert_eq!(store.load(&[]).await.unwrap().rows, []);
     assert_eq!(store.save_services(&[]).await.unwrap(), []);
     store.forget(&[]).await.unwrap();
     store.park(&[]).await.unwrap();
@@ -34,7 +34,7 @@ pub async fn a_live_name_is_taken_and_an_ending_one_is_ending(store: &dyn Store)
     .await;
     // Although the pool has no slot either, the name is what the person is told of.
     assert_eq!(store.create(&[hasty(2, "a")]).await.unwrap(), [Created::NameEnding]);
-    assert_eq!(store.load(&[id(2)]).await.unwrap(), []);
+    assert_eq!(store.load(&[id(2)]).await.unwrap().rows, []);
 }
 
 pub async fn a_name_is_free_again_after_the_delete(store: &dyn Store) {
@@ -93,7 +93,7 @@ pub async fn capacity_is_what_active_services_have(store: &dyn Store) {
     let rows = [hasty(1, "a"), hasty(2, "b"), hasty(3, "c"), waiting(4, "d")];
     let answers = store.create(&rows).await.unwrap();
     assert_eq!(answers, [Created::Done, Created::Done, Created::NoCapacity, Created::Done]);
-    assert_eq!(store.load(&[id(3)]).await.unwrap(), []);
+    assert_eq!(store.load(&[id(3)]).await.unwrap().rows, []);
     let elsewhere = observer(5, json!({"name": "e", "kind": "ticker", "pool": "gpu"}));
     assert_eq!(store.create(&[elsewhere]).await.unwrap(), [Created::NoCapacity]);
 }
@@ -102,6 +102,8 @@ pub async fn a_slot_is_free_again_when_its_observer_has_ended(store: &dyn Store)
     assert_eq!(store.save_services(&[service(1, "s1", 1)]).await.unwrap(), []);
     all_created(store, &[hasty(1, "a")]).await;
     assert_eq!(store.create(&[hasty(2, "b")]).await.unwrap(), [Created::NoCapacity]);
+    let paused = hasty(3, "c").created_paused();
+    assert_eq!(store.create(&[paused]).await.unwrap(), [Created::Done], "it is not to run");
     change(store, 1, |row| hear(row, 1, 1, RunEvent::Completed)).await;
     all_created(store, &[hasty(2, "b")]).await;
 }

@@ -1,4 +1,4 @@
-//! An empty PostgreSQL database for each test: a schema of its own.
+//! An empty PostgreSQL database for each test: a schema of its own. And what no store would do to its database.
 
 use sqlx::{AssertSqlSafe, Connection as _};
 use uuid::Uuid;
@@ -12,4 +12,26 @@ pub async fn fresh_postgres() -> String {
     sqlx::query(AssertSqlSafe(format!("CREATE SCHEMA {schema}"))).execute(&mut connection).await.unwrap();
     let glue = if base.contains('?') { '&' } else { '?' };
     format!("{base}{glue}options=-csearch_path%3D{schema}")
+}
+
+/// Executes a statement in a database behind the back of the stores that have it open.
+pub async fn execute(url: &str, statement: &str) {
+    let statement = AssertSqlSafe(statement.to_owned());
+    if url.starts_with("sqlite:") {
+        let mut connection = sqlx::SqliteConnection::connect(url).await.unwrap();
+        sqlx::query(statement).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    } else {
+        let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
+        sqlx::query(statement).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+}
+
+/// The number that a query answers in a PostgreSQL database.
+pub async fn count(url: &str, query: &str) -> i64 {
+    let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
+    let count = sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    count
 }

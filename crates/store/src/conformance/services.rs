@@ -40,7 +40,7 @@ pub async fn ended_services_are_shown_for_a_while(store: &dyn Store) {
     ended.on_gone(Timestamp(NOW.0 + 10));
     assert_eq!(store.save_services(&[ended, service(2, "b", 1)]).await.unwrap(), []);
     let shown = async |since: i64| -> Vec<ServiceId> {
-        let rows = store.services(Timestamp(NOW.0 + since)).await.unwrap();
+        let rows = store.services(Timestamp(NOW.0 + since)).await.unwrap().rows;
         rows.iter().map(|row| row.id).collect()
     };
     assert_eq!(shown(10).await, [service_id(1), service_id(2)]);
@@ -48,6 +48,15 @@ pub async fn ended_services_are_shown_for_a_while(store: &dyn Store) {
     assert_eq!(store.forget_services(Timestamp(NOW.0 + 10)).await.unwrap(), 0);
     assert_eq!(store.forget_services(Timestamp(NOW.0 + 11)).await.unwrap(), 1);
     assert_eq!(shown(0).await, [service_id(2)]);
+}
+
+pub async fn the_ends_of_services_are_known_by_id(store: &dyn Store) {
+    let mut ended = service(1, "a", 4);
+    ended.on_gone(Timestamp(NOW.0 + 5));
+    assert_eq!(store.save_services(&[ended, service(2, "b", 4)]).await.unwrap(), []);
+    let ends = store.ends(&[service_id(1), service_id(2), service_id(3)]).await.unwrap();
+    assert_eq!(ends.into_iter().collect::<Vec<_>>(), [(service_id(1), Timestamp(NOW.0 + 5))]);
+    assert!(store.ends(&[]).await.unwrap().is_empty());
 }
 
 pub async fn parked_messages_are_shown_newest_first(store: &dyn Store) {
@@ -83,4 +92,25 @@ pub async fn a_parked_reason_may_hold_a_nul(store: &dyn Store) {
     let odd = Parked { id: 0, queue: "q".into(), reason: "at \u{0}".into(), body: vec![], at: NOW };
     store.park(&[odd]).await.unwrap();
     assert_eq!(store.parked(None, 1).await.unwrap().0[0].reason, "at \u{fffd}");
+}
+
+pub async fn the_oldest_parked_messages_are_forgotten(store: &dyn Store) {
+    let parked = |number: i64| Parked {
+        id: 0,
+        queue: "q".into(),
+        reason: "r".into(),
+        body: number.to_string().into_bytes(),
+        at: Timestamp(NOW.0 + number),
+    };
+    assert_eq!(store.forget_parked(NOW, 1).await.unwrap(), 0);
+    store.park(&(0..6).map(parked).collect::<Vec<_>>()).await.unwrap();
+    let kept = async || {
+        let (page, total) = store.parked(None, 9).await.unwrap();
+        assert_eq!(total, page.len() as u64);
+        page.into_iter().map(|it| String::from_utf8(it.head).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(store.forget_parked(Timestamp(NOW.0 + 2), 100).await.unwrap(), 2);
+    assert_eq!(kept().await, ["5", "4", "3", "2"]);
+    assert_eq!(store.forget_parked(NOW, 3).await.unwrap(), 1);
+    assert_eq!(kept().await, ["5", "4", "3"]);
 }

@@ -1,10 +1,11 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
 use crate::admission::{Situation, admit, counted_pools, names, refused_by};
-use crate::columns::{Columns, counts_of, limit, read, read_all};
+use crate::columns::{Columns, counts_of};
 use crate::failure::failure;
 use crate::listing::{Parameters, page};
-use crate::port::{After, Counts, Created, Filter, Page, Sort, StoreError};
+use crate::port::{After, Counts, Created, Filter, Found, Page, Sort, StoreError, Table};
+use crate::unreadable::{Document, Ledger};
 use everwatch_core::adoption::REMEMBERED;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId};
@@ -64,7 +65,7 @@ macro_rules! matching {
 macro_rules! listing {
     ($by:literal, $value:literal, $past:literal, $way:literal) => {
         concat!(
-            "SELECT document FROM observers WHERE ",
+            "SELECT id, document FROM observers WHERE ",
             matching!(),
             " AND (",
             $by,
@@ -78,7 +79,7 @@ macro_rules! listing {
             $way,
             ", id ",
             $way,
-            " LIMIT $9"
+            " LIMIT $9 OFFSET $10"
         )
     };
 }
@@ -171,22 +172,43 @@ async fn write(
         .map_err(failure)
 }
 
-pub(super) async fn load(pool: &PgPool, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
+/// Where rows are read, and the unreadable ones that were met there.
+pub(super) type Reading<'a> = (&'a PgPool, &'a Ledger);
+
+pub(super) async fn load(
+    (pool, ledger): Reading<'_>,
+    ids: &[ObserverId],
+) -> Result<Found<Row, ObserverId>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let load = "SELECT document FROM observers WHERE id = ANY($1::uuid[])";
-    let documents: Vec<String> = sqlx::query_scalar(load).bind(ids).fetch_all(pool).await.map_err(failure)?;
-    read_all(&documents)
+    Ok(ledger.read(&documents(pool, &ids).await?))
 }
 
-pub(super) async fn find(pool: &PgPool, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
-    let by_name = "SELECT document FROM observers WHERE name = $1
+async fn documents(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<Document<Uuid>>, StoreError> {
+    let load = "SELECT id, document FROM observers WHERE id = ANY($1::uuid[])";
+    sqlx::query_as(load).bind(ids).fetch_all(pool).await.map_err(failure)
+}
+
+/// Forgets of the unreadable rows those that can be read by now, or are gone.
+pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
+    let ids = ledger.ids(Table::Observers);
+    if !ids.is_empty() {
+        ledger.look::<Row>(&ids, &documents(pool, &ids).await?);
+    }
+    Ok(())
+}
+
+pub(super) async fn find(
+    (pool, ledger): Reading<'_>,
+    which: &ObserverRef,
+) -> Result<Option<Row>, StoreError> {
+    let by_name = "SELECT id, document FROM observers WHERE name = $1
         ORDER BY name_key IS NULL, created_at DESC, id DESC LIMIT 1";
     let query = match which {
-        ObserverRef::Id(id) => sqlx::query_scalar("SELECT document FROM observers WHERE id = $1").bind(id.0),
-        ObserverRef::Name(name) => sqlx::query_scalar(by_name).bind(name.as_str()),
+        ObserverRef::Id(id) => sqlx::query_as("SELECT id, document FROM observers WHERE id = $1").bind(id.0),
+        ObserverRef::Name(name) => sqlx::query_as(by_name).bind(name.as_str()),
     };
-    let document: Option<String> = query.fetch_optional(pool).await.map_err(failure)?;
-    document.as_deref().map(read).transpose()
+    let found: Option<Document<Uuid>> = query.fetch_optional(pool).await.map_err(failure)?;
+    found.map(|(id, document)| ledger.read_one(id, &document)).transpose()
 }
 
 pub(super) async fn save(
@@ -204,34 +226,38 @@ pub(super) async fn save(
     Ok(rows.iter().map(|row| row.id).filter(|id| !done.remove(&id.0)).collect())
 }
 
-pub(super) async fn due(pool: &PgPool, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-    let due = "SELECT document FROM observers WHERE due_at <= $1 ORDER BY due_at, id LIMIT $2";
-    up_to(pool, due, now, most).await
+pub(super) async fn due(reading: Reading<'_>, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+    let due = "SELECT id, document FROM observers WHERE due_at <= $1 ORDER BY due_at, id LIMIT $2 OFFSET $3";
+    up_to(reading, due, now, most).await
 }
 
 pub(super) async fn commanded_since(
-    pool: &PgPool,
+    reading: Reading<'_>,
     since: Timestamp,
     most: usize,
 ) -> Result<Vec<Row>, StoreError> {
-    let sent = "SELECT document FROM observers WHERE commanded_at >= $1 ORDER BY commanded_at, id LIMIT $2";
-    up_to(pool, sent, since, most).await
+    let sent = "SELECT id, document FROM observers WHERE commanded_at >= $1 ORDER BY commanded_at, id
+        LIMIT $2 OFFSET $3";
+    up_to(reading, sent, since, most).await
 }
 
 pub(super) async fn unheld(
-    pool: &PgPool,
+    (pool, ledger): Reading<'_>,
     of: &Pool,
     living: &[ServiceId],
     most: usize,
 ) -> Result<Vec<Row>, StoreError> {
-    let unheld = "SELECT document FROM observers
+    let unheld = "SELECT id, document FROM observers
         WHERE pool = $1 AND status IN ('Created', 'Processing', 'OnDeleting')
           AND (service_id IS NULL OR NOT service_id = ANY($2::uuid[]))
-        ORDER BY created_at, id LIMIT $3";
-    let living: Vec<Uuid> = living.iter().map(|service| service.0).collect();
-    let query = sqlx::query_scalar(unheld).bind(of.as_str()).bind(living).bind(limit(most));
-    let documents: Vec<String> = query.fetch_all(pool).await.map_err(failure)?;
-    read_all(&documents)
+        ORDER BY created_at, id LIMIT $3 OFFSET $4";
+    let living: &Vec<Uuid> = &living.iter().map(|service| service.0).collect();
+    let mut pages = ledger.pages(most);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(unheld).bind(of.as_str()).bind(living).bind(limit).bind(offset);
+        pages.add(query.fetch_all(pool).await.map_err(failure)?);
+    }
+    Ok(pages.rows())
 }
 
 pub(super) async fn held_by(
@@ -248,18 +274,21 @@ pub(super) async fn held_by(
 }
 
 async fn up_to(
-    pool: &PgPool,
+    (pool, ledger): Reading<'_>,
     statement: &'static str,
     at: Timestamp,
     most: usize,
 ) -> Result<Vec<Row>, StoreError> {
-    let query = sqlx::query_scalar(statement).bind(at.0).bind(limit(most));
-    let documents: Vec<String> = query.fetch_all(pool).await.map_err(failure)?;
-    read_all(&documents)
+    let mut pages = ledger.pages(most);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(statement).bind(at.0).bind(limit).bind(offset);
+        pages.add(query.fetch_all(pool).await.map_err(failure)?);
+    }
+    Ok(pages.rows())
 }
 
 pub(super) async fn list(
-    pool: &PgPool,
+    (pool, ledger): Reading<'_>,
     filter: &Filter,
     after: Option<&After>,
     most: usize,
@@ -270,7 +299,7 @@ pub(super) async fn list(
         (Sort::CreatedAt, false) => listing!("created_at", "$7::text::bigint", ">", "ASC"),
         (Sort::CreatedAt, true) => listing!("created_at", "$7::text::bigint", "<", "DESC"),
     };
-    let the = Parameters::of(filter, after, most)?;
+    let the = &Parameters::of(filter, after)?;
     let total = sqlx::query_scalar(COUNT)
         .bind(&the.status)
         .bind(&the.kind)
@@ -281,20 +310,22 @@ pub(super) async fn list(
         .fetch_one(pool)
         .await
         .map_err(failure)?;
-    let documents: Vec<String> = sqlx::query_scalar(statement)
-        .bind(&the.status)
-        .bind(&the.kind)
-        .bind(&the.pool)
-        .bind(the.service)
-        .bind(&the.labels)
-        .bind(&the.q)
-        .bind(&the.value)
-        .bind(the.id)
-        .bind(the.limit)
-        .fetch_all(pool)
-        .await
-        .map_err(failure)?;
-    page(documents, most, total)
+    let mut pages = ledger.pages(most.saturating_add(1));
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(statement)
+            .bind(&the.status)
+            .bind(&the.kind)
+            .bind(&the.pool)
+            .bind(the.service)
+            .bind(&the.labels)
+            .bind(&the.q)
+            .bind(&the.value)
+            .bind(the.id)
+            .bind(limit)
+            .bind(offset);
+        pages.add(query.fetch_all(pool).await.map_err(failure)?);
+    }
+    Ok(page(pages.rows(), most, total))
 }
 
 pub(super) async fn counts(pool: &PgPool) -> Result<Counts, StoreError> {

@@ -6,6 +6,26 @@ use crate::port::{Parked, ParkedHead, StoreError};
 use everwatch_core::clock::Timestamp;
 use sqlx::PgPool;
 
+/// The bodies of one statement, in bytes, unless a single one is larger. The server takes no more than 1 GB, and each
+/// statement must end in time.
+const PART_MAX: usize = 16 * 1024 * 1024;
+
+/// In order, each as large as one statement may be.
+pub(super) fn parts(mut parked: &[Parked]) -> Vec<&[Parked]> {
+    let mut parts = Vec::new();
+    while !parked.is_empty() {
+        let mut size = 0;
+        let fits = parked.iter().take_while(|one| {
+            size += one.body.len() + one.reason.len();
+            size <= PART_MAX
+        });
+        let (part, rest) = parked.split_at(fits.count().max(1));
+        parts.push(part);
+        parked = rest;
+    }
+    parts
+}
+
 pub(super) async fn park(pool: &PgPool, parked: &[Parked]) -> Result<(), StoreError> {
     let insert = "INSERT INTO parked (queue, reason, body, at)
         SELECT * FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::bigint[])";
@@ -57,4 +77,31 @@ pub(super) async fn unpark(pool: &PgPool, id: i64) -> Result<bool, StoreError> {
     let gone =
         sqlx::query("DELETE FROM parked WHERE id = $1").bind(id).execute(pool).await.map_err(failure)?;
     Ok(gone.rows_affected() > 0)
+}
+
+pub(super) async fn forget(pool: &PgPool, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+    let forget = "DELETE FROM parked WHERE at < $1 OR id <= (SELECT MAX(id) FROM parked) - $2";
+    let done = sqlx::query(forget).bind(before.0).bind(limit(keep)).execute(pool).await.map_err(failure)?;
+    Ok(done.rows_affected())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_statement_is_larger_than_the_server_takes() {
+        let one = |size: usize| Parked {
+            id: 0,
+            queue: "q".to_owned(),
+            reason: String::new(),
+            body: vec![0; size],
+            at: Timestamp(0),
+        };
+        let sizes = |parked: &[Parked]| parts(parked).iter().map(|part| part.len()).collect::<Vec<_>>();
+        assert_eq!(sizes(&[]), [0; 0]);
+        assert_eq!(sizes(&[one(PART_MAX + 1), one(1), one(1)]), [1, 2]);
+        let half = PART_MAX / 2;
+        assert_eq!(sizes(&[one(half), one(half), one(half), one(half + 1), one(0)]), [2, 1, 2]);
+    }
 }

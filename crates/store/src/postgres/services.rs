@@ -1,13 +1,15 @@
 //! Services on PostgreSQL.
 
-use crate::columns::{ServiceColumns, read, read_all};
+use super::observers::Reading;
+use crate::columns::ServiceColumns;
 use crate::failure::failure;
-use crate::port::StoreError;
+use crate::port::{Found, StoreError, Table};
+use crate::unreadable::Document;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ServiceId};
 use everwatch_core::service::ServiceRow;
 use sqlx::{PgConnection, PgPool};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use uuid::Uuid;
 
 // Rows are locked in the order of their ids: two saves that overlap wait, and never for each other.
@@ -32,28 +34,52 @@ const INSERT: &str = "INSERT INTO services
     ON CONFLICT DO NOTHING
     RETURNING id";
 
-pub(super) async fn all(pool: &PgPool, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
-    let all = "SELECT document FROM services WHERE ended_at IS NULL OR ended_at >= $1
+pub(super) async fn all(
+    (pool, ledger): Reading<'_>,
+    ended_since: Timestamp,
+) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+    let all = "SELECT id, document FROM services WHERE ended_at IS NULL OR ended_at >= $1
         ORDER BY name, born_at, id";
-    let documents: Vec<String> =
-        sqlx::query_scalar(all).bind(ended_since.0).fetch_all(pool).await.map_err(failure)?;
-    read_all(&documents)
+    let rows: Vec<Document<Uuid>> =
+        sqlx::query_as(all).bind(ended_since.0).fetch_all(pool).await.map_err(failure)?;
+    Ok(ledger.read(&rows))
+}
+
+pub(super) async fn ends(
+    pool: &PgPool,
+    ids: &[ServiceId],
+) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
+    let ends = "SELECT id, ended_at FROM services WHERE id = ANY($1::uuid[]) AND ended_at IS NOT NULL";
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as(ends).bind(ids).fetch_all(pool).await.map_err(failure)?;
+    Ok(rows.into_iter().map(|(id, at)| (ServiceId(id), Timestamp(at))).collect())
+}
+
+/// Forgets of the unreadable rows those that can be read by now, or are gone.
+pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
+    let ids = ledger.ids(Table::Services);
+    if !ids.is_empty() {
+        let load = sqlx::query_as("SELECT id, document FROM services WHERE id = ANY($1::uuid[])").bind(&ids);
+        let rows: Vec<Document<Uuid>> = load.fetch_all(pool).await.map_err(failure)?;
+        ledger.look::<ServiceRow>(&ids, &rows);
+    }
+    Ok(())
 }
 
 pub(super) async fn find(
-    pool: &PgPool,
+    (pool, ledger): Reading<'_>,
     id: Option<ServiceId>,
     name: Option<&Name>,
 ) -> Result<Option<ServiceRow>, StoreError> {
-    let one = "SELECT document FROM services WHERE id = $1 OR ($1 IS NULL AND name = $2)
+    let one = "SELECT id, document FROM services WHERE id = $1 OR ($1 IS NULL AND name = $2)
         ORDER BY born_at DESC, id DESC LIMIT 1";
-    let document: Option<String> = sqlx::query_scalar(one)
+    let found: Option<Document<Uuid>> = sqlx::query_as(one)
         .bind(id.map(|id| id.0))
         .bind(name.map(Name::as_str))
         .fetch_optional(pool)
         .await
         .map_err(failure)?;
-    document.as_deref().map(read).transpose()
+    found.map(|(id, document)| ledger.read_one(id, &document)).transpose()
 }
 
 pub(super) async fn save(pool: &PgPool, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {

@@ -1,10 +1,11 @@
 //! Observers on SQLite: each batch is one statement over JSON.
 
 use crate::admission::{Situation, admit, counted_pools, names};
-use crate::columns::{Columns, counts_of, limit, read, read_all, written};
+use crate::columns::{Columns, counts_of, written};
 use crate::failure::failure;
 use crate::listing::{Parameters, page};
-use crate::port::{After, Counts, Created, Filter, Page, Sort, StoreError};
+use crate::port::{After, Counts, Created, Filter, Found, Page, Sort, StoreError, Table};
+use crate::unreadable::{Document, Ledger};
 use everwatch_core::adoption::REMEMBERED;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId};
@@ -151,24 +152,50 @@ async fn write(
     Ok(parsed(&done)?.into_iter().collect())
 }
 
-pub(super) async fn load(pool: &SqlitePool, ids: &[ObserverId]) -> Result<Vec<Row>, StoreError> {
-    let load = "SELECT document FROM observers WHERE id IN (SELECT value FROM json_each(?1))";
-    let documents: Vec<String> =
-        sqlx::query_scalar(load).bind(array(ids)).fetch_all(pool).await.map_err(failure)?;
-    read_all(&documents)
+/// Where rows are read, and the unreadable ones that were met there.
+pub(super) type Reading<'a> = (&'a SqlitePool, &'a Ledger);
+
+pub(super) async fn load(
+    (pool, ledger): Reading<'_>,
+    ids: &[ObserverId],
+) -> Result<Found<Row, ObserverId>, StoreError> {
+    Ok(ledger.read(&documents(pool, array(ids)).await?))
 }
 
-pub(super) async fn find(pool: &SqlitePool, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
-    let by_name = "SELECT document FROM observers WHERE name = ?1
+/// Those of a JSON array of ids.
+async fn documents(pool: &SqlitePool, ids: String) -> Result<Vec<Document<Uuid>>, StoreError> {
+    let load = "SELECT id, document FROM observers WHERE id IN (SELECT value FROM json_each(?1))";
+    sqlx::query_as(load).bind(ids).fetch_all(pool).await.map(told).map_err(failure)
+}
+
+/// Forgets of the unreadable rows those that can be read by now, or are gone.
+pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
+    let ids = ledger.ids(Table::Observers);
+    if !ids.is_empty() {
+        ledger.look::<Row>(&ids, &documents(pool, array(&ids)).await?);
+    }
+    Ok(())
+}
+
+/// Rows with their ids, which are text here.
+pub(super) fn told(rows: Vec<Document<String>>) -> Vec<Document<Uuid>> {
+    rows.into_iter().map(|(id, document)| (Uuid::parse_str(&id).unwrap_or_default(), document)).collect()
+}
+
+pub(super) async fn find(
+    (pool, ledger): Reading<'_>,
+    which: &ObserverRef,
+) -> Result<Option<Row>, StoreError> {
+    let by_name = "SELECT id, document FROM observers WHERE name = ?1
         ORDER BY name_key IS NULL, created_at DESC, id DESC LIMIT 1";
     let query = match which {
         ObserverRef::Id(id) => {
-            sqlx::query_scalar("SELECT document FROM observers WHERE id = ?1").bind(id.to_string())
+            sqlx::query_as("SELECT id, document FROM observers WHERE id = ?1").bind(id.to_string())
         }
-        ObserverRef::Name(name) => sqlx::query_scalar(by_name).bind(name.as_str()),
+        ObserverRef::Name(name) => sqlx::query_as(by_name).bind(name.as_str()),
     };
-    let document: Option<String> = query.fetch_optional(pool).await.map_err(failure)?;
-    document.as_deref().map(read).transpose()
+    let found = query.fetch_all(pool).await.map(told).map_err(failure)?;
+    found.first().map(|(id, document)| ledger.read_one(*id, document)).transpose()
 }
 
 pub(super) async fn save(
@@ -187,33 +214,38 @@ pub(super) async fn save(
     Ok(rows.iter().map(|row| row.id).filter(|id| !done.remove(id)).collect())
 }
 
-pub(super) async fn due(pool: &SqlitePool, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-    let due = "SELECT document FROM observers WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2";
-    up_to(pool, due, now, most).await
+pub(super) async fn due(reading: Reading<'_>, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+    let due = "SELECT id, document FROM observers WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2 OFFSET ?3";
+    up_to(reading, due, now, most).await
 }
 
 pub(super) async fn commanded_since(
-    pool: &SqlitePool,
+    reading: Reading<'_>,
     since: Timestamp,
     most: usize,
 ) -> Result<Vec<Row>, StoreError> {
-    let sent = "SELECT document FROM observers WHERE commanded_at >= ?1 ORDER BY commanded_at, id LIMIT ?2";
-    up_to(pool, sent, since, most).await
+    let sent = "SELECT id, document FROM observers WHERE commanded_at >= ?1 ORDER BY commanded_at, id
+        LIMIT ?2 OFFSET ?3";
+    up_to(reading, sent, since, most).await
 }
 
 pub(super) async fn unheld(
-    pool: &SqlitePool,
+    (pool, ledger): Reading<'_>,
     of: &Pool,
     living: &[ServiceId],
     most: usize,
 ) -> Result<Vec<Row>, StoreError> {
-    let unheld = "SELECT document FROM observers
+    let unheld = "SELECT id, document FROM observers
         WHERE pool = ?1 AND status IN ('Created', 'Processing', 'OnDeleting')
           AND (service_id IS NULL OR service_id NOT IN (SELECT value FROM json_each(?2)))
-        ORDER BY created_at, id LIMIT ?3";
-    let query = sqlx::query_scalar(unheld).bind(of.as_str()).bind(array(living)).bind(limit(most));
-    let documents: Vec<String> = query.fetch_all(pool).await.map_err(failure)?;
-    read_all(&documents)
+        ORDER BY created_at, id LIMIT ?3 OFFSET ?4";
+    let living = &array(living);
+    let mut pages = ledger.pages(most);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(unheld).bind(of.as_str()).bind(living).bind(limit).bind(offset);
+        pages.add(query.fetch_all(pool).await.map(told).map_err(failure)?);
+    }
+    Ok(pages.rows())
 }
 
 pub(super) async fn held_by(
@@ -235,24 +267,27 @@ fn parsed(texts: &[String]) -> Result<Vec<ObserverId>, StoreError> {
 }
 
 async fn up_to(
-    pool: &SqlitePool,
+    (pool, ledger): Reading<'_>,
     statement: &'static str,
     at: Timestamp,
     most: usize,
 ) -> Result<Vec<Row>, StoreError> {
-    let query = sqlx::query_scalar(statement).bind(at.0).bind(limit(most));
-    let documents: Vec<String> = query.fetch_all(pool).await.map_err(failure)?;
-    read_all(&documents)
+    let mut pages = ledger.pages(most);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(statement).bind(at.0).bind(limit).bind(offset);
+        pages.add(query.fetch_all(pool).await.map(told).map_err(failure)?);
+    }
+    Ok(pages.rows())
 }
 
 pub(super) async fn list(
-    pool: &SqlitePool,
+    (pool, ledger): Reading<'_>,
     filter: &Filter,
     after: Option<&After>,
     most: usize,
 ) -> Result<Page, StoreError> {
-    let the = Parameters::of(filter, after, most)?;
-    let matching = matching(&the);
+    let the = &Parameters::of(filter, after)?;
+    let matching = matching(the);
     let (by, value) = match filter.sort {
         Sort::Name => ("name", "?7"),
         Sort::CreatedAt => ("created_at", "CAST(?7 AS INTEGER)"),
@@ -260,34 +295,36 @@ pub(super) async fn list(
     let (past, way) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
     let count = format!("SELECT COUNT(*) FROM observers WHERE {matching}");
     let statement = format!(
-        "SELECT document FROM observers WHERE {matching} AND ({by}, id) {past} ({value}, ?8)
-        ORDER BY {by} {way}, id {way} LIMIT ?9"
+        "SELECT id, document FROM observers WHERE {matching} AND ({by}, id) {past} ({value}, ?8)
+        ORDER BY {by} {way}, id {way} LIMIT ?9 OFFSET ?10"
     );
-    let service = the.service.map(|service| service.to_string());
+    let (statement, service) = (&statement, &the.service.map(|service| service.to_string()));
     let total = sqlx::query_scalar(AssertSqlSafe(count))
         .bind(array(&the.status))
         .bind(&the.kind)
         .bind(&the.pool)
-        .bind(&service)
+        .bind(service)
         .bind(&the.labels)
         .bind(&the.q)
         .fetch_one(pool)
         .await
         .map_err(failure)?;
-    let documents: Vec<String> = sqlx::query_scalar(AssertSqlSafe(statement))
-        .bind(array(&the.status))
-        .bind(&the.kind)
-        .bind(&the.pool)
-        .bind(&service)
-        .bind(&the.labels)
-        .bind(&the.q)
-        .bind(&the.value)
-        .bind(the.id.to_string())
-        .bind(the.limit)
-        .fetch_all(pool)
-        .await
-        .map_err(failure)?;
-    page(documents, most, total)
+    let mut pages = ledger.pages(most.saturating_add(1));
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(AssertSqlSafe(statement.clone()))
+            .bind(array(&the.status))
+            .bind(&the.kind)
+            .bind(&the.pool)
+            .bind(service)
+            .bind(&the.labels)
+            .bind(&the.q)
+            .bind(&the.value)
+            .bind(the.id.to_string())
+            .bind(limit)
+            .bind(offset);
+        pages.add(query.fetch_all(pool).await.map(told).map_err(failure)?);
+    }
+    Ok(page(pages.rows(), most, total))
 }
 
 pub(super) async fn counts(pool: &SqlitePool) -> Result<Counts, StoreError> {

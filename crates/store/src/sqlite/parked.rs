@@ -60,3 +60,9 @@ pub(super) async fn unpark(pool: &SqlitePool, id: i64) -> Result<bool, StoreErro
         sqlx::query("DELETE FROM parked WHERE id = ?1").bind(id).execute(pool).await.map_err(failure)?;
     Ok(gone.rows_affected() > 0)
 }
+
+pub(super) async fn forget(writer: &SqlitePool, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+    let forget = "DELETE FROM parked WHERE at < ?1 OR id <= (SELECT MAX(id) FROM parked) - ?2";
+    let done = sqlx::query(forget).bind(before.0).bind(limit(keep)).execute(writer).await.map_err(failure)?;
+    Ok(done.rows_affected())
+}

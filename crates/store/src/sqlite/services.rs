@@ -1,12 +1,15 @@
 //! Services on SQLite.
 
-use crate::columns::{ServiceColumns, read, read_all};
+use super::observers::{Reading, told};
+use crate::columns::ServiceColumns;
 use crate::failure::failure;
-use crate::port::StoreError;
+use crate::port::{Found, StoreError, Table};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ServiceId};
 use everwatch_core::service::ServiceRow;
 use sqlx::{SqliteConnection, SqlitePool};
+use std::collections::BTreeMap;
+use uuid::Uuid;
 
 const SAVE: &str = "UPDATE services SET version = ?2, name = ?3, pool = ?4, capacity = ?5, state = ?6,
         born_at = ?7, ended_at = ?8, document = ?9
@@ -16,28 +19,54 @@ const INSERT: &str = "INSERT INTO services
         (id, version, name, pool, capacity, state, born_at, ended_at, document)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
 
-pub(super) async fn all(pool: &SqlitePool, ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
-    let all = "SELECT document FROM services WHERE ended_at IS NULL OR ended_at >= ?1
+pub(super) async fn all(
+    (pool, ledger): Reading<'_>,
+    ended_since: Timestamp,
+) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+    let all = "SELECT id, document FROM services WHERE ended_at IS NULL OR ended_at >= ?1
         ORDER BY name, born_at, id";
-    let documents: Vec<String> =
-        sqlx::query_scalar(all).bind(ended_since.0).fetch_all(pool).await.map_err(failure)?;
-    read_all(&documents)
+    let rows = sqlx::query_as(all).bind(ended_since.0).fetch_all(pool).await.map(told).map_err(failure)?;
+    Ok(ledger.read(&rows))
+}
+
+pub(super) async fn ends(
+    pool: &SqlitePool,
+    ids: &[ServiceId],
+) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
+    let ends = "SELECT id, ended_at FROM services
+        WHERE id IN (SELECT value FROM json_each(?1)) AND ended_at IS NOT NULL";
+    let ids = serde_json::json!(ids).to_string();
+    let rows: Vec<(String, i64)> = sqlx::query_as(ends).bind(ids).fetch_all(pool).await.map_err(failure)?;
+    let end = |(id, at): (String, i64)| Some((ServiceId(Uuid::parse_str(&id).ok()?), Timestamp(at)));
+    Ok(rows.into_iter().filter_map(end).collect())
+}
+
+/// Forgets of the unreadable rows those that can be read by now, or are gone.
+pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
+    let ids = ledger.ids(Table::Services);
+    if !ids.is_empty() {
+        let load = "SELECT id, document FROM services WHERE id IN (SELECT value FROM json_each(?1))";
+        let load = sqlx::query_as(load).bind(serde_json::json!(ids).to_string());
+        ledger.look::<ServiceRow>(&ids, &load.fetch_all(pool).await.map(told).map_err(failure)?);
+    }
+    Ok(())
 }
 
 pub(super) async fn find(
-    pool: &SqlitePool,
+    (pool, ledger): Reading<'_>,
     id: Option<ServiceId>,
     name: Option<&Name>,
 ) -> Result<Option<ServiceRow>, StoreError> {
-    let one = "SELECT document FROM services WHERE id = ?1 OR (?1 IS NULL AND name = ?2)
+    let one = "SELECT id, document FROM services WHERE id = ?1 OR (?1 IS NULL AND name = ?2)
         ORDER BY born_at DESC, id DESC LIMIT 1";
-    let document: Option<String> = sqlx::query_scalar(one)
+    let found = sqlx::query_as(one)
         .bind(id.map(|id| id.to_string()))
         .bind(name.map(Name::as_str))
-        .fetch_optional(pool)
+        .fetch_all(pool)
         .await
+        .map(told)
         .map_err(failure)?;
-    document.as_deref().map(read).transpose()
+    found.first().map(|(id, document)| ledger.read_one(*id, document)).transpose()
 }
 
 pub(super) async fn save(writer: &SqlitePool, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {

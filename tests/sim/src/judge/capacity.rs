@@ -3,6 +3,7 @@
 //! back at once what it was told to move.
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
+use crate::history::Theme;
 use crate::record::Fact;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{Command, HandOver, Terms};
@@ -155,7 +156,8 @@ impl Capacity {
         let offered = row.is_some_and(|row| {
             row.wanted.kind.as_str() != "rare" || known.setup.services[host - 1].runs_rare
         });
-        if known.hosts[host].stopping || !offered {
+        // A service does not know that the broker has given its messages away.
+        if known.hosts[host].stopping || !offered || known.setup.theme == Theme::GivenAway {
             return Ok(());
         }
         *exercised.entry("hand-overs").or_default() += 1;

@@ -32,7 +32,11 @@ impl Conclusions {
     ) -> Verdict {
         match fact {
             Fact::ServiceSaved { row } => self.on_service(now, row, known, exercised),
+            Fact::Saved { request: Some(_), before: Some(before), after } => {
+                on_published((before, after), known, exercised)
+            }
             Fact::Saved { request: None, before: Some(before), after } => {
+                on_published((before, after), known, exercised)?;
                 on_failed(now, (before, after), known, exercised)?;
                 on_republished(now, (before, after), known, exercised)
             }
@@ -98,6 +102,22 @@ fn on_failed(
         );
     }
     Ok(())
+}
+
+/// A row says that its message is in the queue: the broker has confirmed it, or a service has it.
+fn on_published((before, after): (&Row, &Row), known: &Knowledge, exercised: &mut Exercised) -> Verdict {
+    let (id, generation) = (after.id, after.generation);
+    if before.published_at.is_some() && before.generation == generation || after.published_at.is_none() {
+        return Ok(());
+    }
+    *exercised.entry("published").or_default() += 1;
+    let reports = known.reports.get(&id).into_iter().flatten();
+    let reported = reports.filter(|it| it.3.epoch.generation() == generation).count() > 0;
+    if reported || known.confirmed.contains(&(id, generation)) {
+        return Ok(());
+    }
+    let text = format!("generation {generation} of {} is called published, unconfirmed", after.wanted.name);
+    breach("published", text)
 }
 
 /// A manager publishes an observer again, by no person's request.

@@ -26,6 +26,7 @@ impl Judge {
             return Err("a request is not answered".to_owned());
         }
         let orders = Standing::read(known);
+        orders.are_those_promised(people, known)?;
         orders.are_followed(known)?;
         let rows = known.rows();
         promises_are_kept(people, &rows)?;
@@ -118,6 +119,15 @@ impl Standing {
         };
         let of_pool = known.setup.services.iter().enumerate().filter(|(_, it)| it.pool == *pool);
         of_pool.map(|(service, _)| of(service)).sum()
+    }
+
+    fn are_those_promised(&self, people: &People, known: &Knowledge) -> Settled {
+        for ((orders, promised), setup) in self.0.iter().zip(&people.orders).zip(&known.setup.services) {
+            if let Some(broken) = promised.broken_by(orders) {
+                return Err(format!("{broken} was promised for {} and is forgotten: {orders:?}", setup.name));
+            }
+        }
+        Ok(())
     }
 
     fn are_followed(&self, known: &Knowledge) -> Settled {
@@ -295,7 +305,14 @@ fn differs(row: &Row, known: &Knowledge) -> Option<&'static str> {
     let key = |(_, _, entry, run): &&(u64, _, everwatch_core::message::Numbered, RunReport)| {
         (run.epoch.acquisitions(), entry.seq)
     };
-    let settled = heard.iter().copied().filter(|it| it.3.event.settles()).min_by_key(key);
+    let rank = |it: &&(u64, _, _, RunReport)| (it.3.event == RunEvent::Stopped, key(it));
+    let settled = heard.iter().copied().filter(|it| it.3.event.settles()).min_by_key(rank);
+    // Another service has gone on with it.
+    let goes_on = |run: &RunReport| {
+        let later = row.seen.latest.as_ref().is_some_and(|it| it.key.acquisitions > run.epoch.acquisitions());
+        run.event == RunEvent::Stopped && later && row.desired == Desired::Running
+    };
+    let settled = settled.filter(|it| !goes_on(&it.3));
     let latest = heard.iter().copied().filter(|it| doing(&it.3.event).is_some()).max_by_key(key);
     let same_settled = match (&row.seen.settled, settled) {
         (None, None) => true,

@@ -6,7 +6,7 @@ use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use everwatch_core::id::ObserverId;
 use everwatch_core::observer::Overlap;
 use everwatch_core::row::{Desired, Row};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The longest gap, in ms: a second, and a second more where overlap is forbidden (twice the fence's grace).
 const GAP_MAX: u64 = 1000;
@@ -31,8 +31,9 @@ impl Gaps {
             self.since.clear();
             return Ok(());
         }
-        for row in known.rows() {
-            if !could_run(now, &row, known, capacity) {
+        let running: BTreeSet<ObserverId> = known.alive.iter().map(|start| known.starts[start].id).collect();
+        for row in known.rows().iter() {
+            if running.contains(&row.id) || !could_run(now, row, known, capacity) {
                 self.since.remove(&row.id);
                 continue;
             }
@@ -53,7 +54,7 @@ impl Gaps {
     }
 }
 
-/// Whether it is to run, does not, and nothing of its own holds it up.
+/// Whether one that does not run is to run, and nothing of its own holds it up.
 fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> bool {
     // What one service refuses waits there for a while before another one has it.
     let wanted = row.wanted.kind.as_str() != "rare"
@@ -63,10 +64,8 @@ fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> boo
     if !wanted || known.setup.services.iter().any(|it| it.start_rate > 0.0) {
         return false;
     }
-    // Code that has not let go yet, waits for its next attempt or has ended by itself.
-    let runs = known.alive.iter().any(|start| known.starts[start].id == row.id);
-    let (_, own) = known.stopped_at.get(&row.id).cloned().unwrap_or_default();
-    if runs || own.is_some() {
+    // Code that waits for its next attempt or has ended by itself.
+    if known.stopped_at.get(&row.id).is_some_and(|(_, own)| own.is_some()) {
         return false;
     }
     (1..=known.setup.services.len()).any(|host| {

@@ -11,8 +11,7 @@ use everwatch_core::message::{Numbered, RunReport};
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_core::slots::Outcome;
-use everwatch_core::status::Status;
-use everwatch_store::{Filter, Store as _};
+use everwatch_store::Store as _;
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -146,23 +145,20 @@ impl Knowledge {
     }
 
     pub(crate) fn row(&self, id: ObserverId) -> Option<Row> {
-        self.database.memory.load(&[id]).now_or_never()?.ok()?.pop()
+        self.database.memory.load(&[id]).now_or_never()?.ok()?.rows.pop()
     }
-    pub(crate) fn rows(&self) -> Vec<Row> {
-        let filter = Filter { status: Status::ALL.to_vec(), ..Filter::default() };
-        let page = self.database.memory.list(&filter, None, usize::MAX - 1).now_or_never();
-        page.and_then(Result::ok).map(|page| page.rows).unwrap_or_default()
+    pub(crate) fn rows(&self) -> Arc<[Row]> {
+        self.database.rows()
     }
     /// The newest row of this name.
     pub(crate) fn newest(&self, name: &str) -> Option<Row> {
-        self.rows()
-            .into_iter()
-            .filter(|row| row.wanted.name.as_str() == name)
-            .max_by_key(|row| row.created_at)
+        let rows = self.rows();
+        let named = rows.iter().filter(|row| row.wanted.name.as_str() == name);
+        named.max_by_key(|row| row.created_at).cloned()
     }
     pub(crate) fn services(&self) -> Vec<ServiceRow> {
         let all = self.database.memory.services(everwatch_core::clock::Timestamp(0));
-        all.now_or_never().and_then(Result::ok).unwrap_or_default()
+        all.now_or_never().and_then(Result::ok).map(|found| found.rows).unwrap_or_default()
     }
     pub(crate) fn name(&self, id: ObserverId) -> String {
         self.row(id).map_or_else(|| id.to_string(), |row| row.wanted.name.to_string())
@@ -223,6 +219,8 @@ impl Knowledge {
             | Fault::RejectWork { .. }
             | Fault::LoseDeliveries { .. } => 600_000,
             Fault::DatabaseRestored { .. } => 300_000,
+            // A service from which no other one takes over learns of it by its next inventory.
+            Fault::GiveAway { .. } => 60_000,
             Fault::Reset { .. } | Fault::CloseChannel { .. } | Fault::ClockStep { .. } => 0,
         };
         self.troubled_until = self.troubled_until.max(now + lasts + AFTERMATH);

@@ -13,6 +13,8 @@ const LOOK: u64 = 100;
 const WAY: u64 = 60;
 /// How long code may take that a revocation ends: `grace` of the simulated observers, and the abort after it.
 const GRACE: u64 = 3000 + FENCE_GRACE;
+/// A manager has read the next run's start and revoked the one before it by then, in ms.
+const REVOKED_WITHIN: u64 = 1000;
 /// What starts so soon after a thaw does not know yet what the broker said meanwhile, in ms.
 const JUST_THAWED: u64 = 100;
 
@@ -95,6 +97,7 @@ fn may_overlap(known: &Knowledge, older: &Start, newer: &Start) -> Option<u64> {
     let by_loss = match loss {
         None | Some(Loss::Closed | Loss::Silent) => 0,
         Some(Loss::Told) => told,
+        Some(Loss::GivenAway) => REVOKED_WITHIN + GRACE,
         Some(Loss::Untold) => FENCE_AFTER + LOOK + FENCE_GRACE + WAY,
     };
     // Two generations may both be in the queue only where a publish was in doubt: the older one is revoked as

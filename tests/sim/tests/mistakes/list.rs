@@ -38,6 +38,8 @@ const BIRTHS: &str = "crates/manager/src/intake/births.rs";
 const RECONCILE: &str = "crates/manager/src/reconcile.rs";
 const ORPHANS: &str = "crates/manager/src/orphans.rs";
 const SWEEP: &str = "crates/manager/src/sweep.rs";
+const OUTBOX: &str = "crates/manager/src/outbox.rs";
+const MANAGER_FLEET: &str = "crates/manager/src/fleet.rs";
 const FENCE: &str = "crates/sdk/src/fence.rs";
 const SESSION: &str = "crates/sdk/src/session.rs";
 const OPENING: &str = "crates/sdk/src/session/opening.rs";
@@ -68,7 +70,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "forget-revocations-of-what-is-not-held",
-        seed: 6,
+        seed: 25,
         rule: "revocations",
         edits: &[edit(SLOTS, "self.floors.insert(floor.id, floor.below);", "if self.slots.contains_key(&floor.id) { self.floors.insert(floor.id, floor.below); }")],
     },
@@ -98,7 +100,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "fence-late",
-        seed: 165,
+        seed: 25,
         rule: "overlap",
         edits: &[edit(OPENING, "(me.settings.fence_after, me.settings.fence_grace)", "(me.settings.fence_after * 4, me.settings.fence_grace)")],
     },
@@ -147,7 +149,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "acknowledge-reports-before-the-commit",
-        seed: 106,
+        seed: 253,
         rule: "convergence",
         edits: &[edit(STATE, "insist(&over, || apply(&manager, &batch)).await", "{ ack_all(session.as_ref(), &batch.receipts).await;
              insist(&over, || apply(&manager, &batch)).await }")],
@@ -254,12 +256,12 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "confirm-reports-before-the-broker",
         seed: 0,
         rule: "acknowledgements",
-        edits: &[edit(REPORTER, "self.send(&mut seq, &batch).await", "{ for say in &batch { if let Say::Settle(report, _) = say { let _over = self.settled.send(report.clone()); } }
+        edits: &[edit(REPORTER, "self.send(&mut seq, &batch).await", "{ for (_, say) in &batch { if let Say::Settle(report, _) = say { let _over = self.settled.send(report.clone()); } }
              self.send(&mut seq, &batch).await }")],
     },
     Mistake {
         name: "pass-over-the-revocations-of-a-welcome",
-        seed: 6,
+        seed: 25,
         rule: "revocations",
         edits: &[edit(COMMANDS, "self.step(Input::Floors(welcome.floors)).await;", "drop(welcome.floors);")],
     },
@@ -289,12 +291,36 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "republish-an-ended-lease-under-the-same-generation",
-        seed: 0,
-        rule: "epochs",
+        seed: 42,
+        rule: "convergence",
         edits: &[edit(
             PLAN,
             "row.reissue(now, policy);",
             "let before = row.generation; row.reissue(now, policy); if lease_over { row.generation = before; }",
         )],
+    },
+    Mistake {
+        name: "take-an-unanswered-publish-for-confirmed",
+        seed: 42,
+        rule: "published",
+        edits: &[edit(OUTBOX, "return Some(How::Unsure);", "return Some(How::Confirmed);")],
+    },
+    Mistake {
+        name: "acknowledge-the-newer-copy-for-the-older",
+        seed: 19,
+        rule: "acknowledgements",
+        edits: &[edit(SLOTS, "effects.push(Effect::Ack(slot.receipt));", "let newer = slot.successor.as_ref().map_or(slot.receipt, |it| it.receipt); effects.push(Effect::Ack(newer));")],
+    },
+    Mistake {
+        name: "overwrite-the-orders-of-others",
+        seed: 97,
+        rule: "convergence",
+        edits: &[edit(MANAGER_FLEET, "manager.store.swap_note(&note, &before, &after).await?", "{ let _unlooked = before; manager.store.set_note(&note, &after, Duration::MAX).await?; true }")],
+    },
+    Mistake {
+        name: "leave-takeovers-unrevoked",
+        seed: 48,
+        rule: "overlap",
+        edits: &[edit(STATE, "was.and_then(|was| row.taken_over_from(was))", "None")],
     },
 ];

@@ -97,7 +97,10 @@ fn refused(status: StatusCode, detail: &str) -> Refusal {
 
 async fn kill(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<Answer, Refusal> {
     let handle = chaos.find(&name)?;
-    handle.kill.notify_one();
+    if !handle.kill() {
+        let detail = format!("{name} does not run now: it comes back in a few seconds; kill it then");
+        return Err(refused(StatusCode::CONFLICT, &detail));
+    }
     handle.frost.thaw();
     Ok((StatusCode::ACCEPTED, Json(json!({ "killed": name }))))
 }

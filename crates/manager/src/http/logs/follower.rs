@@ -89,7 +89,7 @@ impl Follower {
     }
 
     async fn look(&mut self) -> Result<(), Problem> {
-        let Some(row) = self.manager.store.load(&[self.id]).await?.pop() else {
+        let Some(row) = self.manager.store.load(&[self.id]).await?.one()? else {
             self.end("it is deleted".to_owned());
             return Ok(());
         };

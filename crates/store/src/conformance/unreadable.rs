@@ -1,0 +1,97 @@
+//! Rows that cannot be read: they hide no other, and a person hears of them.
+
+use super::*;
+use crate::port::{After, Filter, Page, StoreError, Table, Unreadable};
+use everwatch_core::message::ListRange;
+
+const BROKEN: [u128; 3] = [1, 2, 3];
+
+/// Makes these rows unreadable, and due before all others.
+async fn damage(execute: &impl AsyncFn(String), numbers: &[u128]) {
+    for number in numbers {
+        let id = id(*number);
+        execute(format!("UPDATE observers SET document = '!' || document, due_at = 0 WHERE id = '{id}'"))
+            .await;
+    }
+}
+
+fn numbers(rows: &[Row]) -> Vec<u128> {
+    rows.iter().map(|row| row.id.0.as_u128()).collect()
+}
+
+/// `execute` runs a statement in the store's database.
+pub async fn unreadable_observers_hide_no_other(store: &dyn Store, execute: impl AsyncFn(String)) {
+    let rows: Vec<Row> = (1..=8).map(|number| waiting(number, &format!("n-{number}"))).collect();
+    all_created(store, &rows).await;
+    for number in 1..=8 {
+        change(store, number, |row| {
+            hear(row, 9, 1, started());
+            row.delete(NOW, &RowPolicy::default());
+        })
+        .await;
+    }
+    damage(&execute, &BROKEN).await;
+
+    let found = store.load(&[id(1), id(2), id(4), id(99)]).await.unwrap();
+    assert_eq!((numbers(&found.rows), found.unreadable.len()), (vec![4], 2));
+    assert!(found.unreadable.contains(&id(1)) && found.unreadable.contains(&id(2)));
+    // More of them than are asked for stand at the head of every order.
+    let later = NOW.plus(std::time::Duration::from_secs(3600));
+    assert_eq!(numbers(&store.due(later, 2).await.unwrap()), [4, 5]);
+    assert_eq!(numbers(&store.commanded_since(Timestamp(0), 2).await.unwrap()), [4, 5]);
+    let pool = "default".parse().unwrap();
+    assert_eq!(numbers(&store.unheld(&pool, &[], 2).await.unwrap()), [4, 5]);
+    assert_eq!(store.unheld(&pool, &[service_id(9)], 2).await.unwrap(), []);
+    let held = store.held_by(service_id(9), ListRange { after: None, upto: None }).await.unwrap();
+    assert_eq!(held.len(), 8, "what is written beside a document is known");
+
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let Page { rows, total, more } = store.list(&Filter::default(), after.as_ref(), 2).await.unwrap();
+        assert_eq!(total, 8);
+        seen.extend(numbers(&rows));
+        let Some(last) = rows.last().filter(|_| more) else { break };
+        after = Some(After { value: last.wanted.name.to_string(), id: last.id });
+    }
+    assert_eq!(seen, [4, 5, 6, 7, 8]);
+    assert_eq!(store.counts().await.unwrap().values().sum::<u64>(), 8);
+}
+
+/// `execute` runs a statement in the store's database.
+pub async fn an_unreadable_observer_is_named_with_its_cure(store: &dyn Store, execute: impl AsyncFn(String)) {
+    all_created(store, &[waiting(1, "a"), waiting(2, "b"), waiting(3, "c")]).await;
+    assert_eq!(store.unreadable().await.unwrap(), []);
+    damage(&execute, &[1, 2]).await;
+    for which in [ObserverRef::Id(id(1)), named("a")] {
+        let error = store.find(&which).await.unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, StoreError::Corrupt(_)) && text.contains(&id(1).to_string()), "{text}");
+        assert!(text.contains("DELETE FROM observers WHERE id = "), "{text}");
+    }
+    // Its name and its identity stay its own.
+    assert_eq!(store.create(&[waiting(4, "a")]).await.unwrap(), [Created::NameTaken]);
+    assert_eq!(store.create(&[waiting(1, "d")]).await.unwrap(), [Created::NameTaken]);
+    store.load(&[id(1), id(2)]).await.unwrap();
+    let known = async || {
+        let unreadable = store.unreadable().await.unwrap();
+        unreadable.iter().map(|Unreadable { table, id, .. }| (*table, id.as_u128())).collect::<Vec<_>>()
+    };
+    assert_eq!(known().await, [(Table::Observers, 1), (Table::Observers, 2)]);
+    execute(format!("UPDATE observers SET document = substr(document, 2) WHERE id = '{}'", id(1))).await;
+    assert_eq!(known().await, [(Table::Observers, 2)]);
+    assert_eq!(loaded(store, 1).await, waiting(1, "a"));
+    execute(format!("DELETE FROM observers WHERE id = '{}'", id(2))).await;
+    assert_eq!(known().await, []);
+}
+
+/// `execute` runs a statement in the store's database.
+pub async fn an_unreadable_service_hides_no_other(store: &dyn Store, execute: impl AsyncFn(String)) {
+    assert_eq!(store.save_services(&[service(1, "a", 4), service(2, "b", 4)]).await.unwrap(), []);
+    execute(format!("UPDATE services SET document = '{{' WHERE id = '{}'", service_id(1))).await;
+    let found = store.services(NOW).await.unwrap();
+    assert_eq!((found.rows, found.unreadable), (vec![service(2, "b", 4)], vec![service_id(1)]));
+    assert!(matches!(store.service(Some(service_id(1)), None).await, Err(StoreError::Corrupt(_))));
+    let unreadable = store.unreadable().await.unwrap();
+    assert_eq!((unreadable.len(), unreadable[0].table), (1, Table::Services));
+    assert!(unreadable[0].cure().contains("DELETE FROM services"), "{unreadable:?}");
+}

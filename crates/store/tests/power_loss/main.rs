@@ -1,0 +1,170 @@
+//! What a SQLite store still has after a power loss: everything that it has answered for. The tests keep of each file
+//! only what was synchronized, and open that as the database of the next process.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod disk;
+
+use disk::Disk;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::{Name, ObserverId, ServiceId};
+use everwatch_core::message::{Birth, RunEvent, RunReport};
+use everwatch_core::observer::Wanted;
+use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::service::ServiceRow;
+use everwatch_core::status::Status;
+use everwatch_store::{Created, Parked, Store, open};
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn opened(directory: &Path) -> Arc<dyn Store> {
+    let url = format!("sqlite://{}", directory.join("store.db").display());
+    open(&url, RowPolicy::default()).await.unwrap()
+}
+
+/// A store on a disk that can lose its power.
+struct Machine {
+    disk: Disk,
+    store: Arc<dyn Store>,
+}
+
+impl Machine {
+    async fn started() -> Self {
+        let disk = Disk::new();
+        let store = opened(disk.path()).await;
+        Self { disk, store }
+    }
+
+    /// The store that the next process finds if the power is lost at this moment. The first one goes on.
+    async fn after_power_loss(&self) -> Self {
+        let disk = self.disk.after_power_loss();
+        let store = opened(disk.path()).await;
+        Self { disk, store }
+    }
+
+    async fn row(&self, number: u128) -> Row {
+        self.store.load(&[id(number)]).await.unwrap().rows.pop().expect("the observer is there")
+    }
+
+    /// Saves what `change` makes of the stored row, and expects to find that after a power loss.
+    async fn changes(&self, number: u128, change: impl FnOnce(&mut Row)) {
+        let mut row = self.row(number).await;
+        change(&mut row);
+        assert_eq!(self.store.save(std::slice::from_ref(&row)).await.unwrap(), []);
+        assert_eq!(self.after_power_loss().await.row(number).await, Row { version: row.version + 1, ..row });
+    }
+}
+
+fn id(number: u128) -> ObserverId {
+    ObserverId(Uuid::from_u128(number))
+}
+
+fn observer(number: u128, spec: &str) -> Row {
+    let body =
+        json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue", "spec": {"text": spec}});
+    let wanted = Wanted::parse(body, &Name::new("unnamed").unwrap()).unwrap();
+    Row::created(id(number), wanted, NOW, &RowPolicy::default())
+}
+
+fn hear(row: &mut Row, seq: u64, event: RunEvent) {
+    let report = RunReport { id: row.id, epoch: Epoch::new(row.generation, 0), event };
+    row.apply(ServiceId(Uuid::from_u128(9)), seq, NOW, &report, NOW);
+}
+
+fn service(number: u128) -> ServiceRow {
+    let birth = Birth {
+        name: Name::new("s").unwrap(),
+        pool: "default".parse().unwrap(),
+        capacity: 4,
+        kinds: Vec::new(),
+        version: "1".into(),
+        host: "here".into(),
+        labels: [].into(),
+        predecessor: None,
+    };
+    ServiceRow::born(ServiceId(Uuid::from_u128(number)), birth, NOW, NOW)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn observers_are_as_the_last_answer_said() {
+    let machine = Machine::started().await;
+    let policy = RowPolicy::default();
+    assert_eq!(machine.store.create(&[observer(1, ""), observer(2, "")]).await.unwrap(), [Created::Done; 2]);
+    let survivor = machine.after_power_loss().await;
+    assert_eq!([survivor.row(1).await, survivor.row(2).await], [observer(1, ""), observer(2, "")]);
+    // A generation must not be raised twice to the same number.
+    machine.changes(1, |row| row.reissue(NOW, &policy)).await;
+    let started = RunEvent::Started { attempt: 1, started_at: NOW };
+    machine.changes(1, |row| hear(row, 1, started)).await;
+    machine
+        .changes(1, |row| {
+            row.delete(NOW, &policy);
+        })
+        .await;
+    machine.changes(1, |row| hear(row, 2, RunEvent::Stopped)).await;
+    let row = machine.row(1).await;
+    assert_eq!(row.verdict().status, Status::Deleted);
+    machine.store.forget(&[(row.id, row.version)]).await.unwrap();
+    let survivor = machine.after_power_loss().await;
+    assert_eq!(survivor.store.load(&[id(1), id(2)]).await.unwrap().rows, [observer(2, "")]);
+    assert_eq!(survivor.store.forgotten(&[id(1)]).await.unwrap(), [id(1)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notes_services_and_parked_messages_are_as_the_last_answer_said() {
+    let machine = Machine::started().await;
+    let note = async |expected: Option<&str>| {
+        let survivor = machine.after_power_loss().await;
+        assert_eq!(survivor.store.note("hold").await.unwrap().as_deref(), expected);
+    };
+    assert_eq!(machine.store.claim("hold", "a", HOUR).await.unwrap(), "a");
+    note(Some("a")).await;
+    assert!(machine.store.swap_note("hold", "a", "b").await.unwrap());
+    note(Some("b")).await;
+    machine.store.set_note("hold", "c", HOUR).await.unwrap();
+    note(Some("c")).await;
+    machine.store.set_note("hold", "", Duration::ZERO).await.unwrap();
+    note(None).await;
+
+    assert_eq!(machine.store.save_services(&[service(1)]).await.unwrap(), []);
+    let survivor = machine.after_power_loss().await;
+    assert_eq!(survivor.store.services(NOW).await.unwrap().rows, [service(1)]);
+
+    let parked = Parked { id: 0, queue: "state".into(), reason: "no JSON".into(), body: vec![1, 2], at: NOW };
+    machine.store.park(&[parked]).await.unwrap();
+    let survivor = machine.after_power_loss().await;
+    assert_eq!(survivor.store.parked(None, 9).await.unwrap().1, 1);
+}
+
+/// The log is written back into the database's file every 32 MB, and when the store is closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_while_the_log_is_written_back() {
+    const BATCHES: u128 = 12;
+    const BATCH: u128 = 400;
+    let machine = Machine::started().await;
+    let spec = "x".repeat(8000);
+    for batch in 0..BATCHES {
+        let rows: Vec<Row> =
+            (batch * BATCH..(batch + 1) * BATCH).map(|number| observer(number, &spec)).collect();
+        assert_eq!(machine.store.create(&rows).await.unwrap(), vec![Created::Done; rows.len()]);
+        if batch % 3 == 2 {
+            let survivor = machine.after_power_loss().await;
+            let ids: Vec<ObserverId> = (0..(batch + 1) * BATCH).map(id).collect();
+            assert_eq!(survivor.store.load(&ids).await.unwrap().rows.len(), ids.len());
+        }
+    }
+    let written_back = machine.disk.synchronized("store.db");
+    assert!(written_back > 8_000_000, "the log was never written back: {written_back} bytes");
+    machine.store.close().await;
+    let survivor = machine.after_power_loss().await;
+    assert_eq!(survivor.row(BATCH * BATCHES - 1).await, observer(BATCH * BATCHES - 1, &spec));
+    // What comes after the loss is durable too, and so is what comes after that.
+    survivor.changes(1, |row| hear(row, 1, RunEvent::Stopped)).await;
+}

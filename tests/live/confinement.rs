@@ -1,0 +1,239 @@
+//! Nothing that `exec` starts outlives its run, whichever of the processes involved is killed, and however a program
+//! tries to get away. Nor is there ever a second one beside it.
+
+use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::wait_for;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a killed service's children may live on: the default `fence_grace`, on a busy machine.
+const FENCE_GRACE: Duration = Duration::from_millis(500);
+/// Processes of the program below.
+const PROCESSES: usize = 5;
+
+/// A program that ignores signals, closes its descriptors and has descendants in sessions of their own: a child, an
+/// orphan, and an orphan without an environment. Each process writes its id to `pids`. What still runs of an
+/// earlier start is written to `beside`.
+const PROGRAM: &str = r#"
+folder=$0
+trap "" TERM HUP INT
+for pid in $(cat "$folder/pids" 2>/dev/null); do
+  state=$(sed 's/.*) \(.\).*/\1/' "/proc/$pid/stat" 2>/dev/null)
+  case "$state" in ""|Z|X) ;; *) echo "$pid beside $$" >>"$folder/beside" ;; esac
+done
+echo $$ >>"$folder/pids"
+on='trap "" TERM HUP INT; echo $$ >>"$0/pids"; while :; do sleep 0.2; done'
+sh -c "$on" "$folder" &
+setsid sh -c "$on" "$folder" </dev/null >/dev/null 2>&1 &
+(setsid sh -c "$on" "$folder" </dev/null >/dev/null 2>&1 &)
+(setsid env -i PATH="$PATH" sh -c 'echo $$ >>"$0/bare"; '"$on" "$folder" </dev/null >/dev/null 2>&1 &)
+if [ -n "$1" ]; then
+  while [ ! -e "$folder/leave" ]; do sleep 0.05; done
+  exit 3
+fi
+exec </dev/null >/dev/null 2>&1
+while :; do sleep 0.2; done
+"#;
+
+struct Escapes {
+    cluster: Cluster,
+    folder: PathBuf,
+}
+
+impl Escapes {
+    async fn start(name: &str, argument: &str, overlap: &str) -> Self {
+        let mut cluster = Cluster::new(name);
+        cluster.manager().await;
+        cluster.service("a", 5).await;
+        let folder = cluster.folder("escapes");
+        let argv = json!(["/bin/sh", "-c", PROGRAM, folder, argument]);
+        let retry = json!({"kind": "fixed", "every": "100ms", "attempts": null});
+        let wanted = json!({"name": "escapes", "kind": "exec", "spec": {"argv": argv}, "retry": retry,
+            "overlap": overlap, "grace": "500ms"});
+        cluster.api.create(wanted).await;
+        let this = Self { cluster, folder };
+        this.until_started(1).await;
+        this
+    }
+
+    /// All processes of all starts.
+    fn pids(&self) -> Vec<i32> {
+        self.listed("pids")
+    }
+    fn listed(&self, file: &str) -> Vec<i32> {
+        let text = std::fs::read_to_string(self.folder.join(file)).unwrap_or_default();
+        text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    }
+    async fn until_started(&self, times: usize) -> Vec<i32> {
+        wait_for(&format!("start {times}"), || async {
+            let pids = self.pids();
+            if pids.len() >= times * PROCESSES { Ok(pids) } else { Err(format!("{pids:?}")) }
+        })
+        .await
+    }
+    /// Those that still run.
+    fn running(&self) -> Vec<i32> {
+        self.pids().into_iter().filter(|pid| runs(*pid)).collect()
+    }
+    /// The processes between the service and the program, the outermost first.
+    fn helpers(&self) -> Vec<i32> {
+        self.cluster.family("a").into_iter().skip(1).filter(|pid| is_helper(*pid)).collect()
+    }
+    fn none_beside(&self) {
+        let beside = std::fs::read_to_string(self.folder.join("beside")).unwrap_or_default();
+        assert_eq!(beside, "", "a second one ran beside the first");
+    }
+    async fn until_all_gone(&self, limit: Duration) {
+        let begun = Instant::now();
+        wait_for("all of its processes to be gone", || async {
+            let left = self.running();
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+        })
+        .await;
+        assert!(begun.elapsed() <= limit, "gone only after {:?}", begun.elapsed());
+    }
+    /// A delete is answered once nothing runs any more.
+    async fn delete(&self) {
+        let (status, it) = self.cluster.api.call("DELETE", "/v1/observers/escapes?wait=20s", None).await;
+        assert_eq!(status, 200, "{it}");
+        assert_eq!(self.running(), [0; 0], "deleted, and still there");
+        self.none_beside();
+    }
+}
+
+impl Drop for Escapes {
+    fn drop(&mut self) {
+        for pid in self.running() {
+            let _gone = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+fn runs(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+fn is_helper(pid: i32) -> bool {
+    let exe = |path: &Path| std::fs::read_link(path.join("exe")).ok();
+    exe(&Path::new("/proc").join(pid.to_string()))
+        .is_some_and(|exe| exe == everwatch_tests::cluster::everwatch())
+}
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+#[tokio::test]
+async fn a_sigterm_to_helpers_and_program_leaves_no_program_behind() {
+    let it = Escapes::start("group-term", "", "allow").await;
+    for pid in it.cluster.family("a").into_iter().skip(1) {
+        let _gone = kill(Pid::from_raw(pid), Signal::SIGTERM);
+    }
+    // Orphans that no helper has adopted are no descendants of the service any more.
+    it.delete().await;
+}
+
+#[tokio::test]
+async fn a_sigterm_to_the_whole_control_group_ends_everything() {
+    let mut it = Escapes::start("all-term", "", "allow").await;
+    for pid in it.cluster.family("a").into_iter().skip(1) {
+        let _gone = kill(Pid::from_raw(pid), Signal::SIGTERM);
+    }
+    assert_eq!(it.cluster.terminate("a"), Some(0), "{}", it.cluster.log("a"));
+    it.until_all_gone(FENCE_GRACE).await;
+}
+
+#[tokio::test]
+async fn a_killed_helper_takes_everything_along_before_the_program_starts_again() {
+    let it = Escapes::start("helper-kill", "", "allow").await;
+    let mut starts = 1;
+    assert_eq!(it.helpers().len(), 2);
+    for one in 0..2 {
+        let before = it.running();
+        send(it.helpers()[one], Signal::SIGKILL);
+        starts += 1;
+        it.until_started(starts).await;
+        let left: Vec<_> = before.into_iter().filter(|pid| runs(*pid)).collect();
+        assert!(left.is_empty(), "left behind by start {}: {left:?}", starts - 1);
+        it.none_beside();
+    }
+    it.delete().await;
+}
+
+#[tokio::test]
+async fn what_two_helpers_that_are_killed_at_once_leave_is_found_by_its_environment() {
+    let it = Escapes::start("helpers-kill", "", "allow").await;
+    let (before, bare) = (it.running(), it.listed("bare"));
+    // Stopped first, so that neither does its work before it is killed.
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        it.helpers().into_iter().for_each(|helper| send(helper, signal));
+    }
+    let all = it.until_started(2).await;
+    // One that has cleared its environment has no parent and no mark left to find it by.
+    let left: Vec<_> = before.into_iter().filter(|pid| runs(*pid) && !bare.contains(pid)).collect();
+    assert!(left.is_empty(), "left behind: {left:?} of {all:?}");
+    let beside = std::fs::read_to_string(it.folder.join("beside")).unwrap_or_default();
+    let beside: Vec<_> =
+        beside.lines().filter(|line| !bare.iter().any(|pid| line.starts_with(&format!("{pid} ")))).collect();
+    assert_eq!(beside, [""; 0], "a second one ran beside the first");
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_when_it_ends_is_gone_before_it_starts_again() {
+    let it = Escapes::start("leaves", "and leave", "allow").await;
+    std::fs::write(it.folder.join("leave"), "").unwrap();
+    it.until_started(4).await;
+    it.delete().await;
+}
+
+#[tokio::test]
+async fn what_ignores_its_end_is_gone_when_its_run_is_over() {
+    let it = Escapes::start("deaf", "", "allow").await;
+    it.delete().await;
+}
+
+#[tokio::test]
+async fn a_killed_service_leaves_nothing_and_no_two_run_at_once() {
+    let mut it = Escapes::start("service-kill", "", "forbid").await;
+    it.cluster.service("b", 5).await;
+    let before = it.running();
+    it.cluster.kill("a");
+    it.until_started(2).await;
+    let left: Vec<_> = before.into_iter().filter(|pid| runs(*pid)).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    it.none_beside();
+}
+
+#[tokio::test]
+async fn a_program_gets_none_of_the_service_s_environment_but_what_is_passed_on() {
+    let mut cluster = Cluster::new("environment");
+    cluster.extra.push(("EVERWATCH_SERVICE__EXEC__ENV_ALLOW".to_owned(), "MODE".to_owned()));
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let file = cluster.scratch.path().join("environment");
+    let script = format!("env >{0}.new; mv {0}.new {0}; exec sleep 1000", file.display());
+    let spec = json!({"argv": ["/bin/sh", "-c", script], "env": {"MODE": "fast"}, "cwd": "/"});
+    cluster.api.create(json!({"name": "o", "kind": "exec", "spec": spec})).await;
+    let text = wait_for("the environment", || async {
+        std::fs::read_to_string(&file).map_err(|error| error.to_string())
+    })
+    .await;
+    let all: Vec<&str> = text.lines().collect();
+    let has = |start: &str| all.iter().any(|line| line.starts_with(start));
+    assert!(has("PATH=") && has("MODE=fast") && has("EVERWATCH_EPOCH=") && has("PWD=/"), "{text}");
+    assert!(!text.contains("__") && !has("EVERWATCH_EXEC_HELPER"), "the service's settings: {text}");
+    for (env, cwd, told) in [
+        (json!({"OTHER": "x"}), "/", "`OTHER` is not in [service.exec] env_allow"),
+        (json!({"BASH_ENV": "x"}), "/", "`BASH_ENV` can never be set"),
+        (json!({}), "tmp", "`tmp` is not an absolute path"),
+    ] {
+        let spec = json!({"argv": ["/bin/sleep", "1000"], "env": env, "cwd": cwd});
+        let made = cluster.api.create(json!({"kind": "exec", "spec": spec})).await;
+        let failed = cluster.api.until_status(made["name"].as_str().unwrap(), "Failed").await;
+        assert!(failed.to_string().contains(told), "{failed}");
+    }
+}

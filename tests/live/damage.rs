@@ -1,0 +1,75 @@
+//! A stored row that cannot be read: everything else goes on, and a person is told what to do.
+
+use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::wait_for;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn an_unreadable_row_stops_nobody_else_and_its_reports_are_kept() {
+    let mut cluster = Cluster::new("damage").with_postgres();
+    cluster.manager().await;
+    let api = cluster.api.clone();
+    cluster.service("a", 20).await;
+    for number in 0..10 {
+        api.create(json!({"name": format!("o{number}"), "kind": "ticker"})).await;
+    }
+    for number in 0..10 {
+        api.until_status(&format!("o{number}"), "Processing").await;
+    }
+    cluster.service("b", 20).await;
+    let id = api.get("/v1/observers/o0").await["id"].as_str().unwrap().to_owned();
+    cluster.sql("create table kept as select id, document from observers");
+    cluster.sql("update observers set document = '{', due_at = 0 where name = 'o0'");
+
+    // Others are created, deleted and moved as ever.
+    api.create(json!({"name": "after", "kind": "ticker"})).await;
+    api.until_status("after", "Processing").await;
+    let (status, deleted) = api.call("DELETE", "/v1/observers/o1?wait=20s", None).await;
+    assert_eq!((status, &deleted["status"]), (200, &json!("Deleted")), "{deleted}");
+    cluster.kill("a");
+    for number in 2..10 {
+        until_held_by(&cluster, &format!("o{number}"), "b").await;
+    }
+    // What is due by the clock is done as well: no service reports that one ended.
+    wait_for("the killed service to be lost", || async {
+        let services = api.items("/v1/services?name=a&state=lost").await;
+        if services.len() == 1 { Ok(()) } else { Err(format!("{services:?}")) }
+    })
+    .await;
+    assert_eq!(api.call("GET", "/readyz", None).await.0, 200);
+
+    // A request for it is told what is wrong, and so are the doctor and the metrics.
+    let (status, problem) = api.call("GET", "/v1/observers/o0", None).await;
+    let cure = format!("DELETE FROM observers WHERE id = '{id}'");
+    assert!(status == 500 && problem["detail"].as_str().unwrap().contains(&cure), "{problem}");
+    let findings = api.items("/v1/doctor").await;
+    let found = findings.iter().find(|it| it["code"] == "unreadable-row").unwrap();
+    assert_eq!(found["severity"], "critical");
+    assert!(found["subject"].as_str().unwrap().contains(&id), "{found}");
+    assert!(found["cure"].as_str().unwrap().contains(&cure), "{found}");
+    let (_, metrics) = api.call("GET", "/metrics", None).await;
+    let metrics = metrics.as_str().unwrap().to_owned();
+    assert!(metrics.contains("everwatch_unreadable_rows{table=\"observers\"} 1"), "{metrics}");
+
+    // Once the row is as it was, its reports are sent back.
+    cluster.sql("update observers set document = kept.document from kept where observers.id = kept.id and name = 'o0'");
+    let parked = api.items("/v1/parked").await;
+    assert!(!parked.is_empty(), "the start of its run on the other service is kept");
+    for message in parked {
+        assert!(message["reason"].as_str().unwrap().contains(&id), "{message}");
+        let path = format!("/v1/parked/{}/retry", message["id"]);
+        assert_eq!(api.call("POST", &path, None).await.0, 202);
+    }
+    until_held_by(&cluster, "o0", "b").await;
+    assert_eq!(api.items("/v1/doctor").await.iter().filter(|it| it["code"] == "unreadable-row").count(), 0);
+}
+
+async fn until_held_by(cluster: &Cluster, name: &str, service: &str) -> Value {
+    let path = format!("/v1/observers/{name}");
+    wait_for(&format!("{name} to run on {service}"), || async {
+        let now = cluster.api.get(&path).await;
+        let held = now["status"] == "Processing" && now["service"]["name"] == service;
+        if held { Ok(now) } else { Err(now.to_string()) }
+    })
+    .await
+}

@@ -1,0 +1,89 @@
+//! What `everwatch dev` says at its start: every command in it works as it stands, however `dev` was started.
+
+use everwatch_tests::cluster::{everwatch, free_address};
+use everwatch_tests::http::wait_for;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+struct Shell<'a> {
+    folder: &'a Path,
+    path: String,
+}
+
+impl Shell<'_> {
+    /// A command line as typed into a fresh terminal.
+    fn runs(&self, line: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).current_dir(self.folder).stdin(Stdio::null());
+        shell.env_clear().env("PATH", &self.path).env("HOME", self.folder);
+        shell
+    }
+}
+
+struct Dev {
+    process: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl Dev {
+    fn start(shell: &Shell<'_>, program: &str, more: &str) -> Self {
+        let line = format!("exec {program} dev --services 2 {more}");
+        let mut process = shell.runs(&line).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut out, said) = (process.stdout.take().unwrap(), Arc::<Mutex<String>>::default());
+        let heard = said.clone();
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(some @ 1..) = out.read(&mut chunk) {
+                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..some]));
+            }
+        });
+        Self { process, said }
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ended = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+async fn every_command_works(shell: &Shell<'_>, program: &str, more: &str) {
+    let dev = Dev::start(shell, program, more);
+    let greeting = wait_for("the greeting", || async {
+        let said = dev.said.lock().unwrap().clone();
+        if said.contains("Ctrl-C stops everything.") { Ok(said) } else { Err(said) }
+    })
+    .await;
+    let commands: Vec<&str> = greeting.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+    assert!(commands.len() >= 4, "{greeting}");
+    for command in commands {
+        let ended = shell.runs(command).output().unwrap();
+        let said = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned();
+        assert!(ended.status.success(), "{command}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn every_command_that_dev_prints_works_as_it_stands() {
+    let scratch = tempfile::Builder::new().prefix("it's here ").tempdir().unwrap();
+    let bin = scratch.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::copy(everwatch(), bin.join("everwatch")).unwrap();
+    let system = std::env::var("PATH").unwrap();
+    let of_system = || Shell { folder: scratch.path(), path: system.clone() };
+    let listen = |address: &str| format!("--listen {address}");
+    let on_path = Shell { folder: scratch.path(), path: format!("{}:{system}", bin.display()) };
+    every_command_works(&on_path, "everwatch", &listen(&free_address())).await;
+    every_command_works(&of_system(), "bin/everwatch", &listen(&free_address())).await;
+    every_command_works(
+        &of_system(),
+        "./bin/everwatch",
+        &listen(&free_address().replace("127.0.0.1", "0.0.0.0")),
+    )
+    .await;
+    let whole = format!("\"{}\"", bin.join("everwatch").display());
+    every_command_works(&of_system(), &whole, &listen(&free_address())).await;
+}

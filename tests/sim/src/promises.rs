@@ -1,0 +1,103 @@
+//! What operators were promised: the orders for a service that were answered last and that no other order for it
+//! can have overtaken.
+
+use crate::history::Order;
+use everwatch_core::fleet::Orders;
+
+/// An order for one service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServiceOrder {
+    Cordon(bool),
+    /// It cordons the service too, and ends by itself.
+    Drain,
+    Resize(Option<u32>),
+}
+
+impl Order {
+    /// The number of the service that it is for, if it is for one.
+    pub(crate) fn of_service(self) -> Option<(usize, ServiceOrder)> {
+        match self {
+            Self::Cordon(service) => Some((service, ServiceOrder::Cordon(true))),
+            Self::Uncordon(service) => Some((service, ServiceOrder::Cordon(false))),
+            Self::Drain { service, .. } => Some((service, ServiceOrder::Drain)),
+            Self::Resize { service, capacity } => Some((service, ServiceOrder::Resize(capacity))),
+            Self::Rebalance | Self::SafeMode { .. } => None,
+        }
+    }
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answered {
+    pub(crate) done: bool,
+    /// One that was sent again may be carried out at any time later.
+    pub(crate) sent_once: bool,
+}
+
+/// One value that orders change.
+#[derive(Debug, Clone, Copy)]
+struct Promised<T> {
+    /// Requests that may still be carried out.
+    open: u32,
+    /// Which of them counts last is unknown: two were under way at once.
+    muddled: bool,
+    value: Option<T>,
+}
+
+impl<T> Default for Promised<T> {
+    fn default() -> Self {
+        Self { open: 0, muddled: false, value: None }
+    }
+}
+
+impl<T> Promised<T> {
+    fn on_sent(&mut self) {
+        self.muddled |= self.open > 0;
+        self.open += 1;
+    }
+    fn on_answered(&mut self, value: Option<T>, answered: Answered) {
+        if self.muddled || !answered.sent_once {
+            self.value = None;
+        } else if answered.done {
+            self.value = value;
+        }
+        self.open -= u32::from(answered.sent_once);
+        self.muddled &= self.open > 0;
+    }
+}
+
+/// What is promised for one service.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PromisedOrders {
+    cordoned: Promised<bool>,
+    capacity: Promised<Option<u32>>,
+}
+
+impl PromisedOrders {
+    pub(crate) fn on_sent(&mut self, order: ServiceOrder) {
+        match order {
+            ServiceOrder::Cordon(_) | ServiceOrder::Drain => self.cordoned.on_sent(),
+            ServiceOrder::Resize(_) => self.capacity.on_sent(),
+        }
+    }
+    pub(crate) fn on_answered(&mut self, order: ServiceOrder, answered: Answered) {
+        match order {
+            ServiceOrder::Cordon(cordoned) => self.cordoned.on_answered(Some(cordoned), answered),
+            ServiceOrder::Drain => self.cordoned.on_answered(None, answered),
+            ServiceOrder::Resize(capacity) => self.capacity.on_answered(Some(capacity), answered),
+        }
+    }
+    /// An older content was put in place of the database's.
+    pub(crate) fn forget(&mut self) {
+        (self.cordoned.value, self.capacity.value) = (None, None);
+        (self.cordoned.muddled, self.capacity.muddled) = (self.cordoned.open > 0, self.capacity.open > 0);
+    }
+    /// Which promise the orders that stand do not keep.
+    pub(crate) fn broken_by(&self, orders: &Orders) -> Option<String> {
+        if let Some(cordoned) = self.cordoned.value.filter(|it| *it != orders.cordoned) {
+            return Some(format!("cordoned: {cordoned}"));
+        }
+        let capacity = self.capacity.value.filter(|it| *it != orders.capacity)?;
+        Some(format!("capacity: {capacity:?}"))
+    }
+}
