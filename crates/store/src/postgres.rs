@@ -18,7 +18,7 @@ use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgPool};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, Transaction};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::str::FromStr as _;
@@ -59,6 +59,11 @@ impl PgStore {
     fn reading(&self) -> observers::Reading<'_> {
         (&self.pool, &self.unreadable)
     }
+}
+
+/// What several statements read through this is of one moment.
+async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, StoreError> {
+    pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(failure)
 }
 
 /// On a connection of its own, without a limit: a change of a large table takes what it takes.

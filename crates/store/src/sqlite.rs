@@ -120,6 +120,11 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
+/// What several statements read through this is of one moment.
+async fn snapshot(readers: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
+    readers.begin().await.map_err(failure)
+}
+
 /// A transaction that may write. Naively it begins as a reader and turns into a writer at its first
 /// write: but if somebody wrote meanwhile, that fails at once, without waiting.
 async fn writing(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {

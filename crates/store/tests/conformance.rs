@@ -101,6 +101,7 @@ both! {
     the_oldest_parked_messages_are_forgotten
     the_first_to_claim_a_note_has_it
     events_are_told_in_order_and_by_filter
+    a_page_and_its_total_are_of_one_moment
     the_oldest_events_are_forgotten
     whoever_follows_the_numbers_misses_nothing
     a_note_that_is_over_is_free

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::events::{By, Event, EventFilter, Named, Stretch};
+use crate::port::{Filter, Parked};
 use everwatch_core::history::What;
 
 fn event(number: u128, what: What) -> Event {
@@ -47,6 +48,34 @@ pub async fn events_are_told_in_order_and_by_filter(store: &dyn Store) {
     let two = vec![What::Failed, What::Started];
     assert_eq!(numbers(store, &of(None, None, two), Stretch::After(0)).await, [1, 3]);
     assert_eq!(numbers(store, &of(Some(id(2)), None, vec![What::Failed]), Stretch::After(0)).await, []);
+}
+
+/// Pages are read beside a writer: a total without its events, or events without their total, were two moments.
+pub async fn a_page_and_its_total_are_of_one_moment(store: &dyn Store) {
+    let written = async {
+        for number in 1..=60 {
+            store.record(&[event(number, What::Created)]).await.unwrap();
+            all_created(store, &[waiting(number, &format!("n-{number}"))]).await;
+            let (queue, reason, body) = ("q".to_owned(), "r".to_owned(), b"x".to_vec());
+            store.park(&[Parked { id: 0, queue, reason, body, at: NOW }]).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    let read = async {
+        loop {
+            let events = store.events(&EventFilter::default(), Stretch::Before(i64::MAX), 99).await.unwrap();
+            assert_eq!(events.events.len() as u64, events.total);
+            let rows = store.list(&Filter::default(), None, 99).await.unwrap();
+            assert_eq!(rows.rows.len() as u64, rows.total);
+            let (parked, total) = store.parked(None, 99).await.unwrap();
+            assert_eq!(parked.len() as u64, total);
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = written => {}
+        () = read => {}
+    }
 }
 
 pub async fn the_oldest_events_are_forgotten(store: &dyn Store) {

@@ -293,6 +293,7 @@ pub(super) async fn list(
     after: Option<&After>,
     most: usize,
 ) -> Result<Page, StoreError> {
+    let mut snapshot = super::snapshot(pool).await?;
     let statement = match (filter.sort, filter.descending) {
         (Sort::Name, false) => listing!("name", "$7::text", ">", "ASC"),
         (Sort::Name, true) => listing!("name", "$7::text", "<", "DESC"),
@@ -307,7 +308,7 @@ pub(super) async fn list(
         .bind(the.service)
         .bind(&the.labels)
         .bind(&the.q)
-        .fetch_one(pool)
+        .fetch_one(&mut *snapshot)
         .await
         .map_err(failure)?;
     let mut pages = ledger.pages(most.saturating_add(1));
@@ -323,7 +324,7 @@ pub(super) async fn list(
             .bind(the.id)
             .bind(limit)
             .bind(offset);
-        pages.add(query.fetch_all(pool).await.map_err(failure)?);
+        pages.add(query.fetch_all(&mut *snapshot).await.map_err(failure)?);
     }
     Ok(page(pages.rows(), most, total))
 }

@@ -50,6 +50,7 @@ pub(super) async fn page(
     stretch: Stretch,
     most: usize,
 ) -> Result<EventPage, StoreError> {
+    let mut snapshot = super::snapshot(pool).await?;
     let (place, order, from) = match stretch {
         Stretch::Before(id) => ("id < ?4", "DESC", id),
         Stretch::After(id) => ("id > ?4", "ASC", id),
@@ -64,7 +65,7 @@ pub(super) async fn page(
         .bind(&what)
         .bind(from)
         .bind(limit(most))
-        .fetch_all(pool)
+        .fetch_all(&mut *snapshot)
         .await
         .map_err(failure)?;
     let count = format!("SELECT COUNT(*) FROM events WHERE {MATCHING}");
@@ -74,7 +75,7 @@ pub(super) async fn page(
             .bind(filter.observer.map(|id| id.to_string()))
             .bind(filter.service.map(|id| id.to_string()))
             .bind(&what)
-            .fetch_one(pool)
+            .fetch_one(&mut *snapshot)
             .await
             .map_err(failure)?,
     };

@@ -286,6 +286,7 @@ pub(super) async fn list(
     after: Option<&After>,
     most: usize,
 ) -> Result<Page, StoreError> {
+    let mut snapshot = super::snapshot(pool).await?;
     let the = &Parameters::of(filter, after)?;
     let matching = matching(the);
     let (by, value) = match filter.sort {
@@ -306,7 +307,7 @@ pub(super) async fn list(
         .bind(service)
         .bind(&the.labels)
         .bind(&the.q)
-        .fetch_one(pool)
+        .fetch_one(&mut *snapshot)
         .await
         .map_err(failure)?;
     let mut pages = ledger.pages(most.saturating_add(1));
@@ -322,7 +323,7 @@ pub(super) async fn list(
             .bind(the.id.to_string())
             .bind(limit)
             .bind(offset);
-        pages.add(query.fetch_all(pool).await.map(told).map_err(failure)?);
+        pages.add(query.fetch_all(&mut *snapshot).await.map(told).map_err(failure)?);
     }
     Ok(page(pages.rows(), most, total))
 }

@@ -27,15 +27,17 @@ pub(super) async fn page(
     before: Option<i64>,
     most: usize,
 ) -> Result<(Vec<ParkedHead>, u64), StoreError> {
+    let mut snapshot = super::snapshot(pool).await?;
     let newest = "SELECT id, queue, reason, substr(body, 1, 4096), length(body), at
         FROM parked WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
     let rows: Vec<(i64, String, String, Vec<u8>, i64, i64)> = sqlx::query_as(newest)
         .bind(before.unwrap_or(i64::MAX))
         .bind(limit(most))
-        .fetch_all(pool)
+        .fetch_all(&mut *snapshot)
         .await
         .map_err(failure)?;
-    let total = sqlx::query_scalar("SELECT COUNT(*) FROM parked").fetch_one(pool).await.map_err(failure)?;
+    let total =
+        sqlx::query_scalar("SELECT COUNT(*) FROM parked").fetch_one(&mut *snapshot).await.map_err(failure)?;
     let shown = |(id, queue, reason, head, size, at)| {
         let (size, at) = (number(size), Timestamp(at));
         ParkedHead { id, queue, reason, head, size, at }
