@@ -81,7 +81,7 @@ async fn every_command_that_dev_prints_works_as_it_stands() {
     every_command_works(
         &of_system(),
         "./bin/everwatch",
-        &listen(&free_address().replace("127.0.0.1", "0.0.0.0")),
+        &listen(&free_address().replace("127.0.0.1", "[::1]")),
     )
     .await;
     let whole = format!("\"{}\"", bin.join("everwatch").display());

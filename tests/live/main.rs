@@ -10,6 +10,7 @@ mod commands;
 mod confinement;
 mod damage;
 mod doctor;
+mod door;
 mod ending;
 mod failover;
 mod flood;

@@ -32,6 +32,7 @@ pub(crate) struct Store {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Manager {
     pub(crate) listen: String,
+    pub(crate) hosts: Vec<String>,
     #[serde(with = "friendly")]
     pub(crate) lost_after: Duration,
     #[serde(with = "friendly")]
@@ -77,6 +78,7 @@ impl Default for Manager {
         let row = RowPolicy::default();
         Self {
             listen: "127.0.0.1:7700".to_owned(),
+            hosts: Vec::new(),
             lost_after: Duration::from_secs(15),
             beat: Duration::from_secs(5),
             orphan_after: Duration::from_secs(90),

@@ -5,6 +5,7 @@ use anyhow::Context as _;
 use everwatch_broker::{Broker, MemoryBroker};
 use everwatch_core::id::Pool;
 use everwatch_core::redact::redacted;
+use everwatch_door::hosts::Hosts;
 use everwatch_manager::AutoRebalance;
 use everwatch_store::{Store, StoreError};
 use std::sync::Arc;
@@ -53,8 +54,16 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
     let listen = manager.listen.parse().with_context(|| {
         format!("manager.listen: `{}` is not an address with a port, as 127.0.0.1:7700", manager.listen)
     })?;
+    // By its own name a machine is asked from others, and nobody else gives that name to them.
+    let own = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let hosts = Hosts::new(manager.hosts.iter().cloned()).map_err(|wrong| {
+        anyhow::anyhow!(
+            "manager.hosts: `{wrong}` is not a host name without a port, `*.` and such a name, or `*`"
+        )
+    })?;
     Ok(everwatch_manager::Settings {
         listen,
+        hosts: hosts.and(own),
         prefix: settings.broker.prefix.clone(),
         lost_after: manager.lost_after,
         orphan_after: manager.orphan_after,

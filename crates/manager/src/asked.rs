@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use everwatch_store::By;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Says who asks. A claim of the client as long as no proxy sets it.
 pub(crate) const WHO: HeaderName = HeaderName::from_static("everwatch-actor");
@@ -19,6 +19,11 @@ tokio::task_local! {
 /// Who asks for what happens now; `None` where nobody does: the manager itself acts.
 pub(crate) fn by() -> Option<By> {
     BY.try_with(Clone::clone).ok()
+}
+
+/// Where the request came from that is handled now; `None` for one that came through no connection.
+pub(crate) fn client() -> Option<IpAddr> {
+    by()?.from?.parse().ok()
 }
 
 /// Acts for somebody whose request another task handles.

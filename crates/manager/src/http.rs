@@ -26,9 +26,11 @@ pub(crate) mod scrape;
 mod services;
 
 use crate::shared::Manager;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Router};
+use everwatch_door::hosts::{Hosts, Stranger};
 use problem::{Code, Problem};
 use std::any::Any;
 use std::sync::Arc;
@@ -37,20 +39,19 @@ use tracing::error;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// The largest body.
+/// The largest body, but for batches.
 pub(crate) const BODY_MAX: usize = 1024 * 1024;
 
 /// Every route of a manager and its console; `extra` is merged in.
 pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
-    let batch =
-        OpenApiRouter::new().routes(routes!(bulk::batch)).layer(DefaultBodyLimit::max(bulk::BODY_MAX));
+    let hosts = Arc::new(manager.settings.hosts.clone());
     let (api, mut document) = OpenApiRouter::new()
         .routes(routes!(observers::create, observers::list, bulk::delete))
         .routes(routes!(bulk::pause))
         .routes(routes!(bulk::resume))
         .routes(routes!(bulk::restart))
         .routes(routes!(bulk::retry))
-        .merge(batch)
+        .routes(routes!(bulk::batch))
         .routes(routes!(observers::read, observers::delete, edits::patch, edits::put))
         .routes(routes!(actions::pause))
         .routes(routes!(actions::resume))
@@ -85,16 +86,32 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .routes(routes!(document::document))
         .split_for_parts();
     document::complete(&mut document);
-    api.layer(Extension(Arc::new(document)))
+    api.layer(Extension(document::Written::new(&document)))
         .with_state(manager)
         .merge(crate::console::routes())
         .merge(browse::routes())
         .merge(extra)
         .layer(axum::middleware::from_fn(crate::asked::remember))
         .layer(CatchPanicLayer::custom(on_panic))
-        .layer(DefaultBodyLimit::max(BODY_MAX))
+        // Only `body` reads bodies, with limits of its own.
+        .layer(axum::middleware::from_fn_with_state(hosts, admit))
         .layer(axum::middleware::from_fn(problem::render))
         .layer(axum::middleware::from_fn(crate::traced::follow))
+}
+
+/// Lets in what no page of another site asks.
+async fn admit(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+    match hosts.admit(request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(why) => Problem::new(stranger(&why), why.to_string()).into_response(),
+    }
+}
+
+fn stranger(why: &Stranger) -> Code {
+    match why {
+        Stranger::Host(_) => Code::UnknownHost,
+        Stranger::Page(_) => Code::ForeignPage,
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that the layer asks for")]

@@ -24,7 +24,6 @@ mod rebalance;
 mod reconcile;
 mod restored;
 mod schemas;
-mod serve;
 mod settings;
 mod shared;
 mod sweep;
@@ -38,6 +37,7 @@ pub use restored::{Restored, restored};
 pub use settings::{AutoRebalance, Settings};
 
 use everwatch_broker::Broker;
+use everwatch_door::serve::{Limits, serve};
 use everwatch_store::Store;
 use shared::Manager;
 use std::net::SocketAddr;
@@ -99,7 +99,7 @@ pub async fn run(
     let (app, over) = (running.app.clone(), running.manager.stop.clone());
     http::scrape::install(&running.manager);
     running.loops.spawn(async move {
-        serve::serve(listener, app, serve::Limits::default(), over).await;
+        serve(listener, app, Limits::default().with_files(), over).await;
         ("HTTP server", Ok(()))
     });
     info!(%addr, manager = %running.manager.id, "manager listens");

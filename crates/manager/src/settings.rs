@@ -2,6 +2,7 @@
 
 use everwatch_core::id::Pool;
 use everwatch_core::row::RowPolicy;
+use everwatch_door::hosts::Hosts;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Where the HTTP API listens (default `127.0.0.1:7700`; port 0 takes a free one).
     pub listen: SocketAddr,
+    /// Names by which clients reach the API, besides loopback names and addresses (default none).
+    pub hosts: Hosts,
     /// Separates deployments that share a vhost (default `everwatch.`).
     pub prefix: String,
     /// A service that is silent for this long is suspect (default 15 s).
@@ -58,6 +61,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7700)),
+            hosts: Hosts::default(),
             prefix: "everwatch.".to_owned(),
             lost_after: Duration::from_secs(15),
             orphan_after: Duration::from_secs(90),

@@ -18,6 +18,7 @@ use everwatch_core::id::{ManagerId, ObserverId, Pool};
 use everwatch_core::reading::Reading;
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
+use everwatch_door::seats::{Most, Seats};
 use everwatch_store::{Event, Store, StoreError};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -37,9 +38,13 @@ const CREATES_MAX: usize = 2000;
 /// Answers of the broker that wait to be written down.
 const PUBLISHED_MAX: usize = 4000;
 /// Clients that follow the events.
-const STREAMS_MAX: usize = 200;
+const STREAMS_MAX: Most = Most { of_all: 2_000, of_one: 1_000 };
 /// Clients that follow the lines of an observer, each with a question a second.
-const LOG_STREAMS_MAX: usize = 100;
+const LOG_STREAMS_MAX: Most = Most { of_all: 200, of_one: 100 };
+/// Requests that wait for a change, each with four reads of a row a second.
+const WAITS_MAX: Most = Most { of_all: 1_000, of_one: 500 };
+/// Bytes of bodies that are being received.
+const BODIES_MAX: usize = 256 * 1024 * 1024;
 /// How often a change is tried again after somebody else changed the row.
 pub(crate) const CAS_TRIES: usize = 20;
 
@@ -106,8 +111,10 @@ pub(crate) struct Manager {
     /// Counts batches of events that this manager has written down.
     pub(crate) recorded: watch::Sender<u64>,
     pub(crate) live: Live,
-    pub(crate) streams: Arc<Semaphore>,
-    pub(crate) log_streams: Arc<Semaphore>,
+    pub(crate) streams: Arc<Seats>,
+    pub(crate) log_streams: Arc<Seats>,
+    pub(crate) waits: Arc<Seats>,
+    pub(crate) bodies: Arc<Semaphore>,
     pub(crate) questions: Questions,
     pub(crate) publishes: Arc<Semaphore>,
     pub(crate) leases: Leases,
@@ -159,8 +166,10 @@ impl Manager {
             known: Known::default(),
             recorded: watch::Sender::new(0),
             live: Live::default(),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            log_streams: Arc::new(Semaphore::new(LOG_STREAMS_MAX)),
+            streams: Seats::new(STREAMS_MAX),
+            log_streams: Seats::new(LOG_STREAMS_MAX),
+            waits: Seats::new(WAITS_MAX),
+            bodies: Arc::new(Semaphore::new(BODIES_MAX)),
             questions: Questions::default(),
             publishes: Arc::new(Semaphore::new(PUBLISHES_MAX)),
             leases: Leases::default(),
@@ -309,7 +318,7 @@ impl Manager {
 
     /// Those who follow the events here.
     pub(crate) fn followers(&self) -> usize {
-        STREAMS_MAX - self.streams.available_permits()
+        self.streams.held()
     }
 
     /// Makes sure that the work queue of a pool is there, once per session.

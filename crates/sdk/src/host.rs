@@ -150,7 +150,7 @@ pub fn run(broker: &Broker, section: &ServiceSection, registry: Registry) -> Res
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(machine)?;
     let handle = Handle::default();
     let ended = control.block_on(async {
-        let health = health::Listener::bind(&section.listen, &handle).await?;
+        let health = health::Listener::bind(&section.listen, &handle)?;
         tokio::select! {
             ended = runtime::run(service, registry, broker, tasks.handle().clone(), handle.clone()) => {
                 ended.map_err(HostError::from)

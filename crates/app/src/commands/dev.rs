@@ -5,7 +5,7 @@ mod chaos;
 use self::chaos::{Chaos, Listening, Services};
 use super::roles::configured;
 use crate::cli::Dev;
-use crate::client::Client;
+use crate::client::{Client, Failure};
 use crate::output::print;
 use crate::settings::Settings;
 use crate::wiring;
@@ -16,7 +16,7 @@ use everwatch_broker::Broker;
 use everwatch_manager::RunError;
 use reqwest::Method;
 use std::ffi::OsStr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +48,7 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
     if let Some(listen) = &arguments.listen {
         settings.manager.listen.clone_from(listen);
     }
+    ensure_loopback(&settings.manager.listen)?;
     if let Some(prefix) = &arguments.prefix {
         settings.broker.prefix.clone_from(prefix);
     }
@@ -156,9 +157,22 @@ fn start_service(
     Ok(thread)
 }
 
+/// Here every program may be run by everyone who reaches the API.
+fn ensure_loopback(listen: &str) -> anyhow::Result<()> {
+    match listen.parse::<SocketAddr>() {
+        Ok(address) if !address.ip().is_loopback() => Err(Failure::Usage(format!(
+            "`everwatch dev` listens on the loopback interface only, not on {listen}: it runs any program for everyone \
+             who asks; use --listen 127.0.0.1:{}, or `everwatch run manager` and `everwatch run service`",
+            address.port()
+        ))
+        .into()),
+        _ => Ok(()),
+    }
+}
+
 /// Waits until the manager knows all services, so that the commands of the greeting find them.
 async fn until_active(address: SocketAddr, services: u32) {
-    let Ok(client) = Client::new(&format!("http://{}", near(address))) else { return };
+    let Ok(client) = Client::new(&format!("http://{}", address)) else { return };
     let all_active = async {
         loop {
             let stats = client.call(Method::GET, "/v1/stats", None).await;
@@ -194,16 +208,7 @@ Ctrl-C stops everything."
 fn server(address: SocketAddr) -> Option<String> {
     let asked_anyway =
         address.to_string() == "127.0.0.1:7700" && std::env::var_os("EVERWATCH_SERVER").is_none();
-    (!asked_anyway).then(|| format!("http://{}", near(address)))
-}
-
-/// Where a manager that listens there is reached from this machine.
-fn near(address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        ip if !ip.is_unspecified() => address,
-        IpAddr::V4(_) => (Ipv4Addr::LOCALHOST, address.port()).into(),
-        IpAddr::V6(_) => (Ipv6Addr::LOCALHOST, address.port()).into(),
-    }
+    (!asked_anyway).then(|| format!("http://{}", address))
 }
 
 /// How a shell starts this program again: as it was started if that was a path or is found by `PATH`.

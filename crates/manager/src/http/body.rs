@@ -1,49 +1,79 @@
-//! Request bodies: JSON, of limited size, said to be JSON.
+//! Request bodies: JSON that says so, of limited size, within a limited time.
 
 use super::BODY_MAX;
 use super::problem::{Code, Problem};
-use axum::body::{Bytes, HttpBody as _};
+use crate::shared::Manager;
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse as _;
+use axum::http::header;
 use everwatch_core::observer::FieldError;
+use everwatch_door::json::{self, TooMuch};
+use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// From the head of a request to the end of its body.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
+/// The deepest nesting that the JSON reader takes.
+const DEPTH_MAX: usize = 127;
+/// The most values in a body. One takes 32 bytes in memory and more in an object.
+const VALUES_MAX: usize = 1_000_000;
 
 /// Any JSON value; its members are judged in `core`.
 pub(crate) struct JsonBody(pub(crate) Value);
 
-impl<S: Send + Sync> FromRequest<S> for JsonBody {
+impl FromRequest<Arc<Manager>> for JsonBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
-        read(request, BODY_MAX).await.map(Self)
+    async fn from_request(request: Request, manager: &Arc<Manager>) -> Result<Self, Problem> {
+        read(request, &manager.bodies, BODY_MAX).await.map(Self)
     }
 }
 
-/// A body of at most `most` bytes, which the route's own limit is to be.
-pub(super) async fn read(request: Request, most: usize) -> Result<Value, Problem> {
+/// A body of at most `most` bytes, for which `room` is left.
+pub(super) async fn read(request: Request, room: &Semaphore, most: usize) -> Result<Value, Problem> {
     if !is_json(&request) {
         let detail = "send the body with `content-type: application/json`";
         return Err(Problem::new(Code::NotJson, detail));
     }
-    let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| {
-        match rejection.into_response().status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                Problem::new(Code::TooLarge, format!("a body has at most {most} bytes"))
-            }
-            _ => Problem::new(Code::MalformedJson, "the body did not arrive whole"),
-        }
+    let received = tokio::time::timeout(BODY_WITHIN, receive(request, room, most)).await;
+    let bytes = received.unwrap_or_else(|_| {
+        let within = BODY_WITHIN.as_secs();
+        Err(Problem::new(Code::SlowBody, format!("a body arrives within {within} s")))
     })?;
-    match serde_json::from_slice(&bytes) {
-        Ok(value) => Ok(value),
-        // The reader gives no other sign of this one.
-        Err(error) if error.to_string().starts_with("recursion limit exceeded") => {
-            let detail = "nests deeper than JSON can be read here (127 levels): make it flatter";
-            Err(Problem::invalid(vec![FieldError { pointer: String::new(), detail: detail.to_owned() }]))
-        }
-        Err(error) => Err(Problem::new(Code::MalformedJson, error.to_string())),
+    json::within(&bytes, DEPTH_MAX, VALUES_MAX).map_err(|limit| {
+        let detail = match limit {
+            TooMuch::Depth => format!("nests deeper than {DEPTH_MAX} levels: make it flatter"),
+            TooMuch::Values => format!("has more than {VALUES_MAX} values: send it in parts"),
+        };
+        Problem::invalid(vec![FieldError { pointer: String::new(), detail }])
+    })?;
+    serde_json::from_slice(&bytes).map_err(|error| Problem::new(Code::MalformedJson, error.to_string()))
+}
+
+/// What has arrived of a body takes room until all of it has.
+async fn receive(request: Request, room: &Semaphore, most: usize) -> Result<Vec<u8>, Problem> {
+    let too_large = || Problem::new(Code::TooLarge, format!("a body has at most {most} bytes"));
+    if request.body().size_hint().lower() > most as u64 {
+        return Err(too_large());
     }
+    let mut parts = request.into_body().into_data_stream();
+    let (mut bytes, mut taken) = (Vec::new(), Vec::new());
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|_| Problem::new(Code::MalformedJson, "the body did not arrive whole"))?;
+        if bytes.len() + part.len() > most {
+            return Err(too_large());
+        }
+        let permit = u32::try_from(part.len()).ok().and_then(|size| room.try_acquire_many(size).ok());
+        taken.push(permit.ok_or_else(|| {
+            Problem::new(Code::TooManyBodies, "other bodies are arriving; send it again in a moment")
+        })?);
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes)
 }
 
 /// The members of an object.
@@ -59,10 +89,10 @@ pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
 /// A body that may be left out.
 pub(crate) struct OptionalJson(pub(crate) Option<Value>);
 
-impl<S: Send + Sync> FromRequest<S> for OptionalJson {
+impl FromRequest<Arc<Manager>> for OptionalJson {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &Arc<Manager>) -> Result<Self, Problem> {
         if request.body().size_hint().exact() == Some(0) {
             return Ok(Self(None));
         }

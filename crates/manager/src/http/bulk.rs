@@ -107,7 +107,7 @@ pub(crate) async fn batch(
     request: Request,
 ) -> Result<Json<Outcomes>, Problem> {
     params.finish()?;
-    let body = body::read(request, BODY_MAX).await?;
+    let body = body::read(request, &manager.bodies, BODY_MAX).await?;
     let wrong = |detail: String| Problem::invalid(vec![FieldError { pointer: String::new(), detail }]);
     let Value::Array(wishes) = body else {
         return Err(wrong("must be an array of {\"op\": …}".to_owned()));

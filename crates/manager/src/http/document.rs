@@ -3,8 +3,10 @@
 use super::api::ProblemBody;
 use super::examples::Examples;
 use super::problem::{Code, MEDIA_TYPE};
-use axum::{Extension, Json};
-use std::sync::Arc;
+use axum::Extension;
+use axum::body::Bytes;
+use axum::http::header;
+use axum::response::IntoResponse;
 use utoipa::openapi::path::{HttpMethod, Operation, PathItem};
 use utoipa::openapi::{
     ContentBuilder, Info, License, OpenApi, Ref, RefOr, ResponseBuilder, ResponsesBuilder,
@@ -14,8 +16,18 @@ use utoipa::{PartialSchema as _, ToSchema as _};
 /// What this API offers.
 #[utoipa::path(get, path = "/openapi.json", tag = "operations",
     responses((status = 200, body = Object, description = "this document")))]
-pub(crate) async fn document(Extension(document): Extension<Arc<OpenApi>>) -> Json<OpenApi> {
-    Json(document.as_ref().clone())
+pub(crate) async fn document(Extension(Written(text)): Extension<Written>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], text)
+}
+
+/// As it is sent: it is large and never changes.
+#[derive(Clone)]
+pub(crate) struct Written(Bytes);
+
+impl Written {
+    pub(crate) fn new(document: &OpenApi) -> Self {
+        Self(document.to_json().unwrap_or_default().into())
+    }
 }
 
 /// Adds title, licence, and the problems that do not depend on the handler.
@@ -49,7 +61,7 @@ fn operations(item: &mut PathItem) -> Vec<(HttpMethod, &mut Operation)> {
 }
 
 fn add_problems(path: &str, method: &HttpMethod, operation: &mut Operation) {
-    let mut codes = vec![Code::Internal];
+    let mut codes = vec![Code::Internal, Code::UnknownHost, Code::ForeignPage];
     if path.starts_with("/v1") {
         codes.push(Code::BadQuery);
     }
@@ -62,6 +74,7 @@ fn add_problems(path: &str, method: &HttpMethod, operation: &mut Operation) {
     }
     if operation.request_body.is_some() {
         codes.extend([Code::MalformedJson, Code::TooLarge, Code::NotJson, Code::Invalid]);
+        codes.extend([Code::SlowBody, Code::TooManyBodies]);
         debug_assert!(*method != HttpMethod::Get && *method != HttpMethod::Delete, "a body on {path}");
     }
     for code in codes {

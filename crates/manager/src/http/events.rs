@@ -5,6 +5,7 @@ use super::observers::find;
 use super::page::Part;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
+use crate::asked;
 use crate::live::{PAGE, Told};
 use crate::shared::Manager;
 use axum::Json;
@@ -15,13 +16,14 @@ use axum::response::{IntoResponse as _, Response};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_door::seats::Seat;
 use everwatch_store::{EventFilter, StoreError, Stretch};
 use futures::Stream;
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tracing::debug;
 
 type Shared = State<Arc<Manager>>;
@@ -110,9 +112,10 @@ async fn stream(
     headers: &HeaderMap,
     filter: EventFilter,
 ) -> Result<Response, Problem> {
-    let permit = Arc::clone(&manager.streams).try_acquire_owned().map_err(|_| {
-        Problem::new(Code::TooManyStreams, "too many follow the events here; ask another manager, or later")
-    })?;
+    let seat = manager
+        .streams
+        .take(asked::client())
+        .map_err(|full| Problem::too_many(Code::TooManyStreams, full, "follow the events"))?;
     let (oldest, newest) = manager.store.event_ends().await?;
     let last = match headers.get("last-event-id") {
         None => newest,
@@ -131,7 +134,7 @@ async fn stream(
     // The first to follow wakes who reads for all.
     manager.recorded.send_modify(|count| *count = count.wrapping_add(1));
     let manager = Arc::clone(manager);
-    let follower = Follower { manager, filter, last, ready: VecDeque::new(), live, _permit: permit };
+    let follower = Follower { manager, filter, last, ready: VecDeque::new(), live, _seat: seat };
     let comments = KeepAlive::new().interval(COMMENT_EVERY).text("still here");
     Ok(Sse::new(follow(follower)).keep_alive(comments).into_response())
 }
@@ -142,7 +145,7 @@ struct Follower {
     last: i64,
     ready: VecDeque<Arc<Told>>,
     live: watch::Receiver<i64>,
-    _permit: OwnedSemaphorePermit,
+    _seat: Seat,
 }
 
 fn follow(follower: Follower) -> impl Stream<Item = Result<sse::Event, Infallible>> {

@@ -9,7 +9,7 @@ use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::shared::Manager;
-use crate::{creator, schemas, telling};
+use crate::{asked, creator, schemas, telling};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -19,6 +19,7 @@ use everwatch_core::observer::{FieldError, Wanted};
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
+use everwatch_door::seats::Seat;
 use everwatch_store::{After, Created, Filter, Sort};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -245,7 +246,8 @@ pub(super) fn filter(params: &mut Params) -> Result<Filter, Problem> {
     responses((status = 200, body = Observer),
     (status = 304, description = "it is as its ETag in if-none-match says"),
     (status = 400, body = ProblemBody, description = "bad-header"),
-    (status = 404, body = ProblemBody, description = "not-found")))]
+    (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 429, body = ProblemBody, description = "too-many-waits")))]
 pub(crate) async fn read(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -259,6 +261,7 @@ pub(crate) async fn read(
     let row = match status {
         None => row,
         Some(status) => {
+            let _seat = seat_to_wait(&manager)?;
             let is_over = |row: &Row| row.verdict().status == status || !row.may_become(status);
             await_row(&manager, row, wait.unwrap_or(WAIT_DEFAULT), is_over).await?
         }
@@ -272,6 +275,12 @@ pub(crate) async fn read(
 fn wanted_status(text: &str) -> Result<Status, Problem> {
     let status = text.strip_prefix("status=").ok_or_else(|| bad("wait_for", "write it as status=X"))?;
     status.parse().map_err(|error| bad("wait_for", error))
+}
+
+/// Taken before anything is changed.
+fn seat_to_wait(manager: &Manager) -> Result<Seat, Problem> {
+    let full = |full| Problem::too_many(Code::TooManyWaits, full, "wait");
+    manager.waits.take(asked::client()).map_err(full)
 }
 
 /// Waits until there is nothing to wait for, the time is over or the manager stops; answers what is then.
@@ -308,7 +317,8 @@ async fn await_row(
     responses((status = 200, body = Observer, description = "Deleted"),
     (status = 202, body = Observer, description = "OnDeleting"),
     (status = 400, body = ProblemBody, description = "bad-header"), (status = 412, body = ProblemBody, description = "observer-changed"), (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 409, body = ProblemBody, description = "observer-not-active: only with only_if")))]
+    (status = 409, body = ProblemBody, description = "observer-not-active: only with only_if"),
+    (status = 429, body = ProblemBody, description = "too-many-waits: only with wait")))]
 pub(crate) async fn delete(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -322,6 +332,7 @@ pub(crate) async fn delete(
     }
     params.finish()?;
     let id = find(&manager, &key).await?.id;
+    let _seat = if wait.is_zero() { None } else { Some(seat_to_wait(&manager)?) };
     let row = doom(&manager, id, &key, (only_if, &precondition)).await?;
     let row = await_row(&manager, row, wait, |row| row.verdict().status == Status::Deleted).await?;
     let status = if row.verdict().status == Status::Deleted { StatusCode::OK } else { StatusCode::ACCEPTED };

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use everwatch_core::observer::FieldError;
+use everwatch_door::seats::Full;
 use everwatch_store::StoreError;
 use std::borrow::Cow;
 use tracing::error;
@@ -20,6 +21,7 @@ pub(crate) enum Code {
     BadQuery,
     BadHeader,
     BadRequest,
+    ForeignPage,
     NotFound,
     NoSuchRoute,
     MethodNotAllowed,
@@ -33,7 +35,11 @@ pub(crate) enum Code {
     Changed,
     Contended,
     EventsGone,
+    SlowBody,
+    UnknownHost,
     TooManyStreams,
+    TooManyWaits,
+    TooManyBodies,
     ServiceSilent,
     TooLarge,
     NotJson,
@@ -53,11 +59,12 @@ pub(crate) enum Code {
 
 impl Code {
     /// All but that of an answer for which the web framework alone has a word.
-    const NAMED: [Self; 32] = [
+    const NAMED: [Self; 37] = [
         Self::MalformedJson,
         Self::BadQuery,
         Self::BadHeader,
         Self::BadRequest,
+        Self::ForeignPage,
         Self::NotFound,
         Self::NoSuchRoute,
         Self::MethodNotAllowed,
@@ -71,7 +78,11 @@ impl Code {
         Self::Changed,
         Self::Contended,
         Self::EventsGone,
+        Self::SlowBody,
+        Self::UnknownHost,
         Self::TooManyStreams,
+        Self::TooManyWaits,
+        Self::TooManyBodies,
         Self::ServiceSilent,
         Self::TooLarge,
         Self::NotJson,
@@ -95,6 +106,7 @@ impl Code {
             Self::BadQuery => (S::BAD_REQUEST, "bad-query", "a query parameter is wrong"),
             Self::BadHeader => (S::BAD_REQUEST, "bad-header", "a header is wrong"),
             Self::BadRequest => (S::BAD_REQUEST, "bad-request", "the request cannot be read"),
+            Self::ForeignPage => (S::FORBIDDEN, "foreign-page", "a page of another site asks"),
             Self::NotFound => (S::NOT_FOUND, "not-found", "not found"),
             Self::NoSuchRoute => (S::NOT_FOUND, "no-such-route", "there is nothing at this path"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method-not-allowed", "not with this method"),
@@ -108,6 +120,16 @@ impl Code {
             Self::Changed => (S::PRECONDITION_FAILED, "observer-changed", "the observer was changed"),
             Self::Contended => (S::CONFLICT, "changed-too-often", "the observer keeps changing"),
             Self::EventsGone => (S::GONE, "events-gone", "these events are not kept any more"),
+            Self::SlowBody => (S::REQUEST_TIMEOUT, "slow-body", "the body takes too long"),
+            Self::UnknownHost => {
+                (S::MISDIRECTED_REQUEST, "unknown-host", "the manager does not go by this name")
+            }
+            Self::TooManyWaits => {
+                (S::TOO_MANY_REQUESTS, "too-many-waits", "too many requests wait on this manager")
+            }
+            Self::TooManyBodies => {
+                (S::SERVICE_UNAVAILABLE, "too-many-bodies", "too much is being sent to this manager")
+            }
             Self::TooManyStreams => {
                 (S::TOO_MANY_REQUESTS, "too-many-streams", "too many open streams on this manager")
             }
@@ -146,10 +168,12 @@ impl Code {
             Self::NoCapacity
             | Self::NotReady
             | Self::TooManyStreams
+            | Self::TooManyWaits
             | Self::ServiceSilent
             | Self::RebalanceRunning => Some(5),
             Self::NameEnding
             | Self::Contended
+            | Self::TooManyBodies
             | Self::BrokerUnavailable
             | Self::DatabaseUnavailable
             | Self::Stopping => Some(1),
@@ -157,6 +181,9 @@ impl Code {
             | Self::BadQuery
             | Self::BadHeader
             | Self::BadRequest
+            | Self::ForeignPage
+            | Self::SlowBody
+            | Self::UnknownHost
             | Self::NoSuchQueue
             | Self::KeyReused
             | Self::NotFound
@@ -223,6 +250,14 @@ impl Problem {
     pub(crate) fn with(mut self, errors: Vec<FieldError>) -> Self {
         self.errors = errors;
         self
+    }
+    /// A limit of what clients may hold open is reached.
+    pub(crate) fn too_many(code: Code, full: Full, act: &str) -> Self {
+        let who = match full {
+            Full::All => "clients",
+            Full::One => "requests of this client",
+        };
+        Self::new(code, format!("too many {who} {act} here; ask another manager, or later"))
     }
     pub(crate) fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = errors

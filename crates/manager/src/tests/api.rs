@@ -66,6 +66,44 @@ async fn a_bad_request_is_named_with_its_cure() {
     .await;
 }
 
+/// With these headers; answers the status, the code and the detail.
+async fn sent_with(stage: &Stage, method: &str, headers: &[(&str, &str)]) -> (u16, Value, String) {
+    let mut request = Request::builder().method(method).uri("/v1/rebalance:apply");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let answer = stage.ask(request.body(Body::empty()).unwrap()).await;
+    let detail = answer.body["detail"].as_str().unwrap_or_default().to_owned();
+    (answer.status.as_u16(), answer.body["code"].clone(), detail)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_another_site_is_not_let_in() {
+    let stage = Stage::new().await;
+    let (status, code, detail) = sent_with(&stage, "POST", &[("host", "evil.example:7700")]).await;
+    assert_eq!((status, code), (421, json!("unknown-host")));
+    assert!(detail.contains("`evil.example:7700`") && detail.contains("manager.hosts"), "{detail}");
+    let foreign: [&[(&str, &str)]; 3] = [
+        &[("host", "localhost:7700"), ("origin", "https://evil.example")],
+        &[("host", "localhost:7700"), ("sec-fetch-site", "cross-site")],
+        &[("host", "localhost:7700"), ("sec-fetch-site", "same-site"), ("origin", "http://localhost:3000")],
+    ];
+    for headers in foreign {
+        let (status, code, detail) = sent_with(&stage, "POST", headers).await;
+        assert_eq!((status, code), (403, json!("foreign-page")), "{headers:?}");
+        assert!(detail.contains("a page of "), "{detail}");
+    }
+    let own: [&[(&str, &str)]; 3] = [
+        &[],
+        &[("host", "127.0.0.1:7700")],
+        &[("host", "localhost:7700"), ("sec-fetch-site", "same-origin"), ("origin", "http://localhost:7700")],
+    ];
+    for headers in own {
+        let (status, code, _) = sent_with(&stage, "POST", headers).await;
+        assert!(status < 400 || code == "invalid", "{headers:?}: {status} {code}");
+    }
+}
+
 fn post<'a>(body: &'a str, status: u16, code: &'a str, words: &'a [&'a str]) -> Case<'a> {
     ("POST", "/v1/observers", Some(body), status, code, words)
 }

@@ -1,4 +1,5 @@
-//! `/livez`, `/readyz` and `/metrics` of a service, if `service.listen` is set.
+//! `/livez`, `/readyz` and `/metrics` of a service, if `service.listen` is set. They are served by a thread of
+//! their own: whatever clients do there, the control loop does not wait for them.
 
 use super::HostError;
 use crate::metric;
@@ -7,16 +8,38 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
+use everwatch_door::seats::Most;
+use everwatch_door::serve::{Limits, serve};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use tokio::net::TcpListener;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// How often the control loop shows that it turns, and for how long it may not.
+const TURN_EVERY: Duration = Duration::from_secs(1);
+const TURN_WITHIN: Duration = Duration::from_secs(10);
+/// Those who look after a service are few.
+const LIMITS: Limits = Limits {
+    headers_within: Duration::from_secs(30),
+    writes_within: Duration::from_secs(10),
+    connections: Most { of_all: 500, of_one: 250 },
+};
 
 /// Bound or not wanted.
-pub(super) struct Listener(Option<(TcpListener, Router)>);
+pub(super) struct Listener {
+    bound: Option<(TcpListener, Router)>,
+    turned: Turned,
+}
+
+/// When the control loop last turned.
+type Turned = Arc<Mutex<Instant>>;
 
 impl Listener {
-    pub(super) async fn bind(address: &str, handle: &Handle) -> Result<Self, HostError> {
+    pub(super) fn bind(address: &str, handle: &Handle) -> Result<Self, HostError> {
+        let turned = Turned::new(Mutex::new(Instant::now()));
         if address.is_empty() {
-            return Ok(Self(None));
+            return Ok(Self { bound: None, turned });
         }
         let cannot = |why: &dyn std::fmt::Display| {
             HostError::Machine(format!(
@@ -25,24 +48,55 @@ impl Listener {
         };
         let metrics = PrometheusBuilder::new().install_recorder().map_err(|error| cannot(&error))?;
         metric::describe();
-        let listener = TcpListener::bind(address).await.map_err(|error| cannot(&error))?;
-        // The listener runs on the control loop's own runtime: an answer shows that the loop turns.
+        let listener = TcpListener::bind(address).map_err(|error| cannot(&error))?;
+        listener.set_nonblocking(true).map_err(|error| cannot(&error))?;
         let router = Router::new()
-            .route("/livez", get(|| async { "alive\n" }))
+            .route("/livez", get(live).with_state(Arc::clone(&turned)))
             .route("/readyz", get(ready).with_state(handle.clone()))
             .route("/metrics", get(render).with_state(metrics));
-        Ok(Self(Some((listener, router))))
+        Ok(Self { bound: Some((listener, router)), turned })
     }
 
-    /// Serves for ever; returns why it no longer can.
+    /// Serves for ever; returns why it no longer can. Called by the control loop, which shows here that it turns.
     pub(super) async fn serve(self) -> HostError {
-        match self.0 {
-            None => std::future::pending().await,
-            Some((listener, router)) => match axum::serve(listener, router).await {
-                Ok(()) => HostError::Machine("service.listen: the listener ended".to_owned()),
-                Err(error) => HostError::Machine(format!("service.listen: {error}")),
-            },
+        let Some((listener, router)) = self.bound else { return std::future::pending().await };
+        let ended = CancellationToken::new();
+        let over = ended.clone().drop_guard();
+        let thread = std::thread::Builder::new().name("health".to_owned()).spawn(move || {
+            let _over = over;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                serve(listener, router, LIMITS, CancellationToken::new()).await;
+                std::io::Result::Ok(())
+            })
+        });
+        if let Err(error) = thread {
+            return HostError::Machine(format!("service.listen: no thread can be started: {error}"));
         }
+        let mut turns = tokio::time::interval(TURN_EVERY);
+        loop {
+            tokio::select! {
+                () = ended.cancelled() => {
+                    return HostError::Machine("service.listen: the listener ended".to_owned());
+                }
+                _ = turns.tick() => *lock(&self.turned) = Instant::now(),
+            }
+        }
+    }
+}
+
+fn lock(turned: &Turned) -> std::sync::MutexGuard<'_, Instant> {
+    turned.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn live(State(turned): State<Turned>) -> (StatusCode, String) {
+    let since = lock(&turned).elapsed();
+    if since <= TURN_WITHIN {
+        (StatusCode::OK, "alive\n".to_owned())
+    } else {
+        let since = since.as_secs();
+        (StatusCode::SERVICE_UNAVAILABLE, format!("the control loop has not turned for {since} s\n"))
     }
 }
 

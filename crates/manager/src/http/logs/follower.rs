@@ -6,6 +6,7 @@
 //! small messages a second for each follower, none of them durable, and nothing for who is not followed.
 
 use super::{gone, name, standing};
+use crate::asked;
 use crate::http::api::{LogLine, LogNote, ServiceName};
 use crate::http::problem::{Code, Problem};
 use crate::questions::{self, Unanswered};
@@ -14,11 +15,11 @@ use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::logs::{Lines, Place, keeper};
 use everwatch_core::row::Row;
+use everwatch_door::seats::Seat;
 use futures::Stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -48,7 +49,7 @@ pub(super) struct Follower {
     /// There is more to be read at once.
     more: bool,
     over: bool,
-    _permit: OwnedSemaphorePermit,
+    _seat: Seat,
 }
 
 impl Follower {
@@ -58,12 +59,13 @@ impl Follower {
         after: Option<Place>,
         tail: u32,
     ) -> Result<Self, Problem> {
-        let permit = Arc::clone(&manager.log_streams).try_acquire_owned().map_err(|_| {
-            Problem::new(Code::TooManyStreams, "too many follow lines here; ask another manager, or later")
-        })?;
+        let seat = manager
+            .log_streams
+            .take(asked::client())
+            .map_err(|full| Problem::too_many(Code::TooManyStreams, full, "follow lines"))?;
         let manager = Arc::clone(manager);
         let (run, waits, ready) = (None, String::new(), VecDeque::new());
-        Ok(Self { manager, id, after, tail, run, waits, ready, more: true, over: false, _permit: permit })
+        Ok(Self { manager, id, after, tail, run, waits, ready, more: true, over: false, _seat: seat })
     }
 
     pub(super) fn told(self) -> impl Stream<Item = Told> + Send {

@@ -1,0 +1,269 @@
+//! Connections of HTTP clients: how many there may be, how long one may take to say what it wants, and how long
+//! to take what it is told.
+
+use crate::seats::{Full, Most, Seat, Seats};
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::serve::Listener;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutWriter;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+use tracing::{debug, warn};
+
+/// The largest head of a request.
+const HEAD_MAX: usize = 64 * 1024;
+/// What a connection beyond a client's share is told before it is closed.
+const TOO_MANY: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: text/plain\r\nretry-after: 5\r\n\
+    connection: close\r\ncontent-length: 44\r\n\r\ntoo many connections of this client are open";
+
+/// Limits of connections.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// For a request's head, from the moment its connection is free for it. A connection that idles ends with it
+    /// too; clients open another one.
+    pub headers_within: Duration,
+    /// How long a client may take nothing of what it is sent.
+    pub writes_within: Duration,
+    /// Beyond those of all clients, a connection waits until another one ends; beyond those of one client, it is
+    /// answered 429 and closed.
+    pub connections: Most,
+}
+
+impl Default for Limits {
+    /// 60 s, 30 s, 10,000 connections of which a client has at most 2,000.
+    fn default() -> Self {
+        Self {
+            headers_within: Duration::from_secs(60),
+            writes_within: Duration::from_secs(30),
+            connections: Most { of_all: 10_000, of_one: 2_000 },
+        }
+    }
+}
+
+/// Files that a program wants besides its clients' connections: its database, its broker, its logs.
+const OTHER_FILES: usize = 256;
+/// More files than this are not asked for.
+const FILES_MAX: u64 = 65_536;
+
+impl Limits {
+    /// Raises the limit of open files as far as the system lets it, and leaves enough of them to other parts
+    /// of the program: else a flood of connections would take the database's.
+    #[must_use]
+    pub fn with_files(mut self) -> Self {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let wanted = maximum.unwrap_or(FILES_MAX).min(FILES_MAX).max(current.unwrap_or(FILES_MAX));
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+        let files = if raised.is_ok() { wanted } else { current.unwrap_or(FILES_MAX) };
+        let most = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES).max(OTHER_FILES);
+        if most < self.connections.of_all {
+            warn!(
+                files,
+                connections = most,
+                "few files may be open, so few clients may be connected; raise `ulimit -n`"
+            );
+            self.connections.of_all = most;
+            self.connections.of_one = self.connections.of_one.min(most / 2);
+        }
+        self
+    }
+}
+
+/// Serves until `stop`, then finishes the requests that are under way.
+pub async fn serve(mut listener: TcpListener, app: Router, limits: Limits, stop: CancellationToken) {
+    let seats = Seats::new(limits.connections);
+    let left = Arc::new(Notify::new());
+    let mut connections = JoinSet::new();
+    loop {
+        let next = async {
+            while seats.held() >= limits.connections.of_all {
+                left.notified().await;
+            }
+            // Where no file is left to open, it waits a moment and tries again.
+            Listener::accept(&mut listener).await
+        };
+        let (stream, peer) = tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_ended) = connections.join_next(), if !connections.is_empty() => continue,
+            next = next => next,
+        };
+        match seats.take(Some(peer.ip())) {
+            Ok(seat) => {
+                let (app, stop, left) = (app.clone(), stop.clone(), Arc::clone(&left));
+                connections.spawn(async move {
+                    converse((stream, peer), app, limits, stop).await;
+                    leave(seat, &left);
+                });
+            }
+            Err(full) => refuse(&stream, peer, full),
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+fn leave(seat: Seat, left: &Notify) {
+    drop(seat);
+    left.notify_one();
+}
+
+/// Without waiting: a client that does not read is not told.
+fn refuse(stream: &TcpStream, peer: SocketAddr, full: Full) {
+    let told = stream.try_write(TOO_MANY.as_bytes());
+    debug!(%peer, ?full, ?told, "a connection is refused");
+}
+
+async fn converse(
+    (stream, peer): (TcpStream, SocketAddr),
+    app: Router,
+    limits: Limits,
+    stop: CancellationToken,
+) {
+    let answer = hyper::service::service_fn(move |mut request: axum::http::Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        app.clone().oneshot(request)
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.headers_within).max_buf_size(HEAD_MAX);
+    let mut stream = TimeoutWriter::new(stream);
+    stream.set_timeout(Some(limits.writes_within));
+    let stream = TokioIo::new(Box::pin(stream));
+    let mut connection = pin!(http.serve_connection(stream, answer));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%peer, %error, "a client's connection ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    struct Server {
+        address: SocketAddr,
+        stop: CancellationToken,
+        serving: JoinSet<()>,
+    }
+
+    async fn server(limits: Limits) -> Server {
+        let slow = || async {
+            let mut ticks = tokio::time::interval(Duration::from_millis(300));
+            ticks.tick().await;
+            ticks.tick().await;
+            "done"
+        };
+        let long = || async { vec![b'x'; 64 * 1024 * 1024] };
+        let app = Router::new().route("/", get(|| async { "well" }));
+        let app = app.route("/slow", get(slow)).route("/long", get(long));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, mut serving) = (CancellationToken::new(), JoinSet::new());
+        serving.spawn(serve(listener, app, limits, stop.clone()));
+        Server { address, stop, serving }
+    }
+
+    async fn sent(server: &Server, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// All that comes until the server closes the connection.
+    async fn told(mut stream: TcpStream) -> String {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    const ASK: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
+    #[tokio::test]
+    async fn a_client_that_never_finishes_its_headers_is_let_go() {
+        let limits = Limits { headers_within: Duration::from_millis(100), ..Limits::default() };
+        let server = server(limits).await;
+        let held = sent(&server, "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ").await;
+        assert!(!told(held).await.contains("well"));
+        assert!(told(sent(&server, ASK).await).await.ends_with("well"));
+    }
+
+    #[tokio::test]
+    async fn beyond_the_limit_a_connection_waits_for_another_to_end() {
+        let limits = Limits { connections: Most { of_all: 1, of_one: 1 }, ..Limits::default() };
+        let server = server(limits).await;
+        let mut first = sent(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let mut answer = [0; 12];
+        first.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        let mut second = sent(&server, ASK).await;
+        let early = tokio::time::timeout(Duration::from_millis(200), second.read_exact(&mut answer)).await;
+        assert!(early.is_err(), "served beyond the limit: {early:?}");
+        drop(first);
+        assert!(told(second).await.ends_with("well"));
+    }
+
+    #[tokio::test]
+    async fn a_client_has_only_its_share_of_the_connections() {
+        let limits = Limits { connections: Most { of_all: 9, of_one: 1 }, ..Limits::default() };
+        let server = server(limits).await;
+        let mut first = sent(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let mut answer = [0; 12];
+        first.read_exact(&mut answer).await.unwrap();
+        let refused = told(TcpStream::connect(server.address).await.unwrap()).await;
+        let (head, body) = refused.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{refused}");
+        drop(first);
+        let mut looks = tokio::time::interval(Duration::from_millis(20));
+        while !told(sent(&server, ASK).await).await.ends_with("well") {
+            looks.tick().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_let_go() {
+        let limits = Limits { writes_within: Duration::from_millis(200), ..Limits::default() };
+        let server = server(limits).await;
+        let held = sent(&server, "GET /long HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let cut = async {
+            let mut looks = tokio::time::interval(Duration::from_millis(20));
+            loop {
+                looks.tick().await;
+                // Nothing is read here: the server's end shows by an error of the socket.
+                if held.take_error().unwrap().is_some() || (&held).try_write(b"x").is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), cut).await.expect("the connection is cut");
+    }
+
+    #[tokio::test]
+    async fn what_is_under_way_at_the_stop_is_answered() {
+        let mut server = server(Limits::default()).await;
+        let asked = sent(&server, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let mut begun = tokio::time::interval(Duration::from_millis(100));
+        begun.tick().await;
+        begun.tick().await;
+        server.stop.cancel();
+        assert!(told(asked).await.ends_with("done"));
+        server.serving.join_next().await.unwrap().unwrap();
+    }
+}
