@@ -79,3 +79,42 @@ async fn a_lost_manager_is_told_and_its_return_goes_on_by_itself() {
     cluster.api.create(json!({"name": "after", "kind": "ticker"})).await;
     page.until_text("tbody", "after").await;
 }
+
+#[tokio::test]
+async fn a_crash_loop_has_its_own_mark_in_every_view() {
+    let mut cluster = Cluster::new("looping");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    cluster.api.create(json!({"name": "steady", "kind": "ticker"})).await;
+    let spec = json!({"argv": ["/bin/sh", "-c", "sleep 0.3; exit 3"]});
+    let retry = json!({"kind": "fixed", "every": "200ms"});
+    cluster.api.create(json!({"name": "loops", "kind": "exec", "spec": spec, "retry": retry})).await;
+    let page = Browser::open(&cluster.api.url).await;
+    page.until_text("h1", "1 observer restarting after errors").await;
+    page.until(
+        "its tile",
+        "document.querySelector('.legend a[data-status=restarting] strong').textContent === '1'",
+    )
+    .await;
+    page.view("#/observers").await;
+    page.until_text(".status[data-status=restarting]", "Restarting").await;
+    // Whatever it does at this moment, it is not shown as running.
+    page.run(
+        "window.seen = new Set(); setInterval(() => { for (const row of document.querySelectorAll('tbody tr')) \
+         if (row.innerText.includes('loops')) window.seen.add(row.querySelector('.status').dataset.status); }, 20)",
+    )
+    .await;
+    let restarts = "document.querySelector('.status[data-status=restarting]')?.innerText.match(/\\d+/)";
+    page.until("more than eight restarts", &format!("Number({restarts}) > 8")).await;
+    assert_eq!(page.run("return [...window.seen].join()").await, "restarting");
+    page.click(fantoccini::Locator::Css(".chip[data-status=restarting]")).await;
+    page.until(
+        "the filter in rows and address",
+        "document.querySelectorAll('tbody tr').length === 1 && location.hash.includes('health=restarting')",
+    )
+    .await;
+    page.view("#/topology").await;
+    page.until("its cell", "document.querySelector('.box[data-name=a] .cell[data-status=restarting]')").await;
+    page.until_text(".box[data-name=a] header", "2 / 10").await;
+    page.screenshot("looping").await;
+}

@@ -16,6 +16,7 @@ mod failover;
 mod flood;
 mod garbage;
 mod greeting;
+mod health;
 mod logs;
 mod managers;
 mod metrics;

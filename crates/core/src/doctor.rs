@@ -4,6 +4,7 @@
 mod broker;
 mod capacity;
 mod fleet;
+mod observers;
 mod queue;
 
 pub use capacity::losses_survived;
@@ -182,6 +183,19 @@ pub struct FleetFacts {
     pub unreadable: Vec<UnreadableRow>,
     /// Those that were born within [`LATELY`], whether they live or not.
     pub born_lately: Vec<ServiceRow>,
+    /// Those that ended within [`LATELY`].
+    pub ended_lately: Vec<ServiceRow>,
+    /// Observers whose health is `restarting`.
+    pub restarting: SomeRows,
+    /// Observers that failed.
+    pub failed: SomeRows,
+}
+
+/// The oldest of a sort, and how many there are in all.
+#[derive(Debug, Clone, Default)]
+pub struct SomeRows {
+    pub rows: Vec<Row>,
+    pub total: u64,
 }
 
 /// A stored row that cannot be read.
@@ -201,7 +215,10 @@ pub const LATELY: Duration = Duration::from_secs(600);
 pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     let mut findings = broker::findings(facts);
     match &facts.fleet {
-        Ok(fleet) => findings.extend(fleet::findings(fleet, facts)),
+        Ok(fleet) => {
+            findings.extend(fleet::findings(fleet, facts));
+            findings.extend(observers::findings(fleet, facts));
+        }
         Err(why) => findings.push(Finding {
             code: "database-unreachable",
             severity: Severity::Critical,

@@ -50,6 +50,9 @@ pub struct Seen {
     /// The newest error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Told<String>>,
+    /// When its code last failed and was to be started again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erred_at: Option<Told<Timestamp>>,
     /// The newest start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Told<Start>>,
@@ -182,6 +185,7 @@ impl Seen {
             RunEvent::Erred { error, next_at, .. } => {
                 self.begun = true;
                 raise(&mut self.last_error, key, error.clone());
+                raise(&mut self.erred_at, key, heard.at);
                 self.note_run(heard, false);
                 self.advance(heard, Doing::Restarting { next_at: *next_at });
             }

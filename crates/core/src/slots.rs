@@ -8,6 +8,7 @@ mod admitting;
 mod describing;
 mod handing;
 mod pace;
+pub mod reasons;
 mod suspects;
 mod terms;
 
@@ -152,12 +153,14 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             let ago = |since: Duration| now.wall.minus(now.mono.saturating_sub(since));
             let event = match slot.phase {
                 Phase::Running { attempt, since } => RunEvent::Started { attempt, started_at: ago(since) },
-                Phase::Announced => RunEvent::Taken { reason: suspects::REASON.to_owned(), refuses: false },
+                Phase::Announced => RunEvent::Taken { reason: reasons::SUSPECTED.to_owned(), refuses: false },
                 Phase::Waiting { why, .. } => RunEvent::Taken { reason: why.to_owned(), refuses: false },
                 Phase::Backoff { attempt, ref error, next_at, .. } => {
                     RunEvent::Erred { attempt, error: error.clone(), next_at }
                 }
-                Phase::Ending { .. } => RunEvent::Taken { reason: "being ended".to_owned(), refuses: false },
+                Phase::Ending { .. } => {
+                    RunEvent::Taken { reason: reasons::ENDING.to_owned(), refuses: false }
+                }
                 Phase::Refusing { ref why, .. } => RunEvent::Taken { reason: why.clone(), refuses: true },
                 // Its settlement was told before this.
                 Phase::Settling => return None,
@@ -390,7 +393,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             self.timers.remove(&(at, id));
             let Some(slot) = self.slots.get(&id) else { continue };
             match slot.phase {
-                Phase::Waiting { why: admitting::START_RATE, .. } => self.take_turn(id, now, effects),
+                Phase::Waiting { why: reasons::START_RATE, .. } => self.take_turn(id, now, effects),
                 Phase::Waiting { attempt, .. } => self.start(id, attempt, now, effects),
                 Phase::Backoff { attempt, .. } => {
                     self.start_again(id, attempt.saturating_add(1), now, effects);

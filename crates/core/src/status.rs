@@ -102,7 +102,7 @@ pub enum Reason {
     /// In the queue of this pool.
     WaitingForSlot { pool: String },
     /// Delivered, not started.
-    Held { why: String },
+    Held { why: String, refuses: bool },
     /// Its code failed and is started again.
     Restarting { next_at: Timestamp },
     /// Its service does not hold its message any more and has not said why.
@@ -119,6 +119,10 @@ pub enum Reason {
     Pausing,
     /// It gave up.
     GaveUp { error: String, attempts: u32 },
+    /// A manager failed it: no service could run it.
+    RefusedTooLong { error: String },
+    /// A manager failed it: it ended too many services.
+    Quarantined { error: String },
 }
 
 impl Reason {
@@ -135,7 +139,7 @@ impl fmt::Display for Reason {
             Self::None => Ok(()),
             Self::ToBePublished => f.write_str("to be published"),
             Self::WaitingForSlot { pool } => write!(f, "waiting for a slot in pool {pool}"),
-            Self::Held { why } => write!(f, "held: {why}"),
+            Self::Held { why, .. } => write!(f, "held: {why}"),
             Self::Restarting { next_at } => write!(f, "restarting after an error, next attempt at {next_at}"),
             Self::Unlisted => f.write_str("its service does not have it any more: it is searched for"),
             Self::Moving => f.write_str("handed over, waiting for a slot"),
@@ -143,6 +147,7 @@ impl fmt::Display for Reason {
             Self::Ending => f.write_str("told to stop, waiting for its service to say that it has"),
             Self::StartingAnew => f.write_str("told to stop, then started anew"),
             Self::Pausing => f.write_str("pausing"),
+            Self::RefusedTooLong { error } | Self::Quarantined { error } => f.write_str(error),
             Self::GaveUp { error, attempts } => write!(f, "gave up after {attempts} attempts: {error}"),
         }
     }
@@ -183,7 +188,7 @@ pub fn status_of(row: &Row) -> Verdict {
             to(Status::Completed, Reason::None)
         }
         (Desired::Running | Desired::Paused, Some(Settlement::Failed { error, attempts })) => {
-            to(Status::Failed, Reason::GaveUp { error: error.clone(), attempts: *attempts })
+            to(Status::Failed, why_failed(row, error.clone(), *attempts))
         }
         (Desired::Paused, Some(Settlement::Stopped)) => to(Status::Paused, Reason::None),
         (Desired::Paused, None) if row.generation == 0 => to(Status::Paused, Reason::None),
@@ -198,6 +203,16 @@ fn word(seen: &Seen) -> Status {
     if seen.begun { Status::Processing } else { Status::Created }
 }
 
+/// A manager that fails an observer settles it in the name of no service.
+fn why_failed(row: &Row, error: String, attempts: u32) -> Reason {
+    let by_manager = row.seen.settled.as_ref().is_some_and(|settled| settled.service.0.is_nil());
+    match (by_manager, attempts) {
+        (true, 0) => Reason::RefusedTooLong { error },
+        (true, _) => Reason::Quarantined { error },
+        (false, _) => Reason::GaveUp { error, attempts },
+    }
+}
+
 fn why(row: &Row) -> Reason {
     if row.unlisted.is_some() {
         return Reason::Unlisted;
@@ -205,7 +220,7 @@ fn why(row: &Row) -> Reason {
     match row.seen.latest.as_ref().map(|latest| &latest.doing) {
         None if row.mark.is_some() => Reason::ToBePublished,
         None => Reason::WaitingForSlot { pool: row.wanted.pool.to_string() },
-        Some(Doing::Held { reason, .. }) => Reason::Held { why: reason.clone() },
+        Some(Doing::Held { reason, refuses }) => Reason::Held { why: reason.clone(), refuses: *refuses },
         Some(Doing::Running) => Reason::None,
         Some(Doing::Restarting { next_at }) => Reason::Restarting { next_at: *next_at },
         Some(Doing::HandedOver | Doing::HandedOverFor { .. }) => Reason::Moving,

@@ -6,6 +6,8 @@ import { EVENT_WORDS } from "./show.js";
 const REFRESH_MS = 1000;
 /** Beats of services make no event, so it is read this often anyway. */
 const IDLE_MS = 5000;
+/** What services hold follows an event by a beat: for so long after an event it is read at the pace of events. */
+const SETTLE_MS = 3000;
 const PROBE_MS = 1000;
 const REOPEN_MS = 10000;
 
@@ -18,6 +20,7 @@ export class Live {
   #reopen = 0;
   #lostAt = null;
   #freshAt = Date.now();
+  #eventAt = -Infinity;
 
   /** `refresh(reason)` re-reads the visible view; `told({ lostAt, freshAt, streaming })` shows how it stands. */
   constructor(refresh, told) {
@@ -55,7 +58,7 @@ export class Live {
     if (now < this.#next && this.#lostAt === null) return this.#schedule(this.#next - now);
     this.#busy = true;
     this.#stale = false;
-    let again = IDLE_MS;
+    let again = now - this.#eventAt < SETTLE_MS ? REFRESH_MS : IDLE_MS;
     try {
       if (this.#lostAt !== null) await call("GET", "/livez");
       await this.refresh();
@@ -77,6 +80,7 @@ export class Live {
   }
 
   #mark = () => {
+    this.#eventAt = performance.now();
     if (this.#stale) return;
     this.#stale = true;
     if (!this.#busy && this.#lostAt === null) this.#schedule(this.#next - performance.now());

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { ACTIONS, actOn } from "./observers.js";
 import { h } from "./dom.js";
 import { logs } from "./logs.js";
-import { asker, duration, number, status, table, time, what } from "./show.js";
+import { asker, duration, health, number, table, time, what } from "./show.js";
 
 const EVENTS = 50;
 const RUNS = 30;
@@ -37,7 +37,10 @@ function facts(it) {
     ["Changed", time(it.modified_at)],
     ["Generation", number(it.generation)],
     ["Taken over", `${number(it.acquisitions)}×`],
+    ["Status", it.status],
+    ["Reason code", it.reason_code ? h("code", {}, it.reason_code) : "none"],
     ["Attempt", number(it.attempt)],
+    ["Restarts", number(it.restarts)],
     ["After an error", retryText(it.retry)],
     ["Two at once", it.overlap === "forbid" ? "forbidden" : "allowed"],
     ["Time to end", it.grace],
@@ -54,7 +57,7 @@ function timeline(runs, it) {
   const line = (run, at) => {
     const runsNow = at === 0 && !run.ended && it.status === "Processing" && it.service?.id === run.service?.id;
     const end = run.ended_at;
-    const how = run.ended ? ENDED[run.ended] ?? run.ended : runsNow ? "runs now" : "over, or on its way";
+    const how = run.ended ? ENDED[run.ended] ?? run.ended : runsNow ? (it.health === "restarting" ? "restarting" : "runs now") : "over, or on its way";
     const lasted = end ? duration(Math.max(Date.parse(end) - Date.parse(run.started_at), 0)) : null;
     return h("li", { key: String(run.epoch), "data-now": runsNow ? "yes" : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
       h("p", {}, h("strong", {}, run.service?.name || "a service"), " ", h("span", { class: "how" }, how)),
@@ -72,7 +75,7 @@ function timeline(runs, it) {
 function draw({ it, runs, events }, _route, context) {
   const gone = it.status === "Deleted";
   return [
-    h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), " /"), h("h1", {}, it.name), status(it.status),
+    h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), " /"), h("h1", {}, it.name), health(it),
       h("div", { class: "row end" }, possible(it).map((name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word)))),
     it.reason ? h("p", { class: "why" }, it.reason) : null,
     it.progress ? h("p", { class: "why" }, it.progress) : null,

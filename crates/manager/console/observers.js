@@ -2,11 +2,11 @@
 import { call, forEach, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
-import { STATUSES, counted, empty, number, observerLink, status, table, time, word } from "./show.js";
+import { HEALTHS, RESTS, counted, empty, health, number, observerLink, table, time, word } from "./show.js";
 
 const PAGE = 100;
 const TYPING_MS = 150;
-const FILTERS = ["status", "q", "kind", "pool", "service", "label", "sort"];
+const FILTERS = ["health", "status", "q", "kind", "pool", "service", "label", "sort"];
 const FRESH_PAGE = { cursor: "", page: "" };
 
 /** Ticked observers by id; kept while pages turn. */
@@ -45,12 +45,14 @@ function typed(label, name, placeholder, params, context, id) {
 }
 
 function filters({ stats, kinds, pools, services }, params, context) {
-  const chosen = (params.get("status") ?? "").split(",").filter(Boolean);
-  const toggle = (it) => context.set({ status: (chosen.includes(it) ? chosen.filter((one) => one !== it) : [...chosen, it]).join(","), ...FRESH_PAGE });
+  const chosen = (name) => (params.get(name) ?? "").split(",").filter(Boolean);
+  /** Only observers that are to run have a health: one sort of chip at a time. */
+  const toggle = (name, it) => context.set({ health: "", status: "", [name]: (chosen(name).includes(it) ? chosen(name).filter((one) => one !== it) : [...chosen(name), it]).join(","), ...FRESH_PAGE });
+  const chip = (name, it, count) => h("button", { key: it, type: "button", class: "chip", "data-status": it, "aria-pressed": String(chosen(name).includes(it)), onclick: () => toggle(name, it) },
+    word(it), h("b", {}, number(count ?? 0)));
   return h("form", { class: "filters", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
-    h("div", { class: "chips", role: "group", "aria-label": "Status" }, STATUSES.map((it) =>
-      h("button", { key: it, type: "button", class: "chip", "data-status": it, "aria-pressed": String(chosen.includes(it)), onclick: () => toggle(it) },
-        word(it), h("b", {}, number(stats.observers[it] ?? 0))))),
+    h("div", { class: "chips", role: "group", "aria-label": "Health and status" },
+      HEALTHS.map((it) => chip("health", it, stats.health[it])), RESTS.map((it) => chip("status", it, stats.observers[it]))),
     h("div", { class: "row fields" },
       typed("Name", "q", "part of a name   /", params, context, "search"),
       choice("Kind", "kind", kinds.map((it) => [it.name, it.name]), params, context),
@@ -116,7 +118,7 @@ function sorted(title, field, params, context) {
     title, h("span", { "aria-hidden": "true" }, is ? (now.startsWith("-") ? " ↓" : " ↑") : ""));
 }
 
-const note = (it) => it.last_error && it.status !== "Completed" ? h("span", { class: "bad", title: it.last_error }, it.last_error) : h("span", { title: it.reason }, it.reason || it.progress || "");
+const note = (it) => it.last_error && (it.health === "restarting" || it.status === "Failed") ? h("span", { class: "bad", title: it.last_error }, it.last_error) : h("span", { title: it.reason }, it.reason || it.progress || "");
 
 function rows({ page }, params, context) {
   const all = page.items.length > 0 && page.items.every((it) => ticked.has(it.id));
@@ -128,7 +130,7 @@ function rows({ page }, params, context) {
       class: "tick", cell: (it) => h("input", { type: "checkbox", "aria-label": `Select ${it.name}`, checked: ticked.has(it.id), onchange: (event) => { tick(it, event.target.checked); context.redraw(); } }),
     },
     { title: sorted("Name", "name", params, context), class: "name", cell: observerLink },
-    { title: "Status", cell: (it) => status(it.status) },
+    { title: "Health", cell: health },
     { title: "Kind", cell: (it) => it.kind },
     { title: "Service", cell: (it) => it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : h("span", { class: "none" }, "–") },
     { title: "Started", class: "n when", cell: (it) => time(it.started_at) },

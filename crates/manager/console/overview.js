@@ -1,7 +1,7 @@
 // Everything in one glance: do they run, is there room, what went wrong lately.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { STATUSES, bar, counted, duration, empty, number, observerLink, table, time, what, word } from "./show.js";
+import { HEALTHS, RESTS, STATUSES, bar, counted, duration, empty, number, observerLink, table, time, what, word } from "./show.js";
 
 const HOUR_MS = 3600000;
 const SLOW_MS = 10000;
@@ -42,17 +42,18 @@ async function load() {
 
 function headline({ stats }) {
   const count = stats.observers, total = STATUSES.reduce((sum, it) => sum + (count[it] ?? 0), 0);
-  const wanted = count.Processing + count.Created;
+  const { running, restarting, waiting, moving } = stats.health, wanted = running + restarting + waiting + moving;
   if (total === 0) return ["Nothing to watch yet", "good"];
   if (count.Failed > 0) return [`${counted(count.Failed, "observer")} failed`, "bad"];
-  if (count.Created > 0) return [`${number(count.Processing)} of ${number(wanted)} observers run`, "wait"];
-  return [wanted === 1 ? "The one observer runs" : `All ${number(count.Processing)} observers run`, "good"];
+  if (restarting > 0) return [`${counted(restarting, "observer")} restarting after errors`, "wait"];
+  if (running < wanted) return [`${number(running)} of ${number(wanted)} observers run`, "wait"];
+  return [wanted === 1 ? "The one observer runs" : `All ${number(running)} observers run`, "good"];
 }
 
 function standing({ stats, pools, services }) {
   const active = stats.services.active ?? 0;
   if (active === 0) return "No service is active: nothing can run.";
-  const failed = stats.observers.Failed > 0 ? `${counted(stats.observers.Processing, "observer")} run. ` : "";
+  const failed = stats.observers.Failed > 0 || stats.health.restarting > 0 ? `${counted(stats.health.running, "observer")} run. ` : "";
   const room = `${failed}${counted(active, "active service")} with ${number(Math.max(stats.capacity - stats.held, 0))} of ${number(stats.capacity)} slots free.`;
   const worst = spare(pools, services);
   if (!worst || worst.wanted === 0) return room;
@@ -71,14 +72,16 @@ function warnings({ stats, hold, parked, services }) {
   ];
 }
 
-function strip({ observers }) {
-  const total = STATUSES.reduce((sum, it) => sum + (observers[it] ?? 0), 0);
+/** A tile for each health, and for each status of those that are not to run. */
+function strip({ observers, health }) {
+  const tiles = [...HEALTHS.map((it) => [it, `health=${it}`, health[it] ?? 0]), ...RESTS.map((it) => [it, `status=${it}`, observers[it] ?? 0])];
+  const some = tiles.filter(([, , count]) => count > 0);
   return h("div", { class: "strip-block" },
-    total ? h("div", { class: "strip", "aria-hidden": "true" }, STATUSES.filter((it) => observers[it]).map((it) =>
-      h("span", { key: it, "data-status": it, style: { "flex-grow": String(observers[it]) } }))) : null,
-    h("ul", { class: "legend" }, STATUSES.map((it) => h("li", { key: it },
-      h("a", { href: `#/observers?status=${it}`, "data-status": it, class: observers[it] ? "" : "zero" },
-        h("strong", {}, number(observers[it] ?? 0)), h("span", {}, word(it)))))));
+    some.length ? h("div", { class: "strip", "aria-hidden": "true" }, some.map(([it, , count]) =>
+      h("span", { key: it, "data-status": it, style: { "flex-grow": String(count) } }))) : null,
+    h("ul", { class: "legend" }, tiles.map(([it, filter, count]) => h("li", { key: it },
+      h("a", { href: `#/observers?${filter}`, "data-status": it, class: count ? "" : "zero" },
+        h("strong", {}, number(count)), h("span", {}, word(it)))))));
 }
 
 function movesPanel({ moves, all }) {

@@ -1,8 +1,13 @@
 // How numbers, times and states are written, the same in every view.
 import { h } from "./dom.js";
 
+/** The healthy one first; an observer that is not to run has none. */
+export const HEALTHS = ["running", "restarting", "waiting", "moving", "stopping"];
+/** What an observer is that has no health. */
+export const RESTS = ["Paused", "Failed", "Completed"];
 export const STATUSES = ["Processing", "Created", "OnDeleting", "Paused", "Failed", "Completed"];
-const WORDS = { Processing: "Running", Created: "Waiting", OnDeleting: "Deleting", Paused: "Paused", Failed: "Failed", Completed: "Completed", Deleted: "Deleted" };
+const WORDS = { Processing: "Running", Created: "Waiting", OnDeleting: "Deleting", Paused: "Paused", Failed: "Failed", Completed: "Completed", Deleted: "Deleted",
+  running: "Running", restarting: "Restarting", waiting: "Waiting", moving: "Moving", stopping: "Stopping" };
 
 const NUMBERS = new Intl.NumberFormat("en");
 export const number = (value) => NUMBERS.format(value);
@@ -42,7 +47,10 @@ export function tick() {
   }
 }
 
-export const status = (name) => h("span", { class: "status", "data-status": name, title: `status ${name}` }, word(name));
+/** Health where there is one, else the status. */
+export const standing = (it) => it.health ?? it.status;
+export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: `status ${it.status}${it.reason_code ? `, ${it.reason_code}` : ""}` },
+  it.health === "restarting" && it.restarts > 0 ? `${word("restarting")} · ${number(it.restarts)}×` : word(standing(it)));
 export const state = (name) => h("span", { class: "status", "data-state": name }, name);
 
 export function bar(part, whole, label) {

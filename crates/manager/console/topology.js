@@ -1,7 +1,7 @@
 // Services as boxes, observers as cells; a cell flies when its observer goes elsewhere.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { bar, counted, empty, number, state, word } from "./show.js";
+import { HEALTHS, bar, counted, empty, number, standing, state, word } from "./show.js";
 
 const CELLS = 1000;
 /** Up to so many slots in all, free ones are drawn too. */
@@ -18,18 +18,20 @@ async function load({ params }) {
   return { items: page.items, total: page.total, services: services.items.filter((it) => !it.is_deleted || Date.parse(it.modified_at) > lately) };
 }
 
-const cell = (it) => h("span", { class: "cell", key: it.id, "data-status": it.last_error && it.status === "Processing" ? "Erring" : it.status, title: `${it.name} · ${word(it.status)}${it.reason ? ` · ${it.reason}` : ""}` });
+const cell = (it) => h("span", { class: "cell", key: it.id, "data-status": standing(it), title: `${it.name} · ${word(standing(it))}${it.reason ? ` · ${it.reason}` : ""}` });
 
 function cells(label, items, free = 0) {
   const open = (event) => { const id = event.target.dataset.key; if (id) location.hash = `#/observers/${id}`; };
   return h("div", { class: "cells", role: "img", "aria-label": `${label}: ${counted(items.length, "observer")} drawn`, onclick: open }, items.map(cell), Array.from({ length: free }, () => h("span", { class: "slot" })));
 }
 
-function box(service, items, withSlots) {
+/** What is held is counted from the observers where all are drawn: beats of services say it seconds later. */
+function box(service, items, all, withSlots) {
+  const held = all ? items.length : service.held;
   return h("li", { class: "box", key: service.id, "data-state": service.state, "data-name": service.name },
     h("header", {}, h("h2", {}, h("a", { href: `#/observers?service=${service.id}` }, service.name)), service.state === "active" ? null : state(service.state),
-      h("span", { class: "fine" }, service.is_deleted ? "" : `${number(service.held)} / ${number(service.capacity)}`)),
-    bar(service.held, service.capacity, `${number(service.held)} of ${number(service.capacity)} slots used`),
+      h("span", { class: "fine" }, service.is_deleted ? "" : `${number(held)} / ${number(service.capacity)}`)),
+    bar(held, service.capacity, `${number(held)} of ${number(service.capacity)} slots used`),
     cells(service.name, items, withSlots && service.state === "active" ? Math.max(service.capacity - items.length, 0) : 0));
 }
 
@@ -39,17 +41,16 @@ function draw({ items, total, services }) {
   const adrift = items.filter((it) => !known.has(it.service?.id));
   const sorted = services.toSorted((a, b) => a.pool.localeCompare(b.pool) || a.name.localeCompare(b.name, "en", { numeric: true }) || a.created_at.localeCompare(b.created_at));
   const slots = services.reduce((sum, it) => sum + (it.is_deleted ? 0 : it.capacity), 0);
-  const withSlots = slots <= SLOTS && total <= items.length;
+  const all = total <= items.length, withSlots = slots <= SLOTS && all;
   const drawn = withSlots ? Math.max(slots, items.length) : items.length;
   const size = drawn <= 240 ? "few" : drawn <= 600 ? "some" : "many";
-  const legend = [["Processing", "running"], ["Erring", "running, with an error"], ["Created", "waiting"], ["OnDeleting", "deleting"]];
   return [
     h("header", { class: "head" }, h("h1", {}, "Topology"), h("p", { class: "total" }, total > items.length ? `${number(items.length)} of ${number(total)} observers drawn; the bars count all` : counted(total, "observer")),
-      h("ul", { class: "key" }, legend.map(([status, text]) => h("li", {}, h("span", { class: "cell", "data-status": status }), text)))),
+      h("ul", { class: "key" }, HEALTHS.map((it) => h("li", {}, h("span", { class: "cell", "data-status": it }), it)))),
     services.length === 0 && total === 0 ? empty("Nothing to draw", "No service lives and no observer is wanted.") : null,
     h("ul", { class: "boxes", "data-size": size },
       adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift)) : null,
-      sorted.map((it) => box(it, of.get(it.id) ?? [], withSlots))),
+      sorted.map((it) => box(it, of.get(it.id) ?? [], all, withSlots))),
   ];
 }
 

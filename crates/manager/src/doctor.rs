@@ -4,9 +4,11 @@
 use crate::hold;
 use crate::shared::Manager;
 use everwatch_broker::{BrokerError, QueueKind, Session, advice};
-use everwatch_core::doctor::{Facts, FleetFacts, LATELY, ManagerFacts, SessionFacts, UnreadableRow};
+use everwatch_core::doctor::{
+    Facts, FleetFacts, LATELY, ManagerFacts, SessionFacts, SomeRows, UnreadableRow,
+};
+use everwatch_core::health::Health;
 use everwatch_core::id::Pool;
-use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
 use everwatch_store::{Filter, Sort, StoreError, Unreadable};
@@ -53,6 +55,8 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
 async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let services = manager.services(Duration::ZERO).await?;
     let mut born_lately = manager.store.services(manager.clock.now().minus(LATELY)).await?.rows;
+    let mut ended_lately = born_lately.clone();
+    ended_lately.retain(|service| service.end.is_some());
     born_lately.retain(|service| manager.clock.now().since(service.born_at) < LATELY);
     let hold = hold::read(manager).await?;
     let mut facts = FleetFacts {
@@ -60,10 +64,13 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
         orders: crate::fleet::book(manager).await?,
         hold: hold.on.then_some(hold.reason),
         parked: manager.store.parked(None, 1).await?.1,
-        waiting: oldest(manager, Status::Created).await?,
-        running: oldest(manager, Status::Processing).await?,
+        waiting: oldest(manager, of_status(Status::Created)).await?.rows,
+        running: oldest(manager, of_status(Status::Processing)).await?.rows,
+        restarting: oldest(manager, Filter { health: vec![Health::Restarting], ..Filter::default() }).await?,
+        failed: oldest(manager, of_status(Status::Failed)).await?,
         timed_out: services.iter().filter_map(timed_out).collect(),
         born_lately,
+        ended_lately,
         unreadable: manager.store.unreadable().await?.into_iter().map(unreadable).collect(),
         ..FleetFacts::default()
     };
@@ -75,9 +82,14 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     Ok(facts)
 }
 
-async fn oldest(manager: &Manager, status: Status) -> Result<Vec<Row>, StoreError> {
-    let filter = Filter { status: vec![status], sort: Sort::CreatedAt, ..Filter::default() };
-    Ok(manager.store.list(&filter, None, OLDEST).await?.rows)
+fn of_status(status: Status) -> Filter {
+    Filter { status: vec![status], ..Filter::default() }
+}
+
+async fn oldest(manager: &Manager, filter: Filter) -> Result<SomeRows, StoreError> {
+    let filter = Filter { sort: Sort::CreatedAt, ..filter };
+    let page = manager.store.list(&filter, None, OLDEST).await?;
+    Ok(SomeRows { rows: page.rows, total: page.total })
 }
 
 fn unreadable(row: Unreadable) -> UnreadableRow {

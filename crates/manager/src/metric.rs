@@ -4,6 +4,7 @@ use metrics::Unit;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 pub(crate) const OBSERVERS: &str = "everwatch_observers";
+pub(crate) const OBSERVER_HEALTH: &str = "everwatch_observer_health";
 pub(crate) const SERVICES: &str = "everwatch_services";
 pub(crate) const CAPACITY: &str = "everwatch_capacity_slots";
 pub(crate) const HELD: &str = "everwatch_held_slots";
@@ -35,8 +36,9 @@ pub(crate) const DELETE_TO_DELETED: &str = "everwatch_delete_to_deleted_seconds"
 pub(crate) const GAP: &str = "everwatch_failover_gap_seconds";
 pub(crate) const OVERLAP: &str = "everwatch_run_overlap_seconds";
 
-const GAUGES: [(&str, Unit, &str); 11] = [
+const GAUGES: [(&str, Unit, &str); 12] = [
     (OBSERVERS, Unit::Count, "observers by pool and status"),
+    (OBSERVER_HEALTH, Unit::Count, "observers that are to run, by pool and health"),
     (SERVICES, Unit::Count, "living services by state"),
     (CAPACITY, Unit::Count, "slots of active services by pool"),
     (HELD, Unit::Count, "slots in use by pool, after the newest beats"),

@@ -7,6 +7,7 @@ mod contract;
 mod document;
 mod editing;
 mod events;
+mod health;
 
 use self::contract::Contract;
 use crate::shared::{Inboxes, Manager};

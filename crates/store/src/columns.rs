@@ -1,12 +1,15 @@
 //! A row as its document and the columns beside it, and back. Shared by both databases.
 
-use crate::port::{Counts, StoreError};
+use crate::port::{Counts, HealthCounts, StoreError};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::health::{Health, Standing, standing};
 use everwatch_core::id::Pool;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::HashSet;
 use uuid::Uuid;
 
 /// What is written of an observer.
@@ -26,6 +29,10 @@ pub(crate) struct Columns {
     pub(crate) commanded_at: Option<i64>,
     pub(crate) labels: String,
     pub(crate) document: String,
+    /// The health as far as the row tells it; its service and the time say the rest.
+    pub(crate) health: Option<&'static str>,
+    /// When code that was started after an error counts as running.
+    pub(crate) steady_at: Option<i64>,
 }
 
 /// What is written of a service.
@@ -45,7 +52,7 @@ impl Columns {
     /// The row as it will stand under `version`.
     pub(crate) fn of(row: &Row, version: i64, policy: &RowPolicy) -> Result<Self, StoreError> {
         let row = Row { version, ..row.clone() };
-        let status = row.verdict().status;
+        let (status, said) = (row.verdict().status, standing(&row));
         let name = row.wanted.name.to_string();
         let commanded = row.repeat.filter(|_| row.awaits_end()).map(|repeat| repeat.last_at.0);
         Ok(Self {
@@ -63,6 +70,8 @@ impl Columns {
             commanded_at: commanded,
             labels: written(&row.wanted.labels)?,
             document: written(&row)?,
+            health: said.map(|said| said.health.as_str()),
+            steady_at: said.and_then(|said| said.steady_at).map(|at| at.0),
         })
     }
 }
@@ -105,6 +114,38 @@ pub(crate) fn counts_of(rows: Vec<(String, String, i64)>) -> Result<Counts, Stor
         Ok(((pool, status), number(count)))
     };
     rows.into_iter().map(read).collect()
+}
+
+/// Observers of one pool, one stored health and one holder: how many, and for how many the `steady_at` has come.
+pub(crate) struct HealthGroup {
+    pub(crate) pool: String,
+    pub(crate) health: String,
+    pub(crate) holder: Option<Uuid>,
+    pub(crate) count: i64,
+    pub(crate) steady: i64,
+}
+
+/// The counts by health at this moment, by the rule of [`Standing::at`].
+pub(crate) fn health_counts_of(
+    groups: Vec<HealthGroup>,
+    living: &HashSet<Uuid>,
+) -> Result<HealthCounts, StoreError> {
+    let mut counts = HealthCounts::new();
+    let (now, past) = (Timestamp(1), Timestamp(0));
+    for group in groups {
+        let pool = Pool::new(&group.pool).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let health: Health = group.health.parse().map_err(StoreError::Corrupt)?;
+        let lives = group.holder.is_some_and(|holder| living.contains(&holder));
+        let mut add = |steady_at, count| {
+            if count > 0 {
+                let health = Standing { health, steady_at }.at(lives, now);
+                *counts.entry((pool.clone(), health)).or_default() += number(count);
+            }
+        };
+        add(Some(past), group.steady);
+        add(None, group.count - group.steady);
+    }
+    Ok(counts)
 }
 
 /// What a database counted.

@@ -2,9 +2,26 @@
 
 use crate::columns::{number, without_nul};
 use crate::port::{After, Filter, Page, Sort, StoreError};
+use everwatch_core::health::Health;
 use everwatch_core::row::Row;
 use everwatch_core::status::Status;
 use uuid::Uuid;
+
+/// The health of a stored row at this moment: the rule of [`everwatch_core::health::Standing::at`] in the SQL of both
+/// databases, up to the text of the moment.
+macro_rules! effective_health {
+    ($now:literal) => {
+        concat!(
+            "CASE WHEN health IS NULL OR health NOT IN ('running', 'restarting') THEN health
+             WHEN service_id IS NULL OR service_id NOT IN (SELECT s.id FROM services s WHERE s.ended_at IS NULL)
+                THEN 'waiting'
+             WHEN steady_at <= ",
+            $now,
+            " THEN 'running' ELSE health END"
+        )
+    };
+}
+pub(crate) use effective_health;
 
 /// A list as its parameters.
 pub(crate) struct Parameters {
@@ -15,6 +32,7 @@ pub(crate) struct Parameters {
     /// A JSON object.
     pub(crate) labels: String,
     pub(crate) q: Option<String>,
+    pub(crate) health: Option<Vec<&'static str>>,
     /// The page holds what lies strictly past this value and id.
     pub(crate) value: String,
     pub(crate) id: Uuid,
@@ -39,6 +57,8 @@ impl Parameters {
             labels: serde_json::Value::Object(labels).to_string(),
             // Names are ASCII.
             q: filter.q.as_deref().map(|q| without_nul(q).to_ascii_lowercase()),
+            health: (!filter.health.is_empty())
+                .then(|| filter.health.iter().copied().map(Health::as_str).collect()),
             value: without_nul(&value),
             id,
         })

@@ -7,13 +7,14 @@ mod notes;
 use crate::admission::{Situation, admit};
 use crate::columns::{Columns, without_nul};
 use crate::port::{
-    After, Counts, Created, Event, Filter, Found, Page, Parked, ParkedHead, Sort, Store, StoreError,
-    Unreadable,
+    After, Counts, Created, Event, Filter, Found, HealthCounts, Page, Parked, ParkedHead, Sort, Store,
+    StoreError, Unreadable,
 };
 use async_trait::async_trait;
 use everwatch_core::adoption::REMEMBERED;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
+use everwatch_core::health::{Health, standing};
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
 use everwatch_core::row::{Row, RowPolicy};
@@ -101,6 +102,10 @@ impl MemoryStore {
 }
 
 impl Tables {
+    fn health(&self, row: &Row, now: Timestamp) -> Option<Health> {
+        let holder = row.holder().and_then(|holder| self.services.get(&holder));
+        Some(standing(row)?.at(holder.is_some_and(|holder| holder.end.is_none()), now))
+    }
     fn holders(&self) -> HashMap<String, Status> {
         let held = self.observers.values().filter(|kept| kept.has_name);
         held.map(|kept| (kept.row.wanted.name.to_string(), kept.status)).collect()
@@ -200,6 +205,11 @@ impl Store for MemoryStore {
             }
         };
         let q = filter.q.as_ref().map(|q| q.to_ascii_lowercase());
+        let (tables, now) = (self.tables(), clock::now());
+        let of_health = |row: &Row| {
+            filter.health.is_empty()
+                || tables.health(row, now).is_some_and(|health| filter.health.contains(&health))
+        };
         let matches = |kept: &&Kept| {
             let (row, wanted) = (&kept.row, &kept.row.wanted);
             let by_status = if filter.status.is_empty() {
@@ -208,6 +218,7 @@ impl Store for MemoryStore {
                 filter.status.contains(&kept.status)
             };
             by_status
+                && of_health(row)
                 && filter.kind.as_ref().is_none_or(|kind| wanted.kind == *kind)
                 && filter.pool.as_ref().is_none_or(|pool| wanted.pool == *pool)
                 && filter.service.is_none_or(|service| row.holder() == Some(service))
@@ -215,7 +226,6 @@ impl Store for MemoryStore {
                 && q.as_ref().is_none_or(|q| wanted.name.as_str().to_ascii_lowercase().contains(q.as_str()))
         };
         let way = |order: Ordering| if filter.descending { order.reverse() } else { order };
-        let tables = self.tables();
         let mut rows: Vec<&Row> = tables.observers.values().filter(matches).map(|kept| &kept.row).collect();
         let total = rows.len() as u64;
         rows.sort_by(|a, b| way(key(a).cmp(&key(b))));
@@ -227,6 +237,16 @@ impl Store for MemoryStore {
         let mut counts = Counts::new();
         for kept in self.tables().observers.values() {
             *counts.entry((kept.row.wanted.pool.clone(), kept.status)).or_insert(0) += 1;
+        }
+        Ok(counts)
+    }
+    async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
+        let (tables, now) = (self.tables(), clock::now());
+        let mut counts = HealthCounts::new();
+        for kept in tables.observers.values() {
+            if let Some(health) = tables.health(&kept.row, now) {
+                *counts.entry((kept.row.wanted.pool.clone(), health)).or_insert(0) += 1;
+            }
         }
         Ok(counts)
     }

@@ -5,6 +5,7 @@ pub use crate::events::{Event, EventFilter, EventPage, Events, Stretch};
 use async_trait::async_trait;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
+use everwatch_core::health::Health;
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
 use everwatch_core::row::Row;
@@ -101,6 +102,8 @@ pub enum Created {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
     pub status: Vec<Status>,
+    /// At the moment of the list, by the database's clock; empty: whether or not they have one.
+    pub health: Vec<Health>,
     pub kind: Option<Kind>,
     pub pool: Option<Pool>,
     pub service: Option<ServiceId>,
@@ -182,6 +185,9 @@ impl Parked {
 /// How many observers there are by pool and status.
 pub type Counts = BTreeMap<(Pool, Status), u64>;
 
+/// How many observers there are by pool and health; those that are not to run have none.
+pub type HealthCounts = BTreeMap<(Pool, Health), u64>;
+
 /// Small facts that managers share: leases, keys, the identity of the database. Each has an end.
 #[async_trait]
 pub trait Notes: Send + Sync + 'static {
@@ -234,6 +240,8 @@ pub trait Store: Notes + Events {
     async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError>;
     /// Counts by pool and status, Deleted included.
     async fn counts(&self) -> Result<Counts, StoreError>;
+    /// Counts by pool and health at this moment.
+    async fn health_counts(&self) -> Result<HealthCounts, StoreError>;
     /// Forgets rows for good, where the version still is the given one; their ids are remembered for
     /// [`everwatch_core::adoption::REMEMBERED`].
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError>;

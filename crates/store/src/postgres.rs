@@ -172,6 +172,9 @@ impl Store for PgStore {
     async fn counts(&self) -> Result<Counts, StoreError> {
         answered(observers::counts(&self.pool)).await
     }
+    async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
+        answered(observers::health_counts(&self.pool)).await
+    }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         answered(observers::forget(&self.pool, rows)).await
     }

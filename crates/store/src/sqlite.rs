@@ -224,6 +224,9 @@ impl Store for SqliteStore {
     async fn counts(&self) -> Result<Counts, StoreError> {
         observers::counts(&self.readers).await
     }
+    async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
+        observers::health_counts(&self.readers).await
+    }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         observers::forget(&self.writer, rows).await
     }

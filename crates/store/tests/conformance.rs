@@ -92,6 +92,8 @@ both! {
     one_name_of_many_times_is_paged_by_id
     a_place_that_is_no_time_is_refused
     counts_are_by_pool_and_status
+    health_is_that_of_the_moment
+    health_follows_the_service_without_a_save
     a_service_is_born_once_and_found
     a_service_is_saved_by_compare_and_set
     ended_services_are_shown_for_a_while

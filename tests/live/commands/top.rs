@@ -32,7 +32,7 @@ async fn a_person_steers_observers_by_keys() {
     let dev = Dev::start(2, 10).await;
     with_observers(&dev, &["one", "three", "two"]).await;
     let top = open_top(&dev).await;
-    let screen = top.until("all observers", |it| line(it, "two").contains("Processing")).await;
+    let screen = top.until("all observers", |it| line(it, "two").contains("running")).await;
     assert!(screen.contains("Services 2") && line(&screen, "one").starts_with("▸ one"), "{screen}");
     top.presses(&["Down"]);
     top.types("p");
@@ -42,7 +42,7 @@ async fn a_person_steers_observers_by_keys() {
     dev.api.until_status("three", "Processing").await;
     // What others do is seen without a key.
     dev.api.create(json!({"name": "zebra", "kind": "ticker"})).await;
-    top.until("the new one", |it| line(it, "zebra").contains("Processing")).await;
+    top.until("the new one", |it| line(it, "zebra").contains("running")).await;
     top.types("/two");
     top.presses(&["Enter"]);
     top.until("the filter", |it| it.contains("/two") && !it.contains("zebra")).await;
@@ -99,7 +99,7 @@ async fn a_lost_manager_is_told_and_found_again() {
     let dev = Dev::start_at(&address, (1, 10)).await;
     with_observers(&dev, &["one"]).await;
     let top = open_top(&dev).await;
-    top.until("the observer", |it| line(it, "one").contains("Processing")).await;
+    top.until("the observer", |it| line(it, "one").contains("running")).await;
     drop(dev);
     let screen = top.until("the loss", |it| it.contains("CONNECTION LOST")).await;
     assert!(screen.contains("no manager answers at") && screen.contains("one"), "{screen}");
@@ -144,7 +144,7 @@ async fn tables_fit_the_terminal_and_a_watch_draws_in_place() {
     let screen = terminal.until("the table", |it| it.contains("\nfirst\n")).await;
     assert!(screen.contains("an-observer-wit…"), "{screen}");
     assert_eq!(screen.lines().filter(|line| !line.is_empty()).count(), 5, "no line is wrapped: {screen}");
-    assert!(terminal.coloured().contains("\u{1b}[32mProcessing"), "{}", terminal.coloured());
+    assert!(terminal.coloured().contains("\u{1b}[32mrunning"), "{}", terminal.coloured());
     terminal.runs("clear; NO_COLOR=1 everwatch observer list; echo second");
     terminal.until("the table", |it| it.contains("\nsecond\n")).await;
     assert!(!terminal.coloured().contains("\u{1b}[32m"), "{}", terminal.coloured());

@@ -12,8 +12,8 @@ use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
 use everwatch_store::{
-    After, Backup, Counts, Created, Event, EventFilter, EventPage, Events, Filter, Found, MemoryStore, Notes,
-    Page, Parked, ParkedHead, Store, StoreError, Stretch, Unreadable,
+    After, Backup, Counts, Created, Event, EventFilter, EventPage, Events, Filter, Found, HealthCounts,
+    MemoryStore, Notes, Page, Parked, ParkedHead, Store, StoreError, Stretch, Unreadable,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -264,6 +264,9 @@ impl Store for RemoteStore {
     }
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.operation(Access::Read, self.memory().counts()).await
+    }
+    async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
+        self.operation(Access::Read, self.memory().health_counts()).await
     }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         self.operation(Access::Write, self.memory().forget(rows)).await

@@ -2,6 +2,7 @@
 
 use super::{Labels, duration};
 use clap::Args;
+use everwatch_core::health::Health;
 use everwatch_core::status::Status;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -68,6 +69,9 @@ pub(crate) struct Filter {
     /// Only with this status; several: comma-separated. Without it all but Deleted
     #[arg(long, value_delimiter = ',', value_parser = status)]
     pub(crate) status: Vec<Status>,
+    /// Only with this health: running, restarting, waiting, moving or stopping; several: comma-separated
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) health: Vec<Health>,
     /// Only of this kind
     #[arg(long)]
     pub(crate) kind: Option<String>,
@@ -87,6 +91,7 @@ pub(crate) struct Filter {
 impl Which {
     pub(crate) const EXAMPLES: &'static str = "Examples:
   everwatch observer list --status Failed -o wide
+  everwatch observer list --health restarting,waiting
   everwatch observer list --service s1 --sort -created_at --limit 20
   everwatch observer list -l team=prices -o json | jq -r '.[].spec.url'
   everwatch observer list --watch";
@@ -126,7 +131,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    const FILTERS: [&'static str; 6] = ["status", "kind", "pool", "service", "labels", "query"];
+    const FILTERS: [&'static str; 7] = ["status", "health", "kind", "pool", "service", "labels", "query"];
     pub(crate) const EXAMPLES: &'static str = "Examples, alike for delete, pause, resume, restart and retry:
   everwatch observer restart prices-1 prices-2
   everwatch observer restart -l team=prices                asks: Restart 37 observers?

@@ -151,8 +151,11 @@ async fn list(client: &Client, which: &Which, watched: Watched) -> anyhow::Resul
 fn query(which: &Filter) -> Vec<(&'static str, String)> {
     let statuses: Vec<_> = which.status.iter().map(|status| status.as_str()).collect();
     let status = Some(statuses.join(",")).filter(|text| !text.is_empty());
+    let healths: Vec<_> = which.health.iter().map(|health| health.as_str()).collect();
+    let health = Some(healths.join(",")).filter(|text| !text.is_empty());
     let one = [
         ("status", status),
+        ("health", health),
         ("kind", which.kind.clone()),
         ("pool", which.pool.clone()),
         ("service", which.service.clone()),

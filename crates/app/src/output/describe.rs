@@ -20,6 +20,7 @@ pub(crate) fn observer(it: &Value, (runs, events): (&[Value], &[Value]), on: (Pa
         ("Id", text(it, "id")),
         ("Kind", text(it, "kind")),
         ("Status", because(it, "status")),
+        ("Health", health(it)),
         ("Wanted", text(it, "desired")),
         ("Pool", text(it, "pool")),
         ("Service", service),
@@ -102,6 +103,8 @@ const HELD: View = View {
         Column::new("NAME", |it, _| text(it, "name")).least(16),
         Column::new("KIND", |it, _| text(it, "kind")).least(8),
         Column::new("STATUS", |it, _| text(it, "status")).toned(),
+        Column::new("HEALTH", |it, _| text(it, "health")).toned(),
+        Column::new("RESTARTS", |it, _| text(it, "restarts")).right(),
         Column::new("REASON", |it, _| text(it, "reason")).least(22),
     ],
 };
@@ -109,6 +112,20 @@ const HELD: View = View {
 fn lasted(run: &Value, now: Timestamp) -> String {
     let Some(started) = moment(run, "started_at") else { return String::new() };
     age(moment(run, "ended_at").unwrap_or(now).since(started))
+}
+
+/// The health, with the code of the reason and the restarts where there are any.
+fn health(it: &Value) -> String {
+    let mut told = text(it, "health");
+    let restarts = it["restarts"].as_u64().filter(|restarts| *restarts > 0);
+    let restarts =
+        restarts.map(|restarts| format!("{restarts} restart{}", if restarts == 1 { "" } else { "s" }));
+    let beside: Vec<String> =
+        it["reason_code"].as_str().map(str::to_owned).into_iter().chain(restarts).collect();
+    if told.is_empty() && !beside.is_empty() {
+        "none".clone_into(&mut told);
+    }
+    if beside.is_empty() { told } else { format!("{told} ({})", beside.join(", ")) }
 }
 
 fn because(it: &Value, member: &str) -> String {

@@ -70,10 +70,12 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// Of a status of an observer, a state of a service, or an event.
+    /// Of a status or health of an observer, a state of a service, or an event. A status does not say whether an
+    /// observer does its work, so only a health is good.
     pub(crate) fn of(word: &str) -> Self {
         match word {
-            "Processing" | "Completed" | "active" | "started" => Self::Good,
+            "running" | "Completed" | "active" | "started" => Self::Good,
+            "restarting" | "waiting" | "moving" | "stopping" => Self::Wait,
             "Created" | "OnDeleting" | "cordoned" | "draining" | "suspect" | "erred" | "refused" => {
                 Self::Wait
             }

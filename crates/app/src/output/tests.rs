@@ -19,10 +19,17 @@ fn observer(name: &str, status: &str, reason: &str) -> Value {
     } else {
         Value::Null
     };
+    let (health, restarts, code) = match (status, reason) {
+        ("Processing", "") => (json!("running"), 0, Value::Null),
+        ("Processing", _) => (json!("restarting"), 8, json!("backing-off")),
+        ("Created", _) => (json!("waiting"), 0, json!("waiting-for-slot")),
+        _ => (Value::Null, 9, json!("gave-up")),
+    };
     json!({
         "id": "0198c1de-4e6b-7c33-9d0a-1f2e3d4c5b6a", "name": name, "kind": "http", "pool": "default",
         "spec": {"url": "https://example.org/feed?a=1", "every": "5s"}, "labels": {"team": "prices", "tier": "1"},
-        "desired": "running", "status": status, "reason": reason, "service": service,
+        "desired": "running", "status": status, "health": health, "restarts": restarts, "reason": reason,
+        "reason_code": code, "service": service,
         "epoch": (3_u64 << 32) | 2, "generation": 3, "acquisitions": 2, "attempt": 1,
         "last_error": "cannot connect:\n\u{1b}[31mconnection refused", "progress": "in sync",
         "retry": {"kind": "exponential", "first": "1s", "max": "1m", "reset_after": "5m"},
@@ -106,7 +113,7 @@ fn events_as_tables() {
 #[test]
 fn pools_and_parked_messages_and_changes_as_tables() {
     let pools = [json!({"name": "default", "services": 3, "capacity": 30, "held": 12, "free": 18,
-        "observers": {"Processing": 12, "Failed": 1, "Paused": 2}})];
+        "observers": {"Processing": 12, "Failed": 1, "Paused": 2}, "health": {"running": 10, "restarting": 2}})];
     let parked = [
         json!({"id": 7, "queue": "everwatch.work.default", "reason": "neither JSON nor anything else known",
         "size": 11, "text": "hello\nworld", "at": ago(4000)}),

@@ -12,13 +12,15 @@ pub(crate) const OBSERVERS: View = View {
         Column::new("KIND", |it, _| text(it, "kind")).least(8),
         Column::new("STATUS", |it, _| text(it, "status")).toned(),
         Column::new("SERVICE", |it, _| or_dash(name_of(it, "service"))).least(8),
-        Column::new("EPOCH", |it, _| epoch(it)),
+        Column::new("HEALTH", |it, _| or_dash(text(it, "health"))).toned(),
+        Column::new("RESTARTS", |it, _| or_dash(text(it, "restarts"))).right(),
+        Column::new("EPOCH", |it, _| epoch(it)).wide(),
         Column::new("AGE", |it, now| since(it, "created_at", now)).right().moving(),
         Column::new("POOL", |it, _| text(it, "pool")).wide(),
         Column::new("RUNS FOR", |it, now| or_dash(running_for(it, now))).right().moving().wide(),
-        Column::new("ATTEMPT", |it, _| text(it, "attempt")).right().wide(),
         Column::new("LABELS", |it, _| or_dash(labels(it))).least(8).wide(),
         Column::new("ID", |it, _| text(it, "id")).least(9).wide(),
+        Column::new("CODE", |it, _| or_dash(text(it, "reason_code"))).wide(),
         Column::new("REASON", |it, _| reason(it)).least(22),
     ],
 };
@@ -52,10 +54,12 @@ pub(crate) const POOLS: View = View {
         Column::new("HELD", |it, _| text(it, "held")).right(),
         Column::new("CAPACITY", |it, _| text(it, "capacity")).right(),
         Column::new("FREE", |it, _| text(it, "free")).right(),
-        Column::new("RUNNING", |it, _| counted(it, "Processing")).right(),
-        Column::new("WAITING", |it, _| counted(it, "Created")).right(),
+        Column::new("RUNNING", |it, _| healthy(it, "running")).right(),
+        Column::new("RESTARTING", |it, _| healthy(it, "restarting")).right(),
+        Column::new("WAITING", |it, _| healthy(it, "waiting")).right(),
         Column::new("FAILED", |it, _| counted(it, "Failed")).right(),
-        Column::new("ENDING", |it, _| counted(it, "OnDeleting")).right().wide(),
+        Column::new("MOVING", |it, _| healthy(it, "moving")).right().wide(),
+        Column::new("STOPPING", |it, _| healthy(it, "stopping")).right().wide(),
         Column::new("PAUSED", |it, _| counted(it, "Paused")).right().wide(),
         Column::new("COMPLETED", |it, _| counted(it, "Completed")).right().wide(),
     ],
@@ -122,6 +126,10 @@ fn kinds(it: &Value) -> String {
 
 fn counted(pool: &Value, status: &str) -> String {
     pool["observers"][status].as_u64().unwrap_or(0).to_string()
+}
+
+fn healthy(pool: &Value, health: &str) -> String {
+    pool["health"][health].as_u64().unwrap_or(0).to_string()
 }
 
 /// What a person has ordered there.

@@ -18,6 +18,10 @@ pub(super) struct Observer {
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) status: String,
+    #[serde(default)]
+    pub(super) health: Option<String>,
+    #[serde(default)]
+    pub(super) restarts: u32,
     pub(super) reason: String,
     pub(super) progress: Option<String>,
     pub(super) service: Option<Named>,
@@ -54,6 +58,8 @@ pub(super) struct Service {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Stats {
     pub(super) observers: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub(super) health: BTreeMap<String, u64>,
     pub(super) services: BTreeMap<String, u64>,
     pub(super) capacity: u64,
     pub(super) held: u64,

@@ -32,11 +32,18 @@ fn service(name: &str, state: &str, held: u32, beat: i64) -> Service {
 }
 
 fn observer(name: &str, status: &str, reason: &str) -> Observer {
+    let health = match status {
+        "Processing" => Some("running"),
+        "Created" => Some("waiting"),
+        _ => None,
+    };
     Observer {
         id: format!("id-of-{name}"),
         name: name.to_owned(),
         kind: "ticker".to_owned(),
         status: status.to_owned(),
+        health: health.map(str::to_owned),
+        restarts: 0,
         reason: reason.to_owned(),
         progress: Some("in sync".to_owned()),
         service: (status == "Processing").then(|| Named { name: "amber".to_owned() }),
@@ -55,6 +62,8 @@ fn seen(observers: Vec<Observer>, next: Option<&str>) -> Seen {
     Seen {
         stats: Stats {
             observers: counts.clone(),
+            health: [("running".to_owned(), 11), ("restarting".to_owned(), 1), ("waiting".to_owned(), 1)]
+                .into(),
             services: BTreeMap::from([("active".to_owned(), 3), ("suspect".to_owned(), 1)]),
             capacity: 30,
             held: 13,
@@ -74,7 +83,11 @@ fn seen(observers: Vec<Observer>, next: Option<&str>) -> Seen {
 
 fn some() -> Vec<Observer> {
     vec![
-        observer("feed-1", "Processing", ""),
+        Observer {
+            health: Some("restarting".to_owned()),
+            restarts: 8,
+            ..observer("feed-1", "Processing", "")
+        },
         observer("feed-2", "Created", "waiting for a slot in pool default"),
         observer(
             "feed-3",

@@ -4,8 +4,9 @@ mod overlays;
 mod rows;
 
 use super::model::{Link, Mode, Model, Said};
-use super::seen::Seen;
+use super::seen::{Seen, Stats};
 use crate::output::{Tone, age, line};
+use everwatch_core::health::Health;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect, Size};
 use ratatui::style::{Color, Modifier, Style};
@@ -115,21 +116,17 @@ fn draw_header(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint) {
     }
 }
 
-/// Observers by status, those that there are.
+/// Observers by health, and by status where they are not to run; those that there are.
 fn counts(seen: &Seen, paint: Paint) -> Line<'static> {
-    let words = [
-        ("Processing", "running"),
-        ("Created", "waiting"),
-        ("OnDeleting", "ending"),
-        ("Paused", "paused"),
-        ("Completed", "completed"),
-        ("Failed", "failed"),
-    ];
+    let Stats { health, observers, .. } = &seen.stats;
+    let ended = [("Paused", "paused"), ("Completed", "completed"), ("Failed", "failed")];
+    let of_health = Health::ALL.map(|it| (it.as_str(), it.as_str(), health.get(it.as_str())));
+    let of_status = ended.map(|(status, word)| (status, word, observers.get(status)));
     let mut spans = vec![Span::styled("Observers  ", paint.dim())];
-    for (status, word) in words {
-        let count = seen.stats.observers.get(status).copied().unwrap_or(0);
-        if count > 0 || status == "Processing" {
-            let tone = if count > 0 { paint.tone(Tone::of(status)) } else { Style::new() };
+    for (key, word, count) in of_health.into_iter().chain(of_status) {
+        let count = count.copied().unwrap_or(0);
+        if count > 0 || key == "running" {
+            let tone = if count > 0 { paint.tone(Tone::of(key)) } else { Style::new() };
             spans.push(Span::styled(number(count), tone.add_modifier(Modifier::BOLD)));
             spans.push(Span::raw(format!(" {word}   ")));
         }

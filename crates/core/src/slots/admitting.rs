@@ -1,6 +1,7 @@
 //! What becomes of a message that nothing of its observer stands against: started, delayed, refused.
 
-use super::{Arrival, Effect, Now, Phase, Slot, Slots, suspects};
+use super::reasons::{REDELIVERED, REDELIVERED_APART, START_RATE, SUSPECTED};
+use super::{Arrival, Effect, Now, Phase, Slot, Slots};
 use crate::id::ObserverId;
 use crate::message::{RunEvent, RunReport};
 use crate::observer::Overlap;
@@ -10,7 +11,6 @@ use std::time::Duration;
 const REFUSALS_MAX: usize = 10_000;
 /// A start that waits longer is told of.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
-pub(super) const START_RATE: &str = "start rate";
 
 impl<R: Copy + std::fmt::Debug> Slots<R> {
     pub(super) fn admit(&mut self, arrival: Arrival<R>, now: Now, effects: &mut Vec<Effect<R>>) {
@@ -43,7 +43,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             }
         };
         if self.suspects.contains(id, now.mono) {
-            effects.push(Effect::Announce(taken(suspects::REASON, false)));
+            effects.push(Effect::Announce(taken(SUSPECTED, false)));
             let slot = Slot { receipt, epoch, work: Some(work), phase: Phase::Announced, successor: None };
             return self.put(id, slot);
         }
@@ -53,8 +53,8 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         let until = self.pace.turn(&work.kind, earliest, now.chance);
         let why = match (until > earliest, apart) {
             (true, _) => START_RATE,
-            (false, true) => "redelivered, may not overlap",
-            (false, false) => "redelivered",
+            (false, true) => REDELIVERED_APART,
+            (false, false) => REDELIVERED,
         };
         if redelivered || until > now.mono + TOLD_AFTER {
             effects.push(Effect::Report(taken(why, false)));

@@ -1,6 +1,7 @@
 //! Observers that are suspected of ending their services: each is announced before it starts, and the next
 //! one starts only when a death could no longer be blamed on both.
 
+use super::reasons::SUSPECTED;
 use super::{Effect, Now, Phase, Slots};
 use crate::epoch::Epoch;
 use crate::id::ObserverId;
@@ -9,8 +10,6 @@ use crate::observer::Overlap;
 use crate::quarantine::{BLAME_WITHIN, WINDOW};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-pub(super) const REASON: &str = "suspected of ending its services, started one at a time";
 
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
@@ -55,7 +54,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         if until <= now.mono {
             self.start(id, 1, now, effects);
         } else {
-            self.set_phase(id, Phase::Waiting { until, attempt: 1, why: REASON });
+            self.set_phase(id, Phase::Waiting { until, attempt: 1, why: SUSPECTED });
         }
     }
 }

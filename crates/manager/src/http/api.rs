@@ -1,21 +1,21 @@
 //! What travels over HTTP, for servers and clients alike.
 
+mod history;
 mod wanted;
 
+pub use self::history::{Asker, Event, Run};
 pub(super) use self::wanted::{MemberError, NewObserver, ObserverPatch, RetryPolicy};
 use everwatch_core::clock::{Timestamp, show};
-use everwatch_core::epoch::Epoch;
 use everwatch_core::fleet::{self, DrainProgress, Orders};
-use everwatch_core::history::What;
+use everwatch_core::health;
 use everwatch_core::logs::Line;
 use everwatch_core::observer::{FieldError, OnFull, Overlap};
+use everwatch_core::reason::{self, ReasonCode};
 use everwatch_core::retry::Retry;
 use everwatch_core::row::{self, Row};
 use everwatch_core::seen::Settlement;
 use everwatch_core::service::{ServiceRow, ServiceState};
-use everwatch_core::status::{Status, Verdict};
-use everwatch_core::waiting::obstacle;
-use everwatch_store::By;
+use everwatch_core::status::Status;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,8 +53,17 @@ pub struct Observer {
     pub desired: Desired,
     #[schema(value_type = String, example = "Processing")]
     pub status: Status,
+    /// Whether it does its work: `running`, `restarting`, `waiting`, `moving` or `stopping`; null if it is not to run.
+    #[schema(value_type = Option<String>, example = "running")]
+    pub health: Option<health::Health>,
+    /// How often its code was started again after an error, in the present run and since it last was healthy for the
+    /// `reset_after` of its retry policy.
+    pub restarts: u32,
     /// Why it stands there, as a sentence; empty if there is nothing to add.
     pub reason: String,
+    /// The same for programs: a code keeps its meaning; null if there is nothing to add.
+    #[schema(value_type = Option<String>, example = "pool-is-full")]
+    pub reason_code: Option<ReasonCode>,
     /// Who has it.
     pub service: Option<ServiceName>,
     /// `generation << 32 | acquisitions`.
@@ -83,12 +92,11 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// `service` names the holder, if it still lives; `services` are those that live.
+    /// `service` names the holder, if it still lives; `services` are those that live at `now`.
     #[must_use]
-    pub fn of(row: &Row, service: Option<ServiceName>, services: &[ServiceRow]) -> Self {
-        let verdict = row.verdict();
+    pub fn of(row: &Row, service: Option<ServiceName>, (services, now): (&[ServiceRow], Timestamp)) -> Self {
+        let told = reason::explain(row, service.is_some(), services, now);
         let seen = &row.seen;
-        let reason = Self::reason(row, &verdict, service.is_some(), services);
         let ended = seen.settled.as_ref().is_some_and(|settled| match settled.how {
             Settlement::Completed | Settlement::Failed { .. } => true,
             Settlement::Stopped => false,
@@ -107,8 +115,11 @@ impl Observer {
             pool: row.wanted.pool.to_string(),
             labels: row.wanted.labels.clone(),
             desired,
-            status: verdict.status,
-            reason,
+            status: told.status,
+            health: told.health,
+            restarts: row.restarts(),
+            reason: told.reason,
+            reason_code: told.code,
             service,
             epoch: row.epoch().into(),
             generation: row.generation,
@@ -124,22 +135,6 @@ impl Observer {
             modified_at: row.modified_at,
             started_at: seen.started.as_ref().map(|told| told.value.at),
         }
-    }
-
-    fn reason(row: &Row, verdict: &Verdict, held: bool, services: &[ServiceRow]) -> String {
-        let mut told = verdict.reason.to_string();
-        let lost = verdict.status == Status::Processing && told.is_empty() && !held;
-        if lost {
-            "its service is gone: it waits for the next one".clone_into(&mut told);
-        }
-        let pool = &row.wanted.pool;
-        if (lost || verdict.reason.is_queued())
-            && let Some(obstacle) = obstacle(pool, services)
-        {
-            let why = obstacle.explain(pool);
-            return if row.seen.begun { format!("{told}; {why}") } else { why };
-        }
-        told
     }
 }
 
@@ -250,6 +245,9 @@ pub struct Pool {
     pub needed: u64,
     /// Observers by status.
     pub observers: BTreeMap<String, u64>,
+    /// Observers by health; those that are not to run have none.
+    #[serde(default)]
+    pub health: BTreeMap<String, u64>,
 }
 
 /// A kind of observer.
@@ -329,112 +327,14 @@ pub struct LogNote {
     pub text: String,
 }
 
-/// One thing that happened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Event {
-    /// Higher for what was written down later.
-    pub id: i64,
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Timestamp,
-    #[schema(value_type = String, example = "started")]
-    pub what: What,
-    pub observer: Option<NamedThing>,
-    pub service: Option<NamedThing>,
-    /// `generation << 32 | acquisitions`.
-    pub epoch: Option<u64>,
-    /// The cause, as far as it is known.
-    pub text: String,
-    /// Where it was started on its next service: time without a run, in ms.
-    pub gap_ms: Option<u64>,
-    /// Where it was started on its next service: time with two runs, in ms.
-    pub overlap_ms: Option<u64>,
-    /// Whose request led to it; null where a manager or a service acted by itself.
-    pub by: Option<Asker>,
-}
-
-/// Who asked for something. Without authentication, or a proxy that sets the header, `who` is a claim.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Asker {
-    /// What the header `Everwatch-Actor` said.
-    #[schema(example = "ada@laptop")]
-    pub who: Option<String>,
-    /// The address at the other end of the connection.
-    #[schema(example = "10.0.0.7")]
-    pub from: Option<String>,
-    /// What the header `User-Agent` said.
-    #[schema(example = "everwatch/0.1.0")]
-    pub with: Option<String>,
-}
-
-impl Event {
-    #[must_use]
-    pub fn of(event: everwatch_store::Event) -> Self {
-        let named = |it: everwatch_store::Named| NamedThing { id: it.id, name: it.name };
-        Self {
-            id: event.id,
-            at: event.at,
-            what: event.what,
-            observer: event.observer.map(named),
-            service: event.service.map(named),
-            epoch: event.epoch,
-            text: event.text,
-            gap_ms: event.gap_ms,
-            overlap_ms: event.overlap_ms,
-            by: event.by.map(|By { who, from, with }| Asker { who, from, with }),
-        }
-    }
-}
-
-/// One tenure of an observer on one service.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Run {
-    /// `generation << 32 | acquisitions`.
-    pub epoch: u64,
-    pub generation: u32,
-    pub acquisitions: u32,
-    pub service: Option<NamedThing>,
-    #[schema(value_type = String, format = DateTime)]
-    pub started_at: Timestamp,
-    /// When the run ended; null while it runs. If its service was lost: when a manager last heard from that service.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub ended_at: Option<Timestamp>,
-    /// How it ended: stopped, completed, failed, handed_over, or lost with its service; null while it goes on.
-    pub ended: Option<String>,
-    /// Starts of its code.
-    pub attempts: u32,
-    /// Time without a run before it, in ms.
-    pub gap_ms: Option<u64>,
-}
-
-impl Run {
-    #[must_use]
-    pub fn started(epoch: u64, event: &everwatch_store::Event) -> Self {
-        let (generation, acquisitions) = (Epoch::from(epoch).generation(), Epoch::from(epoch).acquisitions());
-        let service = event.service.as_ref().map(|it| NamedThing { id: it.id, name: it.name.clone() });
-        Self {
-            epoch,
-            generation,
-            acquisitions,
-            service,
-            started_at: event.at,
-            ended_at: None,
-            ended: None,
-            attempts: 1,
-            gap_ms: event.gap_ms,
-        }
-    }
-
-    /// Notes when and how it ended.
-    pub fn end(&mut self, at: Timestamp, how: &str) {
-        (self.ended_at, self.ended) = (Some(at), Some(how.to_owned()));
-    }
-}
-
 /// Everything in one glance.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
     /// Observers by status.
     pub observers: BTreeMap<String, u64>,
+    /// Observers by health; those that are not to run have none.
+    #[serde(default)]
+    pub health: BTreeMap<String, u64>,
     /// Living services by state.
     pub services: BTreeMap<String, u64>,
     pub capacity: u32,

@@ -180,7 +180,7 @@ async fn acted(manager: &Arc<Manager>, id: ObserverId, act: Act) -> Result<(Stat
 /// Delete all that the filter finds.
 #[utoipa::path(delete, path = "/v1/observers", tag = "observers", params(
     ("expect" = u32, Query, description = "how many there are to be: else 409 and nothing happens"),
-    ("status" = Option<String>, Query), ("kind" = Option<String>, Query), ("pool" = Option<String>, Query),
+    ("status" = Option<String>, Query), ("health" = Option<String>, Query), ("kind"= Option<String>, Query), ("pool" = Option<String>, Query),
     ("service" = Option<String>, Query), ("q" = Option<String>, Query),
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
     responses((status = 200, body = Outcomes), (status = 409, body = ProblemBody, description = "count-differs")))]
@@ -198,7 +198,7 @@ macro_rules! for_all {
         #[doc = $doc]
         #[utoipa::path(post, path = $path, tag = "observers", params(
             ("expect" = u32, Query, description = "how many there are to be: else 409 and nothing happens"),
-            ("status" = Option<String>, Query), ("kind" = Option<String>, Query),
+            ("status" = Option<String>, Query), ("health" = Option<String>, Query), ("kind"= Option<String>, Query),
             ("pool" = Option<String>, Query), ("service" = Option<String>, Query),
             ("q" = Option<String>, Query),
             ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
@@ -231,7 +231,10 @@ async fn found(manager: &Manager, mut params: Params) -> Result<Vec<ObserverId>,
     };
     let every = Filter { sort: filter.sort, descending: filter.descending, ..Filter::default() };
     if filter == every {
-        return Err(bad("label", "give at least one filter: label, kind, pool, service, status or q"));
+        return Err(bad(
+            "label",
+            "give at least one filter: label, kind, pool, service, status, health or q",
+        ));
     }
     let (mut ids, mut after): (Vec<ObserverId>, Option<After>) = (Vec::new(), None);
     loop {

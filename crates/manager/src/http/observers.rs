@@ -14,6 +14,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use everwatch_core::health::Health;
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::observer::{FieldError, Wanted};
 use everwatch_core::row::Row;
@@ -24,6 +25,7 @@ use everwatch_store::{After, Created, Filter, Sort};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::collections::{BTreeMap, HashMap};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -86,7 +88,7 @@ pub(super) async fn create_row(
     match created.map_err(|error| Problem::from(error.as_ref()))? {
         Created::Done => {
             info!(observer = %id, %name, kind = %row.wanted.kind, "observer created");
-            let shown = Observer::of(&row, None, &[]);
+            let shown = Observer::of(&row, None, (&[], manager.clock.now()));
             Ok((row, shown))
         }
         Created::NameTaken => {
@@ -164,6 +166,7 @@ struct Start {
 /// List observers.
 #[utoipa::path(get, path = "/v1/observers", tag = "observers", params(
     ("status" = Option<String>, Query, description = "one or several, comma-separated; default all but Deleted"),
+    ("health" = Option<String>, Query, description = "one or several of running, restarting, waiting, moving, stopping, comma-separated"),
     ("kind" = Option<String>, Query), ("pool" = Option<String>, Query),
     ("service" = Option<String>, Query, description = "id or name of the holder"),
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"),
@@ -208,11 +211,16 @@ pub(super) async fn holder(manager: &Manager, params: &mut Params) -> Result<Opt
     Ok(Some(found.map_or(ServiceId(Uuid::nil()), |service| service.id)))
 }
 
+/// One or several words, comma-separated.
+fn words<T: FromStr<Err = String>>(params: &mut Params, name: &'static str) -> Result<Vec<T>, Problem> {
+    let all = params.many(name);
+    let words = all.iter().flat_map(|text| text.split(','));
+    words.map(|word| word.trim().parse().map_err(|error| bad(name, error))).collect()
+}
+
 pub(super) fn filter(params: &mut Params) -> Result<Filter, Problem> {
-    let mut status = Vec::new();
-    for text in params.many("status").iter().flat_map(|text| text.split(',')) {
-        status.push(text.trim().parse::<Status>().map_err(|error| bad("status", error))?);
-    }
+    let status = words::<Status>(params, "status")?;
+    let health = words::<Health>(params, "health")?;
     let mut labels = BTreeMap::new();
     for text in params.many("label") {
         let (key, value) = text.split_once('=').ok_or_else(|| bad("label", "write it as key=value"))?;
@@ -227,6 +235,7 @@ pub(super) fn filter(params: &mut Params) -> Result<Filter, Problem> {
     };
     Ok(Filter {
         status,
+        health,
         kind: params.parsed::<Kind>("kind")?,
         pool: params.parsed::<Pool>("pool")?,
         service: None,
@@ -393,7 +402,8 @@ pub(super) async fn one(manager: &Manager, row: &Row) -> Result<Observer, Proble
         Some(id) => manager.store.service(Some(id), None).await?.filter(|service| service.end.is_none()),
     };
     let holder = holder.map(|it| ServiceName { id: it.id.0, name: it.birth.name.to_string() });
-    Ok(Observer::of(row, holder, &manager.services(SERVICES_MAX_AGE).await?))
+    let services = manager.services(SERVICES_MAX_AGE).await?;
+    Ok(Observer::of(row, holder, (&services, manager.clock.now())))
 }
 
 async fn describe(manager: &Manager, rows: &[Row]) -> Result<Vec<Observer>, Problem> {
@@ -403,5 +413,6 @@ async fn describe(manager: &Manager, rows: &[Row]) -> Result<Vec<Observer>, Prob
         .map(|it| (it.id, ServiceName { id: it.id.0, name: it.birth.name.to_string() }))
         .collect();
     let holder = |row: &Row| row.holder().and_then(|id| names.get(&id).cloned());
-    Ok(rows.iter().map(|row| Observer::of(row, holder(row), &services)).collect())
+    let now = manager.clock.now();
+    Ok(rows.iter().map(|row| Observer::of(row, holder(row), (&services, now))).collect())
 }

@@ -8,6 +8,7 @@ use crate::hold;
 use crate::shared::Manager;
 use axum::Json;
 use axum::extract::State;
+use everwatch_core::health;
 use everwatch_core::observer::FieldError;
 use everwatch_core::service::ServiceState;
 use everwatch_core::status::Status;
@@ -28,6 +29,10 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
     stats.observers.extend(Status::ALL.map(|status| (status.to_string(), 0)));
     for ((_, status), count) in manager.store.counts().await? {
         *stats.observers.entry(status.to_string()).or_default() += count;
+    }
+    stats.health.extend(health::Health::ALL.map(|health| (health.to_string(), 0)));
+    for ((_, health), count) in manager.store.health_counts().await? {
+        *stats.health.entry(health.to_string()).or_default() += count;
     }
     for service in manager.services(SERVICES_AGE).await?.iter() {
         *stats.services.entry(service.state().as_str().to_owned()).or_default() += 1;

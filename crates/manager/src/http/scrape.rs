@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use everwatch_broker::Session;
+use everwatch_core::health::Health;
 use everwatch_core::id::Pool;
 use everwatch_core::service::ServiceState;
 use everwatch_core::status::Status;
@@ -68,6 +69,7 @@ fn set(name: &'static str, value: usize) {
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
 async fn look(manager: &Manager) -> Result<(), Problem> {
     let counts = manager.store.counts().await?;
+    let healths = manager.store.health_counts().await?;
     let services = manager.services(Duration::ZERO).await?;
     let parked = manager.store.parked(None, 1).await?.1;
     metrics::gauge!(metric::PARKED).set(parked as f64);
@@ -89,6 +91,11 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
             let labels = [("pool", pool.to_string()), ("status", status.to_string())];
             let count = counts.get(&(pool.clone(), status)).copied().unwrap_or_default();
             metrics::gauge!(metric::OBSERVERS, &labels).set(count as f64);
+        }
+        for health in Health::ALL {
+            let labels = [("pool", pool.to_string()), ("health", health.to_string())];
+            let count = healths.get(&(pool.clone(), health)).copied().unwrap_or_default();
+            metrics::gauge!(metric::OBSERVER_HEALTH, &labels).set(count as f64);
         }
         let of_pool = || services.iter().filter(|service| service.birth.pool == pool);
         let active = || of_pool().filter(|service| service.state() == ServiceState::Active);

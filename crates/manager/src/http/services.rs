@@ -144,6 +144,9 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
             pool.needed += count;
         }
     }
+    for ((pool, health), count) in manager.store.health_counts().await? {
+        pools.entry(pool.to_string()).or_default().health.insert(health.to_string(), count);
+    }
     for pool in pools.values_mut() {
         pool.pending = pool.needed.saturating_sub(u64::from(pool.held));
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::port::{After, Filter, Page, Sort};
+use everwatch_core::health::Health;
 use everwatch_core::status::Status;
 
 async fn listed(store: &dyn Store, filter: Filter) -> Vec<String> {
@@ -175,4 +176,96 @@ pub async fn what_nobody_alive_holds_is_found(store: &dyn Store) {
     assert_eq!(unheld("default", &[]).await, [id(1), id(2), id(3)]);
     assert_eq!(unheld("default", &[service_id(8), service_id(9)]).await, [id(3)]);
     assert_eq!(unheld("other", &[]).await, []);
+}
+
+/// One observer of each sort, with the health that it has now: service 8 lives, service 9 has ended.
+async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>)> {
+    let mut ended = service(9, "ended", 10);
+    assert_eq!(store.save_services(&[service(8, "lives", 10), ended.clone()]).await.unwrap(), []);
+    ended = store.service(Some(service_id(9)), None).await.unwrap().unwrap();
+    assert!(ended.on_gone(NOW));
+    assert_eq!(store.save_services(&[ended]).await.unwrap(), []);
+    let policy = RowPolicy::default();
+    let erred = || RunEvent::Erred { attempt: 1, error: "e".into(), next_at: NOW };
+    let again = |started_at| RunEvent::Started { attempt: 2, started_at };
+    type Change<'a> = Box<dyn Fn(&mut Row) + Send + Sync + 'a>;
+    let all: Vec<(&'static str, Option<Health>, Change<'_>)> = vec![
+        ("adrift", Some(Health::Waiting), Box::new(|row| hear(row, 9, 1, started()))),
+        ("adrift-loop", Some(Health::Waiting), Box::new(|row| hear(row, 9, 1, erred()))),
+        ("backing-off", Some(Health::Restarting), Box::new(|row| hear(row, 8, 1, erred()))),
+        ("completed", None, Box::new(|row| hear(row, 8, 1, RunEvent::Completed))),
+        ("created", Some(Health::Waiting), Box::new(|_| ())),
+        (
+            "deleted-adrift",
+            Some(Health::Stopping),
+            Box::new(|row| {
+                hear(row, 9, 1, started());
+                row.delete(NOW, &policy);
+            }),
+        ),
+        ("moving", Some(Health::Moving), Box::new(|row| hear(row, 9, 1, RunEvent::HandedOver))),
+        (
+            "recovered",
+            Some(Health::Running),
+            Box::new(|row| {
+                hear(row, 8, 1, erred());
+                hear(row, 8, 2, again(Timestamp(1000)));
+            }),
+        ),
+        ("running", Some(Health::Running), Box::new(|row| hear(row, 8, 1, started()))),
+        (
+            "unsteady",
+            Some(Health::Restarting),
+            Box::new(|row| {
+                hear(row, 8, 1, erred());
+                hear(row, 8, 2, again(NOW));
+            }),
+        ),
+    ];
+    let rows: Vec<Row> = (1..).zip(&all).map(|(number, (text, ..))| waiting(number, text)).collect();
+    all_created(store, &rows).await;
+    for (number, (text, _, make)) in (1..).zip(&all) {
+        change(store, number, make).await;
+        assert_eq!(loaded(store, number).await.wanted.name.as_str(), *text);
+    }
+    all.into_iter().map(|(text, health, _)| (text, health)).collect()
+}
+
+pub async fn health_is_that_of_the_moment(store: &dyn Store) {
+    let all = of_every_health(store).await;
+    for health in Health::ALL {
+        let expected: Vec<_> = all.iter().filter(|it| it.1 == Some(health)).map(|it| it.0).collect();
+        assert!(!expected.is_empty());
+        let filter =
+            |pool: &str| Filter { health: vec![health], pool: pool.parse().ok(), ..Filter::default() };
+        assert_eq!(listed(store, filter("default")).await, expected, "{health}");
+        assert_eq!(listed(store, filter("gpu")).await, [""; 0], "{health}");
+    }
+    let several = vec![Health::Moving, Health::Restarting];
+    let page = Filter { health: several, sort: Sort::CreatedAt, descending: true, ..Filter::default() };
+    let first = store.list(&page, None, 2).await.unwrap();
+    assert_eq!((first.total, first.more), (3, true));
+    let after = place(first.rows.last().unwrap(), Sort::CreatedAt);
+    let second = store.list(&page, Some(&after), 2).await.unwrap();
+    let names = first.rows.iter().chain(&second.rows).map(|row| row.wanted.name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["unsteady", "moving", "backing-off"]);
+    let counts = store.health_counts().await.unwrap();
+    for health in Health::ALL {
+        let expected = all.iter().filter(|it| it.1 == Some(health)).count() as u64;
+        assert_eq!(counts.get(&("default".parse().unwrap(), health)), Some(&expected), "{health}");
+    }
+}
+
+pub async fn health_follows_the_service_without_a_save(store: &dyn Store) {
+    let mut row = service(8, "a", 10);
+    assert_eq!(store.save_services(&[row.clone()]).await.unwrap(), []);
+    all_created(store, &[waiting(1, "o")]).await;
+    change(store, 1, |row| hear(row, 8, 1, started())).await;
+    let of = |health| Filter { health: vec![health], ..Filter::default() };
+    assert_eq!(listed(store, of(Health::Running)).await, ["o"]);
+    row = store.service(Some(row.id), None).await.unwrap().unwrap();
+    assert!(row.on_gone(NOW));
+    assert_eq!(store.save_services(&[row]).await.unwrap(), []);
+    assert_eq!(listed(store, of(Health::Running)).await, [""; 0]);
+    assert_eq!(listed(store, of(Health::Waiting)).await, ["o"]);
 }

@@ -1,10 +1,10 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
 use crate::admission::{Situation, admit, counted_pools, names, refused_by};
-use crate::columns::{Columns, counts_of};
+use crate::columns::{Columns, HealthGroup, counts_of, health_counts_of};
 use crate::failure::failure;
-use crate::listing::{Parameters, page};
-use crate::port::{After, Counts, Created, Filter, Found, Page, Sort, StoreError, Table};
+use crate::listing::{Parameters, effective_health, page};
+use crate::port::{After, Counts, Created, Filter, Found, HealthCounts, Page, Sort, StoreError, Table};
 use crate::unreadable::{Document, Ledger};
 use everwatch_core::adoption::REMEMBERED;
 use everwatch_core::clock::Timestamp;
@@ -19,18 +19,19 @@ use uuid::Uuid;
 macro_rules! batch {
     () => {
         "UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-            $8::uuid[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::text[])
+            $8::uuid[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::text[],
+            $15::text[], $16::bigint[])
         AS n (id, version, name, name_key, kind, pool, status, service_id, generation, created_at, due_at,
-            commanded_at, labels, document)"
+            commanded_at, labels, document, health, steady_at)"
     };
 }
 
 // In the order of the names: two creators of the same names wait for each other in one direction only.
 const INSERT: &str = concat!(
     "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id, generation,
-        created_at, due_at, commanded_at, labels, document)
+        created_at, due_at, commanded_at, labels, document, health, steady_at)
     SELECT id, version, name, name_key, kind, pool, status, service_id, generation,
-        created_at, due_at, commanded_at, labels::jsonb, document
+        created_at, due_at, commanded_at, labels::jsonb, document, health, steady_at
     FROM ",
     batch!(),
     " ORDER BY n.name ON CONFLICT DO NOTHING RETURNING id"
@@ -48,7 +49,8 @@ const SAVE: &str = concat!(
         name_key = CASE WHEN o.name_key IS NULL THEN NULL ELSE n.name_key END,
         kind = n.kind, pool = n.pool, status = n.status, service_id = n.service_id,
         generation = n.generation, created_at = n.created_at, due_at = n.due_at,
-        commanded_at = n.commanded_at, labels = n.labels::jsonb, document = n.document
+        commanded_at = n.commanded_at, labels = n.labels::jsonb, document = n.document,
+        health = n.health, steady_at = n.steady_at
     FROM ",
     batch!(),
     ", mine WHERE o.id = n.id AND o.id = mine.id AND o.version = n.version - 1 RETURNING o.id"
@@ -56,9 +58,14 @@ const SAVE: &str = concat!(
 
 macro_rules! matching {
     () => {
-        "status = ANY($1::text[]) AND ($2::text IS NULL OR kind = $2) AND ($3::text IS NULL OR pool = $3)
+        concat!(
+            "status = ANY($1::text[]) AND ($2::text IS NULL OR kind = $2) AND ($3::text IS NULL OR pool = $3)
          AND ($4::uuid IS NULL OR service_id = $4) AND labels @> $5::text::jsonb
-         AND ($6::text IS NULL OR strpos(lower(name), $6) > 0)"
+         AND ($6::text IS NULL OR strpos(lower(name), $6) > 0)
+         AND ($7::text[] IS NULL OR ",
+            effective_health!("(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint"),
+            " = ANY($7))"
+        )
     };
 }
 
@@ -73,13 +80,13 @@ macro_rules! listing {
             $past,
             " (",
             $value,
-            ", $8) ORDER BY ",
+            ", $9) ORDER BY ",
             $by,
             " ",
             $way,
             ", id ",
             $way,
-            " LIMIT $9 OFFSET $10"
+            " LIMIT $10 OFFSET $11"
         )
     };
 }
@@ -167,6 +174,8 @@ async fn write(
         .bind(rows.iter().map(|row| row.commanded_at).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.labels.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.document.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.health).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.steady_at).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
         .map_err(failure)
@@ -295,10 +304,10 @@ pub(super) async fn list(
 ) -> Result<Page, StoreError> {
     let mut snapshot = super::snapshot(pool).await?;
     let statement = match (filter.sort, filter.descending) {
-        (Sort::Name, false) => listing!("name", "$7::text", ">", "ASC"),
-        (Sort::Name, true) => listing!("name", "$7::text", "<", "DESC"),
-        (Sort::CreatedAt, false) => listing!("created_at", "$7::text::bigint", ">", "ASC"),
-        (Sort::CreatedAt, true) => listing!("created_at", "$7::text::bigint", "<", "DESC"),
+        (Sort::Name, false) => listing!("name", "$8::text", ">", "ASC"),
+        (Sort::Name, true) => listing!("name", "$8::text", "<", "DESC"),
+        (Sort::CreatedAt, false) => listing!("created_at", "$8::text::bigint", ">", "ASC"),
+        (Sort::CreatedAt, true) => listing!("created_at", "$8::text::bigint", "<", "DESC"),
     };
     let the = &Parameters::of(filter, after)?;
     let total = sqlx::query_scalar(COUNT)
@@ -308,6 +317,7 @@ pub(super) async fn list(
         .bind(the.service)
         .bind(&the.labels)
         .bind(&the.q)
+        .bind(&the.health)
         .fetch_one(&mut *snapshot)
         .await
         .map_err(failure)?;
@@ -320,6 +330,7 @@ pub(super) async fn list(
             .bind(the.service)
             .bind(&the.labels)
             .bind(&the.q)
+            .bind(&the.health)
             .bind(&the.value)
             .bind(the.id)
             .bind(limit)
@@ -332,6 +343,20 @@ pub(super) async fn list(
 pub(super) async fn counts(pool: &PgPool) -> Result<Counts, StoreError> {
     let counts = "SELECT pool, status, COUNT(*) FROM observers GROUP BY pool, status";
     counts_of(sqlx::query_as(counts).fetch_all(pool).await.map_err(failure)?)
+}
+
+pub(super) async fn health_counts(pool: &PgPool) -> Result<HealthCounts, StoreError> {
+    let counts = "SELECT pool, health, service_id, COUNT(*), COUNT(*) FILTER
+            (WHERE steady_at <= (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint)
+        FROM observers WHERE health IS NOT NULL GROUP BY pool, health, service_id";
+    let groups: Vec<(String, String, Option<Uuid>, i64, i64)> =
+        sqlx::query_as(counts).fetch_all(pool).await.map_err(failure)?;
+    let living: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM services WHERE ended_at IS NULL")
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?;
+    let group = |(pool, health, holder, count, steady)| HealthGroup { pool, health, holder, count, steady };
+    health_counts_of(groups.into_iter().map(group).collect(), &living.into_iter().collect())
 }
 
 pub(super) async fn forget(pool: &PgPool, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {

@@ -1,10 +1,10 @@
 //! Observers on SQLite: each batch is one statement over JSON.
 
 use crate::admission::{Situation, admit, counted_pools, names};
-use crate::columns::{Columns, counts_of, written};
+use crate::columns::{Columns, HealthGroup, counts_of, health_counts_of, written};
 use crate::failure::failure;
-use crate::listing::{Parameters, page};
-use crate::port::{After, Counts, Created, Filter, Found, Page, Sort, StoreError, Table};
+use crate::listing::{Parameters, effective_health, page};
+use crate::port::{After, Counts, Created, Filter, Found, HealthCounts, Page, Sort, StoreError, Table};
 use crate::unreadable::{Document, Ledger};
 use everwatch_core::adoption::REMEMBERED;
 use everwatch_core::clock::{self, Timestamp};
@@ -24,7 +24,8 @@ macro_rules! batch {
             value ->> 'status' AS status, value ->> 'service_id' AS service_id,
             value ->> 'generation' AS generation, value ->> 'created_at' AS created_at,
             value ->> 'due_at' AS due_at, value ->> 'commanded_at' AS commanded_at,
-            value ->> 'labels' AS labels, value ->> 'document' AS document
+            value ->> 'labels' AS labels, value ->> 'document' AS document,
+            value ->> 'health' AS health, value ->> 'steady_at' AS steady_at
         FROM json_each(?1)) AS n"
     };
 }
@@ -32,9 +33,9 @@ macro_rules! batch {
 // `WHERE true`: else `ON` reads as that of a join.
 const INSERT: &str = concat!(
     "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id, generation,
-        created_at, due_at, commanded_at, labels, document)
+        created_at, due_at, commanded_at, labels, document, health, steady_at)
     SELECT id, version, name, name_key, kind, pool, status, service_id, generation, created_at, due_at,
-        commanded_at, labels, document
+        commanded_at, labels, document, health, steady_at
     FROM ",
     batch!(),
     " WHERE true ON CONFLICT DO NOTHING RETURNING id"
@@ -46,7 +47,8 @@ const INSERT: &str = concat!(
 // else writes. Not so the begin and the end: whoever leaves in between would leave the transaction open.
 const SAVE: &str = concat!(
     "UPDATE observers SET version = n.version, status = n.status, service_id = n.service_id,
-        generation = n.generation, due_at = n.due_at, commanded_at = n.commanded_at, document = n.document
+        generation = n.generation, due_at = n.due_at, commanded_at = n.commanded_at, document = n.document,
+        health = n.health, steady_at = n.steady_at
     FROM ",
     batch!(),
     " WHERE observers.id = n.id AND observers.version = n.version - 1 RETURNING observers.id;
@@ -68,6 +70,8 @@ const REMEMBER: &str = "INSERT INTO notes (name, value, until)
 const LABELLED: &str = "NOT EXISTS (SELECT 1 FROM json_each(?5) AS want WHERE NOT EXISTS (
     SELECT 1 FROM json_each(observers.labels) AS has WHERE has.key = want.key AND has.value = want.value))";
 
+const OF_HEALTH: &str = concat!(effective_health!("?8"), " IN (SELECT value FROM json_each(?7))");
+
 /// What a filter asks for, and no more: what it leaves open needs no look at the rows where an index is enough.
 fn matching(the: &Parameters) -> String {
     let asked = [
@@ -76,6 +80,7 @@ fn matching(the: &Parameters) -> String {
         (the.service.is_some(), "service_id = ?4"),
         (the.labels != "{}", LABELLED),
         (the.q.is_some(), "instr(lower(name), ?6) > 0"),
+        (the.health.is_some(), OF_HEALTH),
     ];
     let asked = asked.iter().filter(|(is_asked, _)| *is_asked).map(|(_, clause)| *clause);
     let status = "status IN (SELECT value FROM json_each(?1))";
@@ -290,15 +295,16 @@ pub(super) async fn list(
     let the = &Parameters::of(filter, after)?;
     let matching = matching(the);
     let (by, value) = match filter.sort {
-        Sort::Name => ("name", "?7"),
-        Sort::CreatedAt => ("created_at", "CAST(?7 AS INTEGER)"),
+        Sort::Name => ("name", "?9"),
+        Sort::CreatedAt => ("created_at", "CAST(?9 AS INTEGER)"),
     };
     let (past, way) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
     let count = format!("SELECT COUNT(*) FROM observers WHERE {matching}");
     let statement = format!(
-        "SELECT id, document FROM observers WHERE {matching} AND ({by}, id) {past} ({value}, ?8)
-        ORDER BY {by} {way}, id {way} LIMIT ?9 OFFSET ?10"
+        "SELECT id, document FROM observers WHERE {matching} AND ({by}, id) {past} ({value}, ?10)
+        ORDER BY {by} {way}, id {way} LIMIT ?11 OFFSET ?12"
     );
+    let health = &the.health.as_ref().map(|health| array(health));
     let (statement, service) = (&statement, &the.service.map(|service| service.to_string()));
     let total = sqlx::query_scalar(AssertSqlSafe(count))
         .bind(array(&the.status))
@@ -307,6 +313,8 @@ pub(super) async fn list(
         .bind(service)
         .bind(&the.labels)
         .bind(&the.q)
+        .bind(health)
+        .bind(clock::now().0)
         .fetch_one(&mut *snapshot)
         .await
         .map_err(failure)?;
@@ -319,6 +327,8 @@ pub(super) async fn list(
             .bind(service)
             .bind(&the.labels)
             .bind(&the.q)
+            .bind(health)
+            .bind(clock::now().0)
             .bind(&the.value)
             .bind(the.id.to_string())
             .bind(limit)
@@ -331,6 +341,28 @@ pub(super) async fn list(
 pub(super) async fn counts(pool: &SqlitePool) -> Result<Counts, StoreError> {
     let counts = "SELECT pool, status, COUNT(*) FROM observers GROUP BY pool, status";
     counts_of(sqlx::query_as(counts).fetch_all(pool).await.map_err(failure)?)
+}
+
+pub(super) async fn health_counts(pool: &SqlitePool) -> Result<HealthCounts, StoreError> {
+    // In the order of the index, which has all that is asked for.
+    let counts = "SELECT pool, health, service_id, COUNT(*), COUNT(*) FILTER (WHERE steady_at <= ?1)
+        FROM observers WHERE health IS NOT NULL GROUP BY pool, status, health, service_id";
+    let groups: Vec<(String, String, Option<String>, i64, i64)> =
+        sqlx::query_as(counts).bind(clock::now().0).fetch_all(pool).await.map_err(failure)?;
+    let living: Vec<String> = sqlx::query_scalar("SELECT id FROM services WHERE ended_at IS NULL")
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?;
+    let id = |text: String| Uuid::parse_str(&text).unwrap_or_default();
+    let group = |(pool, health, holder, count, steady): (_, _, Option<String>, _, _)| HealthGroup {
+        pool,
+        health,
+        holder: holder.map(id),
+        count,
+        steady,
+    };
+    let living = living.into_iter().map(id).collect();
+    health_counts_of(groups.into_iter().map(group).collect(), &living)
 }
 
 pub(super) async fn forget(writer: &SqlitePool, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {

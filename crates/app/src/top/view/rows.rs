@@ -144,10 +144,11 @@ pub(super) fn observers(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'st
     let kind = widest(all.iter().map(|it| it.kind.as_str()), 6, width / 10);
     let service = widest(all.iter().map(holder), 9, width / 6);
     let head = format!(
-        "  {}  {}  {}  {}  {}  {}  REASON",
+        "  {}  {}  {}  {}  {}  {}  {}  REASON",
         cell("NAME", name),
         cell("KIND", kind),
-        cell("STATUS", 10),
+        cell("HEALTH", 10),
+        right("RST", 3),
         cell("SERVICE", service),
         cell("EPOCH", 5),
         right("RUNS", 4)
@@ -166,15 +167,21 @@ pub(super) fn observers(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'st
         let runs = runs.map_or_else(|| "-".to_owned(), |since| age(model.now.since(since)));
         let spans = vec![
             Span::raw(format!("{}  {}  ", cell(&it.name, name), cell(&it.kind, kind))),
-            Span::styled(format!("{}  ", cell(&it.status, 10)), paint.tone(Tone::of(&it.status))),
+            Span::styled(format!("{}  ", cell(stands(it), 10)), paint.tone(Tone::of(stands(it)))),
+            Span::raw(format!("{}  ", right(&it.restarts.to_string(), 3))),
             Span::raw(format!("{}  ", cell(holder(it), service))),
             Span::raw(format!("{}  ", cell(&format!("{}.{}", it.generation, it.acquisitions), 5))),
             Span::raw(format!("{}  ", right(&runs, 4))),
-            Span::raw(rest(it, width.saturating_sub(name + kind + service + 33))),
+            Span::raw(rest(it, width.saturating_sub(name + kind + service + 38))),
         ];
         lines.push(row(spans, at == model.observer, focused));
     }
     lines
+}
+
+/// Its health, or the status of one that is not to run.
+fn stands(it: &Observer) -> &str {
+    it.health.as_deref().unwrap_or(&it.status)
 }
 
 fn holder(it: &Observer) -> &str {

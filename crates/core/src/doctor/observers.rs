@@ -1,0 +1,102 @@
+//! Observers that do not do their work though a service has room for them, and services that went without a goodbye.
+
+use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
+use crate::row::Row;
+use crate::service::{Ended, ServiceRow};
+use std::collections::BTreeSet;
+
+/// An observer that was started again this often in a row is in a crash loop.
+const LOOPS_FROM: u32 = 2;
+/// Names in one finding.
+const NAMED_MAX: usize = 5;
+
+pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
+    [looping(&fleet.restarting), failed(&fleet.failed), lost(fleet, facts)].into_iter().flatten().collect()
+}
+
+fn listed(names: &[String], total: u64) -> String {
+    let shown = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
+    let more = total.saturating_sub(shown.len() as u64);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn observers(count: u64) -> String {
+    if count == 1 { "one observer".to_owned() } else { format!("{count} observers") }
+}
+
+/// Observers that fail again and again.
+fn looping(restarting: &SomeRows) -> Option<Finding> {
+    let mut loops: Vec<&Row> = restarting.rows.iter().filter(|row| row.restarts() >= LOOPS_FROM).collect();
+    loops.sort_by_key(|row| std::cmp::Reverse(row.restarts()));
+    let first = loops.first()?;
+    let name = |row: &&Row| format!("{} ({} restarts)", row.wanted.name, row.restarts());
+    let names: Vec<String> = loops.iter().map(name).collect();
+    let count = loops.len() as u64;
+    let unread = restarting.total > restarting.rows.len() as u64;
+    let least = if unread { "at least " } else { "" };
+    let error = first.seen.last_error.as_ref().map_or("unknown", |error| error.value.as_str());
+    let error: String = error.chars().take(200).collect();
+    Some(Finding {
+        code: "crash-loop",
+        severity: Severity::Warning,
+        subject: "observers".to_owned(),
+        what: format!("{least}{} failed again and again: {}", observers(count), listed(&names, count)),
+        why: format!(
+            "between two attempts they do not do their work; the newest error of the first is: {error}"
+        ),
+        cure: format!(
+            "`everwatch observer logs {0}` and `everwatch observer describe {0}`; correct its spec or what it depends \
+             on, or `everwatch observer pause {0}`; `everwatch observer list --health restarting` lists all",
+            first.wanted.name
+        ),
+    })
+}
+
+fn failed(failed: &SomeRows) -> Option<Finding> {
+    let first = failed.rows.first()?;
+    let names: Vec<String> = failed.rows.iter().map(|row| row.wanted.name.to_string()).collect();
+    Some(Finding {
+        code: "failed",
+        severity: Severity::Warning,
+        subject: "observers".to_owned(),
+        what: format!("{} failed: {}", observers(failed.total), listed(&names, failed.total)),
+        why: "a failed observer stays down until a person retries it".to_owned(),
+        cure: format!(
+            "`everwatch observer list --status Failed` tells why; once that is cured, `everwatch observer retry {}`, or \
+             delete it",
+            first.wanted.name
+        ),
+    })
+}
+
+/// Services that were lost lately and did not come back under their name.
+fn lost(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
+    let living: BTreeSet<&str> = fleet.services.iter().map(|it| it.birth.name.as_str()).collect();
+    let is_lost = |it: &&ServiceRow| {
+        it.end.is_some_and(|end| end.how == Ended::Lost && facts.now.since(end.at) < super::LATELY)
+            && !living.contains(it.birth.name.as_str())
+    };
+    let mut names: Vec<String> =
+        fleet.ended_lately.iter().filter(is_lost).map(|it| it.birth.name.to_string()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let first = fleet
+        .ended_lately
+        .iter()
+        .find(|it| Some(it.birth.name.as_str()) == names.first().map(String::as_str))?;
+    let plural = if names.len() == 1 { "service was" } else { "services were" };
+    Some(Finding {
+        code: "service-lost",
+        severity: Severity::Warning,
+        subject: "services".to_owned(),
+        what: format!(
+            "{} {plural} lost within 10 minutes and did not come back: {}",
+            names.len(),
+            listed(&names, names.len() as u64)
+        ),
+        why: "a lost service ended without a goodbye: its process was killed, or its host or network is gone"
+            .to_owned(),
+        cure: format!("look at host {} and its log, and start the service again", first.birth.host),
+    })
+}

@@ -1,0 +1,164 @@
+//! Whether an observer does its work: one word beside its status, computed from the row and never stored as truth of
+//! its own. The stores keep what [`standing`] says beside the row, so that a list can be filtered by it.
+//!
+//! The obvious rule calls an observer running whenever its code executes. But an observer that fails again and again
+//! executes between two failures, so a crash loop would look healthy half of the time. Instead, an observer that was
+//! started after an error counts as restarting until it has run without an error for as long as its retry policy
+//! takes to forget an error.
+
+use crate::clock::Timestamp;
+use crate::row::{Desired, Row};
+use crate::seen::{Doing, Seen};
+use crate::slots::reasons;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How long an observer runs without an error before it counts as running again, where its retry policy names no
+/// `reset_after`.
+pub const STEADY_AFTER: Duration = Duration::from_secs(300);
+/// The shortest such time: a policy that forgets errors at once does not make a crash loop healthy.
+pub const STEADY_AFTER_MIN: Duration = Duration::from_secs(60);
+
+/// How well an observer does what is wanted of it. An observer that is not to run has none: one that is paused,
+/// completed, failed or deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// Its code executes, and has not failed lately.
+    Running,
+    /// Its code has failed lately: it waits for its next attempt, or executes and has yet to prove itself.
+    Restarting,
+    /// No service runs it: it waits to be published, for a slot, for its turn or for a service that can run it.
+    Waiting,
+    /// It is on its way from one service to another.
+    Moving,
+    /// It is to end and has not ended yet.
+    Stopping,
+}
+
+impl Health {
+    /// Every word, the healthy one first.
+    pub const ALL: [Self; 5] = [Self::Running, Self::Restarting, Self::Waiting, Self::Moving, Self::Stopping];
+
+    /// The word as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Restarting => "restarting",
+            Self::Waiting => "waiting",
+            Self::Moving => "moving",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Health {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|health| health.as_str() == text).ok_or_else(|| {
+            let words = Self::ALL.map(Self::as_str).join(", ");
+            format!("`{text}` is not a health: one of {words}")
+        })
+    }
+}
+
+/// What a row says about health by itself: true as long as its service lives and `steady_at` has not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    pub health: Health,
+    /// Where its code executes after an error: when it counts as running.
+    pub steady_at: Option<Timestamp>,
+}
+
+impl Standing {
+    /// The health at this moment. The filters of the stores follow the same rule in SQL.
+    #[must_use]
+    pub fn at(self, holder_lives: bool, now: Timestamp) -> Health {
+        match self.health {
+            Health::Running | Health::Restarting if !holder_lives => Health::Waiting,
+            Health::Restarting if self.steady_at.is_some_and(|steady| steady <= now) => Health::Running,
+            health => health,
+        }
+    }
+}
+
+/// What the row says by itself; `None` if the observer is not to run.
+#[must_use]
+pub fn standing(row: &Row) -> Option<Standing> {
+    let plain = |health| Some(Standing { health, steady_at: None });
+    if row.awaits_end() {
+        return plain(Health::Stopping);
+    }
+    match (row.desired, row.seen.settled.is_some()) {
+        (Desired::Paused | Desired::Deleted, _) => None,
+        (Desired::Running, true) if row.wants_reissue() => plain(Health::Waiting),
+        (Desired::Running, true) => None,
+        (Desired::Running, false) if row.unlisted.is_some() => plain(Health::Waiting),
+        (Desired::Running, false) => Some(of_run(row)),
+    }
+}
+
+fn of_run(row: &Row) -> Standing {
+    let plain = |health| Standing { health, steady_at: None };
+    let seen = &row.seen;
+    match seen.latest.as_ref().map(|latest| &latest.doing) {
+        None | Some(Doing::Refused { .. } | Doing::Held { refuses: true, .. }) => plain(Health::Waiting),
+        Some(Doing::HandedOver | Doing::HandedOverFor { .. }) => plain(Health::Moving),
+        Some(Doing::Restarting { .. }) => plain(Health::Restarting),
+        Some(Doing::Held { reason, .. }) if reason == reasons::SUSPECTED => plain(Health::Restarting),
+        Some(Doing::Held { .. }) if failed_in_this_run(seen) => plain(Health::Restarting),
+        Some(Doing::Held { reason, .. }) if reasons::is_redelivery(reason) && seen.begun => {
+            plain(Health::Moving)
+        }
+        Some(Doing::Held { .. }) => plain(Health::Waiting),
+        Some(Doing::Running) => match steady_at(row) {
+            None => plain(Health::Running),
+            steady_at => Standing { health: Health::Restarting, steady_at },
+        },
+    }
+}
+
+/// A service tells of a start rate that delays the next attempt as it tells of a first start.
+fn failed_in_this_run(seen: &Seen) -> bool {
+    let run = seen.latest.as_ref().map(|latest| latest.key.acquisitions);
+    run.is_some() && seen.erred_at.as_ref().map(|erred| erred.key.acquisitions) == run
+}
+
+/// When code that executes counts as running; `None` if no error came before its newest start, or only one that was
+/// forgotten by then. A move does not make an observer forget its errors.
+#[must_use]
+pub fn steady_at(row: &Row) -> Option<Timestamp> {
+    let (started, erred) = (row.seen.started.as_ref()?, row.seen.erred_at.as_ref()?);
+    let after = steady_after(row);
+    let same_run = started.key.acquisitions == erred.key.acquisitions;
+    let lately = started.value.at.since(erred.value) < after;
+    (same_run || lately).then(|| started.value.at.plus(after))
+}
+
+/// How long its code has to run without an error to count as running.
+#[must_use]
+pub fn steady_after(row: &Row) -> Duration {
+    row.wanted.retry.reset_after().unwrap_or(STEADY_AFTER).max(STEADY_AFTER_MIN)
+}
+
+impl Row {
+    /// How often its code was started again after an error, in its newest run and since the last time that it ran for
+    /// as long as its retry policy takes to forget an error.
+    #[must_use]
+    pub fn restarts(&self) -> u32 {
+        self.seen.started.as_ref().map_or(0, |started| started.value.attempt.saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+#[path = "health_tests.rs"]
+mod tests;

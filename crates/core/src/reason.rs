@@ -1,0 +1,185 @@
+//! Why an observer stands where it stands: a sentence for people and a code for programs. Codes are stable; sentences
+//! are not.
+
+use crate::clock::{Timestamp, show};
+use crate::health::{Health, standing, steady_after};
+use crate::row::Row;
+use crate::service::ServiceRow;
+use crate::slots::reasons;
+use crate::status::{Reason, Status};
+use crate::waiting::{Obstacle, obstacle};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
+        /// Why an observer stands where it stands, for programs.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum ReasonCode {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl ReasonCode {
+            /// Every code, in the order of a life.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The code as it is written.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $code,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Its message is on its way into the queue.
+    PublishPending = "publish-pending",
+    /// In the queue of its pool, where some service has room.
+    WaitingForSlot = "waiting-for-slot",
+    /// In the queue of its pool, which no service serves.
+    NoServiceInPool = "no-service-in-pool",
+    /// In the queue of its pool; its services are cordoned, draining or silent.
+    NoActiveService = "no-active-service",
+    /// In the queue of its pool; all slots are in use.
+    PoolIsFull = "pool-is-full",
+    /// A service holds it and starts it when its turn comes.
+    StartRate = "start-rate",
+    /// A service took it from another one and is about to start it.
+    Redelivered = "redelivered",
+    /// A service holds it for a reason that this version does not know.
+    Held = "held",
+    /// The services that took it cannot run it.
+    Refused = "refused",
+    /// Its code failed; it waits for its next attempt.
+    BackingOff = "backing-off",
+    /// Its code executes and failed lately.
+    RecentlyFailed = "recently-failed",
+    /// Services died of it or beside it: it starts one at a time.
+    CrashLooping = "crash-looping",
+    /// Its service handed it over.
+    HandedOver = "handed-over",
+    /// Its service is gone.
+    ServiceLost = "service-lost",
+    /// Its service does not hold it any more and has not said why.
+    Unlisted = "unlisted",
+    /// It was told to stop so that its next generation can start.
+    RestartRequested = "restart-requested",
+    /// It was told to stop because it is paused.
+    Pausing = "pausing",
+    /// It was told to stop because it is deleted.
+    Deleting = "deleting",
+    /// Its retry policy ran out, or its code gave up.
+    GaveUp = "gave-up",
+    /// No service could run it for too long.
+    RefusedTooLong = "refused-too-long",
+    /// It ended too many services.
+    Quarantined = "quarantined",
+}
+
+impl fmt::Display for ReasonCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Obstacle {
+    /// For programs.
+    #[must_use]
+    pub fn code(self) -> ReasonCode {
+        match self {
+            Self::NoService => ReasonCode::NoServiceInPool,
+            Self::NoneTakes => ReasonCode::NoActiveService,
+            Self::Full { .. } => ReasonCode::PoolIsFull,
+        }
+    }
+}
+
+impl Reason {
+    /// For programs; `None` if there is nothing to add.
+    #[must_use]
+    pub fn code(&self) -> Option<ReasonCode> {
+        Some(match self {
+            Self::None => return None,
+            Self::ToBePublished => ReasonCode::PublishPending,
+            Self::WaitingForSlot { .. } => ReasonCode::WaitingForSlot,
+            Self::Held { why, refuses } => held(why, *refuses),
+            Self::Restarting { .. } => ReasonCode::BackingOff,
+            Self::Unlisted => ReasonCode::Unlisted,
+            Self::Moving => ReasonCode::HandedOver,
+            Self::Refused { .. } => ReasonCode::Refused,
+            Self::Ending => ReasonCode::Deleting,
+            Self::StartingAnew => ReasonCode::RestartRequested,
+            Self::Pausing => ReasonCode::Pausing,
+            Self::GaveUp { .. } => ReasonCode::GaveUp,
+            Self::RefusedTooLong { .. } => ReasonCode::RefusedTooLong,
+            Self::Quarantined { .. } => ReasonCode::Quarantined,
+        })
+    }
+}
+
+fn held(why: &str, refuses: bool) -> ReasonCode {
+    match why {
+        _ if refuses => ReasonCode::Refused,
+        reasons::START_RATE => ReasonCode::StartRate,
+        reasons::SUSPECTED => ReasonCode::CrashLooping,
+        reasons::ENDING => ReasonCode::RestartRequested,
+        why if reasons::is_redelivery(why) => ReasonCode::Redelivered,
+        _ => ReasonCode::Held,
+    }
+}
+
+/// Where an observer stands at one moment, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    pub status: Status,
+    /// `None` if it is not to run.
+    pub health: Option<Health>,
+    /// `None` exactly if there is nothing to add.
+    pub code: Option<ReasonCode>,
+    /// Empty if there is nothing to add.
+    pub reason: String,
+}
+
+/// Explains a row, given whether its holder lives and the services that live.
+#[must_use]
+pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -> Explanation {
+    let verdict = row.verdict();
+    let said = standing(row);
+    let health = said.map(|said| said.at(held, now));
+    let lost = health == Some(Health::Waiting) && said.is_some_and(|said| said.health != Health::Waiting);
+    let (mut code, mut reason) = (verdict.reason.code(), verdict.reason.to_string());
+    if lost {
+        code = Some(ReasonCode::ServiceLost);
+        "its service is gone: it waits for the next one".clone_into(&mut reason);
+    } else if code.is_none() && health == Some(Health::Restarting) {
+        code = Some(ReasonCode::RecentlyFailed);
+        reason = failed_lately(row);
+    }
+    if (lost || verdict.reason.is_queued())
+        && let Some(obstacle) = obstacle(&row.wanted.pool, services)
+    {
+        let why = obstacle.explain(&row.wanted.pool);
+        reason = if row.seen.begun { format!("{reason}; {why}") } else { why };
+        code = Some(obstacle.code());
+    }
+    Explanation { status: verdict.status, health, code, reason }
+}
+
+fn failed_lately(row: &Row) -> String {
+    let after = show(steady_after(row));
+    match row.restarts() {
+        0 => format!("failed before its last move, counts as running after {after} without an error"),
+        1 => format!("started again after an error, counts as running after {after} without another"),
+        times => {
+            format!("started again after {times} errors, counts as running after {after} without another")
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "reason_tests.rs"]
+mod tests;
