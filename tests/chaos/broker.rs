@@ -45,6 +45,32 @@ impl Broker {
         assert!(said.contains("{ok,") || said.contains("{migrated,"), "no leader moved: {said}");
     }
 
+    /// Partitions a node from the next one: neither has the other's cookie any more.
+    pub(crate) fn part(&self, number: usize) {
+        let (one, next) = (self.name_of(number), self.name_of(self.after(number)));
+        let forget =
+            |other: &str| format!("erlang:set_cookie({other}, apart), erlang:disconnect_node({other}).");
+        self.run(&["eval", &number.to_string(), &forget(&next)]);
+        self.run(&["eval", &self.after(number).to_string(), &forget(&one)]);
+    }
+
+    pub(crate) fn join(&self, number: usize) {
+        let (one, next) = (self.name_of(number), self.name_of(self.after(number)));
+        let remember = |other: &str| {
+            format!("erlang:set_cookie({other}, erlang:get_cookie()), net_kernel:connect_node({other}).")
+        };
+        self.run(&["eval", &number.to_string(), &remember(&next)]);
+        self.run(&["eval", &self.after(number).to_string(), &remember(&one)]);
+    }
+
+    fn after(&self, number: usize) -> usize {
+        number % self.urls.len() + 1
+    }
+
+    fn name_of(&self, number: usize) -> String {
+        self.run(&["eval", &number.to_string(), "node()."]).trim().to_owned()
+    }
+
     fn run(&self, arguments: &[&str]) -> String {
         let command = self.command.as_ref().expect("such faults are chosen only where a command is given");
         let done = Command::new("sh").args(["-c", command, "node"]).args(arguments).output().unwrap();

@@ -3,23 +3,49 @@
 
 use crate::broker::{Broker, host_and_port};
 use crate::faults::Fault;
+use crate::log::Log;
 use everwatch_tests::beacons;
-use everwatch_tests::cluster::{Cluster, free_address};
+use everwatch_tests::cluster::{As, Cluster, free_address};
 use everwatch_tests::disk::SmallDisk;
-use everwatch_tests::http::{Api, wait_for};
+use everwatch_tests::http::{Api, wait_for, wait_within};
 use everwatch_tests::postgres::Server;
 use everwatch_tests::proxy::Proxy;
-use rand::Rng as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 use tempfile::TempDir;
 
-pub(crate) const SERVICES: [&str; 4] = ["s0", "s1", "s2", "s3"];
+/// A service of the deployment.
+pub(crate) struct Member {
+    pub(crate) name: &'static str,
+    pool: &'static str,
+    /// How far its clock is off, in the notation of faketime.
+    clock: Option<&'static str>,
+    /// Its log may stand still.
+    piped: bool,
+}
+
+const fn member(name: &'static str, pool: &'static str) -> Member {
+    Member { name, pool, clock: None, piped: false }
+}
+
+pub(crate) const SERVICES: [Member; 7] = [
+    Member { piped: true, ..member("s0", "default") },
+    Member { piped: true, ..member("s1", "default") },
+    member("s2", "default"),
+    Member { clock: Some("+600s"), ..member("s3", "default") },
+    member("e0", "edge"),
+    member("e1", "edge"),
+    member("e2", "edge"),
+];
+/// Three of four, and two of three, have room for all that their pool has.
 pub(crate) const CAPACITY: u32 = 15;
-const OBSERVERS: usize = 24;
+const OBSERVERS: usize = 28;
+/// How long some code goes on after it was told to stop.
+const LINGERS: Duration = Duration::from_millis(700);
 
 /// Now, in ms as beacons have it.
 pub(crate) fn now() -> i64 {
@@ -42,6 +68,8 @@ pub(crate) struct World {
     pub(crate) live: Vec<String>,
     /// Names that people were told are deleted, and when.
     pub(crate) deleted: BTreeMap<String, i64>,
+    /// Of the services whose logs are pipes.
+    logs: BTreeMap<&'static str, Log>,
     made: usize,
     _scratch: TempDir,
 }
@@ -49,6 +77,12 @@ pub(crate) struct World {
 /// What each name is: two thirds in-process, one third children; some may not overlap.
 pub(crate) fn is_child(name: &str) -> bool {
     name.ends_with("-child") || name.ends_with("-child-alone")
+}
+pub(crate) fn lingers(name: &str) -> bool {
+    name.ends_with("-slow")
+}
+fn is_on_edge(name: &str) -> bool {
+    name.contains("-edge")
 }
 pub(crate) fn may_overlap(name: &str) -> bool {
     !name.ends_with("-alone")
@@ -77,7 +111,7 @@ impl World {
         };
         let folder = cluster.folder("beacons");
         let mut proxies = BTreeMap::new();
-        for name in SERVICES {
+        for Member { name, .. } in SERVICES {
             let mut own = Vec::new();
             for url in &broker.urls {
                 own.push(Proxy::listen(&free_address(), host_and_port(url)).await);
@@ -94,13 +128,14 @@ impl World {
             other,
             live: Vec::new(),
             deleted: BTreeMap::new(),
+            logs: BTreeMap::new(),
             made: 0,
             _scratch: scratch,
         };
-        for name in SERVICES {
+        for Member { name, .. } in SERVICES {
             world.start_service(name);
         }
-        for name in SERVICES {
+        for Member { name, .. } in SERVICES {
             world.cluster.until_active(name).await;
         }
         for _ in 0..OBSERVERS {
@@ -114,7 +149,10 @@ impl World {
         match fault {
             Fault::CloseAll | Fault::BrokerKill | Fault::Alarm => self.broker.own.is_some(),
             Fault::NodeKill | Fault::LeadersMove => self.broker.command.is_some(),
-            Fault::DatabaseKill => self.postgres.is_some(),
+            Fault::Partition => self.broker.command.is_some() && self.broker.urls.len() > 2,
+            Fault::DatabaseKill | Fault::KillInOutage | Fault::DatabaseLong | Fault::DamagedRow => {
+                self.postgres.is_some()
+            }
             Fault::DiskFull => self.disk.is_some(),
             _ => true,
         }
@@ -124,47 +162,124 @@ impl World {
     pub(crate) async fn victim(&self, dice: &mut StdRng) -> &'static str {
         let services = self.cluster.api.items("/v1/observers?limit=1000").await;
         let holds = |name: &&&str| services.iter().any(|it| it["service"]["name"] == **name);
-        let candidates: Vec<&str> = SERVICES.iter().filter(holds).copied().collect();
-        candidates.choose(dice).copied().unwrap_or(SERVICES[0])
+        let candidates: Vec<&str> = self.services().into_iter().filter(|name| holds(&name)).collect();
+        candidates.choose(dice).copied().unwrap_or("s0")
+    }
+
+    pub(crate) fn services(&self) -> Vec<&'static str> {
+        SERVICES.map(|it| it.name).to_vec()
+    }
+
+    /// Another one of the same pool that others may do without.
+    pub(crate) fn other_than(&self, victim: &str, dice: &mut StdRng) -> &'static str {
+        let others = ["s0", "s1", "s2", "s3"];
+        let others: Vec<_> = others.into_iter().filter(|name| *name != victim).collect();
+        others.choose(dice).copied().unwrap_or("s0")
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        self.postgres.as_ref().expect("chosen only where there is one")
+    }
+
+    pub(crate) fn disk(&self) -> &SmallDisk {
+        self.disk.as_ref().expect("chosen only where there is one")
+    }
+
+    pub(crate) fn pass(&self, victim: &str, (up, down): (bool, bool)) {
+        self.proxies[victim].iter().for_each(|proxy| proxy.pass(up, down));
+    }
+
+    pub(crate) fn kill_managers(&mut self) {
+        self.cluster.kill("manager");
+        if self.postgres.is_some() {
+            self.cluster.kill("other");
+        }
+    }
+
+    pub(crate) async fn start_managers(&mut self) {
+        self.cluster.manager().await;
+        self.other = match &self.postgres {
+            Some(_) => self.cluster.another_manager("other").await,
+            None => self.cluster.api.clone(),
+        };
+    }
+
+    /// Stops reading the log of the service that this returns.
+    pub(crate) fn stall_a_log(&self, dice: &mut StdRng) -> &'static str {
+        let names: Vec<&'static str> = self.logs.keys().copied().collect();
+        let name = names.choose(dice).copied().expect("some are pipes");
+        self.logs[name].stall();
+        name
+    }
+
+    pub(crate) fn let_logs_go_on(&self) {
+        self.logs.values().for_each(Log::go_on);
+    }
+
+    /// Makes the stored document of an observer invalid while a manager starts, then restores it and retries the
+    /// reports that were parked meanwhile.
+    pub(crate) async fn damage_a_row(&mut self, dice: &mut StdRng) {
+        let name = self.live.choose(dice).unwrap();
+        self.cluster
+            .sql(&format!("create table kept as select id, document from observers where name = '{name}'"));
+        self.cluster.sql(&format!("update observers set document = '{{' where name = '{name}'"));
+        self.cluster.kill("manager");
+        self.cluster.manager().await;
+        self.cluster
+            .sql("update observers set document = kept.document from kept where observers.id = kept.id");
+        self.cluster.sql("drop table kept");
+        for message in self.cluster.api.items("/v1/parked").await {
+            self.insist("POST", &format!("/v1/parked/{}/retry", message["id"]), None, &[202, 404]).await;
+        }
     }
 
     pub(crate) fn start_service(&mut self, name: &str) {
         let through = |proxy: &Proxy| format!("amqp://guest:guest@{}/%2f", proxy.address);
-        let urls: Vec<_> = self.proxies[name].iter().map(through).collect();
-        self.cluster.spawn_service_at(name, CAPACITY, &urls.join(","));
+        let urls = self.proxies[name].iter().map(through).collect::<Vec<_>>().join(",");
+        let member = SERVICES.into_iter().find(|it| it.name == name).expect("it is one of them");
+        let library = member.clock.map(|_| faketime());
+        let mut environment = vec![("EVERWATCH_SERVICE__POOL", member.pool)];
+        if let (Some(clock), Some(library)) = (member.clock, &library) {
+            environment.extend([("LD_PRELOAD", library.as_str()), ("FAKETIME", clock)]);
+            environment.push(("FAKETIME_DONT_FAKE_MONOTONIC", "1"));
+        }
+        let mut how = As { broker_url: &urls, environment: &environment, stderr: None };
+        if member.piped {
+            let (log, end) = Log::new(&self.cluster.scratch.path().join(format!("{name}.log")));
+            self.logs.insert(member.name, log);
+            how.stderr = Some(end);
+        }
+        self.cluster.spawn_service_as(name, CAPACITY, how);
     }
 
-    async fn create(&mut self) {
-        let kind = ["", "-alone", "-child", "", "-child-alone", ""][self.made % 6];
+    pub(crate) async fn create(&mut self) {
+        const KINDS: [&str; 9] =
+            ["", "-alone", "-child", "-slow", "-edge", "-child-alone", "", "-edge-child", "-edge-slow"];
+        let kind = KINDS[self.made % KINDS.len()];
         let name = format!("o{}{kind}", self.made);
         self.made += 1;
         let (kind, spec) = if is_child(&name) {
             ("exec", beacons::exec_spec(&self.folder))
         } else {
-            ("beacon", json!({ "folder": self.folder }))
+            let lingers = if lingers(&name) { LINGERS } else { Duration::ZERO };
+            ("beacon", json!({ "folder": self.folder, "lingers": lingers.as_millis() }))
         };
+        let pool = if is_on_edge(&name) { "edge" } else { "default" };
         let overlap = if may_overlap(&name) { "allow" } else { "forbid" };
-        let body = json!({"name": name, "kind": kind, "spec": spec, "overlap": overlap, "on_full": "queue"});
-        self.insist("POST", "/v1/observers", Some(body), 201).await;
+        let body = json!({"name": name, "kind": kind, "spec": spec, "overlap": overlap, "on_full": "queue",
+            "pool": pool});
+        self.insist("POST", "/v1/observers", Some(body), &[201]).await;
         self.live.push(name);
-    }
-
-    /// One is deleted and one is created, through either manager, whatever is going on.
-    pub(crate) async fn people_act(&mut self, dice: &mut StdRng) {
-        let name = self.live.swap_remove(dice.random_range(0..self.live.len()));
-        self.insist("DELETE", &format!("/v1/observers/{name}?wait=30s"), None, 200).await;
-        self.deleted.insert(name, now());
-        self.create().await;
     }
 
     /// Asks one manager, then the other, until the answer is as it must be; an answer lost with its manager is
     /// asked for again, and a name that exists by then is the answer.
-    async fn insist(&self, method: &str, path: &str, body: Option<Value>, status: u16) {
-        wait_for(&format!("{method} {path} to be answered by {status}"), || async {
+    pub(crate) async fn insist(&self, method: &str, path: &str, body: Option<Value>, right: &[u16]) {
+        wait_for(&format!("{method} {path} to be answered by {right:?}"), || async {
             let mut seen = Vec::new();
             for api in [&self.cluster.api, &self.other] {
                 match api.try_call(method, path, body.clone()).await {
-                    Ok((got, _)) if got == status || (method == "POST" && got == 409) => return Ok(()),
+                    Ok((got, _)) if right.contains(&got) || (method == "POST" && got == 409) => return Ok(()),
                     Ok((got, answer)) => seen.push(format!("{got} {answer}")),
                     Err(error) => seen.push(error.to_string()),
                 }
@@ -177,7 +292,7 @@ impl World {
     /// Every observer that is wanted shows a beacon younger than a moment ago.
     pub(crate) async fn until_all_run(&self, fault: Fault) {
         let from = now();
-        wait_for(&format!("all to run after {fault:?}"), || async {
+        wait_within(fault.over_within(), &format!("all to run after {fault:?}"), || async {
             let runs = beacons::read(&self.folder);
             let runs_now = |name: &&String| {
                 runs.get(*name).is_some_and(|runs| runs.iter().any(|run| run.last > from.max(now() - 500)))
@@ -205,4 +320,12 @@ impl World {
         })
         .await;
     }
+}
+
+/// The library that changes the time that a program sees.
+fn faketime() -> String {
+    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten();
+    let mut files = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+    let file = files.find(|file| file.exists());
+    file.expect("libfaketime is missing: run ./tests/run").to_str().unwrap().to_owned()
 }

@@ -41,6 +41,11 @@ async fn a_cordoned_service(url: &str) {
         if on == "b" { Ok(()) } else { Err(format!("it is on {on}")) }
     })
     .await;
+    wait_for("its child there to be seen", || async {
+        let runs = beacons::read(&folder).remove("o").unwrap_or_default();
+        if runs.len() == 2 { Ok(()) } else { Err(format!("{runs:?}")) }
+    })
+    .await;
     beacons::judge("acknowledgement time-out of a cordoned service", &folder, |_| FENCE_GRACE);
 }
 

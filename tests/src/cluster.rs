@@ -274,24 +274,27 @@ impl Cluster {
 
     /// Starts a service that reaches the broker at another URL, without waiting.
     pub fn spawn_service_at(&mut self, name: &str, capacity: u32, broker_url: &str) {
-        let (capacity, listen) = (capacity.to_string(), free_address());
-        let own = service_environment(name, &capacity, &listen, broker_url);
-        self.health.insert(name.to_owned(), listen.clone());
-        let program = self.service_program.clone();
-        let arguments: &[&str] = if program == everwatch() { &["run", "service"] } else { &[] };
-        self.start(name, (&program, arguments), &own);
+        self.spawn_service_as(name, capacity, As { broker_url, ..As::default() });
     }
 
     /// The same, with a pipe of the caller's as standard error instead of a log file.
     pub fn spawn_service_into(&mut self, name: &str, capacity: u32, broker_url: &str, stderr: PipeWriter) {
+        self.spawn_service_as(name, capacity, As { broker_url, stderr: Some(stderr), ..As::default() });
+    }
+
+    /// Starts a service that differs from the others, without waiting.
+    pub fn spawn_service_as(&mut self, name: &str, capacity: u32, how: As<'_>) {
         let (capacity, listen) = (capacity.to_string(), free_address());
-        let own = service_environment(name, &capacity, &listen, broker_url);
+        let mut own = service_environment(name, &capacity, &listen, how.broker_url).to_vec();
+        own.extend_from_slice(how.environment);
         self.health.insert(name.to_owned(), listen.clone());
-        let mut command = Command::new(&self.service_program);
-        if self.service_program == everwatch() {
-            command.args(["run", "service"]);
-        }
-        command.stdout(Stdio::null()).stderr(stderr);
+        let program = self.service_program.clone();
+        let arguments: &[&str] = if program == everwatch() { &["run", "service"] } else { &[] };
+        let Some(stderr) = how.stderr else {
+            return self.start(name, (&program, arguments), &own);
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).stdout(Stdio::null()).stderr(stderr);
         self.start_command(name, command, &own);
     }
 
@@ -360,6 +363,15 @@ impl Cluster {
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(25)..].join("\n")
     }
+}
+
+/// How a service differs from the others of its cluster.
+#[derive(Debug, Default)]
+pub struct As<'a> {
+    pub broker_url: &'a str,
+    pub environment: &'a [(&'a str, &'a str)],
+    /// Instead of its log file.
+    pub stderr: Option<PipeWriter>,
 }
 
 fn service_environment<'a>(

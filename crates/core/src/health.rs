@@ -1,5 +1,5 @@
-//! Whether an observer does its work: one word beside its status, computed from the row and never stored as truth of
-//! its own. The stores keep what [`standing`] says beside the row, so that a list can be filtered by it.
+//! Whether an observer does its work: one word beside its status, computed from the row and never stored as a truth
+//! of its own. The stores keep what [`standing`] returns beside the row, so that a list can be filtered by it.
 //!
 //! The obvious rule calls an observer running whenever its code executes. But an observer that fails again and again
 //! executes between two failures, so a crash loop would look healthy half of the time. Instead, an observer that was
@@ -21,20 +21,20 @@ pub const STEADY_AFTER: Duration = Duration::from_secs(300);
 /// The shortest such time: a policy that forgets errors at once does not make a crash loop healthy.
 pub const STEADY_AFTER_MIN: Duration = Duration::from_secs(60);
 
-/// How well an observer does what is wanted of it. An observer that is not to run has none: one that is paused,
-/// completed, failed or deleted.
+/// Whether an observer does its work. An observer that is not meant to run (paused, completed, failed or deleted) has
+/// no health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// Its code executes, and has not failed lately.
+    /// Its code executes, and has not failed recently.
     Running,
-    /// Its code has failed lately: it waits for its next attempt, or executes and has yet to prove itself.
+    /// Its code has failed recently: it waits for its next attempt, or has not yet run long enough to count as running.
     Restarting,
     /// No service runs it: it waits to be published, for a slot, for its turn or for a service that can run it.
     Waiting,
     /// It is on its way from one service to another.
     Moving,
-    /// It is to end and has not ended yet.
+    /// It was deleted, paused or restarted by request, and its run has not ended yet.
     Stopping,
 }
 
@@ -71,11 +71,11 @@ impl FromStr for Health {
     }
 }
 
-/// What a row says about health by itself: true as long as its service lives and `steady_at` has not come.
+/// The health that follows from a row alone; it holds as long as its service lives and `steady_at` has not passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     pub health: Health,
-    /// Where its code executes after an error: when it counts as running.
+    /// When it counts as running, if its code executes after an error.
     pub steady_at: Option<Timestamp>,
 }
 
@@ -91,7 +91,7 @@ impl Standing {
     }
 }
 
-/// What the row says by itself; `None` if the observer is not to run.
+/// The health that follows from the row alone; `None` if the observer is not meant to run.
 #[must_use]
 pub fn standing(row: &Row) -> Option<Standing> {
     let plain = |health| Some(Standing { health, steady_at: None });
@@ -127,14 +127,15 @@ fn of_run(row: &Row) -> Standing {
     }
 }
 
-/// A service tells of a start rate that delays the next attempt as it tells of a first start.
+/// Whether its code failed in the run that holds it. A service reports a start rate that delays the next attempt in the
+/// same way as one that delays the first start.
 fn failed_in_this_run(seen: &Seen) -> bool {
     let run = seen.latest.as_ref().map(|latest| latest.key.acquisitions);
     run.is_some() && seen.erred_at.as_ref().map(|erred| erred.key.acquisitions) == run
 }
 
-/// When code that executes counts as running; `None` if no error came before its newest start, or only one that was
-/// forgotten by then. A move does not make an observer forget its errors.
+/// When code that executes counts as running; `None` if no error came before its newest start, or if its retry policy
+/// had forgotten that error by then. A move does not make an observer forget its errors.
 #[must_use]
 pub fn steady_at(row: &Row) -> Option<Timestamp> {
     let (started, erred) = (row.seen.started.as_ref()?, row.seen.erred_at.as_ref()?);

@@ -1,5 +1,5 @@
-//! Why an observer stands where it stands: a sentence for people and a code for programs. Codes are stable; sentences
-//! are not.
+//! Why an observer has its status and health: a sentence for people and a code for programs. Codes are stable;
+//! sentences are not.
 
 use crate::clock::{Timestamp, show};
 use crate::health::{Health, standing, steady_after};
@@ -13,7 +13,7 @@ use std::fmt;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
-        /// Why an observer stands where it stands, for programs.
+        /// Why an observer has its status and health, for programs.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum ReasonCode {
@@ -21,7 +21,7 @@ macro_rules! codes {
         }
 
         impl ReasonCode {
-            /// Every code, in the order of a life.
+            /// Every code, in the order of an observer's life cycle.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// The code as it is written.
@@ -40,7 +40,7 @@ codes! {
     PublishPending = "publish-pending",
     /// In the queue of its pool, where some service has room.
     WaitingForSlot = "waiting-for-slot",
-    /// In the queue of its pool, which no service serves.
+    /// In the queue of its pool; no service serves the pool.
     NoServiceInPool = "no-service-in-pool",
     /// In the queue of its pool; its services are cordoned, draining or silent.
     NoActiveService = "no-active-service",
@@ -56,9 +56,9 @@ codes! {
     Refused = "refused",
     /// Its code failed; it waits for its next attempt.
     BackingOff = "backing-off",
-    /// Its code executes and failed lately.
+    /// Its code executes and failed recently.
     RecentlyFailed = "recently-failed",
-    /// Services died of it or beside it: it starts one at a time.
+    /// Services died while they ran it: suspected observers start one at a time.
     CrashLooping = "crash-looping",
     /// Its service handed it over.
     HandedOver = "handed-over",
@@ -74,7 +74,7 @@ codes! {
     Deleting = "deleting",
     /// Its retry policy ran out, or its code gave up.
     GaveUp = "gave-up",
-    /// No service could run it for too long.
+    /// For too long, no service could run it.
     RefusedTooLong = "refused-too-long",
     /// It ended too many services.
     Quarantined = "quarantined",
@@ -132,11 +132,11 @@ fn held(why: &str, refuses: bool) -> ReasonCode {
     }
 }
 
-/// Where an observer stands at one moment, and why.
+/// The status and health of an observer at one moment, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     pub status: Status,
-    /// `None` if it is not to run.
+    /// `None` if it is not meant to run.
     pub health: Option<Health>,
     /// `None` exactly if there is nothing to add.
     pub code: Option<ReasonCode>,
@@ -144,7 +144,7 @@ pub struct Explanation {
     pub reason: String,
 }
 
-/// Explains a row, given whether its holder lives and the services that live.
+/// Explains a row. `held` says whether its holder lives; `services` are the services that live.
 #[must_use]
 pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -> Explanation {
     let verdict = row.verdict();

@@ -1,38 +1,38 @@
-//! Which requests a web page of elsewhere may not make.
+//! Which requests web pages of other sites may not make.
 //!
-//! A browser sends requests for every page that is open in it. Two headers tell what a page may not: `Host`
-//! is the name that the page was loaded from, so a name that the listener does not go by means that
-//! somebody has pointed a name of their own at its address (DNS rebinding); `Sec-Fetch-Site` and `Origin` say
-//! whether the page that asks is the listener's own (cross-site request forgery). Programs send neither of
-//! the latter and are let in.
+//! A browser sends requests on behalf of every page that is open in it. Headers show which of them to refuse.
+//! `Host` is the name to which the browser sends the request: a name that is not the listener's own means
+//! that an attacker has pointed a domain at its address (DNS rebinding). `Sec-Fetch-Site` and `Origin` say
+//! whether the page is the listener's own; if not, it is a cross-site request forgery. Programs other than
+//! browsers send neither `Sec-Fetch-Site` nor `Origin` and are let in.
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use std::fmt;
 use std::net::IpAddr;
 
-/// The names by which clients reach a listener, besides those that nobody can point elsewhere: loopback names
-/// and addresses.
+/// The names by which clients reach a listener, besides those that are always accepted: loopback names and IP
+/// addresses, which no attacker controls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts(Vec<String>);
 
 /// Why a request is not let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stranger {
-    /// The listener does not go by this name.
+    /// The listener does not have this name.
     Host(String),
-    /// A page of this origin asks, or of one that the browser does not name.
+    /// The request comes from a page of this origin; `None` if the browser does not name the origin.
     Page(Option<String>),
 }
 
 impl Hosts {
-    /// Any name.
+    /// Matches any name.
     pub const ANY: &'static str = "*";
 
-    /// Names without ports; `*.` in front admits all names below one, `*` alone admits any.
+    /// Names without ports; `*.` before a name admits all names below it, `*` alone admits any name.
     ///
     /// # Errors
-    /// The first that is no such name.
+    /// The first text that is not such a name.
     pub fn new(names: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let name = |given: String| {
             let name = given.to_ascii_lowercase();
@@ -44,17 +44,17 @@ impl Hosts {
         names.into_iter().map(name).collect::<Result<_, _>>().map(Self)
     }
 
-    /// One more; it is left out if it is no name.
+    /// Adds a name; ignores a text that is not a name.
     #[must_use]
     pub fn and(mut self, name: Option<String>) -> Self {
         self.0.extend(Self::new(name).unwrap_or_default().0);
         self
     }
 
-    /// Whether a request is let in, by its method and its headers.
+    /// Lets a request in or refuses it, by its method and its headers.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why it is refused.
     pub fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<(), Stranger> {
         let text = |name| headers.get(name).map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
         let host = text(header::HOST);
@@ -64,11 +64,11 @@ impl Hosts {
             return Err(Stranger::Host(host.clone()));
         }
         let origin = text(header::ORIGIN);
-        let site = headers.get("sec-fetch-site").map(|it| it.as_bytes());
+        let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         let reads = method.is_safe();
         let own = match (site, &origin) {
             (Some(b"same-origin" | b"none"), _) => true,
-            // Whoever follows a link to the console comes from another page.
+            // A link to the console may stand on a page of another site.
             (Some(_), _) => reads && headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate"),
             (None, Some(origin)) => reads || is_of(origin, host.as_deref()),
             (None, None) => true,
@@ -90,8 +90,8 @@ impl Hosts {
     }
 }
 
-/// Whether an origin, as `https://console.example:8443`, is that of the host that is asked. Schemes are not
-/// compared: a proxy may take the encryption off.
+/// Whether an origin, such as `https://console.example:8443`, belongs to the requested host. Schemes are not
+/// compared: a proxy may terminate TLS.
 fn is_of(origin: &str, host: Option<&str>) -> bool {
     let of_host = |authority: &str, default: Option<u16>| {
         let authority = authority.parse::<Authority>().ok()?;
@@ -113,10 +113,10 @@ impl fmt::Display for Stranger {
         match self {
             Self::Host(host) => write!(
                 f,
-                "this manager does not go by the name `{host}`; if it is one of yours, add it to manager.hosts"
+                "this manager is not known as `{host}`; if the name is yours, add it to manager.hosts"
             ),
-            Self::Page(Some(origin)) => write!(f, "a page of {origin} may not ask this of the manager"),
-            Self::Page(None) => f.write_str("a page of another site may not ask this of the manager"),
+            Self::Page(Some(origin)) => write!(f, "a page of {origin} may not send this request"),
+            Self::Page(None) => f.write_str("a page of another site may not send this request"),
         }
     }
 }
@@ -124,14 +124,13 @@ impl fmt::Display for Stranger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::HeaderValue;
 
-    fn admits(hosts: &[&str], method: Method, sent: &[(&'static str, &str)]) -> Result<(), Stranger> {
+    fn admits(hosts: &[&str], method: &Method, sent: &[(&'static str, &str)]) -> Result<(), Stranger> {
         let mut headers = HeaderMap::new();
         for (name, value) in sent {
             headers.insert(*name, HeaderValue::from_str(value).unwrap());
         }
-        Hosts::new(hosts.iter().map(|it| (*it).to_owned())).unwrap().admit(&method, &headers)
+        Hosts::new(hosts.iter().map(|it| (*it).to_owned())).unwrap().admit(method, &headers)
     }
 
     #[test]
@@ -139,11 +138,11 @@ mod tests {
         let known =
             ["localhost", "LocalHost:7700", "a.localhost", "127.0.0.1:7700", "[::1]:7700", "10.1.2.3"];
         for host in known {
-            assert_eq!(admits(&[], Method::POST, &[("host", host)]), Ok(()), "{host}");
+            assert_eq!(admits(&[], &Method::POST, &[("host", host)]), Ok(()), "{host}");
         }
         let mine = &["manager", "*.example.org"];
         for host in ["manager", "Manager.:80", "a.example.org", "a.b.example.org:7700"] {
-            assert_eq!(admits(mine, Method::GET, &[("host", host)]), Ok(()), "{host}");
+            assert_eq!(admits(mine, &Method::GET, &[("host", host)]), Ok(()), "{host}");
         }
         let strange = [
             "evil.example",
@@ -155,16 +154,16 @@ mod tests {
             "a b",
         ];
         for host in strange {
-            let refused = admits(mine, Method::GET, &[("host", host)]);
+            let refused = admits(mine, &Method::GET, &[("host", host)]);
             assert_eq!(refused, Err(Stranger::Host(host.to_owned())));
         }
-        assert_eq!(admits(&["*"], Method::GET, &[("host", "evil.example")]), Ok(()));
+        assert_eq!(admits(&["*"], &Method::GET, &[("host", "evil.example")]), Ok(()));
     }
 
     #[test]
     fn programs_name_no_origin_and_are_let_in() {
-        assert_eq!(admits(&[], Method::DELETE, &[]), Ok(()));
-        assert_eq!(admits(&[], Method::POST, &[("host", "localhost:7700")]), Ok(()));
+        assert_eq!(admits(&[], &Method::DELETE, &[]), Ok(()));
+        assert_eq!(admits(&[], &Method::POST, &[("host", "localhost:7700")]), Ok(()));
     }
 
     #[test]
@@ -173,16 +172,16 @@ mod tests {
         let page = |origin: &str| Err(Stranger::Page(Some(origin.to_owned())));
         for origin in ["https://evil.example", "null", "http://localhost:3000", "file://", "http://localhost"]
         {
-            assert_eq!(admits(&[], Method::POST, &[host, ("origin", origin)]), page(origin));
+            assert_eq!(admits(&[], &Method::POST, &[host, ("origin", origin)]), page(origin));
         }
         for site in ["cross-site", "same-site", "anything"] {
-            for method in [Method::POST, Method::DELETE, Method::GET] {
+            for method in &[Method::POST, Method::DELETE, Method::GET] {
                 let sent = [host, ("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")];
                 assert_eq!(admits(&[], method, &sent), Err(Stranger::Page(None)), "{site}");
             }
             let navigation = [host, ("sec-fetch-site", site), ("sec-fetch-mode", "navigate")];
-            assert_eq!(admits(&[], Method::GET, &navigation), Ok(()), "a link to the console");
-            assert_eq!(admits(&[], Method::POST, &navigation), Err(Stranger::Page(None)), "a form");
+            assert_eq!(admits(&[], &Method::GET, &navigation), Ok(()), "a link to the console");
+            assert_eq!(admits(&[], &Method::POST, &navigation), Err(Stranger::Page(None)), "a form");
         }
     }
 
@@ -195,11 +194,15 @@ mod tests {
             ("console.example:443", "https://Console.example"),
         ];
         for (host, origin) in pages {
-            assert_eq!(admits(mine, Method::POST, &[("host", host), ("origin", origin)]), Ok(()), "{origin}");
+            assert_eq!(
+                admits(mine, &Method::POST, &[("host", host), ("origin", origin)]),
+                Ok(()),
+                "{origin}"
+            );
         }
-        // A proxy that asks under another name.
+        // A proxy that passes requests on under another host name.
         let sent = [("host", "127.0.0.1"), ("origin", "https://a.b"), ("sec-fetch-site", "same-origin")];
-        assert_eq!(admits(mine, Method::POST, &sent), Ok(()));
+        assert_eq!(admits(mine, &Method::POST, &sent), Ok(()));
     }
 
     #[test]

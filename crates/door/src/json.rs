@@ -1,8 +1,8 @@
-//! What a JSON text holds, counted before it is parsed: a parsed value takes up to 30 times the memory of a
-//! short text such as `[0,0,0]`.
+//! Counts the values of a JSON text before it is parsed: the parsed values of a short text such as `[0,0,0]`
+//! take up to 30 times the memory of the text.
 
-/// Counts the values of a text and how deep they nest, and stops at the first limit. It counts too many in
-/// a text that is no JSON, which its parser refuses anyway.
+/// Counts the values of a text and how deep they nest, and stops at the first limit. It may
+/// count too many in a text that is not JSON, which the parser refuses anyway.
 ///
 /// # Errors
 /// Which limit the text exceeds.

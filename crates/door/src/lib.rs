@@ -1,6 +1,6 @@
-//! How HTTP clients are let in: a server that bounds what one client and all clients together may hold open
-//! ([`serve`]), which requests a web page of elsewhere may not make ([`hosts`]), and what a JSON body may
-//! contain before it is parsed ([`json`]).
+//! Protects HTTP listeners: a server limits what one client and all clients together may hold open
+//! ([`serve`], [`seats`]), web pages of other sites may not make requests ([`hosts`]), and the size of a
+//! JSON body is checked before it is parsed ([`json`]).
 
 pub mod hosts;
 pub mod json;

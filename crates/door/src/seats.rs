@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So many may be held at once, by all clients and by one.
+/// How many may be held at once, by all clients together and by each client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Most {
     pub of_all: usize,
     pub of_one: usize,
 }
 
-/// What is held now.
+/// What clients currently hold.
 #[derive(Debug)]
 pub struct Seats {
     most: Most,
@@ -21,11 +21,11 @@ pub struct Seats {
 #[derive(Debug, Default)]
 struct Held {
     in_all: usize,
-    /// Clients that hold none are not in it, so it never has more entries than there are seats.
+    /// Clients that hold no seat are not in it, so it never has more entries than there are seats.
     by: HashMap<Option<IpAddr>, usize>,
 }
 
-/// Held until it is dropped.
+/// One unit of the resource, held until it is dropped.
 #[derive(Debug)]
 pub struct Seat {
     of: Arc<Seats>,
@@ -35,9 +35,9 @@ pub struct Seat {
 /// Why there is no seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// All clients together hold as many as there are.
+    /// All clients together hold as many as they may.
     All,
-    /// This client holds as many as one may.
+    /// This client holds as many as one client may.
     One,
 }
 
@@ -47,8 +47,8 @@ impl Seats {
         Arc::new(Self { most, held: Mutex::default() })
     }
 
-    /// A seat for a client. Addresses that one machine can choose from freely are one client: an IPv6 network
-    /// of 64 bits. `None` is whatever has no address.
+    /// A seat for a client. All addresses of a 64-bit IPv6 network count as one client, because one machine
+    /// can choose freely among them. `None` is a client without an address.
     ///
     /// # Errors
     /// Whose limit is reached.

@@ -1,5 +1,5 @@
-//! Connections of HTTP clients: how many there may be, how long one may take to say what it wants, and how long
-//! to take what it is told.
+//! Connections of HTTP clients: how many there may be, how long a client may take to send its request, and
+//! how long it may read nothing of the answer.
 
 use crate::seats::{Full, Most, Seat, Seats};
 use axum::Router;
@@ -20,22 +20,22 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tracing::{debug, warn};
 
-/// The largest head of a request.
+/// The largest size of a request's head, in bytes.
 const HEAD_MAX: usize = 64 * 1024;
-/// What a connection beyond a client's share is told before it is closed.
+/// The answer on a connection beyond a client's share, before it is closed.
 const TOO_MANY: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: text/plain\r\nretry-after: 5\r\n\
     connection: close\r\ncontent-length: 44\r\n\r\ntoo many connections of this client are open";
 
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// For a request's head, from the moment its connection is free for it. A connection that idles ends with it
-    /// too; clients open another one.
+    /// How long a request's head may take to arrive, from the moment the connection is free for it. An idle
+    /// connection ends after this time too; clients open another one.
     pub headers_within: Duration,
-    /// How long a client may take nothing of what it is sent.
+    /// How long a client may read nothing of an answer.
     pub writes_within: Duration,
-    /// Beyond those of all clients, a connection waits until another one ends; beyond those of one client, it is
-    /// answered 429 and closed.
+    /// Beyond the limit of all clients, a connection waits until another one ends; beyond the limit of one
+    /// client, it is answered 429 and closed.
     pub connections: Most,
 }
 
@@ -50,14 +50,14 @@ impl Default for Limits {
     }
 }
 
-/// Files that a program wants besides its clients' connections: its database, its broker, its logs.
+/// Open files that a program needs besides its clients' connections: its database, its broker, its logs.
 const OTHER_FILES: usize = 256;
-/// More files than this are not asked for.
+/// The highest limit of open files that is requested.
 const FILES_MAX: u64 = 65_536;
 
 impl Limits {
     /// Raises the limit of open files as far as the system lets it, and leaves enough of them to other parts
-    /// of the program: else a flood of connections would take the database's.
+    /// of the program: otherwise a flood of connections would use up those of the database.
     #[must_use]
     pub fn with_files(mut self) -> Self {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -70,7 +70,7 @@ impl Limits {
             warn!(
                 files,
                 connections = most,
-                "few files may be open, so few clients may be connected; raise `ulimit -n`"
+                "the limit of open files allows only few client connections; raise `ulimit -n`"
             );
             self.connections.of_all = most;
             self.connections.of_one = self.connections.of_one.min(most / 2);
@@ -89,7 +89,7 @@ pub async fn serve(mut listener: TcpListener, app: Router, limits: Limits, stop:
             while seats.held() >= limits.connections.of_all {
                 left.notified().await;
             }
-            // Where no file is left to open, it waits a moment and tries again.
+            // If no file is left to open, `accept` waits a moment and tries again.
             Listener::accept(&mut listener).await
         };
         let (stream, peer) = tokio::select! {
@@ -117,7 +117,7 @@ fn leave(seat: Seat, left: &Notify) {
     left.notify_one();
 }
 
-/// Without waiting: a client that does not read is not told.
+/// Sends the refusal without waiting: a client that does not read does not receive it.
 fn refuse(stream: &TcpStream, peer: SocketAddr, full: Full) {
     let told = stream.try_write(TOO_MANY.as_bytes());
     debug!(%peer, ?full, ?told, "a connection is refused");
@@ -186,7 +186,7 @@ mod tests {
         stream
     }
 
-    /// All that comes until the server closes the connection.
+    /// Reads until the server closes the connection.
     async fn told(mut stream: TcpStream) -> String {
         let mut text = String::new();
         stream.read_to_string(&mut text).await.unwrap();
@@ -246,8 +246,8 @@ mod tests {
             let mut looks = tokio::time::interval(Duration::from_millis(20));
             loop {
                 looks.tick().await;
-                // Nothing is read here: the server's end shows by an error of the socket.
-                if held.take_error().unwrap().is_some() || (&held).try_write(b"x").is_err() {
+                // Nothing is read here: an error of the socket shows that the server has closed it.
+                if held.take_error().unwrap().is_some() || held.try_write(b"x").is_err() {
                     return;
                 }
             }

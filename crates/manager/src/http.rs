@@ -99,7 +99,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .layer(axum::middleware::from_fn(crate::traced::follow))
 }
 
-/// Lets in what no page of another site asks.
+/// Refuses requests for other hosts and requests from pages of other sites.
 async fn admit(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     match hosts.admit(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,

@@ -6,13 +6,22 @@ use serde::Deserialize;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::Instrument as _;
 
 /// Writes its epoch and the time in ms every 20 ms while it lives, to a file under its name.
 #[derive(Deserialize, JsonSchema)]
 struct Beacon {
     folder: PathBuf,
+    /// How long it goes on after it was told to stop, in ms.
+    #[serde(default)]
+    lingers: u64,
+}
+
+/// In ms, from the kernel itself: the C library may have been given another time.
+fn now() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
 }
 
 impl Observer for Beacon {
@@ -21,9 +30,14 @@ impl Observer for Beacon {
         let path = self.folder.join(ctx.name());
         let mut file = std::fs::File::options().create(true).append(true).open(path)?;
         let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        let mut shine = || file.write_all(format!("{} {}\n", ctx.epoch(), now()).as_bytes());
         while ctx.until_cancelled(ticks.tick()).await.is_some() {
-            let line = format!("{} {}\n", ctx.epoch(), jiff::Timestamp::now().as_millisecond());
-            file.write_all(line.as_bytes())?;
+            shine()?;
+        }
+        let told = Instant::now();
+        while told.elapsed() < Duration::from_millis(self.lingers) {
+            shine()?;
+            ticks.tick().await;
         }
         Ok(Exit::Done)
     }

@@ -172,7 +172,7 @@ fn ensure_loopback(listen: &str) -> anyhow::Result<()> {
 
 /// Waits until the manager knows all services, so that the commands of the greeting find them.
 async fn until_active(address: SocketAddr, services: u32) {
-    let Ok(client) = Client::new(&format!("http://{}", address)) else { return };
+    let Ok(client) = Client::new(&format!("http://{address}")) else { return };
     let all_active = async {
         loop {
             let stats = client.call(Method::GET, "/v1/stats", None).await;
@@ -208,7 +208,7 @@ Ctrl-C stops everything."
 fn server(address: SocketAddr) -> Option<String> {
     let asked_anyway =
         address.to_string() == "127.0.0.1:7700" && std::env::var_os("EVERWATCH_SERVER").is_none();
-    (!asked_anyway).then(|| format!("http://{}", address))
+    (!asked_anyway).then(|| format!("http://{address}"))
 }
 
 /// How a shell starts this program again: as it was started if that was a path or is found by `PATH`.

@@ -1,4 +1,4 @@
-//! Request bodies: JSON that says so, of limited size, within a limited time.
+//! Request bodies: JSON with a JSON content type, of limited size, received within a limited time.
 
 use super::BODY_MAX;
 use super::problem::{Code, Problem};
@@ -33,7 +33,7 @@ impl FromRequest<Arc<Manager>> for JsonBody {
     }
 }
 
-/// A body of at most `most` bytes, for which `room` is left.
+/// Reads a body of at most `most` bytes; the bodies that are arriving share `room`.
 pub(super) async fn read(request: Request, room: &Semaphore, most: usize) -> Result<Value, Problem> {
     if !is_json(&request) {
         let detail = "send the body with `content-type: application/json`";
@@ -42,7 +42,7 @@ pub(super) async fn read(request: Request, room: &Semaphore, most: usize) -> Res
     let received = tokio::time::timeout(BODY_WITHIN, receive(request, room, most)).await;
     let bytes = received.unwrap_or_else(|_| {
         let within = BODY_WITHIN.as_secs();
-        Err(Problem::new(Code::SlowBody, format!("a body arrives within {within} s")))
+        Err(Problem::new(Code::SlowBody, format!("the body did not arrive within {within} s")))
     })?;
     json::within(&bytes, DEPTH_MAX, VALUES_MAX).map_err(|limit| {
         let detail = match limit {
@@ -54,22 +54,22 @@ pub(super) async fn read(request: Request, room: &Semaphore, most: usize) -> Res
     serde_json::from_slice(&bytes).map_err(|error| Problem::new(Code::MalformedJson, error.to_string()))
 }
 
-/// What has arrived of a body takes room until all of it has.
+/// The bytes of a body that have arrived take up room until the whole body has arrived.
 async fn receive(request: Request, room: &Semaphore, most: usize) -> Result<Vec<u8>, Problem> {
-    let too_large = || Problem::new(Code::TooLarge, format!("a body has at most {most} bytes"));
+    let too_large = || Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"));
     if request.body().size_hint().lower() > most as u64 {
         return Err(too_large());
     }
     let mut parts = request.into_body().into_data_stream();
     let (mut bytes, mut taken) = (Vec::new(), Vec::new());
     while let Some(part) = parts.next().await {
-        let part = part.map_err(|_| Problem::new(Code::MalformedJson, "the body did not arrive whole"))?;
+        let part = part.map_err(|_| Problem::new(Code::MalformedJson, "the body is incomplete"))?;
         if bytes.len() + part.len() > most {
             return Err(too_large());
         }
         let permit = u32::try_from(part.len()).ok().and_then(|size| room.try_acquire_many(size).ok());
         taken.push(permit.ok_or_else(|| {
-            Problem::new(Code::TooManyBodies, "other bodies are arriving; send it again in a moment")
+            Problem::new(Code::TooManyBodies, "too many bodies are arriving; send it again in a moment")
         })?);
         bytes.extend_from_slice(&part);
     }
@@ -79,7 +79,7 @@ async fn receive(request: Request, room: &Semaphore, most: usize) -> Result<Vec<
 /// The members of an object.
 pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
     let wrong = |detail: String| Problem::invalid(vec![FieldError { pointer: String::new(), detail }]);
-    // Naively, an array is read as the members in their order.
+    // serde would read an array as the members in their order.
     if !body.is_object() {
         return Err(wrong("must be a JSON object".to_owned()));
     }

@@ -29,7 +29,7 @@ use tracing::debug;
 type Shared = State<Arc<Manager>>;
 
 const COMMENT_EVERY: Duration = Duration::from_secs(15);
-/// How a run ended that its service said nothing of: the service died, or was cut off.
+/// The end of a run that its service did not report: the service died, or was cut off.
 const LOST: &str = "lost";
 /// Events of one observer that its runs are read from.
 const RUNS_FROM: usize = 1000;
@@ -241,8 +241,8 @@ fn runs_of(events: &[everwatch_store::Event]) -> BTreeMap<u64, Run> {
     runs
 }
 
-/// A run whose service died says nothing of its end. The next run shows that it is over, and the gap before that one
-/// tells since when.
+/// Ends runs whose service died before it reported their end. The next run shows that such a run is over, and the gap
+/// before the next run shows since when.
 fn end_superseded(runs: &mut BTreeMap<u64, Run>) {
     let mut next: Option<(Timestamp, Option<u64>)> = None;
     for run in runs.values_mut().rev() {

@@ -120,7 +120,7 @@ async fn newest(manager: &Manager, row: &Row, (after, most): (Option<Place>, u32
         Err(Unanswered::TooMany) => {
             return Err(Problem::new(
                 Code::TooManyStreams,
-                "too many ask for lines here; ask another manager, or later",
+                "too many clients ask for lines on this manager; use another one or retry later",
             ));
         }
     };

@@ -253,7 +253,7 @@ pub(super) fn filter(params: &mut Params) -> Result<Filter, Problem> {
     ("wait" = Option<String>, Query, description = "how long at most, up to 60s (default 10s)"),
     ("if-none-match" = Option<String>, Header, description = "an ETag; answers 304 if the definition matches it")),
     responses((status = 200, body = Observer),
-    (status = 304, description = "it is as its ETag in if-none-match says"),
+    (status = 304, description = "the definition matches the ETag in if-none-match"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 429, body = ProblemBody, description = "too-many-waits")))]
@@ -348,7 +348,7 @@ pub(crate) async fn delete(
     Ok((status, edits::tag(&row), Json(one(&manager, &row).await?)).into_response())
 }
 
-/// From now on it is to end; with `only_if` only from that status, and only if the precondition holds.
+/// Marks an observer for deletion; with `only_if` only if it has that status, and only if the precondition holds.
 pub(super) async fn doom(
     manager: &Arc<Manager>,
     id: ObserverId,

@@ -51,7 +51,7 @@ fn decode<C: DeserializeOwned>(text: &str, query: u64) -> Result<C, Problem> {
     let read = URL_SAFE_NO_PAD.decode(text).ok().and_then(|json| serde_json::from_slice(&json).ok());
     let cursor: Cursor<C> = read.ok_or_else(|| bad("cursor", "unknown; start from the first page"))?;
     if cursor.query != query {
-        return Err(bad("cursor", "was given out for another filter or order: start from the first page"));
+        return Err(bad("cursor", "belongs to another filter or order: start from the first page"));
     }
     Ok(cursor.after)
 }

@@ -1,4 +1,4 @@
-//! What a request demands of the observer that it is meant for: `If-Match` and `If-None-Match` (RFC 9110, 13.1).
+//! The state that a request requires of its observer: `If-Match` and `If-None-Match` (RFC 9110, 13.1).
 
 use super::edits::tag;
 use super::problem::{Code, Problem};
@@ -10,7 +10,7 @@ use everwatch_core::row::Row;
 /// One of the two headers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 enum Tag {
-    /// It was not sent.
+    /// The header was not sent.
     #[default]
     Absent,
     /// `*`

@@ -106,7 +106,7 @@ impl Code {
             Self::BadQuery => (S::BAD_REQUEST, "bad-query", "a query parameter is wrong"),
             Self::BadHeader => (S::BAD_REQUEST, "bad-header", "a header is wrong"),
             Self::BadRequest => (S::BAD_REQUEST, "bad-request", "the request cannot be read"),
-            Self::ForeignPage => (S::FORBIDDEN, "foreign-page", "a page of another site asks"),
+            Self::ForeignPage => (S::FORBIDDEN, "foreign-page", "a page of another site sent this"),
             Self::NotFound => (S::NOT_FOUND, "not-found", "not found"),
             Self::NoSuchRoute => (S::NOT_FOUND, "no-such-route", "there is nothing at this path"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method-not-allowed", "not with this method"),
@@ -122,7 +122,7 @@ impl Code {
             Self::EventsGone => (S::GONE, "events-gone", "these events are not kept any more"),
             Self::SlowBody => (S::REQUEST_TIMEOUT, "slow-body", "the body takes too long"),
             Self::UnknownHost => {
-                (S::MISDIRECTED_REQUEST, "unknown-host", "the manager does not go by this name")
+                (S::MISDIRECTED_REQUEST, "unknown-host", "the host name is not one of the manager's")
             }
             Self::TooManyWaits => {
                 (S::TOO_MANY_REQUESTS, "too-many-waits", "too many requests wait on this manager")
@@ -251,13 +251,13 @@ impl Problem {
         self.errors = errors;
         self
     }
-    /// A limit of what clients may hold open is reached.
+    /// Clients hold as much open as they may.
     pub(crate) fn too_many(code: Code, full: Full, act: &str) -> Self {
         let who = match full {
             Full::All => "clients",
             Full::One => "requests of this client",
         };
-        Self::new(code, format!("too many {who} {act} here; ask another manager, or later"))
+        Self::new(code, format!("too many {who} {act} on this manager; use another one or retry later"))
     }
     pub(crate) fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = errors

@@ -33,7 +33,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     }
 }
 
-/// Of the parameters that say which rows are listed, in whatever order they stand.
+/// A fingerprint of the parameters that select and order rows; the order of the parameters does not matter.
 fn fingerprint(all: &[(String, String)]) -> u64 {
     let mut all: Vec<_> = all.iter().filter(|(name, _)| name != "limit" && name != "cursor").collect();
     all.sort_unstable();
@@ -41,7 +41,7 @@ fn fingerprint(all: &[(String, String)]) -> u64 {
 }
 
 impl Params {
-    /// Tells one query from another, whichever part of its list is asked for.
+    /// Identifies the query; all pages of one list have the same fingerprint.
     pub(crate) fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

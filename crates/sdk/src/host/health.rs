@@ -1,5 +1,5 @@
-//! `/livez`, `/readyz` and `/metrics` of a service, if `service.listen` is set. They are served by a thread of
-//! their own: whatever clients do there, the control loop does not wait for them.
+//! `/livez`, `/readyz` and `/metrics` of a service, if `service.listen` is set. A separate
+//! thread serves them, so the control loop never waits for their clients.
 
 use super::HostError;
 use crate::metric;
@@ -16,17 +16,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// How often the control loop shows that it turns, and for how long it may not.
+/// How often the control loop shows that it turns, and after what silence `/livez` answers 503.
 const TURN_EVERY: Duration = Duration::from_secs(1);
 const TURN_WITHIN: Duration = Duration::from_secs(10);
-/// Those who look after a service are few.
+/// Few clients need these routes: probes and a metrics collector.
 const LIMITS: Limits = Limits {
     headers_within: Duration::from_secs(30),
     writes_within: Duration::from_secs(10),
     connections: Most { of_all: 500, of_one: 250 },
 };
 
-/// Bound or not wanted.
+/// The bound listener, or none if `service.listen` is empty.
 pub(super) struct Listener {
     bound: Option<(TcpListener, Router)>,
     turned: Turned,
@@ -57,7 +57,7 @@ impl Listener {
         Ok(Self { bound: Some((listener, router)), turned })
     }
 
-    /// Serves for ever; returns why it no longer can. Called by the control loop, which shows here that it turns.
+    /// Serves until that fails, and returns why. The control loop polls this and so shows that it turns.
     pub(super) async fn serve(self) -> HostError {
         let Some((listener, router)) = self.bound else { return std::future::pending().await };
         let ended = CancellationToken::new();

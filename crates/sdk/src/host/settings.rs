@@ -124,9 +124,9 @@ impl From<CapacityText> for String {
 pub struct Exec {
     /// Absolute paths of programs that `exec` may start; `*` is any.
     pub allow: Vec<String>,
-    /// Names of the service's environment that programs get.
+    /// Names of variables that programs get from the service's environment.
     pub env_pass: Vec<String>,
-    /// Names that a spec may set; `*` is any that does no harm.
+    /// Names of variables that a spec may set; `*` is any except those that make programs load code.
     pub env_allow: Vec<String>,
 }
 

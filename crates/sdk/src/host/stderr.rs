@@ -1,5 +1,6 @@
-//! The log's way to standard error: a queue that a thread of its own writes out. Code that logs never waits for the
-//! reader of standard error; lines that find no room are counted, and their number is told once there is room again.
+//! Writes the log to standard error through a queue and a separate thread. Code that logs never waits for the reader of
+//! standard error; lines for which the queue has no room are counted, and a warning gives their number once there is
+//! room again.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,10 +29,10 @@ struct Stderr {
     told: usize,
 }
 
-/// Dropped, it waits a moment for lines that are under way.
+/// When dropped, waits a moment until the queued lines are written.
 pub(super) struct LastLines(Lines);
 
-/// Starts the thread.
+/// Starts the thread that writes.
 pub(super) fn lines() -> (Lines, LastLines) {
     let (written, lost) = (Arc::<AtomicU64>::default(), Arc::<OnceLock<_>>::default());
     let stderr = Stderr { written: written.clone(), lost: lost.clone(), told: 0 };
@@ -78,12 +79,12 @@ impl<'a> MakeWriter<'a> for Lines {
 
 impl Write for Stderr {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        // A standard error that is closed loses what is written to it; there is no other place to tell.
+        // If standard error is closed, the line is lost; there is no other place to report that.
         let _closed = std::io::stderr().write_all(line);
         self.written.fetch_add(1, Ordering::AcqRel);
         Ok(line.len())
     }
-    /// Called once the queue is empty, so that there is room for the line that tells what it lost.
+    /// Called once the queue is empty, so that there is room for the line that reports the loss.
     fn flush(&mut self) -> std::io::Result<()> {
         let lost = self.lost.get().map_or(0, ErrorCounter::dropped_lines);
         let lines = lost - std::mem::replace(&mut self.told, lost);
@@ -103,7 +104,7 @@ impl Drop for LastLines {
     }
 }
 
-/// Writes the last words of a program to standard error, without waiting for its reader for longer than a second.
+/// Writes the last line of a program to standard error; waits for its reader for at most a second.
 pub fn last_words(text: &str) {
     let (done, ended) = std::sync::mpsc::channel();
     let line = format!("{text}\n");

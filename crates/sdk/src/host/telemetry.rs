@@ -21,14 +21,14 @@ pub struct Teller<'a> {
     pub instance: &'a str,
 }
 
-/// The log and the export of spans; both end with it, within about a second.
+/// Keeps the log and the export of spans running; both end within about a second when it is dropped.
 pub struct Telling {
     _exporting: Exporting,
     _lines: LastLines,
 }
 
-/// Starts the process's log and the export of its spans, which end with what this answers. What the code of
-/// an observer tells is kept beside its lines, too. Panics go to the log as well. No code ever waits for the reader
+/// Starts the process's log and the export of its spans, which end when the returned value is dropped. What the code
+/// of an observer logs is kept beside its lines, too. Panics go to the log as well. No code ever waits for the reader
 /// of standard error: lines that it does not take are lost and counted.
 ///
 /// # Errors
@@ -58,7 +58,7 @@ pub fn start_telling(log: &Log, telemetry: &Telemetry, teller: Teller<'_>) -> Re
         }
     };
     begun.map_err(|error| SettingsError::new(format!("the log cannot be started: {error}")))?;
-    // The default hook writes to standard error itself: a panic would hold its thread for as long as that is stuck.
+    // The default hook writes to standard error itself: a panic would block its thread while standard error is stuck.
     std::panic::set_hook(Box::new(log_panic));
     Ok(Telling { _exporting: exporting, _lines: last_lines })
 }

@@ -8,10 +8,10 @@ use everwatch_store::By;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// One thing that happened.
+/// An entry of the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Higher for what was written down later.
+    /// Later entries have higher numbers.
     pub id: i64,
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
@@ -27,20 +27,20 @@ pub struct Event {
     pub gap_ms: Option<u64>,
     /// Where it was started on its next service: time with two runs, in ms.
     pub overlap_ms: Option<u64>,
-    /// Whose request led to it; null where a manager or a service acted by itself.
+    /// Who sent the request that led to it; null if a manager or a service acted by itself.
     pub by: Option<Asker>,
 }
 
-/// Who asked for something. Without authentication, or a proxy that sets the header, `who` is a claim.
+/// Who sent a request. `who` is an unverified claim, unless an authenticating proxy sets the header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Asker {
-    /// What the header `Everwatch-Actor` said.
+    /// The value of the header `Everwatch-Actor`.
     #[schema(example = "ada@laptop")]
     pub who: Option<String>,
     /// The address at the other end of the connection.
     #[schema(example = "10.0.0.7")]
     pub from: Option<String>,
-    /// What the header `User-Agent` said.
+    /// The value of the header `User-Agent`.
     #[schema(example = "everwatch/0.1.0")]
     pub with: Option<String>,
 }
@@ -64,7 +64,7 @@ impl Event {
     }
 }
 
-/// One tenure of an observer on one service.
+/// A run: the time for which one service holds an observer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Run {
     /// `generation << 32 | acquisitions`.
