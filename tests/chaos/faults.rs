@@ -123,7 +123,7 @@ impl Fault {
     }
 
     /// When everything has to run again. A quorum queue keeps what a cancelled consumer held whose node has died
-    /// (RabbitMQ 3.10 to 4.3): what a service handed over or kept at that moment is missed and published again.
+    /// (seen on RabbitMQ 4.0): what a service handed over or kept at that moment is missed and published again.
     pub(crate) fn over_within(self) -> Duration {
         match self {
             Self::NodeKill | Self::Partition => Duration::from_secs(300),

@@ -7,8 +7,8 @@ mod walk;
 
 use everwatch_tests::dev::Dev;
 use everwatch_tests::http::wait_for;
+use everwatch_tests::said_by;
 use serde_json::{Value, json};
-use std::io::Read as _;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -21,14 +21,7 @@ struct Going {
 impl Going {
     fn start(dev: &Dev, arguments: &[&str]) -> Self {
         let mut process = dev.command(arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let (mut out, said) = (process.stdout.take().unwrap(), Arc::<Mutex<String>>::default());
-        let heard = said.clone();
-        std::thread::spawn(move || {
-            let mut chunk = [0; 4096];
-            while let Ok(some @ 1..) = out.read(&mut chunk) {
-                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..some]));
-            }
-        });
+        let said = said_by(process.stdout.take().unwrap());
         Self { process, said }
     }
 

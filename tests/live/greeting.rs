@@ -2,7 +2,8 @@
 
 use everwatch_tests::cluster::{everwatch, free_address};
 use everwatch_tests::http::wait_for;
-use std::io::Read as _;
+use everwatch_tests::said_by;
+
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -31,14 +32,7 @@ impl Dev {
     fn start(shell: &Shell<'_>, program: &str, more: &str) -> Self {
         let line = format!("exec {program} dev --services 2 {more}");
         let mut process = shell.runs(&line).stdout(Stdio::piped()).spawn().unwrap();
-        let (mut out, said) = (process.stdout.take().unwrap(), Arc::<Mutex<String>>::default());
-        let heard = said.clone();
-        std::thread::spawn(move || {
-            let mut chunk = [0; 4096];
-            while let Ok(some @ 1..) = out.read(&mut chunk) {
-                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..some]));
-            }
-        });
+        let said = said_by(process.stdout.take().unwrap());
         Self { process, said }
     }
 }

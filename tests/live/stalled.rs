@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;
 use std::io::{PipeReader, PipeWriter, Read as _};
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,15 @@ async fn create_chatty(api: &Api) {
     api.until_status("chatty", "Processing").await;
 }
 
+async fn until_both_moved(folder: &Path) {
+    wait_for("both to run on the other service", || async {
+        let runs = beacons::read(folder);
+        let moved = runs.len() == 2 && runs.values().all(|runs| runs.len() == 2);
+        if moved { Ok(()) } else { Err(format!("{runs:?}")) }
+    })
+    .await;
+}
+
 fn now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
@@ -81,11 +91,7 @@ async fn a_cut_service_whose_log_is_stuck_lets_go_in_time() {
 
     proxy.pass(false, false);
     let cut = now();
-    wait_for("both to run on the other service", || async {
-        let runs = beacons::read(&folder);
-        if runs.values().all(|runs| runs.len() == 2) { Ok(()) } else { Err(format!("{runs:?}")) }
-    })
-    .await;
+    until_both_moved(&folder).await;
     proxy.pass(true, true);
     wait_for("the cut service to be back", || async {
         let services = api.items("/v1/services").await;
@@ -201,11 +207,7 @@ async fn the_heartbeat_that_the_broker_wants_is_the_one_that_fences() {
     cluster.service("b", 10).await;
     proxy.pass(false, false);
     let cut = now();
-    wait_for("both to run on the other service", || async {
-        let runs = beacons::read(&folder);
-        if runs.values().all(|runs| runs.len() == 2) { Ok(()) } else { Err(format!("{runs:?}")) }
-    })
-    .await;
+    until_both_moved(&folder).await;
     wait_for("the runs of the cut service to be over", || async {
         let runs = beacons::read(&folder);
         let over = runs.values().all(|runs| now() - runs[0].last > 2000);

@@ -12,6 +12,22 @@ pub mod proxy;
 pub mod rabbitmq;
 pub mod terminal;
 
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+
+/// What a process says on a pipe, as it says it; a thread reads until the pipe ends.
+pub fn said_by(mut pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let said = Arc::<Mutex<String>>::default();
+    let heard = Arc::clone(&said);
+    std::thread::spawn(move || {
+        let mut chunk = [0; 4096];
+        while let Ok(some @ 1..) = pipe.read(&mut chunk) {
+            heard.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..some]));
+        }
+    });
+    said
+}
+
 /// Runs one of the scripts beside this package; answers what it said.
 fn script(name: &str, arguments: &[&std::path::Path]) -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name);

@@ -54,7 +54,7 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
     let listen = manager.listen.parse().with_context(|| {
         format!("manager.listen: `{}` is not an address with a port, as 127.0.0.1:7700", manager.listen)
     })?;
-    // By its own name a machine is asked from others, and nobody else gives that name to them.
+    // Other machines reach this one by its host name, which only its administrator sets.
     let own = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     let hosts = Hosts::new(manager.hosts.iter().cloned()).map_err(|wrong| {
         anyhow::anyhow!(

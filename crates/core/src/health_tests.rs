@@ -102,7 +102,7 @@ fn a_restart_that_was_asked_for_stops_and_waits() {
     row.restart(at(2), &RowPolicy::default()).unwrap();
     assert_eq!(health(&row, 2), Some("stopping"));
     hear(&mut row, 0, 3, RunEvent::Stopped);
-    assert_eq!(health(&row, 3), Some("waiting"), "its next generation is to be published");
+    assert_eq!(health(&row, 3), Some("waiting"), "a manager has yet to publish its next generation");
 }
 
 #[test]

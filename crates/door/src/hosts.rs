@@ -18,7 +18,7 @@ pub struct Hosts(Vec<String>);
 
 /// Why a request is not let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stranger {
+pub enum Refusal {
     /// The listener does not have this name.
     Host(String),
     /// The request comes from a page of this origin; `None` if the browser does not name the origin.
@@ -55,13 +55,13 @@ impl Hosts {
     ///
     /// # Errors
     /// Why it is refused.
-    pub fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<(), Stranger> {
+    pub fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
         let text = |name| headers.get(name).map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
         let host = text(header::HOST);
         if let Some(host) = &host
             && !self.goes_by(host)
         {
-            return Err(Stranger::Host(host.clone()));
+            return Err(Refusal::Host(host.clone()));
         }
         let origin = text(header::ORIGIN);
         let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
@@ -73,7 +73,7 @@ impl Hosts {
             (None, Some(origin)) => reads || is_of(origin, host.as_deref()),
             (None, None) => true,
         };
-        if own { Ok(()) } else { Err(Stranger::Page(origin)) }
+        if own { Ok(()) } else { Err(Refusal::Page(origin)) }
     }
 
     fn goes_by(&self, host: &str) -> bool {
@@ -108,7 +108,7 @@ fn is_of(origin: &str, host: Option<&str>) -> bool {
     page.is_some() && page == host.and_then(|host| of_host(host, default))
 }
 
-impl fmt::Display for Stranger {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host(host) => write!(
@@ -125,7 +125,7 @@ impl fmt::Display for Stranger {
 mod tests {
     use super::*;
 
-    fn admits(hosts: &[&str], method: &Method, sent: &[(&'static str, &str)]) -> Result<(), Stranger> {
+    fn admits(hosts: &[&str], method: &Method, sent: &[(&'static str, &str)]) -> Result<(), Refusal> {
         let mut headers = HeaderMap::new();
         for (name, value) in sent {
             headers.insert(*name, HeaderValue::from_str(value).unwrap());
@@ -155,7 +155,7 @@ mod tests {
         ];
         for host in strange {
             let refused = admits(mine, &Method::GET, &[("host", host)]);
-            assert_eq!(refused, Err(Stranger::Host(host.to_owned())));
+            assert_eq!(refused, Err(Refusal::Host(host.to_owned())));
         }
         assert_eq!(admits(&["*"], &Method::GET, &[("host", "evil.example")]), Ok(()));
     }
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_page_of_elsewhere_changes_nothing_and_reads_nothing() {
         let host = ("host", "localhost:7700");
-        let page = |origin: &str| Err(Stranger::Page(Some(origin.to_owned())));
+        let page = |origin: &str| Err(Refusal::Page(Some(origin.to_owned())));
         for origin in ["https://evil.example", "null", "http://localhost:3000", "file://", "http://localhost"]
         {
             assert_eq!(admits(&[], &Method::POST, &[host, ("origin", origin)]), page(origin));
@@ -177,11 +177,11 @@ mod tests {
         for site in ["cross-site", "same-site", "anything"] {
             for method in &[Method::POST, Method::DELETE, Method::GET] {
                 let sent = [host, ("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")];
-                assert_eq!(admits(&[], method, &sent), Err(Stranger::Page(None)), "{site}");
+                assert_eq!(admits(&[], method, &sent), Err(Refusal::Page(None)), "{site}");
             }
             let navigation = [host, ("sec-fetch-site", site), ("sec-fetch-mode", "navigate")];
             assert_eq!(admits(&[], &Method::GET, &navigation), Ok(()), "a link to the console");
-            assert_eq!(admits(&[], &Method::POST, &navigation), Err(Stranger::Page(None)), "a form");
+            assert_eq!(admits(&[], &Method::POST, &navigation), Err(Refusal::Page(None)), "a form");
         }
     }
 

@@ -1,8 +1,8 @@
 //! Protects HTTP listeners: a server limits what one client and all clients together may hold open
-//! ([`serve`], [`seats`]), web pages of other sites may not make requests ([`hosts`]), and the size of a
+//! ([`serve`], [`quota`]), web pages of other sites may not make requests ([`hosts`]), and the size of a
 //! JSON body is checked before it is parsed ([`json`]).
 
 pub mod hosts;
 pub mod json;
-pub mod seats;
+pub mod quota;
 pub mod serve;

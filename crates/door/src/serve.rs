@@ -1,7 +1,7 @@
 //! Connections of HTTP clients: how many there may be, how long a client may take to send its request, and
 //! how long it may read nothing of the answer.
 
-use crate::seats::{Full, Most, Seat, Seats};
+use crate::quota::{Exceeded, Limit, Quota};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::serve::Listener;
@@ -10,10 +10,8 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutWriter;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +34,7 @@ pub struct Limits {
     pub writes_within: Duration,
     /// Beyond the limit of all clients, a connection waits until another one ends; beyond the limit of one
     /// client, it is answered 429 and closed.
-    pub connections: Most,
+    pub connections: Limit,
 }
 
 impl Default for Limits {
@@ -45,7 +43,7 @@ impl Default for Limits {
         Self {
             headers_within: Duration::from_secs(60),
             writes_within: Duration::from_secs(30),
-            connections: Most { of_all: 10_000, of_one: 2_000 },
+            connections: Limit { total: 10_000, per_client: 2_000 },
         }
     }
 }
@@ -62,18 +60,19 @@ impl Limits {
     pub fn with_files(mut self) -> Self {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        let wanted = maximum.unwrap_or(FILES_MAX).min(FILES_MAX).max(current.unwrap_or(FILES_MAX));
+        let Some(current) = current else { return self };
+        let wanted = maximum.unwrap_or(FILES_MAX).min(FILES_MAX).max(current);
         let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
-        let files = if raised.is_ok() { wanted } else { current.unwrap_or(FILES_MAX) };
+        let files = if raised.is_ok() { wanted } else { current };
         let most = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES).max(OTHER_FILES);
-        if most < self.connections.of_all {
+        if most < self.connections.total {
             warn!(
                 files,
                 connections = most,
                 "the limit of open files allows only few client connections; raise `ulimit -n`"
             );
-            self.connections.of_all = most;
-            self.connections.of_one = self.connections.of_one.min(most / 2);
+            self.connections.total = most;
+            self.connections.per_client = self.connections.per_client.min(most / 2);
         }
         self
     }
@@ -81,46 +80,35 @@ impl Limits {
 
 /// Serves until `stop`, then finishes the requests that are under way.
 pub async fn serve(mut listener: TcpListener, app: Router, limits: Limits, stop: CancellationToken) {
-    let seats = Seats::new(limits.connections);
-    let left = Arc::new(Notify::new());
+    let quota = Quota::new(limits.connections);
     let mut connections = JoinSet::new();
     loop {
-        let next = async {
-            while seats.held() >= limits.connections.of_all {
-                left.notified().await;
-            }
-            // If no file is left to open, `accept` waits a moment and tries again.
-            Listener::accept(&mut listener).await
-        };
+        let has_room = quota.held() < limits.connections.total;
         let (stream, peer) = tokio::select! {
             () = stop.cancelled() => break,
             Some(_ended) = connections.join_next(), if !connections.is_empty() => continue,
-            next = next => next,
+            // If no file is left to open, `accept` waits a moment and tries again.
+            accepted = Listener::accept(&mut listener), if has_room => accepted,
         };
-        match seats.take(Some(peer.ip())) {
-            Ok(seat) => {
-                let (app, stop, left) = (app.clone(), stop.clone(), Arc::clone(&left));
+        match quota.acquire(Some(peer.ip())) {
+            Ok(permit) => {
+                let (app, stop) = (app.clone(), stop.clone());
                 connections.spawn(async move {
                     converse((stream, peer), app, limits, stop).await;
-                    leave(seat, &left);
+                    drop(permit);
                 });
             }
-            Err(full) => refuse(&stream, peer, full),
+            Err(exceeded) => refuse(&stream, peer, exceeded),
         }
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
-fn leave(seat: Seat, left: &Notify) {
-    drop(seat);
-    left.notify_one();
-}
-
 /// Sends the refusal without waiting: a client that does not read does not receive it.
-fn refuse(stream: &TcpStream, peer: SocketAddr, full: Full) {
+fn refuse(stream: &TcpStream, peer: SocketAddr, exceeded: Exceeded) {
     let told = stream.try_write(TOO_MANY.as_bytes());
-    debug!(%peer, ?full, ?told, "a connection is refused");
+    debug!(%peer, ?exceeded, ?told, "a connection is refused");
 }
 
 async fn converse(
@@ -206,7 +194,7 @@ mod tests {
 
     #[tokio::test]
     async fn beyond_the_limit_a_connection_waits_for_another_to_end() {
-        let limits = Limits { connections: Most { of_all: 1, of_one: 1 }, ..Limits::default() };
+        let limits = Limits { connections: Limit { total: 1, per_client: 1 }, ..Limits::default() };
         let server = server(limits).await;
         let mut first = sent(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         let mut answer = [0; 12];
@@ -221,7 +209,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_has_only_its_share_of_the_connections() {
-        let limits = Limits { connections: Most { of_all: 9, of_one: 1 }, ..Limits::default() };
+        let limits = Limits { connections: Limit { total: 9, per_client: 1 }, ..Limits::default() };
         let server = server(limits).await;
         let mut first = sent(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         let mut answer = [0; 12];

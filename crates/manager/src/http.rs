@@ -30,7 +30,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Router};
-use everwatch_door::hosts::{Hosts, Stranger};
+use everwatch_door::hosts::{Hosts, Refusal};
 use problem::{Code, Problem};
 use std::any::Any;
 use std::sync::Arc;
@@ -103,14 +103,14 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
 async fn admit(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     match hosts.admit(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(why) => Problem::new(stranger(&why), why.to_string()).into_response(),
+        Err(why) => Problem::new(code_of(&why), why.to_string()).into_response(),
     }
 }
 
-fn stranger(why: &Stranger) -> Code {
+fn code_of(why: &Refusal) -> Code {
     match why {
-        Stranger::Host(_) => Code::UnknownHost,
-        Stranger::Page(_) => Code::ForeignPage,
+        Refusal::Host(_) => Code::UnknownHost,
+        Refusal::Page(_) => Code::ForeignPage,
     }
 }
 

@@ -18,7 +18,7 @@ use everwatch_core::id::{ManagerId, ObserverId, Pool};
 use everwatch_core::reading::Reading;
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
-use everwatch_door::seats::{Most, Seats};
+use everwatch_door::quota::{Limit, Quota};
 use everwatch_store::{Event, Store, StoreError};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -38,11 +38,11 @@ const CREATES_MAX: usize = 2000;
 /// Answers of the broker that wait to be written down.
 const PUBLISHED_MAX: usize = 4000;
 /// Clients that follow the events.
-const STREAMS_MAX: Most = Most { of_all: 2_000, of_one: 1_000 };
+const STREAMS_MAX: Limit = Limit { total: 2_000, per_client: 1_000 };
 /// Clients that follow the lines of an observer, each with a question a second.
-const LOG_STREAMS_MAX: Most = Most { of_all: 200, of_one: 100 };
+const LOG_STREAMS_MAX: Limit = Limit { total: 200, per_client: 100 };
 /// Requests that wait for a change, each with four reads of a row a second.
-const WAITS_MAX: Most = Most { of_all: 1_000, of_one: 500 };
+const WAITS_MAX: Limit = Limit { total: 1_000, per_client: 500 };
 /// Bytes of bodies that are being received.
 const BODIES_MAX: usize = 256 * 1024 * 1024;
 /// How often a change is tried again after somebody else changed the row.
@@ -111,9 +111,9 @@ pub(crate) struct Manager {
     /// Counts batches of events that this manager has written down.
     pub(crate) recorded: watch::Sender<u64>,
     pub(crate) live: Live,
-    pub(crate) streams: Arc<Seats>,
-    pub(crate) log_streams: Arc<Seats>,
-    pub(crate) waits: Arc<Seats>,
+    pub(crate) streams: Arc<Quota>,
+    pub(crate) log_streams: Arc<Quota>,
+    pub(crate) waits: Arc<Quota>,
     pub(crate) bodies: Arc<Semaphore>,
     pub(crate) questions: Questions,
     pub(crate) publishes: Arc<Semaphore>,
@@ -166,9 +166,9 @@ impl Manager {
             known: Known::default(),
             recorded: watch::Sender::new(0),
             live: Live::default(),
-            streams: Seats::new(STREAMS_MAX),
-            log_streams: Seats::new(LOG_STREAMS_MAX),
-            waits: Seats::new(WAITS_MAX),
+            streams: Quota::new(STREAMS_MAX),
+            log_streams: Quota::new(LOG_STREAMS_MAX),
+            waits: Quota::new(WAITS_MAX),
             bodies: Arc::new(Semaphore::new(BODIES_MAX)),
             questions: Questions::default(),
             publishes: Arc::new(Semaphore::new(PUBLISHES_MAX)),

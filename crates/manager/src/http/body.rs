@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// From the head of a request to the end of its body.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
@@ -61,16 +61,20 @@ async fn receive(request: Request, room: &Semaphore, most: usize) -> Result<Vec<
         return Err(too_large());
     }
     let mut parts = request.into_body().into_data_stream();
-    let (mut bytes, mut taken) = (Vec::new(), Vec::new());
+    let (mut bytes, mut taken) = (Vec::new(), None::<SemaphorePermit<'_>>);
     while let Some(part) = parts.next().await {
         let part = part.map_err(|_| Problem::new(Code::MalformedJson, "the body is incomplete"))?;
         if bytes.len() + part.len() > most {
             return Err(too_large());
         }
         let permit = u32::try_from(part.len()).ok().and_then(|size| room.try_acquire_many(size).ok());
-        taken.push(permit.ok_or_else(|| {
+        let permit = permit.ok_or_else(|| {
             Problem::new(Code::TooManyBodies, "too many bodies are arriving; send it again in a moment")
-        })?);
+        })?;
+        match &mut taken {
+            Some(taken) => taken.merge(permit),
+            None => taken = Some(permit),
+        }
         bytes.extend_from_slice(&part);
     }
     Ok(bytes)

@@ -16,7 +16,7 @@ use axum::response::{IntoResponse as _, Response};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_door::seats::Seat;
+use everwatch_door::quota::Permit;
 use everwatch_store::{EventFilter, StoreError, Stretch};
 use futures::Stream;
 use std::collections::{BTreeMap, VecDeque};
@@ -112,9 +112,9 @@ async fn stream(
     headers: &HeaderMap,
     filter: EventFilter,
 ) -> Result<Response, Problem> {
-    let seat = manager
+    let permit = manager
         .streams
-        .take(asked::client())
+        .acquire(asked::client())
         .map_err(|full| Problem::too_many(Code::TooManyStreams, full, "follow the events"))?;
     let (oldest, newest) = manager.store.event_ends().await?;
     let last = match headers.get("last-event-id") {
@@ -134,7 +134,7 @@ async fn stream(
     // The first to follow wakes who reads for all.
     manager.recorded.send_modify(|count| *count = count.wrapping_add(1));
     let manager = Arc::clone(manager);
-    let follower = Follower { manager, filter, last, ready: VecDeque::new(), live, _seat: seat };
+    let follower = Follower { manager, filter, last, ready: VecDeque::new(), live, _permit: permit };
     let comments = KeepAlive::new().interval(COMMENT_EVERY).text("still here");
     Ok(Sse::new(follow(follower)).keep_alive(comments).into_response())
 }
@@ -145,7 +145,7 @@ struct Follower {
     last: i64,
     ready: VecDeque<Arc<Told>>,
     live: watch::Receiver<i64>,
-    _seat: Seat,
+    _permit: Permit,
 }
 
 fn follow(follower: Follower) -> impl Stream<Item = Result<sse::Event, Infallible>> {

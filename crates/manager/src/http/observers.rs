@@ -20,7 +20,7 @@ use everwatch_core::observer::{FieldError, Wanted};
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
-use everwatch_door::seats::Seat;
+use everwatch_door::quota::Permit;
 use everwatch_store::{After, Created, Filter, Sort};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -270,7 +270,7 @@ pub(crate) async fn read(
     let row = match status {
         None => row,
         Some(status) => {
-            let _seat = seat_to_wait(&manager)?;
+            let _permit = permit_to_wait(&manager)?;
             let is_over = |row: &Row| row.verdict().status == status || !row.may_become(status);
             await_row(&manager, row, wait.unwrap_or(WAIT_DEFAULT), is_over).await?
         }
@@ -287,9 +287,9 @@ fn wanted_status(text: &str) -> Result<Status, Problem> {
 }
 
 /// Taken before anything is changed.
-fn seat_to_wait(manager: &Manager) -> Result<Seat, Problem> {
+fn permit_to_wait(manager: &Manager) -> Result<Permit, Problem> {
     let full = |full| Problem::too_many(Code::TooManyWaits, full, "wait");
-    manager.waits.take(asked::client()).map_err(full)
+    manager.waits.acquire(asked::client()).map_err(full)
 }
 
 /// Waits until there is nothing to wait for, the time is over or the manager stops; answers what is then.
@@ -341,7 +341,7 @@ pub(crate) async fn delete(
     }
     params.finish()?;
     let id = find(&manager, &key).await?.id;
-    let _seat = if wait.is_zero() { None } else { Some(seat_to_wait(&manager)?) };
+    let _permit = if wait.is_zero() { None } else { Some(permit_to_wait(&manager)?) };
     let row = doom(&manager, id, &key, (only_if, &precondition)).await?;
     let row = await_row(&manager, row, wait, |row| row.verdict().status == Status::Deleted).await?;
     let status = if row.verdict().status == Status::Deleted { StatusCode::OK } else { StatusCode::ACCEPTED };

@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use everwatch_core::observer::FieldError;
-use everwatch_door::seats::Full;
+use everwatch_door::quota::Exceeded;
 use everwatch_store::StoreError;
 use std::borrow::Cow;
 use tracing::error;
@@ -252,10 +252,10 @@ impl Problem {
         self
     }
     /// Clients hold as much open as they may.
-    pub(crate) fn too_many(code: Code, full: Full, act: &str) -> Self {
-        let who = match full {
-            Full::All => "clients",
-            Full::One => "requests of this client",
+    pub(crate) fn too_many(code: Code, exceeded: Exceeded, act: &str) -> Self {
+        let who = match exceeded {
+            Exceeded::Total => "clients",
+            Exceeded::PerClient => "requests of this client",
         };
         Self::new(code, format!("too many {who} {act} on this manager; use another one or retry later"))
     }

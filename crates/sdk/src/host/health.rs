@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
-use everwatch_door::seats::Most;
+use everwatch_door::quota::Limit;
 use everwatch_door::serve::{Limits, serve};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::net::TcpListener;
@@ -23,7 +23,7 @@ const TURN_WITHIN: Duration = Duration::from_secs(10);
 const LIMITS: Limits = Limits {
     headers_within: Duration::from_secs(30),
     writes_within: Duration::from_secs(10),
-    connections: Most { of_all: 500, of_one: 250 },
+    connections: Limit { total: 500, per_client: 250 },
 };
 
 /// The bound listener, or none if `service.listen` is empty.

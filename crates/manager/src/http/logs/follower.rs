@@ -15,7 +15,7 @@ use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::logs::{Lines, Place, keeper};
 use everwatch_core::row::Row;
-use everwatch_door::seats::Seat;
+use everwatch_door::quota::Permit;
 use futures::Stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) struct Follower {
     /// There is more to be read at once.
     more: bool,
     over: bool,
-    _seat: Seat,
+    _permit: Permit,
 }
 
 impl Follower {
@@ -59,13 +59,13 @@ impl Follower {
         after: Option<Place>,
         tail: u32,
     ) -> Result<Self, Problem> {
-        let seat = manager
+        let permit = manager
             .log_streams
-            .take(asked::client())
+            .acquire(asked::client())
             .map_err(|full| Problem::too_many(Code::TooManyStreams, full, "follow lines"))?;
         let manager = Arc::clone(manager);
         let (run, waits, ready) = (None, String::new(), VecDeque::new());
-        Ok(Self { manager, id, after, tail, run, waits, ready, more: true, over: false, _seat: seat })
+        Ok(Self { manager, id, after, tail, run, waits, ready, more: true, over: false, _permit: permit })
     }
 
     pub(super) fn told(self) -> impl Stream<Item = Told> + Send {
