@@ -38,8 +38,9 @@ impl Quiet {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Searches {
     looked_at: Option<Timestamp>,
-    /// What is neither held nor was in the queue, as which version of its row, and since when.
-    absent: BTreeMap<ObserverId, (i64, Timestamp)>,
+    /// What is neither held nor was in the queue, when it had last changed, and since when it is absent. The version of
+    /// its row would not do: it counts how often an observer that is to end was told to.
+    absent: BTreeMap<ObserverId, (Timestamp, Timestamp)>,
 }
 
 /// A search gives back what it took: it is not to be done often for nothing.
@@ -56,8 +57,8 @@ impl Searches {
     /// A look at all that was ready, with the rows that should have a message and have no holder.
     pub fn look(&mut self, unheld: &[Row], found: &BTreeSet<ObserverId>, now: Timestamp) {
         let absent = unheld.iter().filter(|row| !found.contains(&row.id)).map(|row| {
-            let known = self.absent.get(&row.id).filter(|(version, _)| *version == row.version);
-            (row.id, (row.version, known.map_or(now, |(_, since)| *since)))
+            let known = self.absent.get(&row.id).filter(|(modified_at, _)| *modified_at == row.modified_at);
+            (row.id, (row.modified_at, known.map_or(now, |(_, since)| *since)))
         });
         self.absent = absent.collect();
         self.looked_at = Some(now);
@@ -73,8 +74,8 @@ impl Searches {
         now: Timestamp,
         orphan_after: Duration,
     ) -> bool {
-        self.absent.get(&row.id).is_some_and(|(version, since)| {
-            *version == row.version
+        self.absent.get(&row.id).is_some_and(|(modified_at, since)| {
+            *modified_at == row.modified_at
                 && now.since(*since) >= orphan_after
                 && listed_at.is_none_or(|listed| listed > *since)
         })
@@ -428,7 +429,8 @@ mod tests {
         let missed = |row: &Row, listed| searches.is_missed(row, listed, at(1890), AFTER);
         assert!(missed(&row, Some(at(1801))) && missed(&row, None));
         assert!(!missed(&row, Some(at(1800))), "a service may hold it");
-        assert!(!missed(&Row { version: 7, ..row.clone() }, None), "something was heard of it");
+        assert!(!missed(&Row { modified_at: at(1850), ..row.clone() }, None), "something was heard of it");
+        assert!(missed(&Row { version: 7, ..row.clone() }, None), "it was told again to end");
         let mut again = searches.clone();
         again.look(one, &found, at(1980));
         assert!(!again.is_missed(&row, None, at(1980), AFTER));

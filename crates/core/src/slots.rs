@@ -69,6 +69,10 @@ enum Phase {
         until: Duration,
         why: String,
     },
+    /// Over without a start; told so then, when an older run has certainly ended.
+    Over {
+        until: Duration,
+    },
     /// Its last report is on its way.
     Settling,
 }
@@ -80,6 +84,8 @@ struct Slot<R> {
     /// `None`: not readable here beyond its label.
     work: Option<Arc<Work>>,
     phase: Phase,
+    /// Until when an older run, of a message that may not overlap, may still be stopping on another service.
+    apart_until: Duration,
     /// A later copy of the same observer, started when this one is settled.
     successor: Option<Box<Arrival<R>>>,
 }
@@ -158,7 +164,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 Phase::Backoff { attempt, ref error, next_at, .. } => {
                     RunEvent::Erred { attempt, error: error.clone(), next_at }
                 }
-                Phase::Ending { .. } => {
+                Phase::Ending { .. } | Phase::Over { .. } => {
                     RunEvent::Taken { reason: reasons::ENDING.to_owned(), refuses: false }
                 }
                 Phase::Refusing { ref why, .. } => RunEvent::Taken { reason: why.clone(), refuses: true },
@@ -284,13 +290,18 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         }
         match slot.phase {
             Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
-                self.settle(id, RunEvent::Stopped, effects);
+                if slot.apart_until > now.mono {
+                    // Naively, what never ran is over at once. But then the next generation starts beside the older run.
+                    self.set_phase(id, Phase::Over { until: slot.apart_until });
+                } else {
+                    self.settle(id, RunEvent::Stopped, effects);
+                }
             }
             Phase::Running { attempt, .. } => self.end_code(id, attempt, Why::Floor, now, effects),
             Phase::Ending { attempt, abort_at, why: Why::HandOver(_) } => {
                 self.set_phase(id, Phase::Ending { attempt, why: Why::Floor, abort_at });
             }
-            Phase::Ending { why: Why::Floor, .. } | Phase::Settling => {}
+            Phase::Ending { why: Why::Floor, .. } | Phase::Over { .. } | Phase::Settling => {}
         }
     }
 
@@ -328,6 +339,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             | Phase::Waiting { .. }
             | Phase::Backoff { .. }
             | Phase::Refusing { .. }
+            | Phase::Over { .. }
             | Phase::Settling => {}
         }
     }
@@ -406,6 +418,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                     self.set_phase(id, Phase::Ending { attempt, why, abort_at: None });
                     effects.push(Effect::Abort { id });
                 }
+                Phase::Over { .. } => self.settle(id, RunEvent::Stopped, effects),
                 Phase::Announced | Phase::Running { .. } | Phase::Settling => {}
             }
         }
@@ -415,9 +428,10 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
 impl Phase {
     fn deadline(&self) -> Option<Duration> {
         match self {
-            Self::Waiting { until, .. } | Self::Backoff { until, .. } | Self::Refusing { until, .. } => {
-                Some(*until)
-            }
+            Self::Waiting { until, .. }
+            | Self::Backoff { until, .. }
+            | Self::Refusing { until, .. }
+            | Self::Over { until } => Some(*until),
             Self::Ending { abort_at, .. } => *abort_at,
             Self::Announced | Self::Running { .. } | Self::Settling => None,
         }

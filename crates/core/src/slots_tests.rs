@@ -174,6 +174,25 @@ fn a_redelivery_that_may_not_overlap_waits_twice_the_fence_grace() {
         .on(Input::Wake, &["start 1.1 attempt 1", "report Started 1.1"]);
 }
 
+/// The next generation starts as soon as this one is settled, and it may do so on a third service.
+#[test]
+fn a_redelivery_that_may_not_overlap_ends_no_sooner_than_it_would_start() {
+    let arrives = || {
+        let read = work(1, &json!({"overlap": "forbid"}));
+        Input::Delivered { receipt: 7, read, acquisitions: 1 }
+    };
+    let over = |script: &mut Script| {
+        script.at(999).on(Input::Wake, &[]).at(1000).on(Input::Wake, &["settle Stopped 1.1"]);
+        script.on(confirmed(1, 1), &["ack 7"]);
+    };
+    let mut script = Script::new();
+    script.on(floor(Epoch::after_generation(1)), &[]).on(arrives(), &[]);
+    over(&mut script);
+    let mut script = Script::new();
+    script.on(arrives(), &["report Taken 1.1"]).at(300).on(floor(Epoch::after_generation(1)), &[]);
+    over(&mut script);
+}
+
 #[test]
 fn of_two_copies_the_later_runs_after_the_earlier_is_settled() {
     Script::new()

@@ -95,7 +95,7 @@ async fn deliver(manager: &Manager, row: &Row, trace: &TraceContext) -> Option<H
     // Past the lease another manager may have published a higher generation already.
     loop {
         let left = manager.leases.left(row.id, row.generation, manager.clock.now());
-        let left = left.checked_sub(LEASE_MARGIN)?;
+        let left = left.checked_sub(LEASE_MARGIN).filter(|left| !left.is_zero())?;
         let Some(session) = manager.session_by(Instant::now() + left.min(RETRY_PAUSE)).await else {
             continue;
         };

@@ -82,8 +82,12 @@ impl Searching {
         let queue = manager.topology.work(pool);
         // A queue without a leader answers nothing.
         let depth = tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await;
-        let ready = depth.ok().and_then(Result::ok).map_or(0, |depth| depth.ready);
-        if ready == 0 {
+        let Some(depth) = depth.ok().and_then(Result::ok) else { return Ok(false) };
+        let ready = depth.ready;
+        // Looks at its depth tell what an empty queue with consumers lacks. One without consumers (all services are
+        // full or cordoned) says the same as one of which nothing is known, so it is searched like one that is never
+        // empty.
+        if ready == 0 && depth.consumers > 0 {
             return Ok(false);
         }
         let concludes = ready <= READY_MAX && manager.may_conclude() && !hold::is_on(manager).await?;
@@ -96,7 +100,8 @@ impl Searching {
             }
             !rows.is_empty()
         };
-        if !(due || is_doomed(manager).await?) || !is_ours(manager, pool).await? {
+        let doomed = ready > 0 && is_doomed(manager).await?;
+        if !(due || doomed) || !is_ours(manager, pool).await? {
             return Ok(false);
         }
         let found = match pass(manager, session, (pool, ready)).await {
@@ -156,7 +161,7 @@ async fn pass(
 ) -> Result<Option<BTreeSet<ObserverId>>, BrokerError> {
     let queue = manager.topology.work(pool);
     let mut swept = Swept::default();
-    let deadline = Instant::now() + (WITHIN * ready.div_ceil(WITHIN_OF)).min(WITHIN_MAX);
+    let deadline = Instant::now() + (WITHIN * ready.max(1).div_ceil(WITHIN_OF)).min(WITHIN_MAX);
     let whole = parts(manager, session, (&queue, deadline), &mut swept).await;
     // What is given back stands before the rest of the queue, in the order in which it was given back.
     for receipt in &swept.kept {

@@ -1,4 +1,4 @@
-//! The machine under a simulated host. Three functions of the C library are replaced in this program: threads
+//! The machine under a simulated host. Five functions of the C library are replaced in this program: threads
 //! that simulate get the world's time, the world's chance and no waiting; all other threads get the kernel's.
 //!
 //! Rejected after trying: a paused tokio clock (one for each runtime, blind to `SystemTime` and to the boot
@@ -9,11 +9,12 @@
 
 use nix::libc::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME,
-    CLOCK_REALTIME_COARSE, SYS_clock_gettime, SYS_getrandom, c_int, c_uint, c_void, clockid_t, epoll_event,
-    size_t, ssize_t, syscall, timespec,
+    CLOCK_REALTIME_COARSE, SYS_clock_gettime, SYS_eventfd2, SYS_getrandom, SYS_write, c_int, c_uint, c_void,
+    clockid_t, epoll_event, size_t, ssize_t, syscall, timespec,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 /// The wall clock of the world at its beginning, in ms.
 pub(crate) const EPOCH_MS: i64 = 1_700_000_000_000;
@@ -36,6 +37,8 @@ thread_local! {
     static SPINS: Cell<u64> = const { Cell::new(0) };
     /// The first panic of simulated code.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// Descriptors by which a runtime is woken. What else this thread writes to has other ones.
+    static WAKERS: RefCell<BTreeSet<c_int>> = const { RefCell::new(BTreeSet::new()) };
     static HOST: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -181,6 +184,34 @@ unsafe extern "C" fn epoll_wait(
     }
     // SAFETY: the caller's own arguments; a null mask changes no signal.
     unsafe { nix::libc::epoll_pwait(epoll, events, most, timeout, std::ptr::null()) }
+}
+
+/// What wakes a runtime that waits: a simulated one does not, so nothing is to be written.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn eventfd(count: c_uint, flags: c_int) -> c_int {
+    // SAFETY: the caller's own arguments.
+    let made = unsafe { syscall(SYS_eventfd2, count, flags) } as c_int;
+    if simulates() {
+        WAKERS.with_borrow_mut(|wakers| {
+            wakers.insert(made);
+        });
+    }
+    made
+}
+
+/// # Safety
+/// As the C library's: `from` is valid for reads of `size` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn write(to: c_int, from: *const c_void, size: size_t) -> ssize_t {
+    let wakes = || WAKERS.try_with(|wakers| wakers.borrow().contains(&to)).unwrap_or(false);
+    if simulates() && wakes() {
+        return ssize_t::try_from(size).unwrap_or(ssize_t::MAX);
+    }
+    // SAFETY: the caller's own arguments.
+    unsafe { syscall(SYS_write, to, from, size) as ssize_t }
 }
 
 /// The system's allocator, with a count of what each thread holds.

@@ -69,6 +69,8 @@ pub(crate) struct People {
     pub(crate) backup: Option<(Backup, Vec<Intent>)>,
     pub(crate) orders: Vec<PromisedOrders>,
     requests: BTreeMap<u64, Request>,
+    /// What each request asks for: one that was sent twice may be carried out after its answer.
+    asked: BTreeMap<u64, Ask>,
     batch: Vec<usize>,
     pub(crate) answers: BTreeMap<(&'static str, u16), u64>,
 }
@@ -116,11 +118,7 @@ impl People {
             (intent.paused, intent.edition) = (row.desired == Desired::Paused, edition(row));
             return;
         };
-        let Some(Request { subject: Subject::Observer(_, ask), .. }) =
-            request.and_then(|number| self.requests.get(&number))
-        else {
-            return;
-        };
+        let Some(ask) = request.and_then(|number| self.asked.get(&number)) else { return };
         let intent = &mut self.intents[observer];
         if row.desired != before.desired && row.desired != Desired::Deleted {
             intent.paused = row.desired == Desired::Paused;
@@ -251,6 +249,9 @@ impl World {
 
     fn request(&mut self, (method, path, body): (&'static str, String, Option<Value>), subject: Subject) {
         let number = number();
+        if let Subject::Observer(_, ask) = subject {
+            self.people.asked.insert(number, ask);
+        }
         let request = Request { subject, method, path, body, at: None, attempts: 0 };
         self.people.requests.insert(number, request);
         self.attempt(number, 0);

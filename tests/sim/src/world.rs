@@ -14,7 +14,7 @@ use crate::judge::{self, Judge};
 use crate::machine;
 use crate::network::{Frame, Lane, Network, Payload, Up};
 use crate::people::People;
-use crate::record::{self, Fact, note};
+use crate::record::{self, Fact, Loss, note};
 use everwatch_broker::MemoryBroker;
 use links::Conn;
 use std::cell::RefCell;
@@ -302,7 +302,13 @@ impl World {
     }
 
     fn judge_facts(&mut self) {
-        for fact in record::take() {
+        for mut fact in record::take() {
+            if let Fact::TakenBack { conn, loss, .. } = &mut fact
+                && *loss == Loss::Told
+                && !self.hears(*conn)
+            {
+                *loss = Loss::Untold;
+            }
             if self.tells {
                 self.tell_fact(&fact);
             }

@@ -15,8 +15,16 @@ const TOLD_AFTER: Duration = Duration::from_secs(1);
 impl<R: Copy + std::fmt::Debug> Slots<R> {
     pub(super) fn admit(&mut self, arrival: Arrival<R>, now: Now, effects: &mut Vec<Effect<R>>) {
         let Arrival { receipt, id, epoch, work } = arrival;
+        let redelivered = epoch.acquisitions() > 0;
+        let apart = redelivered && work.as_ref().is_ok_and(|work| work.overlap == Overlap::Forbid);
+        let apart_until = if apart { now.mono + self.policy.fence_grace * 2 } else { now.mono };
         if self.floors.get(&id).is_some_and(|below| epoch < *below) {
-            return self.settle_unstarted(receipt, id, epoch, effects);
+            if !apart {
+                return self.settle_unstarted(receipt, id, epoch, effects);
+            }
+            let phase = Phase::Over { until: apart_until };
+            return self
+                .put(id, Slot { receipt, epoch, work: work.ok(), phase, apart_until, successor: None });
         }
         if self.draining {
             effects.push(Effect::Requeue(receipt));
@@ -39,19 +47,24 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 let until = now.mono + self.refusal_pause(id);
                 effects.push(Effect::Report(taken(&why, true)));
                 let phase = Phase::Refusing { until, why };
-                return self.put(id, Slot { receipt, epoch, work: None, phase, successor: None });
+                return self
+                    .put(id, Slot { receipt, epoch, work: None, phase, apart_until, successor: None });
             }
         };
         if self.suspects.contains(id, now.mono) {
             effects.push(Effect::Announce(taken(SUSPECTED, false)));
-            let slot = Slot { receipt, epoch, work: Some(work), phase: Phase::Announced, successor: None };
+            let slot = Slot {
+                receipt,
+                epoch,
+                work: Some(work),
+                phase: Phase::Announced,
+                apart_until,
+                successor: None,
+            };
             return self.put(id, slot);
         }
-        let redelivered = epoch.acquisitions() > 0;
-        let apart = redelivered && work.overlap == Overlap::Forbid;
-        let earliest = if apart { now.mono + self.policy.fence_grace * 2 } else { now.mono };
-        let until = self.pace.turn(&work.kind, earliest, now.chance);
-        let why = match (until > earliest, apart) {
+        let until = self.pace.turn(&work.kind, apart_until, now.chance);
+        let why = match (until > apart_until, apart) {
             (true, _) => START_RATE,
             (false, true) => REDELIVERED_APART,
             (false, false) => REDELIVERED,
@@ -60,7 +73,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             effects.push(Effect::Report(taken(why, false)));
         }
         let phase = Phase::Waiting { until, attempt: 1, why };
-        self.put(id, Slot { receipt, epoch, work: Some(work), phase, successor: None });
+        self.put(id, Slot { receipt, epoch, work: Some(work), phase, apart_until, successor: None });
         if until <= now.mono {
             self.start(id, 1, now, effects);
         }

@@ -40,7 +40,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
                     staying.push((None, *id));
                 }
-                Phase::Ending { .. } | Phase::Settling => {}
+                Phase::Ending { .. } | Phase::Over { .. } | Phase::Settling => {}
             }
         }
         staying.sort_by_key(|(since, id)| (since.is_some(), std::cmp::Reverse(*since), *id));
@@ -61,7 +61,11 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 Phase::Running { attempt, .. } => {
                     self.end_code(id, attempt, Why::HandOver(cause), now, effects);
                 }
-                Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
+                Phase::Announced
+                | Phase::Waiting { .. }
+                | Phase::Backoff { .. }
+                | Phase::Refusing { .. }
+                | Phase::Over { .. } => {
                     self.give_back(id, handed_over(cause), now, effects);
                 }
                 Phase::Ending { .. } | Phase::Settling => {}

@@ -176,6 +176,28 @@ async fn a_message_that_vanished_is_missed() {
     assert_eq!((status, &wrong["code"]), (422, &json!("invalid")));
 }
 
+/// The same in a pool of which no service takes anything: its queue says the same as one of which nothing is known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_vanished_is_missed_where_no_service_takes_any_too() {
+    let mut stage = Stage::new();
+    stage.settings.orphan_after = stage.settings.lost_after;
+    let manager = stage.ready_manager().await;
+    for name in ["a", "doomed"] {
+        queued(&manager, name).await;
+        let path = format!("/v1/observers/{name}");
+        manager.api.until(&path, |_, it| it["reason"] == "no service in pool default").await;
+    }
+    let session = stage.broker.connect("thief").await.unwrap();
+    let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
+    for delivery in session.get(&queue, 9).await.unwrap() {
+        session.ack(delivery.receipt).await;
+    }
+    assert_eq!(manager.api.call("DELETE", "/v1/observers/doomed", None).await.0, 202);
+    manager.api.until_status("doomed", "Deleted").await;
+    let found = manager.api.until("/v1/observers/a", |_, it| it["generation"] == 2).await;
+    assert_eq!(found["status"], "Created");
+}
+
 /// The same in a queue that is never empty, as its pool is full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_vanished_is_missed_in_a_full_pool_too() {

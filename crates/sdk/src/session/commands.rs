@@ -39,14 +39,15 @@ impl Life {
     async fn on_welcome(&mut self, welcome: Welcome) {
         self.step(Input::Suspects(welcome.suspects)).await;
         self.step(Input::Floors(welcome.floors)).await;
-        if welcome.service != self.me.id || self.welcomed {
+        if welcome.service != self.me.id {
             return;
         }
-        self.welcomed = true;
+        let waited = !std::mem::replace(&mut self.welcomed, true);
+        // A welcome that comes late is all that tells a new incarnation what its predecessor was told.
         if let Some(terms) = welcome.terms {
             self.follow(terms);
         }
-        if welcome.returning {
+        if welcome.returning && waited {
             self.blocks.come_first(self.started.elapsed() + COMES_FIRST);
         }
     }

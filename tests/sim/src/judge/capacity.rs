@@ -7,7 +7,7 @@ use crate::history::Theme;
 use crate::record::Fact;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::message::{Command, HandOver, Terms};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The shortest and the longest time that a service keeps to a hand-over, in ms.
 const LIMIT_MIN: u64 = 1000;
@@ -29,8 +29,10 @@ pub(super) struct Told {
     ceiling: u32,
     ceiling_until: u64,
     cancelling: u32,
+    /// When something left it in another way than to make room: which ones go is chosen before they stop.
+    left: Vec<u64>,
     /// Asked to be moved, and until when each must not come back.
-    moving: BTreeSet<ObserverId>,
+    moving: BTreeMap<ObserverId, u64>,
     moved: BTreeMap<ObserverId, u64>,
 }
 
@@ -54,7 +56,7 @@ impl Told {
         }
         if !asked.ids.is_empty() {
             self.takes_nothing_until = self.takes_nothing_until.max(now + rest);
-            self.moving.extend(&asked.ids);
+            self.moving.extend(asked.ids.iter().map(|id| (*id, now + rest)));
         }
     }
 }
@@ -91,6 +93,11 @@ impl Capacity {
             Fact::Cancelled { host } => {
                 self.change(now, *host, known, |told| told.cancelling = told.cancelling.saturating_sub(1));
             }
+            Fact::Acknowledged { host, .. } if known.is_service(*host) => {
+                if let Some(service) = known.service_on.get(host) {
+                    self.told.entry(*service).or_default().left.push(now);
+                }
+            }
             Fact::GivesBack { host, id } => return self.on_given_back(now, (*host, *id), known, exercised),
             Fact::Delivered { host, conn, id, .. } if known.is_service(*host) => {
                 return self.on_delivered(now, (*host, *conn, *id), known, exercised);
@@ -105,7 +112,12 @@ impl Capacity {
         let own = known.setup.services[host - 1].capacity;
         let told = self.told.entry(*service).or_default();
         told.look(own, now);
+        let before = told.slots(own);
         change(told);
+        if told.slots(own) > before {
+            // What was told to stop before goes all the same.
+            told.lowest.push((now, before));
+        }
         told.ceiling_until = now + TURN;
         told.look(own, now);
     }
@@ -115,9 +127,6 @@ impl Capacity {
         let newer = |told: &mut Told, terms: Terms| {
             if terms.revision > told.terms.revision {
                 told.terms = terms;
-                if !terms.cordoned && !terms.draining {
-                    told.moving.clear();
-                }
             }
         };
         match command {
@@ -146,9 +155,10 @@ impl Capacity {
         let Some(service) = known.service_on.get(&host) else { return Ok(()) };
         let own = known.setup.services[host - 1].capacity;
         let told = self.told.entry(*service).or_default();
-        if told.moving.remove(&id) {
-            if now < told.takes_nothing_until {
-                told.moved.insert(id, told.takes_nothing_until);
+        if let Some(until) = told.moving.remove(&id) {
+            told.left.push(now);
+            if now < until {
+                told.moved.insert(id, until);
             }
             return Ok(());
         }
@@ -163,6 +173,8 @@ impl Capacity {
         *exercised.entry("hand-overs").or_default() += 1;
         let held = known.sessions.get(service).map_or(0, |session| known.held_by(session.conn));
         let asked = told.lowest.iter().filter(|(at, _)| now - at < STOPS_WITHIN).map(|(_, most)| *most).min();
+        let chosen = told.left.iter().filter(|at| now - **at < STOPS_WITHIN).count();
+        let held = held + chosen;
         let least = told.slots(own).min(asked.unwrap_or(u32::MAX)) as usize;
         if held.saturating_sub(1) < least {
             let text = format!(

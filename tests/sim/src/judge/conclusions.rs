@@ -14,6 +14,8 @@ use std::collections::BTreeSet;
 const SWITCHES_WITHIN: u64 = 16_000;
 /// Managers have read a report by then, in ms: one whose start was reported earlier is known to run.
 const READS_WITHIN: u64 = 2000;
+/// The longest pause of a manager that waits for the database, in ms.
+const TRIES_EVERY: u64 = 5000;
 /// How long services must have refused an observer before it fails, in ms.
 const REFUSED_MAX: u64 = 900_000;
 
@@ -166,6 +168,9 @@ fn is_there(id: ObserverId, generation: u32, known: &Knowledge) -> bool {
 fn was_reported(now: u64, id: ObserverId, generation: u32, known: &Knowledge) -> bool {
     known.reports.get(&id).into_iter().flatten().any(|(at, _, _, run)| {
         let started = matches!(run.event, RunEvent::Started { .. });
-        started && run.epoch.generation() == generation && now - at >= READS_WITHIN
+        let could_be_read =
+            if known.database_back_at == 0 { *at } else { known.database_back_at + TRIES_EVERY };
+        let read = now >= could_be_read.max(*at) + READS_WITHIN;
+        started && run.epoch.generation() == generation && read
     })
 }

@@ -96,6 +96,8 @@ pub(crate) struct Knowledge {
     pub(crate) acted_at: u64,
     /// Until when the effects of faults last.
     pub(crate) troubled_until: u64,
+    /// When the database answers as it should again.
+    pub(crate) database_back_at: u64,
 }
 
 impl Knowledge {
@@ -128,6 +130,7 @@ impl Knowledge {
             calm_since: None,
             acted_at: 0,
             troubled_until: STARTS_WITHIN,
+            database_back_at: 0,
         }
     }
 
@@ -194,7 +197,13 @@ impl Knowledge {
 
     /// Whether nothing has gone wrong for a while.
     pub(crate) fn is_untroubled(&self, now: u64) -> bool {
-        now >= self.troubled_until
+        now >= self.troubled_until && self.manages()
+    }
+
+    /// Whether a manager runs.
+    pub(crate) fn manages(&self) -> bool {
+        let managers = &self.hosts[1 + self.setup.services.len()..];
+        managers.iter().any(|host| host.up && !host.frozen)
     }
 
     pub(crate) fn on_fault(&mut self, now: u64, fault: &Fault) {
@@ -223,6 +232,9 @@ impl Knowledge {
             Fault::GiveAway { .. } => 60_000,
             Fault::Reset { .. } | Fault::CloseChannel { .. } | Fault::ClockStep { .. } => 0,
         };
+        if let Fault::DatabaseAway { .. } | Fault::DatabaseSlow { .. } | Fault::DatabaseFull { .. } = fault {
+            self.database_back_at = self.database_back_at.max(now + lasts);
+        }
         self.troubled_until = self.troubled_until.max(now + lasts + AFTERMATH);
         self.acted_at = now + lasts;
     }
@@ -233,6 +245,7 @@ impl Knowledge {
             Fact::Booted { host } => {
                 let state = &mut self.hosts[*host];
                 *state = HostState { up: true, life: state.life + 1, ..HostState::default() };
+                self.troubled_until = self.troubled_until.max(now + STARTS_WITHIN);
             }
             Fact::Died { host } => self.on_death(now, *host),
             Fact::Frozen { host } => self.hosts[*host].frozen = true,

@@ -41,6 +41,10 @@ impl Overlaps {
                 if a.id != b.id {
                     continue;
                 }
+                // No manager revokes the older one of a publish in doubt.
+                if in_doubt(known, a, b) && !known.manages() {
+                    continue;
+                }
                 let sum = self.lasted.entry((*first, *second)).or_default();
                 *sum += lasted;
                 *exercised.entry("overlaps").or_default() += 1;
@@ -102,7 +106,11 @@ fn may_overlap(known: &Knowledge, older: &Start, newer: &Start) -> Option<u64> {
     };
     // Two generations may both be in the queue only where a publish was in doubt: the older one is revoked as
     // soon as it starts.
-    let in_doubt =
-        newer.epoch.generation() != generation && !known.confirmed.contains(&(older.id, generation));
-    Some(if in_doubt { by_loss.max(GRACE + FENCE_AFTER) } else { by_loss })
+    Some(if in_doubt(known, older, newer) { by_loss.max(GRACE + FENCE_AFTER) } else { by_loss })
+}
+
+/// Whether both are in the queue because the publish of the older one was not confirmed.
+fn in_doubt(known: &Knowledge, a: &Start, b: &Start) -> bool {
+    let older = a.epoch.generation().min(b.epoch.generation());
+    a.epoch.generation() != b.epoch.generation() && !known.confirmed.contains(&(a.id, older))
 }

@@ -51,7 +51,7 @@ impl Quiet {
             },
             _ => return Ok(()),
         };
-        if is_restless(id, known) {
+        if is_restless(id, known) || takes_freed_slot(id, fact, known) {
             return Ok(());
         }
         breach("quiet", format!("{} {what}, and nothing has happened", known.name(id)))
@@ -69,7 +69,7 @@ impl Quiet {
         *exercised.entry("quiet minutes").or_default() += minutes;
         let read = known.database.rows_read.load(Ordering::Relaxed) - self.rows_read;
         let (rows, managers) = (known.rows().len() as u64, known.setup.managers as u64);
-        let most = (minutes + 1) * rows * managers * ROWS_MAX;
+        let most = (minutes + 1) * rows.max(1) * managers * ROWS_MAX;
         if read > most && !self.watched {
             let text = format!("{read} rows were read in {minutes} quiet minutes; {most} is the most");
             return breach("rows read", text);
@@ -84,6 +84,18 @@ impl Quiet {
         }
         Ok(())
     }
+}
+
+/// Whether it may have waited for a slot and has it from one whose code has ended.
+fn takes_freed_slot(id: ObserverId, fact: &Fact, known: &Knowledge) -> bool {
+    if !matches!(fact, Fact::Started(_) | Fact::Saved { .. }) {
+        return false;
+    }
+    let rows = known.rows();
+    let Some(pool) = rows.iter().find(|row| row.id == id).map(|row| &row.wanted.pool) else { return true };
+    let slots: u32 = known.setup.services.iter().filter(|it| it.pool == *pool).map(|it| it.capacity).sum();
+    let there = || rows.iter().filter(|row| row.wanted.pool == *pool);
+    there().count() > slots as usize && there().any(|row| is_restless(row.id, known))
 }
 
 /// Whether its code ends by itself, or is still to come to rest.

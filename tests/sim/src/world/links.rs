@@ -181,6 +181,12 @@ impl World {
         }
     }
 
+    /// Whether what the broker says to a session arrives at once.
+    pub(super) fn hears(&self, conn: ConnId) -> bool {
+        let link = self.hosts[self.conns[conn].host].links[Lane::Consume as usize];
+        !link.cut_down && link.delay == 0
+    }
+
     /// Tells the broker's end of a lane.
     pub(crate) fn at_broker(&mut self, (conn, lane): (ConnId, Lane), order: AtBroker) {
         let state = &mut self.conns[conn].lanes[lane as usize];
