@@ -195,6 +195,24 @@ mod tests {
             self.row.apply(ServiceId(Uuid::from_u128(9)), seq, at, &report, at);
             self
         }
+        /// What the service says whose message was taken from it: its run is older.
+        fn hear_older(&mut self, event: RunEvent) -> &mut Self {
+            let at = self.at();
+            let report = RunReport { id: self.row.id, epoch: Epoch::new(self.row.generation, 0), event };
+            let seq = u64::try_from(self.now).unwrap();
+            self.row.apply(ServiceId(Uuid::from_u128(8)), seq, at, &report, at);
+            self
+        }
+        /// The broker has handed its message to another service, which runs it.
+        fn move_on(&mut self) -> &mut Self {
+            let at = self.at();
+            let epoch = Epoch::new(self.row.generation, 1);
+            let event = RunEvent::Started { attempt: 1, started_at: Timestamp(1) };
+            let report = RunReport { id: self.row.id, epoch, event };
+            let seq = u64::try_from(self.now).unwrap();
+            self.row.apply(ServiceId(Uuid::from_u128(9)), seq, at, &report, at);
+            self
+        }
         fn run(&mut self) -> &mut Self {
             self.hear(RunEvent::Started { attempt: 1, started_at: Timestamp(1) })
         }
@@ -251,6 +269,21 @@ mod tests {
         it.is("1 Processing told to stop, then started anew, ends");
         it.hear(RunEvent::Stopped).pass().is("2 Created to be published");
         it.run().is("2 Processing");
+    }
+
+    /// The next generation would start beside the run that goes on.
+    #[test]
+    fn a_restart_waits_for_the_end_of_the_newest_run() {
+        for end in [RunEvent::Completed, RunEvent::Stopped] {
+            let mut it = Script::new();
+            it.run().move_on();
+            assert_eq!(it.act(Row::restart), Ok(true));
+            it.hear_older(end).pass().is("1 Processing told to stop, then started anew, ends");
+            it.hear(RunEvent::Stopped).pass().is("2 Created to be published");
+        }
+        let mut it = Script::new();
+        it.run().move_on();
+        it.hear_older(RunEvent::Completed).pass().is("1 Completed, ends");
     }
 
     #[test]

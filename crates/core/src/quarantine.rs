@@ -24,6 +24,8 @@ pub const REBORN_WITHIN: Duration = Duration::from_secs(60);
 pub const SUSPECT_AFTER: usize = 2;
 /// More of them than this within [`WINDOW`] are weather, not poison.
 pub const AT_ONCE_MAX: usize = 10;
+/// Runs before the newest one that are looked through for those of which nothing was heard.
+const UNHEARD_MAX: usize = 50;
 /// Charges that are kept: more are weather in any case.
 const CHARGES_MAX: usize = 50;
 /// The others of a bad moment are heard of within this time.
@@ -109,6 +111,16 @@ impl Row {
         blamed.collect()
     }
 
+    /// Runs of this generation of which nothing was heard, between those that were. Their services may have died before
+    /// they could say anything: a broker that blocks publishers keeps the last words of a service that dies meanwhile.
+    #[must_use]
+    pub fn unheard_runs(&self) -> BTreeSet<Epoch> {
+        let heard: BTreeSet<u32> = self.seen.tenures.iter().map(|it| it.acquisitions).collect();
+        let first = heard.first().copied().unwrap_or(u32::MAX);
+        let all = (first..self.seen.acquisitions()).rev().take(UNHEARD_MAX);
+        all.filter(|it| !heard.contains(it)).map(|it| Epoch::new(self.generation, it)).collect()
+    }
+
     /// It was looked at: when is the next time?
     pub fn looked(&mut self, sentence: Sentence, now: Timestamp) {
         let times = self.watch.map_or(0, |watch| watch.times).saturating_add(1);
@@ -175,17 +187,21 @@ pub struct Docket {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Charge {
     deaths: Deaths,
+    /// Runs of which nothing was heard: each may have ended with its service.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    unheard: BTreeSet<Epoch>,
     /// Since when there are enough deaths to fail it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     enough_at: Option<Timestamp>,
 }
 
 impl Charge {
-    /// How many it has since the newest that it shares with `other`; `None` if it shares none.
+    /// How many it has, or may have, since the newest that it shares with `other`; `None` if it shares none.
     fn alone(&self, other: &Self) -> Option<usize> {
         let shared = self.deaths.iter().filter(|(service, _)| other.deaths.contains_key(service));
         let newest = shared.map(|(_, death)| death.run).max()?;
-        Some(self.deaths.values().filter(|death| death.run > newest).count())
+        let known = self.deaths.values().filter(|death| death.run > newest).count();
+        Some(known + self.unheard.iter().filter(|run| **run > newest).count())
     }
     /// Whether the deaths that it is blamed for may as well, or rather, be `other`'s: that one has died as often
     /// since they were last together, or goes on dying while this one no longer does.
@@ -209,8 +225,15 @@ impl Docket {
         self.charges.retain(|_, charge| charge.deaths.len() >= SUSPECT_AFTER);
     }
 
-    /// Enters one with its deaths, beside those that are known of an earlier generation.
-    pub fn charge(&mut self, id: ObserverId, deaths: &Deaths, quarantine_after: usize, now: Timestamp) {
+    /// Enters an observer with its deaths, beside those that are known of an earlier generation.
+    pub fn enter(&mut self, row: &Row, deaths: &Deaths, quarantine_after: usize, now: Timestamp) {
+        self.charge(row.id, deaths, quarantine_after, now);
+        if let Some(charge) = self.charges.get_mut(&row.id) {
+            charge.unheard = row.unheard_runs();
+        }
+    }
+
+    fn charge(&mut self, id: ObserverId, deaths: &Deaths, quarantine_after: usize, now: Timestamp) {
         let mut charge = self.charges.remove(&id).unwrap_or_default();
         let counts = |death: &Death| self.explained_at.is_none_or(|explained| death.at > explained);
         let fresh = deaths.iter().filter(|(_, death)| counts(death));

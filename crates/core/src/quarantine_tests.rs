@@ -249,3 +249,23 @@ fn a_poison_that_is_begun_anew_or_told_to_end_keeps_its_deaths() {
     row.reissue(at(7), &RowPolicy::default());
     assert_eq!((before.len(), row.deaths(&killed, at(100))), (3, before));
 }
+
+/// A broker that blocks publishers keeps the last words of services that die meanwhile.
+#[test]
+fn runs_of_which_nothing_was_heard_may_have_ended_with_their_services() {
+    let (mut poison, mut beside) = (row(1), row(2));
+    // Both die with services 0 to 2, then in turn with others. Nothing was heard of two runs of the poison.
+    for run in [0, 1, 2, 5] {
+        start(&mut poison, run, 1);
+    }
+    for run in 0..5 {
+        start(&mut beside, run, 1);
+    }
+    assert_eq!(poison.unheard_runs(), BTreeSet::from([Epoch::new(1, 3), Epoch::new(1, 4)]));
+    assert!(beside.unheard_runs().is_empty());
+    let mut docket = Docket::default();
+    docket.enter(&poison, &[services(0..3), services(5..6)].into_iter().flatten().collect(), 4, at(10));
+    docket.enter(&beside, &services(0..5), 4, at(10));
+    assert_eq!(docket.sentence(beside.id, at(20)), Sentence::Wait);
+    assert_eq!(docket.sentence(poison.id, at(20)), Sentence::Quarantine);
+}

@@ -227,9 +227,13 @@ impl Row {
         }
         let key = Key { acquisitions: report.epoch.acquisitions(), seq };
         self.seen.join(&Heard { service, key, at, event: report.event.clone() });
-        // The other way round the revocation of this generation may be under way already.
-        let is_news = before.seen.settled.is_none() && !self.is_to_end();
-        if is_news && self.seen.stopped_after_takeover() {
+        // Naively, the end of an older run is the end of the generation. But a later one goes on, and the next generation
+        // would start beside it: it says itself when it has stopped.
+        let is_news = before.seen.settled.is_none();
+        if is_news
+            && self.seen.is_settled_by_an_older_run()
+            && (self.seen.was_stopped() || self.wants_reissue())
+        {
             self.seen.settled = None;
         }
         if self.seen.latest != before.seen.latest {

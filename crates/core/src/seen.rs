@@ -204,10 +204,15 @@ impl Seen {
         }
     }
 
-    /// Whether a service stopped its run after another one had begun the next: the generation goes on there.
-    pub(crate) fn stopped_after_takeover(&self) -> bool {
+    /// Whether a run told of its end after another service had begun the next: the generation goes on there.
+    pub(crate) fn is_settled_by_an_older_run(&self) -> bool {
         let (Some(settled), Some(latest)) = (&self.settled, &self.latest) else { return false };
-        settled.how == Settlement::Stopped && settled.key.acquisitions < latest.key.acquisitions
+        settled.key.acquisitions < latest.key.acquisitions
+    }
+
+    /// Whether it ended because it was told to.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.settled.as_ref().is_some_and(|settled| settled.how == Settlement::Stopped)
     }
 
     /// Keeps the two newest runs, of each its newest word.

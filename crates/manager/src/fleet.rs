@@ -53,7 +53,7 @@ async fn write(
             return Ok(Some(orders));
         }
     }
-    Err(StoreError::Unavailable(format!("the orders for {name} are changed too often by others")))
+    Err(StoreError::Contended(format!("the orders for {name} keep changing: read them again and retry")))
 }
 
 /// Changes the orders of a name and tells its living services; answers whether anything changed.

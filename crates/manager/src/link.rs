@@ -79,7 +79,7 @@ async fn open(manager: &Manager) -> Result<Arc<dyn Session>, Trouble> {
                 | BrokerError::Silent(_)
                 | BrokerError::NotAccepted(_),
             )
-            | NotOwner::Store(StoreError::Unavailable(_))
+            | NotOwner::Store(StoreError::Unavailable(_) | StoreError::Contended(_))
             | NotOwner::Busy(_) => Trouble::Wait(error.to_string()),
         });
     }

@@ -197,5 +197,5 @@ async fn write_down(manager: &Manager, mut batch: HashMap<ObserverId, Published>
         }
         batch.retain(|id, _| lost.contains(id));
     }
-    Err(StoreError::Unavailable("the rows are changed too often by others".to_owned()))
+    Err(StoreError::Contended("the rows keep changing".to_owned()))
 }

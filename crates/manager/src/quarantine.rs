@@ -52,12 +52,12 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
     others.extend(manager.store.due(now.plus(LOOK_MAX), WATCHED_MAX).await?);
     others.retain(|row| row.watch.is_some() || docket.has_charged(row.id));
     for row in &others {
-        docket.charge(row.id, &row.deaths(&killed, now), manager.settings.quarantine_after, now);
+        docket.enter(row, &row.deaths(&killed, now), manager.settings.quarantine_after, now);
     }
     let looked: Vec<(&Row, Deaths)> =
         watched.into_iter().map(|row| (row, row.deaths(&killed, now))).collect();
     for (row, deaths) in &looked {
-        docket.charge(row.id, deaths, manager.settings.quarantine_after, now);
+        docket.enter(row, deaths, manager.settings.quarantine_after, now);
     }
     let sentenced = looked.into_iter().map(|(row, deaths)| (row, deaths, docket.sentence(row.id, now)));
     let (poison, others): (Vec<_>, Vec<_>) = sentenced.partition(|it| it.2 == Sentence::Quarantine);

@@ -77,7 +77,7 @@ pub(crate) enum Marked {
 /// How well this manager reads its queues: the send times of the newest marks it has read.
 #[derive(Debug)]
 struct Marks {
-    connected_at: AtomicI64,
+    connected: Mutex<Option<Instant>>,
     state_tick: AtomicI64,
     beats_tick: AtomicI64,
     store_answers: AtomicBool,
@@ -187,7 +187,7 @@ impl Manager {
             shown_pools: Mutex::default(),
             schemas: Schemas::default(),
             reading: Marks {
-                connected_at: AtomicI64::new(i64::MAX),
+                connected: Mutex::new(None),
                 state_tick: AtomicI64::new(i64::MIN),
                 beats_tick: AtomicI64::new(i64::MIN),
                 store_answers: AtomicBool::new(false),
@@ -201,7 +201,7 @@ impl Manager {
     pub(crate) async fn check_store(&self) -> Result<(), RunError> {
         match self.refresh_clock().await {
             Ok(()) => Ok(()),
-            Err(StoreError::Unavailable(why)) => {
+            Err(StoreError::Unavailable(why) | StoreError::Contended(why)) => {
                 warn!(why, "the database cannot be reached yet, trying on");
                 Ok(())
             }
@@ -231,7 +231,7 @@ impl Manager {
     }
 
     pub(crate) fn connected(&self, session: Arc<dyn Session>) {
-        self.reading.connected_at.store(self.clock.now().0, Ordering::Relaxed);
+        *lock(&self.reading.connected) = Some(Instant::now());
         lock(&self.work_queues).clear();
         self.pools_loaded.store(false, Ordering::Relaxed);
         self.session.send_replace(Some(session));
@@ -239,7 +239,7 @@ impl Manager {
 
     pub(crate) fn disconnected(&self, why: String) {
         *lock(&self.no_session) = why;
-        self.reading.connected_at.store(i64::MAX, Ordering::Relaxed);
+        *lock(&self.reading.connected) = None;
         self.session.send_replace(None);
     }
 
@@ -270,14 +270,16 @@ impl Manager {
     }
 
     fn reading(&self) -> Reading {
-        let known = |at: &AtomicI64, unknown: i64| {
+        let known = |at: &AtomicI64| {
             let at = at.load(Ordering::Relaxed);
-            (at != unknown).then_some(Timestamp(at))
+            (at != i64::MIN).then_some(Timestamp(at))
         };
+        // Naively, the moment of the connect is noted by the database's clock. But that may not be known yet.
+        let connected = *lock(&self.reading.connected);
         Reading {
-            connected_at: known(&self.reading.connected_at, i64::MAX),
-            state_tick: known(&self.reading.state_tick, i64::MIN),
-            beats_tick: known(&self.reading.beats_tick, i64::MIN),
+            connected_at: connected.map(|since| self.clock.now().minus(since.elapsed())),
+            state_tick: known(&self.reading.state_tick),
+            beats_tick: known(&self.reading.beats_tick),
             store_answers: self.reading.store_answers.load(Ordering::Relaxed),
         }
     }
@@ -402,7 +404,7 @@ impl Manager {
                 return Ok(Some(row));
             }
         }
-        Err(StoreError::Unavailable(format!("observer {id} is changed too often by others")))
+        Err(StoreError::Contended(format!("observer {id} keeps changing: read it again and retry")))
     }
 }
 

@@ -21,6 +21,9 @@ pub enum StoreError {
     /// Worth trying again: the database cannot be reached, or is busy.
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
+    /// Others changed the row each time in between.
+    #[error("{0}")]
+    Contended(String),
     /// A person has to act: bad URL, no rights, unwritable path, unknown schema version.
     #[error("{0}")]
     Refused(String),

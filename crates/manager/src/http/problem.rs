@@ -118,7 +118,7 @@ impl Code {
             Self::Deleted => (S::CONFLICT, "observer-deleted", "the observer is deleted"),
             Self::Paused => (S::CONFLICT, "observer-paused", "the observer is paused"),
             Self::Changed => (S::PRECONDITION_FAILED, "observer-changed", "the observer was changed"),
-            Self::Contended => (S::CONFLICT, "changed-too-often", "the observer keeps changing"),
+            Self::Contended => (S::CONFLICT, "changed-too-often", "others keep changing it"),
             Self::EventsGone => (S::GONE, "events-gone", "these events are not kept any more"),
             Self::SlowBody => (S::REQUEST_TIMEOUT, "slow-body", "the body takes too long"),
             Self::UnknownHost => {
@@ -310,6 +310,7 @@ impl From<&StoreError> for Problem {
     fn from(store: &StoreError) -> Self {
         match store {
             StoreError::Unavailable(_) => Self::new(Code::DatabaseUnavailable, store.to_string()),
+            StoreError::Contended(_) => Self::new(Code::Contended, store.to_string()),
             StoreError::Refused(_) | StoreError::Corrupt(_) => {
                 error!(error = %store, "a request failed in the database");
                 Self::new(Code::Internal, store.to_string())

@@ -86,5 +86,5 @@ async fn apply(manager: &Manager, beats: &HashMap<ServiceId, Beat>) -> Result<()
             return Ok(());
         }
     }
-    Err(StoreError::Unavailable("services are changed too often by others".to_owned()))
+    Err(StoreError::Contended("the services keep changing".to_owned()))
 }

@@ -140,7 +140,7 @@ pub(crate) async fn change(
             return Ok(Changed::Saved(Box::new(row)));
         }
     }
-    Err(StoreError::Unavailable(format!("service {service} is changed too often by others")))
+    Err(StoreError::Contended(format!("service {service} keeps changing")))
 }
 
 /// Whether the newborn comes after this one, which said goodbye itself.

@@ -231,7 +231,7 @@ async fn apply_runs(
         }
         pending.retain(|id, _| lost.contains(id));
     }
-    Err(StoreError::Unavailable("the rows are changed too often by others".to_owned()))
+    Err(StoreError::Contended("the rows keep changing".to_owned()))
 }
 
 /// Reports about rows that cannot be read are parked, so that a person can send them back once the cure is done.

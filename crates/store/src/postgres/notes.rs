@@ -51,7 +51,7 @@ pub(super) async fn claim(
             return Ok(stands);
         }
     }
-    Err(StoreError::Unavailable(format!("the note {name} changes too often")))
+    Err(StoreError::Contended(format!("the note {name} keeps changing")))
 }
 
 pub(super) async fn read(pool: &PgPool, name: &str) -> Result<Option<String>, StoreError> {

@@ -166,8 +166,10 @@ impl Capacity {
         let offered = row.is_some_and(|row| {
             row.wanted.kind.as_str() != "rare" || known.setup.services[host - 1].runs_rare
         });
-        // A service does not know that the broker has given its messages away.
-        if known.hosts[host].stopping || !offered || known.setup.theme == Theme::GivenAway {
+        // A service does not know yet that the broker has given its messages away.
+        let knows = known.setup.theme != Theme::GivenAway
+            && known.sessions.get(service).is_some_and(|session| session.open);
+        if known.hosts[host].stopping || !offered || !knows {
             return Ok(());
         }
         *exercised.entry("hand-overs").or_default() += 1;

@@ -166,6 +166,10 @@ fn is_there(id: ObserverId, generation: u32, known: &Knowledge) -> bool {
 }
 
 fn was_reported(now: u64, id: ObserverId, generation: u32, known: &Knowledge) -> bool {
+    // What the broker has handed to a manager that is frozen, no other one reads.
+    if known.has_frozen_manager() {
+        return false;
+    }
     known.reports.get(&id).into_iter().flatten().any(|(at, _, _, run)| {
         let started = matches!(run.event, RunEvent::Started { .. });
         let could_be_read =

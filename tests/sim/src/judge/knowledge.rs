@@ -200,6 +200,10 @@ impl Knowledge {
         now >= self.troubled_until && self.manages()
     }
 
+    pub(crate) fn has_frozen_manager(&self) -> bool {
+        self.hosts[1 + self.setup.services.len()..].iter().any(|host| host.up && host.frozen)
+    }
+
     /// Whether a manager runs.
     pub(crate) fn manages(&self) -> bool {
         let managers = &self.hosts[1 + self.setup.services.len()..];

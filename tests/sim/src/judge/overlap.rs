@@ -2,6 +2,7 @@
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::record::{Loss, Start};
+use everwatch_core::epoch::Epoch;
 use everwatch_core::observer::Overlap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,6 +107,16 @@ fn may_overlap(known: &Knowledge, older: &Start, newer: &Start) -> Option<u64> {
     };
     // Two generations may both be in the queue only where a publish was in doubt: the older one is revoked as
     // soon as it starts.
+    // An earlier run's end may become known before this run's start: this one is revoked when it does.
+    let ended_earlier = |(id, epoch): &(_, Epoch)| {
+        *id == older.id && epoch.generation() == generation && *epoch < older.epoch
+    };
+    let next = newer.epoch.generation() != generation;
+    let by_loss = if next && known.finished.keys().any(ended_earlier) {
+        by_loss.max(REVOKED_WITHIN + GRACE)
+    } else {
+        by_loss
+    };
     Some(if in_doubt(known, older, newer) { by_loss.max(GRACE + FENCE_AFTER) } else { by_loss })
 }
 
