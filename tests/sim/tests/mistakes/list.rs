@@ -120,7 +120,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "overlap-where-it-is-forbidden",
         seed: 349,
         rule: "overlap",
-        edits: &[edit(ADMITTING, "redelivered && work.overlap == Overlap::Forbid", "false")],
+        edits: &[edit(ADMITTING, "redelivered && work.as_ref().is_ok_and(|work| work.overlap == Overlap::Forbid)", "false")],
     },
     Mistake {
         name: "ignore-how-often-a-message-was-handed-out",
