@@ -196,18 +196,18 @@ struct Charge {
 }
 
 impl Charge {
-    /// How many it has, or may have, since the newest that it shares with `other`; `None` if it shares none.
-    fn alone(&self, other: &Self) -> Option<usize> {
+    /// How many it has since the newest that it shares with `other`, and how many it may have; `None` if it shares none.
+    fn alone(&self, other: &Self) -> Option<(usize, usize)> {
         let shared = self.deaths.iter().filter(|(service, _)| other.deaths.contains_key(service));
         let newest = shared.map(|(_, death)| death.run).max()?;
         let known = self.deaths.values().filter(|death| death.run > newest).count();
-        Some(known + self.unheard.iter().filter(|run| **run > newest).count())
+        Some((known, known + self.unheard.iter().filter(|run| **run > newest).count()))
     }
     /// Whether the deaths that it is blamed for may as well, or rather, be `other`'s: that one has died as often
     /// since they were last together, or goes on dying while this one no longer does.
     fn may_be_of(&self, other: &Self) -> bool {
         match (self.alone(other), other.alone(self)) {
-            (Some(mine), Some(its)) => mine <= its,
+            (Some((mine, _)), Some((_, its))) => mine <= its,
             _ => {
                 let newest = self.deaths.values().map(|death| death.at).max();
                 other.deaths.values().all(|death| Some(death.at) > newest)

@@ -267,5 +267,16 @@ fn runs_of_which_nothing_was_heard_may_have_ended_with_their_services() {
     docket.enter(&poison, &[services(0..3), services(5..6)].into_iter().flatten().collect(), 4, at(10));
     docket.enter(&beside, &services(0..5), 4, at(10));
     assert_eq!(docket.sentence(beside.id, at(20)), Sentence::Wait);
-    assert_eq!(docket.sentence(poison.id, at(20)), Sentence::Quarantine);
+    assert_eq!(
+        docket.sentence(poison.id, at(20)),
+        Sentence::Wait,
+        "two are known of the other, one of this one"
+    );
+    // It dies on, alone.
+    for run in [6, 7] {
+        start(&mut poison, run, 21);
+    }
+    docket.enter(&poison, &services(5..8), 4, at(30));
+    assert_eq!(docket.sentence(beside.id, at(30)), Sentence::Wait);
+    assert_eq!(docket.sentence(poison.id, at(30)), Sentence::Quarantine);
 }
