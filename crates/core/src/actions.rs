@@ -8,6 +8,10 @@ use crate::id::ServiceId;
 use crate::observer::Wanted;
 use crate::row::{Desired, Row, RowPolicy};
 use crate::status::Status;
+use uuid::Uuid;
+
+/// Requests with a key that a row remembers.
+const ACTED_MAX: usize = 8;
 
 /// Why it cannot be done, whenever it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +161,30 @@ impl Row {
         }
     }
 
+    /// Whether the request of this key has acted on it, and is among the newest that have.
+    #[must_use]
+    pub fn has_acted(&self, key: Option<Uuid>) -> bool {
+        key.is_some_and(|key| self.acted.contains(&key))
+    }
+
+    /// Acts, unless the request of this key has done so before; without a key in any case.
+    ///
+    /// # Errors
+    /// As those of `act`, of a request that has not acted yet.
+    pub fn act_once(&mut self, key: Option<Uuid>, act: impl FnOnce(&mut Self) -> Asked) -> Asked {
+        if self.has_acted(key) {
+            return Ok(true);
+        }
+        let asked = act(self);
+        if let (Some(key), Ok(true)) = (key, asked) {
+            if self.acted.len() >= ACTED_MAX {
+                self.acted.remove(0);
+            }
+            self.acted.push(key);
+        }
+        asked
+    }
+
     fn refuse_deleted(&self) -> Result<(), Refusal> {
         if self.desired == Desired::Deleted { Err(Refusal::Deleted) } else { Ok(()) }
     }
@@ -170,7 +198,6 @@ mod tests {
     use crate::message::{RunEvent, RunReport};
     use crate::plan::plan_row;
     use serde_json::{Value, json};
-    use uuid::Uuid;
 
     /// One observer, what is done to it, and what it says of itself after each step.
     struct Script {
@@ -269,6 +296,34 @@ mod tests {
         it.is("1 Processing told to stop, then started anew, ends");
         it.hear(RunEvent::Stopped).pass().is("2 Created to be published");
         it.run().is("2 Processing");
+    }
+
+    #[test]
+    fn a_request_that_is_sent_again_with_its_key_acts_once() {
+        let restart = |it: &mut Script, key: Option<u128>| {
+            let at = it.at();
+            it.row.act_once(key.map(Uuid::from_u128), |row| row.restart(at, &policy()))
+        };
+        let mut it = Script::new();
+        it.run();
+        assert_eq!(restart(&mut it, Some(1)), Ok(true));
+        it.hear(RunEvent::Stopped).pass().run().is("2 Processing");
+        assert_eq!(restart(&mut it, Some(1)), Ok(true));
+        it.is("2 Processing");
+        for key in [Some(2), None] {
+            let before = it.row.generation;
+            assert_eq!(restart(&mut it, key), Ok(true));
+            it.hear(RunEvent::Stopped).pass().run();
+            assert_eq!(it.row.generation, before + 1, "{key:?}");
+        }
+        // A refusal may be tried again; of many, the oldest are forgotten.
+        it.act(Row::pause).unwrap();
+        assert_eq!(restart(&mut it, Some(3)), Err(Refusal::Paused));
+        it.act(Row::resume).unwrap();
+        for key in 3..20 {
+            restart(&mut it, Some(key)).unwrap();
+        }
+        assert_eq!(it.row.acted.len(), ACTED_MAX);
     }
 
     /// The next generation would start beside the run that goes on.

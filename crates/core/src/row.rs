@@ -11,6 +11,7 @@ use crate::status::{Status, Verdict, status_of};
 use crate::trace::{self, TraceContext};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use uuid::Uuid;
 
 /// A lease is renewed when less than this part of it is left.
 const RENEW_BELOW: f64 = 0.7;
@@ -83,6 +84,9 @@ pub struct Row {
     pub former: Vec<Tenure>,
     #[serde(default)]
     pub seen: Seen,
+    /// Of the newest requests that acted on it and had a key: one that is sent again acts once. The newest is last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acted: Vec<Uuid>,
     /// Of the newest request that changed it: what is published next belongs to that trace.
     #[serde(default, with = "trace::carried", skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
@@ -172,6 +176,7 @@ impl Row {
             refused_since: None,
             former: Vec::new(),
             seen: Seen::default(),
+            acted: Vec::new(),
             trace: None,
             created_at: now,
             modified_at: now,

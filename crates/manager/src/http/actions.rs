@@ -3,6 +3,7 @@
 use super::api::{Observer, ProblemBody};
 use super::body::OptionalJson;
 use super::observers::{find, not_found, one};
+use super::once;
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::Params;
@@ -10,7 +11,7 @@ use crate::shared::Manager;
 use crate::{outbox, telling};
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_core::actions::Refusal;
 use everwatch_core::clock::Timestamp;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 type Shared = State<Arc<Manager>>;
 type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
@@ -33,6 +35,7 @@ macro_rules! action {
         #[doc = $doc]
         #[utoipa::path(post, path = $path, tag = "observers",
                             params(("key" = String, Path, description = "id or name"),
+                            ("idempotency-key" = Option<String>, Header, description = "sent again with its key, an action acts once"),
                             ("if-match" = Option<String>, Header, description = "the ETag that it is meant for, or *")),
                             responses((status = 400, body = ProblemBody, description = "bad-header"),
                             (status = 412, body = ProblemBody, description = "observer-changed"),
@@ -45,9 +48,11 @@ macro_rules! action {
             Path(key): Path<String>,
             params: Params,
             precondition: Precondition,
+            headers: HeaderMap,
         ) -> Result<Response, Problem> {
             params.finish()?;
-            plain(&manager, &key, (stringify!($name), $act), &precondition).await
+            let once = once::action(&headers, stringify!($name))?;
+            plain(&manager, &key, (stringify!($name), $act, once), &precondition).await
         }
     };
 }
@@ -84,12 +89,12 @@ action!(
 async fn plain(
     manager: &Arc<Manager>,
     key: &str,
-    (what, act): (&str, Act),
+    (what, act, once): (&str, Act, Option<Uuid>),
     precondition: &Precondition,
 ) -> Result<Response, Problem> {
     let id = find(manager, key).await?.id;
     let mut unmet = None;
-    let (row, fresh) = act_on(manager, id, key, |row, now, policy| {
+    let (row, fresh) = act_on(manager, (id, once), key, |row, now, policy| {
         unmet = precondition.check(row).err();
         if unmet.is_some() { Ok(false) } else { act(row, now, policy) }
     })
@@ -114,8 +119,10 @@ pub(super) struct MoveTo {
 
 /// Move an observer to another pool, or let its queue choose another service.
 #[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", request_body = Option<MoveTo>,
-    params(("key" = String, Path, description = "id or name")),
+    params(("key" = String, Path, description = "id or name"),
+    ("idempotency-key" = Option<String>, Header, description = "sent again with its key, a move acts once")),
     responses((status = 200, body = Observer, description = "it is there already"),
+    (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 202, body = Observer, description = "asked for"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-deleted, observer-paused (without a pool)"),
@@ -124,15 +131,17 @@ pub(crate) async fn relocate(
     State(manager): Shared,
     Path(key): Path<String>,
     params: Params,
+    headers: HeaderMap,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Problem> {
     params.finish()?;
     let row = find(&manager, &key).await?;
-    let Some(pool) = pool_of(body)? else { return hand_over(&manager, &row).await };
+    let Some(pool) = pool_of(body)? else { return hand_over(&manager, &row, &headers).await };
+    let once = once::action(&headers, "move")?;
     let mut wanted = row.wanted.clone();
     wanted.pool = pool.clone();
     super::observers::check_kind(&manager, &wanted).await?;
-    let (row, fresh) = act_on(&manager, row.id, &key, |row, now, policy| {
+    let (row, fresh) = act_on(&manager, (row.id, once), &key, |row, now, policy| {
         let mut wanted = row.wanted.clone();
         wanted.pool = pool.clone();
         row.update(wanted, now, policy)
@@ -144,10 +153,13 @@ pub(crate) async fn relocate(
 /// Its service takes nothing for a moment, so that the queue gives it to another.
 const RESTS: Duration = Duration::from_secs(2);
 
-async fn hand_over(manager: &Arc<Manager>, row: &Row) -> Result<Response, Problem> {
+async fn hand_over(manager: &Arc<Manager>, row: &Row, headers: &HeaderMap) -> Result<Response, Problem> {
     let Some(service) = row.leaves().map_err(|refusal| refused(row, refusal))? else {
         return answer(manager, row, false).await;
     };
+    if !once::is_first(manager, headers, ("move", row.id)).await? {
+        return answer(manager, row, true).await;
+    }
     let (ids, cause) = (vec![row.id], Cause::Move);
     let asked = HandOver { service, ids, down_to: None, rest: RESTS, cause };
     telling::order_later(manager, Command::HandOver(asked));
@@ -168,10 +180,10 @@ fn pool_of(body: Option<Value>) -> Result<Option<Pool>, Problem> {
     pool.map(serde_json::from_value).transpose().map_err(|error| wrong("/pool", error.to_string()))
 }
 
-/// Acts on a row, and does what follows: its floor goes out, then its new generation.
+/// Acts on a row, once for each key, and does what follows: its floor goes out, then its new generation.
 pub(super) async fn act_on(
     manager: &Arc<Manager>,
-    id: ObserverId,
+    (id, once): (ObserverId, Option<Uuid>),
     key: &str,
     mut act: impl FnMut(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal> + Send,
 ) -> Result<(Row, bool), Problem> {
@@ -179,7 +191,11 @@ pub(super) async fn act_on(
     let (mut outcome, mut before) = (Ok(false), 0);
     let change = |row: &mut Row| {
         before = row.generation;
-        outcome = act(row, now, &manager.settings.row);
+        if row.has_acted(once) {
+            outcome = Ok(true);
+            return false;
+        }
+        outcome = row.act_once(once, |row| act(row, now, &manager.settings.row));
         outcome == Ok(true)
     };
     let row = manager.change(id, change).await?.ok_or_else(|| not_found(key))?;

@@ -5,13 +5,14 @@ use super::api::{NewObserver, Observer, ProblemBody};
 use super::body;
 use super::edits;
 use super::observers::{self, create_row, doom, find, one};
+use super::once::{self, Identities, Once};
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::shared::Manager;
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use everwatch_core::actions::Refusal;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ObserverId;
@@ -100,14 +101,18 @@ impl Outcome {
 ///
 /// What is asked of the same observer, by the same name or id, is done in this order.
 #[utoipa::path(post, path = "/v1/observers:batch", tag = "observers", request_body = Vec<Wish>,
-    responses((status = 200, body = Outcomes, description = "each with its own status, in order")))]
+    params(("idempotency-key" = Option<String>, Header, description = "sent again with its key, a batch creates and acts once")),
+    responses((status = 422, body = ProblemBody, description = "idempotency-key-reused"),
+    (status = 400, body = ProblemBody, description = "bad-header"), (status = 200, body = Outcomes, description = "each with its own status, in order")))]
 pub(crate) async fn batch(
     State(manager): Shared,
     params: Params,
     request: Request,
 ) -> Result<Json<Outcomes>, Problem> {
     params.finish()?;
+    let headers = request.headers().clone();
     let body = body::read(request, &manager.bodies, BODY_MAX).await?;
+    let identities = &Identities::reserve(&manager, &headers, &body).await?;
     let wrong = |detail: String| Problem::invalid(vec![FieldError { pointer: String::new(), detail }]);
     let Value::Array(wishes) = body else {
         return Err(wrong("must be an array of {\"op\": …}".to_owned()));
@@ -119,17 +124,18 @@ pub(crate) async fn batch(
     let (manager, mut items) = (&manager, Vec::with_capacity(wishes.len()));
     for wave in waves(wishes) {
         let done = futures::stream::iter(wave)
-            .map(|wish| async move { Outcome::of(fulfil(manager, wish).await) })
+            .map(|wish| async move { Outcome::of(fulfil(manager, identities, wish).await) })
             .buffered(AT_ONCE);
         items.extend(done.collect::<Vec<_>>().await);
     }
     Ok(Json(Outcomes { items }))
 }
 
-/// Cuts wishes so that each wave speaks of no observer twice: what one wish did is there for the next.
-fn waves(wishes: Vec<Value>) -> Vec<Vec<Value>> {
+/// Cuts wishes, each with its place, so that a wave speaks of no observer twice: what one wish did is there for the
+/// next.
+fn waves(wishes: Vec<Value>) -> Vec<Vec<(usize, Value)>> {
     let (mut waves, mut met) = (vec![Vec::new()], HashSet::new());
-    for wish in wishes {
+    for (place, wish) in wishes.into_iter().enumerate() {
         let subject = wish.pointer("/observer/name").or_else(|| wish.get("id")).and_then(Value::as_str);
         if let Some(subject) = subject
             && !met.insert(subject.to_owned())
@@ -137,17 +143,23 @@ fn waves(wishes: Vec<Value>) -> Vec<Vec<Value>> {
             met = HashSet::from([subject.to_owned()]);
             waves.push(Vec::new());
         }
-        waves.last_mut().expect("one is there from the start").push(wish);
+        waves.last_mut().expect("one is there from the start").push((place, wish));
     }
     waves
 }
 
-async fn fulfil(manager: &Arc<Manager>, wish: Value) -> Result<(StatusCode, Observer), Problem> {
+async fn fulfil(
+    manager: &Arc<Manager>,
+    identities: &Identities,
+    (place, wish): (usize, Value),
+) -> Result<(StatusCode, Observer), Problem> {
     let (id, act): (String, Act) = match body::parsed(wish)? {
         Wish::Create { observer } => {
             let draft = edits::draft(observer, &observers::made_up_name()?)?;
-            let id = ObserverId(Uuid::now_v7());
-            let (_, made) = create_row(manager, (id, false), draft).await?;
+            let made = match identities.of(manager, place).await? {
+                Once::Make { id, again } => create_row(manager, (id, again), draft).await?.1,
+                Once::Made(row) => one(manager, &row).await?,
+            };
             return Ok((StatusCode::CREATED, made));
         }
         Wish::Delete { id } => {
@@ -159,7 +171,7 @@ async fn fulfil(manager: &Arc<Manager>, wish: Value) -> Result<(StatusCode, Obse
         Wish::Restart { id } => (id, Row::restart),
         Wish::Retry { id } => (id, Row::retry),
     };
-    acted(manager, find(manager, &id).await?.id, act).await
+    acted(manager, (find(manager, &id).await?.id, identities.action(place)), act).await
 }
 
 type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
@@ -171,8 +183,12 @@ async fn deleted(manager: &Arc<Manager>, id: ObserverId) -> Result<(StatusCode, 
     Ok((status, one(manager, &row).await?))
 }
 
-async fn acted(manager: &Arc<Manager>, id: ObserverId, act: Act) -> Result<(StatusCode, Observer), Problem> {
-    let (row, fresh) = act_on(manager, id, &id.to_string(), act).await?;
+async fn acted(
+    manager: &Arc<Manager>,
+    (id, once): (ObserverId, Option<Uuid>),
+    act: Act,
+) -> Result<(StatusCode, Observer), Problem> {
+    let (row, fresh) = act_on(manager, (id, once), &id.to_string(), act).await?;
     let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, one(manager, &row).await?))
 }
@@ -198,17 +214,23 @@ macro_rules! for_all {
         #[doc = $doc]
         #[utoipa::path(post, path = $path, tag = "observers", params(
             ("expect" = u32, Query, description = "how many there are to be: else 409 and nothing happens"),
+            ("idempotency-key" = Option<String>, Header, description = "sent again with its key, it acts once on each"),
             ("status" = Option<String>, Query), ("health" = Option<String>, Query), ("kind"= Option<String>, Query),
             ("pool" = Option<String>, Query), ("service" = Option<String>, Query),
             ("q" = Option<String>, Query),
             ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
-            responses((status = 200, body = Outcomes),
+            responses((status = 200, body = Outcomes), (status = 400, body = ProblemBody, description = "bad-header"),
             (status = 409, body = ProblemBody, description = "count-differs")))]
-        pub(crate) async fn $name(State(manager): Shared, params: Params) -> Result<Json<Outcomes>, Problem> {
+        pub(crate) async fn $name(
+            State(manager): Shared,
+            params: Params,
+            headers: HeaderMap,
+        ) -> Result<Json<Outcomes>, Problem> {
+            let once = once::action(&headers, $path)?;
             let ids = found(&manager, params).await?;
             let manager = &manager;
             let done = futures::stream::iter(ids)
-                .map(|id| async move { Outcome::of(acted(manager, id, $act).await) })
+                .map(|id| async move { Outcome::of(acted(manager, (id, once), $act).await) })
                 .buffered(AT_ONCE);
             Ok(Json(Outcomes { items: done.collect().await }))
         }

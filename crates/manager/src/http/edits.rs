@@ -153,7 +153,7 @@ async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> R
         }
         row.change_to(draft.wanted.clone(), draft.paused, now, policy)
     };
-    let (row, _) = act_on(manager, seen.id, key, act).await?;
+    let (row, _) = act_on(manager, (seen.id, None), key, act).await?;
     Ok(if stale { None } else { Some(row) })
 }
 

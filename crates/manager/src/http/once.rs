@@ -1,4 +1,5 @@
-//! Idempotency keys: a create that is sent again with its key answers what the first one made.
+//! Idempotency keys: a create that is sent again with its key answers what the first one made, and an action that is
+//! sent again with its key acts once. The row itself remembers the keys of actions, so no crash comes between.
 
 use super::problem::{Code, Problem};
 use crate::shared::Manager;
@@ -13,6 +14,8 @@ pub(crate) const HEADER: &str = "idempotency-key";
 /// How long a key is remembered.
 const KEEP: Duration = Duration::from_secs(86_400);
 const LONGEST: usize = 255;
+/// The part of an identity that counts the observers of one request: it is 0 in the first, so 16 bits never run over.
+const ROOM: u128 = 0xFFFF;
 
 /// The identity that a create is to have.
 pub(crate) enum Once {
@@ -25,27 +28,78 @@ pub(crate) enum Once {
 /// Naively, the key is written down after the create; but a manager that dies in between makes a second
 /// observer. So the key reserves the identity first, and whoever comes again creates that one.
 pub(crate) async fn reserve(manager: &Manager, headers: &HeaderMap, body: &Value) -> Result<Once, Problem> {
-    let fresh = ObserverId(Uuid::now_v7());
-    let Some(key) = key(headers)? else { return Ok(Once::Make { id: fresh, again: false }) };
-    let digest = Uuid::new_v5(&Uuid::NAMESPACE_OID, body.to_string().as_bytes());
-    let stands = manager.store.claim(&format!("key/{key}"), &format!("{fresh} {digest}"), KEEP).await?;
-    let (id, known) = stands.split_once(' ').unwrap_or_default();
-    if known != digest.to_string() {
-        let detail =
-            format!("the {HEADER} `{key}` was used with another body; use a new key for a new observer");
-        return Err(Problem::new(Code::KeyReused, detail));
+    Identities::reserve(manager, headers, body).await?.of(manager, 0).await
+}
+
+/// The identities that one request may give away: one for each observer that it creates.
+pub(crate) struct Identities {
+    first: Uuid,
+    /// Of a request that may have been tried before.
+    again: bool,
+    key: Option<String>,
+}
+
+impl Identities {
+    pub(crate) async fn reserve(
+        manager: &Manager,
+        headers: &HeaderMap,
+        body: &Value,
+    ) -> Result<Self, Problem> {
+        let fresh = Uuid::from_u128(Uuid::now_v7().as_u128() & !ROOM);
+        let Some(key) = key(headers)? else { return Ok(Self { first: fresh, again: false, key: None }) };
+        let digest = Uuid::new_v5(&Uuid::NAMESPACE_OID, body.to_string().as_bytes());
+        let stands = manager.store.claim(&format!("key/{key}"), &format!("{fresh} {digest}"), KEEP).await?;
+        let (first, known) = stands.split_once(' ').unwrap_or_default();
+        if known != digest.to_string() {
+            let detail =
+                format!("the {HEADER} `{key}` was used with another body; use a new key for a new request");
+            return Err(Problem::new(Code::KeyReused, detail));
+        }
+        let first: Uuid =
+            first.parse().map_err(|_| Problem::new(Code::Internal, "a stored key cannot be read"))?;
+        Ok(Self { first, again: first != fresh, key: Some(key.to_owned()) })
     }
-    let id: ObserverId =
-        id.parse().map_err(|_| Problem::new(Code::Internal, "a stored key cannot be read"))?;
-    if id == fresh {
-        return Ok(Once::Make { id, again: false });
+
+    /// The identity of the observer that stands at this place in the request.
+    pub(crate) async fn of(&self, manager: &Manager, place: usize) -> Result<Once, Problem> {
+        let id = ObserverId(Uuid::from_u128(self.first.as_u128() + place as u128));
+        if !self.again {
+            return Ok(Once::Make { id, again: false });
+        }
+        Ok(match manager.store.load(&[id]).await?.one()? {
+            Some(row) => Once::Made(Box::new(row)),
+            // The identity of an observer that was forgotten is never given to another: its epochs would begin again.
+            None if manager.store.forgotten(&[id]).await?.contains(&id) => {
+                return Err(deleted(self.key.as_deref().unwrap_or_default()));
+            }
+            None => Once::Make { id, again: true },
+        })
     }
-    Ok(match manager.store.load(&[id]).await?.one()? {
-        Some(row) => Once::Made(Box::new(row)),
-        // The identity of an observer that was forgotten is never given to another: its epochs would begin again.
-        None if manager.store.forgotten(&[id]).await?.contains(&id) => return Err(deleted(key)),
-        None => Once::Make { id, again: true },
-    })
+
+    /// The key of the action that stands at this place in the request.
+    pub(crate) fn action(&self, place: usize) -> Option<Uuid> {
+        self.key.as_ref().map(|key| digest(&place.to_string(), key))
+    }
+}
+
+/// The key of an action on one observer, or on each of many.
+pub(crate) fn action(headers: &HeaderMap, what: &str) -> Result<Option<Uuid>, Problem> {
+    Ok(key(headers)?.map(|key| digest(what, key)))
+}
+
+/// Whether a request with this key for this observer comes for the first time; without a key it always does.
+pub(crate) async fn is_first(
+    manager: &Manager,
+    headers: &HeaderMap,
+    (what, id): (&str, ObserverId),
+) -> Result<bool, Problem> {
+    let Some(key) = action(headers, what)? else { return Ok(true) };
+    let mine = Uuid::now_v7().to_string();
+    Ok(manager.store.claim(&format!("key/{key}/{id}"), &mine, KEEP).await? == mine)
+}
+
+fn digest(what: &str, key: &str) -> Uuid {
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{what} {key}").as_bytes())
 }
 
 fn deleted(key: &str) -> Problem {

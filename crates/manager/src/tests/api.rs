@@ -192,6 +192,42 @@ async fn a_create_with_a_key_makes_one_observer() {
     assert_eq!(post("k4", full).await.status, StatusCode::CREATED);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_action_or_a_batch_that_is_sent_again_with_its_key_acts_once() {
+    let stage = Stage::new().await;
+    let post = |path: &str, key: &str, body: Value| {
+        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        stage.ask(request.header("idempotency-key", key).body(Body::from(body.to_string())).unwrap())
+    };
+    let create = |name: &str| {
+        let observer = json!({"name": name, "labels": {"n": name}, "kind": "ticker", "on_full": "queue"});
+        json!({"op": "create", "observer": observer})
+    };
+    let unnamed = json!({"op": "create", "observer": {"kind": "ticker", "on_full": "queue"}});
+    let batch = json!([create("a"), unnamed, {"op": "restart", "id": "a"}, create("b")]);
+    let first = post("/v1/observers:batch", "k1", batch.clone()).await;
+    let again = post("/v1/observers:batch", "k1", batch.clone()).await;
+    for place in 0..4 {
+        let [one, other] = [&first, &again].map(|answer| &answer.body["items"][place]);
+        assert_eq!(one["status"], if place == 2 { 202 } else { 201 }, "{one}");
+        assert_eq!((&one["status"], &one["observer"]["id"]), (&other["status"], &other["observer"]["id"]));
+    }
+    assert_eq!(stage.get("/v1/observers").await.body["total"], 3);
+    let other = post("/v1/observers:batch", "k1", json!([create("c")])).await;
+    assert_eq!((other.status.as_u16(), &other.body["code"]), (422, &json!("idempotency-key-reused")));
+    let tag = async || stage.get("/v1/observers/a").await.headers[header::ETAG].clone();
+    for path in ["/v1/observers/a/restart", "/v1/observers:restart?label=n%3Da&expect=1"] {
+        let before = tag().await;
+        assert!(post(path, "k2", json!({})).await.status.is_success());
+        let acted = tag().await;
+        assert!(post(path, "k2", json!({})).await.status.is_success());
+        assert_eq!(tag().await, acted, "{path}");
+        assert!(post(path, "k3", json!({})).await.status.is_success());
+        let anew = tag().await;
+        assert!(before != acted && acted != anew, "{path}");
+    }
+}
+
 /// Its identity is not given away again: epochs of the first one would be higher than those of the second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_an_observer_that_was_forgotten_makes_no_second_one() {
