@@ -10,7 +10,7 @@ use crate::row::{Desired, Row, RowPolicy};
 use crate::status::Status;
 use uuid::Uuid;
 
-/// Requests with a key that a row remembers.
+/// How many idempotency keys a row remembers.
 const ACTED_MAX: usize = 8;
 
 /// Why it cannot be done, whenever it is asked.
@@ -161,18 +161,13 @@ impl Row {
         }
     }
 
-    /// Whether the request of this key has acted on it, and is among the newest that have.
-    #[must_use]
-    pub fn has_acted(&self, key: Option<Uuid>) -> bool {
-        key.is_some_and(|key| self.acted.contains(&key))
-    }
-
-    /// Acts, unless the request of this key has done so before; without a key in any case.
+    /// Calls `act`, unless the row remembers that a request with this key has acted already: then the row stays as it is
+    /// and the answer is `Ok(true)`, as it was for that request. A request without a key always acts.
     ///
     /// # Errors
-    /// As those of `act`, of a request that has not acted yet.
+    /// Those of `act`.
     pub fn act_once(&mut self, key: Option<Uuid>, act: impl FnOnce(&mut Self) -> Asked) -> Asked {
-        if self.has_acted(key) {
+        if key.is_some_and(|key| self.acted.contains(&key)) {
             return Ok(true);
         }
         let asked = act(self);
@@ -222,7 +217,7 @@ mod tests {
             self.row.apply(ServiceId(Uuid::from_u128(9)), seq, at, &report, at);
             self
         }
-        /// What the service says whose message was taken from it: its run is older.
+        /// A report of the first run, from a service that has lost the message since.
         fn hear_older(&mut self, event: RunEvent) -> &mut Self {
             let at = self.at();
             let report = RunReport { id: self.row.id, epoch: Epoch::new(self.row.generation, 0), event };
@@ -230,7 +225,7 @@ mod tests {
             self.row.apply(ServiceId(Uuid::from_u128(8)), seq, at, &report, at);
             self
         }
-        /// The broker has handed its message to another service, which runs it.
+        /// The broker redelivers the message, and another service starts the second run.
         fn move_on(&mut self) -> &mut Self {
             let at = self.at();
             let epoch = Epoch::new(self.row.generation, 1);

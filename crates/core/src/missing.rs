@@ -38,8 +38,8 @@ impl Quiet {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Searches {
     looked_at: Option<Timestamp>,
-    /// What is neither held nor was in the queue, when it had last changed, and since when it is absent. The version of
-    /// its row would not do: it counts how often an observer that is to end was told to.
+    /// Observers that no service holds and that were not in the queue: when each was last modified, and since when it is
+    /// absent. The row's version is no substitute: repeating a command to an observer raises it.
     absent: BTreeMap<ObserverId, (Timestamp, Timestamp)>,
 }
 

@@ -24,7 +24,7 @@ pub const REBORN_WITHIN: Duration = Duration::from_secs(60);
 pub const SUSPECT_AFTER: usize = 2;
 /// More of them than this within [`WINDOW`] are weather, not poison.
 pub const AT_ONCE_MAX: usize = 10;
-/// Runs before the newest one that are looked through for those of which nothing was heard.
+/// How many runs before the newest one are checked for missing reports.
 const UNHEARD_MAX: usize = 50;
 /// Charges that are kept: more are weather in any case.
 const CHARGES_MAX: usize = 50;
@@ -111,8 +111,8 @@ impl Row {
         blamed.collect()
     }
 
-    /// Runs of this generation of which nothing was heard, between those that were. Their services may have died before
-    /// they could say anything: a broker that blocks publishers keeps the last words of a service that dies meanwhile.
+    /// The runs of this generation about which no report arrived, from the first reported run on. A service that dies
+    /// while the broker blocks publishers never sends its last reports, so each of these runs may have ended in a crash.
     #[must_use]
     pub fn unheard_runs(&self) -> BTreeSet<Epoch> {
         let heard: BTreeSet<u32> = self.seen.tenures.iter().map(|it| it.acquisitions).collect();
@@ -187,7 +187,7 @@ pub struct Docket {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Charge {
     deaths: Deaths,
-    /// Runs of which nothing was heard: each may have ended with its service.
+    /// The runs about which no report arrived: each may have ended in a crash of its service.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     unheard: BTreeSet<Epoch>,
     /// Since when there are enough deaths to fail it.

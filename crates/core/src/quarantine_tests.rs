@@ -250,9 +250,9 @@ fn a_poison_that_is_begun_anew_or_told_to_end_keeps_its_deaths() {
     assert_eq!((before.len(), row.deaths(&killed, at(100))), (3, before));
 }
 
-/// A broker that blocks publishers keeps the last words of services that die meanwhile.
+/// A service that dies while the broker blocks publishers never sends its last reports.
 #[test]
-fn runs_of_which_nothing_was_heard_may_have_ended_with_their_services() {
+fn runs_without_reports_excuse_others_and_convict_nobody() {
     let (mut poison, mut beside) = (row(1), row(2));
     // Both die with services 0 to 2, then in turn with others. Nothing was heard of two runs of the poison.
     for run in [0, 1, 2, 5] {

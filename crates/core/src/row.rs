@@ -84,7 +84,7 @@ pub struct Row {
     pub former: Vec<Tenure>,
     #[serde(default)]
     pub seen: Seen,
-    /// Of the newest requests that acted on it and had a key: one that is sent again acts once. The newest is last.
+    /// The idempotency keys of the newest requests that acted on it, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acted: Vec<Uuid>,
     /// Of the newest request that changed it: what is published next belongs to that trace.
@@ -232,8 +232,8 @@ impl Row {
         }
         let key = Key { acquisitions: report.epoch.acquisitions(), seq };
         self.seen.join(&Heard { service, key, at, event: report.event.clone() });
-        // Naively, the end of an older run is the end of the generation. But a later one goes on, and the next generation
-        // would start beside it: it says itself when it has stopped.
+        // The obvious rule takes the end of an older run for the end of the generation. The next generation would then
+        // start beside the newest run. Instead, the generation ends when the newest run reports its own end.
         let is_news = before.seen.settled.is_none();
         if is_news
             && self.seen.is_settled_by_an_older_run()

@@ -204,7 +204,7 @@ impl Seen {
         }
     }
 
-    /// Whether a run told of its end after another service had begun the next: the generation goes on there.
+    /// Whether a run reported its end after another service had started the next run of the same generation.
     pub(crate) fn is_settled_by_an_older_run(&self) -> bool {
         let (Some(settled), Some(latest)) = (&self.settled, &self.latest) else { return false };
         settled.key.acquisitions < latest.key.acquisitions

@@ -69,7 +69,7 @@ enum Phase {
         until: Duration,
         why: String,
     },
-    /// Over without a start; told so then, when an older run has certainly ended.
+    /// Revoked before its start; settled at `until`, when an older run on another service has certainly ended.
     Over {
         until: Duration,
     },
@@ -291,7 +291,8 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         match slot.phase {
             Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
                 if slot.apart_until > now.mono {
-                    // Naively, what never ran is over at once. But then the next generation starts beside the older run.
+                    // The obvious rule settles a run that never started at once. The next generation would then start
+                    // beside the older run. Instead, the settlement waits for as long as the start would have.
                     self.set_phase(id, Phase::Over { until: slot.apart_until });
                 } else {
                     self.settle(id, RunEvent::Stopped, effects);

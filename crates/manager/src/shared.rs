@@ -274,7 +274,7 @@ impl Manager {
             let at = at.load(Ordering::Relaxed);
             (at != i64::MIN).then_some(Timestamp(at))
         };
-        // Naively, the moment of the connect is noted by the database's clock. But that may not be known yet.
+        // The connect is timed by the monotonic clock: at that moment the database's clock may still be unknown.
         let connected = *lock(&self.reading.connected);
         Reading {
             connected_at: connected.map(|since| self.clock.now().minus(since.elapsed())),
@@ -393,7 +393,7 @@ impl Manager {
         for _ in 0..CAS_TRIES {
             let Some(mut row) = self.store.load(&[id]).await?.one()? else { return Ok(None) };
             let before = row.clone();
-            if !change(&mut row) {
+            if !change(&mut row) || row == before {
                 return Ok(Some(row));
             }
             row.trace = everwatch_trace::current().or(row.trace);

@@ -84,9 +84,8 @@ impl Searching {
         let depth = tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await;
         let Some(depth) = depth.ok().and_then(Result::ok) else { return Ok(false) };
         let ready = depth.ready;
-        // Looks at its depth tell what an empty queue with consumers lacks. One without consumers (all services are
-        // full or cordoned) says the same as one of which nothing is known, so it is searched like one that is never
-        // empty.
+        // `orphans` watches empty queues that have consumers. An empty queue without consumers (all services are full or
+        // cordoned) reads like a queue whose state is unknown, so it is searched like a queue that is never empty.
         if ready == 0 && depth.consumers > 0 {
             return Ok(false);
         }

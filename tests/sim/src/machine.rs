@@ -37,7 +37,7 @@ thread_local! {
     static SPINS: Cell<u64> = const { Cell::new(0) };
     /// The first panic of simulated code.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
-    /// Descriptors by which a runtime is woken. What else this thread writes to has other ones.
+    /// The eventfds of the simulated runtimes.
     static WAKERS: RefCell<BTreeSet<c_int>> = const { RefCell::new(BTreeSet::new()) };
     static HOST: Cell<usize> = const { Cell::new(0) };
 }
@@ -186,7 +186,7 @@ unsafe extern "C" fn epoll_wait(
     unsafe { nix::libc::epoll_pwait(epoll, events, most, timeout, std::ptr::null()) }
 }
 
-/// What wakes a runtime that waits: a simulated one does not, so nothing is to be written.
+/// Runtimes wake themselves through an eventfd. A simulated runtime never waits, so [`write`] skips its eventfds.
 ///
 /// # Safety
 /// As the C library's.

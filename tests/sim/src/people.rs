@@ -69,7 +69,7 @@ pub(crate) struct People {
     pub(crate) backup: Option<(Backup, Vec<Intent>)>,
     pub(crate) orders: Vec<PromisedOrders>,
     requests: BTreeMap<u64, Request>,
-    /// What each request asks for: one that was sent twice may be carried out after its answer.
+    /// What each request asks for. A manager may carry out a request that was sent twice after it was answered.
     asked: BTreeMap<u64, Ask>,
     batch: Vec<usize>,
     pub(crate) answers: BTreeMap<(&'static str, u16), u64>,

@@ -12,12 +12,21 @@ const SEEDS: u64 = 500;
 const FOUND: [(u64, &str); 8] = [
     (2_002_376, "a welcome that came late was dropped, and with it the order to cordon"),
     (2_002_700, "a publish whose lease had exactly its margin left was tried without a pause"),
-    (2_003_252, "what is to restart was not missed where all services are full or cordoned"),
-    (2_012_158, "what is to end was not missed in a queue that is never empty"),
-    (2_020_935, "what is to be deleted was not missed where all services are full or cordoned"),
+    (
+        2_003_252,
+        "a restart never came after its message was lost, because all services were full or cordoned",
+    ),
+    (2_012_158, "a restart never came after its message was lost, because the queue was never empty"),
+    (
+        2_020_935,
+        "a delete never finished after its message was lost, because all services were full or cordoned",
+    ),
     (2_022_117, "the next generation ran beside a redelivered run that may not overlap"),
     (3_003_234, "a restart did not wait for the end of a run to which the message had moved on"),
-    (3_004_685, "who died with a poison was failed for it, where services died without their last words"),
+    (
+        3_004_685,
+        "an observer was quarantined for crashes of its neighbor, whose reports were lost with the services",
+    ),
 ];
 /// Histories that are played twice.
 const TWICE: u64 = 20;

@@ -191,10 +191,6 @@ pub(super) async fn act_on(
     let (mut outcome, mut before) = (Ok(false), 0);
     let change = |row: &mut Row| {
         before = row.generation;
-        if row.has_acted(once) {
-            outcome = Ok(true);
-            return false;
-        }
         outcome = row.act_once(once, |row| act(row, now, &manager.settings.row));
         outcome == Ok(true)
     };

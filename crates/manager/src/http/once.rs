@@ -1,5 +1,6 @@
-//! Idempotency keys: a create that is sent again with its key answers what the first one made, and an action that is
-//! sent again with its key acts once. The row itself remembers the keys of actions, so no crash comes between.
+//! Idempotency keys. A repeated create with the same key returns the observer that the first one created; a repeated
+//! action with the same key does not act again. The row stores the keys of actions together with their effect, so a
+//! crash cannot separate the two.
 
 use super::problem::{Code, Problem};
 use crate::shared::Manager;
@@ -14,7 +15,7 @@ pub(crate) const HEADER: &str = "idempotency-key";
 /// How long a key is remembered.
 const KEEP: Duration = Duration::from_secs(86_400);
 const LONGEST: usize = 255;
-/// The part of an identity that counts the observers of one request: it is 0 in the first, so 16 bits never run over.
+/// The bits of an identity that number the observers of one request, from 0. A batch holds at most 10,000.
 const ROOM: u128 = 0xFFFF;
 
 /// The identity that a create is to have.
@@ -25,16 +26,16 @@ pub(crate) enum Once {
     Made(Box<Row>),
 }
 
-/// Naively, the key is written down after the create; but a manager that dies in between makes a second
-/// observer. So the key reserves the identity first, and whoever comes again creates that one.
+/// The obvious way stores the key after the create. A manager that dies in between would let the repeated request create
+/// a second observer. Instead, the key reserves the identity first, and a repeated request creates that same observer.
 pub(crate) async fn reserve(manager: &Manager, headers: &HeaderMap, body: &Value) -> Result<Once, Problem> {
     Identities::reserve(manager, headers, body).await?.of(manager, 0).await
 }
 
-/// The identities that one request may give away: one for each observer that it creates.
+/// The identities that one request reserves: one for each observer that it creates.
 pub(crate) struct Identities {
     first: Uuid,
-    /// Of a request that may have been tried before.
+    /// Whether the request may have been tried before.
     again: bool,
     key: Option<String>,
 }
@@ -87,7 +88,7 @@ pub(crate) fn action(headers: &HeaderMap, what: &str) -> Result<Option<Uuid>, Pr
     Ok(key(headers)?.map(|key| digest(what, key)))
 }
 
-/// Whether a request with this key for this observer comes for the first time; without a key it always does.
+/// Whether this is the first request with this key for this observer; true for every request without a key.
 pub(crate) async fn is_first(
     manager: &Manager,
     headers: &HeaderMap,

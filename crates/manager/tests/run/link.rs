@@ -10,6 +10,24 @@ async fn queued(manager: &Manager, name: &str) -> Value {
     manager.api.create(json!({"name": name, "kind": "ticker", "on_full": "queue"})).await
 }
 
+/// Creates observers that wait in the queue of a pool without services.
+async fn queued_in_vain(manager: &Manager, names: [&str; 2]) {
+    for name in names {
+        queued(manager, name).await;
+        let path = format!("/v1/observers/{name}");
+        manager.api.until(&path, |_, it| it["reason"] == "no service in pool default").await;
+    }
+}
+
+/// Takes every message out of the work queue.
+async fn lose_messages(stage: &Stage) {
+    let session = stage.broker.connect("thief").await.unwrap();
+    let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
+    for delivery in session.get(&queue, 9).await.unwrap() {
+        session.ack(delivery.receipt).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_is_told_and_replaced() {
     let stage = Stage::new();
@@ -147,16 +165,8 @@ async fn a_message_that_vanished_is_missed() {
     let hold = |on: bool| json!({"on": on, "reason": "a drill"});
     assert_eq!(manager.api.call("PUT", "/v1/hold", Some(hold(true))).await.0, 200);
     assert_eq!(manager.api.get("/v1/hold").await, hold(true));
-    for name in ["a", "doomed"] {
-        queued(&manager, name).await;
-        let path = format!("/v1/observers/{name}");
-        manager.api.until(&path, |_, it| it["reason"] == "no service in pool default").await;
-    }
-    let session = stage.broker.connect("thief").await.unwrap();
-    let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
-    for delivery in session.get(&queue, 9).await.unwrap() {
-        session.ack(delivery.receipt).await;
-    }
+    queued_in_vain(&manager, ["a", "doomed"]).await;
+    lose_messages(&stage).await;
     assert_eq!(manager.api.call("DELETE", "/v1/observers/doomed", None).await.0, 202);
     let service = Service::new(&stage, "s", 5).await;
     throughout(stage.settings.orphan_after * 3, || async {
@@ -182,16 +192,8 @@ async fn a_message_that_vanished_is_missed_where_no_service_takes_any_too() {
     let mut stage = Stage::new();
     stage.settings.orphan_after = stage.settings.lost_after;
     let manager = stage.ready_manager().await;
-    for name in ["a", "doomed"] {
-        queued(&manager, name).await;
-        let path = format!("/v1/observers/{name}");
-        manager.api.until(&path, |_, it| it["reason"] == "no service in pool default").await;
-    }
-    let session = stage.broker.connect("thief").await.unwrap();
-    let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
-    for delivery in session.get(&queue, 9).await.unwrap() {
-        session.ack(delivery.receipt).await;
-    }
+    queued_in_vain(&manager, ["a", "doomed"]).await;
+    lose_messages(&stage).await;
     assert_eq!(manager.api.call("DELETE", "/v1/observers/doomed", None).await.0, 202);
     manager.api.until_status("doomed", "Deleted").await;
     let found = manager.api.until("/v1/observers/a", |_, it| it["generation"] == 2).await;

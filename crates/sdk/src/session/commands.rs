@@ -43,7 +43,7 @@ impl Life {
             return;
         }
         let waited = !std::mem::replace(&mut self.welcomed, true);
-        // A welcome that comes late is all that tells a new incarnation what its predecessor was told.
+        // A late welcome is still the only message that carries the orders of the predecessor to a new incarnation.
         if let Some(terms) = welcome.terms {
             self.follow(terms);
         }

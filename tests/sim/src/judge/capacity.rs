@@ -29,7 +29,7 @@ pub(super) struct Told {
     ceiling: u32,
     ceiling_until: u64,
     cancelling: u32,
-    /// When something left it in another way than to make room: which ones go is chosen before they stop.
+    /// When observers left it for other reasons than to make room: a service chooses who makes room before they stop.
     left: Vec<u64>,
     /// Asked to be moved, and until when each must not come back.
     moving: BTreeMap<ObserverId, u64>,
@@ -115,7 +115,7 @@ impl Capacity {
         let before = told.slots(own);
         change(told);
         if told.slots(own) > before {
-            // What was told to stop before goes all the same.
+            // Observers that were told to stop before this order still leave.
             told.lowest.push((now, before));
         }
         told.ceiling_until = now + TURN;

@@ -166,7 +166,7 @@ fn is_there(id: ObserverId, generation: u32, known: &Knowledge) -> bool {
 }
 
 fn was_reported(now: u64, id: ObserverId, generation: u32, known: &Knowledge) -> bool {
-    // What the broker has handed to a manager that is frozen, no other one reads.
+    // No other manager reads the reports that the broker has delivered to a frozen one.
     if known.has_frozen_manager() {
         return false;
     }

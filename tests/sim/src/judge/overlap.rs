@@ -107,7 +107,7 @@ fn may_overlap(known: &Knowledge, older: &Start, newer: &Start) -> Option<u64> {
     };
     // Two generations may both be in the queue only where a publish was in doubt: the older one is revoked as
     // soon as it starts.
-    // An earlier run's end may become known before this run's start: this one is revoked when it does.
+    // A manager may learn the end of an earlier run before the start of this one, and revokes this one after that.
     let ended_earlier = |(id, epoch): &(_, Epoch)| {
         *id == older.id && epoch.generation() == generation && *epoch < older.epoch
     };

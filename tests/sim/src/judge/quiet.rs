@@ -86,7 +86,7 @@ impl Quiet {
     }
 }
 
-/// Whether it may have waited for a slot and has it from one whose code has ended.
+/// Whether the observer may have waited for a slot that another observer freed when its code ended.
 fn takes_freed_slot(id: ObserverId, fact: &Fact, known: &Knowledge) -> bool {
     if !matches!(fact, Fact::Started(_) | Fact::Saved { .. }) {
         return false;
