@@ -193,7 +193,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "take-lost-sessions-for-deaths",
         seed: 405,
-        rule: "failed by a manager",
+        rule: "without managers",
         edits: &[edit(BLAME, "!reborn.contains(&it.id) && (replaced || now.since(end.at) >= REBORN_WITHIN)", "it.end.is_some()")],
     },
     Mistake {
@@ -241,7 +241,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "hand-over-so-many-more-at-each-order",
-        seed: 1213,
+        seed: 20,
         rule: "moves",
         edits: &[edit(COMMANDS, "self.blocks.limit(most, now, until);", "let more = self.told_held.saturating_sub(most);
               self.blocks.limit(self.blocks.held().saturating_sub(more), now, until);")],
@@ -291,8 +291,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "republish-an-ended-lease-under-the-same-generation",
-        seed: 42,
-        rule: "convergence",
+        seed: 628,
+        rule: "epochs",
         edits: &[edit(
             PLAN,
             "row.reissue(now, policy);",

@@ -8,7 +8,7 @@ use list::{MISTAKES, Mistake};
 use playing::{Breach, Player};
 
 /// Seeds that are searched for a mistake that its remembered seed no longer shows.
-const SEARCHED: u64 = 300;
+const SEARCHED: u64 = 1500;
 
 #[test]
 fn every_deliberate_mistake_is_found() {
