@@ -33,7 +33,7 @@ use axum::{Extension, Router};
 use everwatch_door::hosts::{Hosts, Refusal};
 use problem::{Code, Problem};
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 use utoipa_axum::router::OpenApiRouter;
@@ -45,6 +45,21 @@ pub(crate) const BODY_MAX: usize = 1024 * 1024;
 /// Every route of a manager and its console; `extra` is merged in.
 pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
     let hosts = Arc::new(manager.settings.hosts.clone());
+    API.clone()
+        .with_state(manager)
+        .merge(crate::console::routes())
+        .merge(browse::routes())
+        .merge(extra)
+        .layer(axum::middleware::from_fn(crate::asked::remember))
+        .layer(CatchPanicLayer::custom(on_panic))
+        // Only `body` reads bodies, with limits of its own.
+        .layer(axum::middleware::from_fn_with_state(hosts, admit))
+        .layer(axum::middleware::from_fn(problem::render))
+        .layer(axum::middleware::from_fn(crate::traced::follow))
+}
+
+/// The routes of the API and their document, made once in a process.
+static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
     let (api, mut document) = OpenApiRouter::new()
         .routes(routes!(observers::create, observers::list, bulk::delete))
         .routes(routes!(bulk::pause))
@@ -87,17 +102,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .split_for_parts();
     document::complete(&mut document);
     api.layer(Extension(document::Written::new(&document)))
-        .with_state(manager)
-        .merge(crate::console::routes())
-        .merge(browse::routes())
-        .merge(extra)
-        .layer(axum::middleware::from_fn(crate::asked::remember))
-        .layer(CatchPanicLayer::custom(on_panic))
-        // Only `body` reads bodies, with limits of its own.
-        .layer(axum::middleware::from_fn_with_state(hosts, admit))
-        .layer(axum::middleware::from_fn(problem::render))
-        .layer(axum::middleware::from_fn(crate::traced::follow))
-}
+});
 
 /// Refuses requests for other hosts and requests from pages of other sites.
 async fn admit(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {

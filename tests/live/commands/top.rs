@@ -141,7 +141,8 @@ async fn tables_fit_the_terminal_and_a_watch_draws_in_place() {
     with_observers(&dev, &["one", name]).await;
     let terminal = Terminal::open(&dev.api.url, (70, 20)).await;
     terminal.runs("clear; everwatch observer list -o wide; echo first");
-    let screen = terminal.until("the table", |it| it.contains("\nfirst\n")).await;
+    let shown = |it: &str| it.contains("\nfirst\n") && it.trim_end().ends_with("ready>");
+    let screen = terminal.until("the table and the prompt after it", shown).await;
     assert!(screen.contains("an-observer-wit…"), "{screen}");
     assert_eq!(screen.lines().filter(|line| !line.is_empty()).count(), 5, "no line is wrapped: {screen}");
     assert!(terminal.coloured().contains("\u{1b}[32mrunning"), "{}", terminal.coloured());
