@@ -5,7 +5,7 @@ use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{Name, ObserverId, ServiceId};
 use crate::row::{Desired, Repeat, Row, doubled};
-use crate::seen::{Key, Settlement, Told};
+use crate::seen::{Key, Settlement, Told, WAITED_MAX};
 use crate::service::{Ended, ServiceRow};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +24,6 @@ pub const REBORN_WITHIN: Duration = Duration::from_secs(60);
 pub const SUSPECT_AFTER: usize = 2;
 /// More of them than this within [`WINDOW`] are weather, not poison.
 pub const AT_ONCE_MAX: usize = 10;
-/// How many runs before the newest one are checked for missing reports.
-const UNHEARD_MAX: usize = 50;
 /// Charges that are kept: more are weather in any case.
 const CHARGES_MAX: usize = 50;
 /// The others of a bad moment are heard of within this time.
@@ -113,12 +111,14 @@ impl Row {
 
     /// The runs of this generation about which no report arrived, from the first reported run on. A service that dies
     /// while the broker blocks publishers never sends its last reports, so each of these runs may have ended in a crash.
+    /// A run that was refused, or that reported that it waits as a suspect, is not among them.
     #[must_use]
     pub fn unheard_runs(&self) -> BTreeSet<Epoch> {
-        let heard: BTreeSet<u32> = self.seen.tenures.iter().map(|it| it.acquisitions).collect();
-        let first = heard.first().copied().unwrap_or(u32::MAX);
-        let all = (first..self.seen.acquisitions()).rev().take(UNHEARD_MAX);
-        all.filter(|it| !heard.contains(it)).map(|it| Epoch::new(self.generation, it)).collect()
+        let started: BTreeSet<u32> = self.seen.tenures.iter().map(|it| it.acquisitions).collect();
+        let first = started.first().copied().unwrap_or(u32::MAX);
+        let all = (first..self.seen.acquisitions()).rev().take(WAITED_MAX);
+        let unheard = all.filter(|it| !started.contains(it) && !self.seen.waited.contains(it));
+        unheard.map(|it| Epoch::new(self.generation, it)).collect()
     }
 
     /// It was looked at: when is the next time?
@@ -172,10 +172,10 @@ pub enum Sentence {
 
 /// All who are blamed at present, as managers share it.
 ///
-/// Naively, whoever has enough deaths is failed, or the one with the most. But what runs beside a poison dies
+/// The number of deaths alone does not tell which observer ended the services: an observer that runs beside it dies
 /// with it, as often where services are restarted quickly, and of many deaths only the newest are known. So once
-/// one of them is a death short of being failed, those who are blamed start one at a time: the next death is
-/// one's alone, and tells.
+/// one of them is a death short of being failed, all that are blamed start one at a time: the next death belongs to
+/// one of them alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Docket {
     charges: BTreeMap<ObserverId, Charge>,
@@ -277,9 +277,9 @@ impl Docket {
 
     /// Those that start one at a time, from when the next death may have to tell who is failed.
     ///
-    /// Naively, from the second death on. But two services killed within minutes, or one that is tried out, make
-    /// suspects of all that moved from one to the other, and the last of ten would wait for nine minutes. So many
-    /// at once are weather, and nobody waits for that either.
+    /// They do so not from the second death on: two services killed within minutes would make suspects of all that
+    /// moved from one to the other, and the last of ten would wait for nine minutes. More than [`AT_ONCE_MAX`] at once
+    /// are weather, and start at once.
     #[must_use]
     pub fn suspects(&self, quarantine_after: usize) -> Vec<ObserverId> {
         let nearly = quarantine_after.saturating_sub(1).max(SUSPECT_AFTER);

@@ -4,6 +4,7 @@ use super::*;
 use crate::message::{Birth, Predecessor, RunEvent, RunReport};
 use crate::observer::Wanted;
 use crate::row::RowPolicy;
+use crate::slots::reasons;
 use crate::status::Status;
 use serde_json::json;
 use uuid::Uuid;
@@ -279,4 +280,23 @@ fn runs_without_reports_excuse_others_and_convict_nobody() {
     docket.enter(&poison, &services(5..8), 4, at(30));
     assert_eq!(docket.sentence(beside.id, at(30)), Sentence::Wait);
     assert_eq!(docket.sentence(poison.id, at(30)), Sentence::Quarantine);
+}
+
+/// Suspects start one at a time: the others report that they wait, and die with a service that they did not end.
+#[test]
+fn a_run_that_reported_that_it_waits_excuses_no_other_observer() {
+    let (mut poison, mut beside) = (row(1), row(2));
+    for run in 0..5 {
+        start(&mut poison, run, 1);
+    }
+    start(&mut beside, 0, 1);
+    start(&mut beside, 1, 1);
+    for run in 2..6 {
+        hear(&mut beside, run, RunEvent::Taken { reason: reasons::SUSPECTED.to_owned(), refuses: false }, 1);
+    }
+    assert!(beside.unheard_runs().is_empty());
+    let mut docket = Docket::default();
+    docket.enter(&poison, &services(0..5), 5, at(10));
+    docket.enter(&beside, &services(0..2), 5, at(10));
+    assert_eq!(docket.sentence(poison.id, at(20)), Sentence::Quarantine);
 }

@@ -8,7 +8,9 @@
 use crate::clock::Timestamp;
 use crate::id::ServiceId;
 use crate::message::{Cause, RunEvent, is_false};
+use crate::slots::reasons;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Orders the reports of one generation: by run, then by the number that its service gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,6 +49,9 @@ pub struct Seen {
     /// The newest runs whose code was started, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenures: Vec<Tenure>,
+    /// The newest runs that reported that they were refused, or that they wait as suspects.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub waited: BTreeSet<u32>,
     /// The newest error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Told<String>>,
@@ -158,6 +163,8 @@ pub enum Doing {
 
 /// Runs that are remembered.
 pub const TENURES_MAX: usize = 16;
+/// Runs that waited and are remembered.
+pub const WAITED_MAX: usize = 50;
 
 impl Seen {
     /// Joins one report in. The result does not depend on the order or number of joins.
@@ -171,6 +178,9 @@ impl Seen {
                 self.settle(heard, Settlement::Failed { error: error.clone(), attempts: *attempts });
             }
             RunEvent::Taken { reason, refuses } => {
+                if *refuses || reason == reasons::SUSPECTED {
+                    self.note_wait(key);
+                }
                 self.advance(heard, Doing::Held { reason: reason.clone(), refuses: *refuses });
             }
             RunEvent::Started { attempt, started_at } => {
@@ -192,7 +202,17 @@ impl Seen {
             RunEvent::Progress { text } => raise(&mut self.progress, key, text.clone()),
             RunEvent::HandedOver => self.leave(heard, None),
             RunEvent::HandedOverFor { cause } => self.leave(heard, Some(*cause)),
-            RunEvent::Refused { why } => self.advance(heard, Doing::Refused { why: why.clone() }),
+            RunEvent::Refused { why } => {
+                self.note_wait(key);
+                self.advance(heard, Doing::Refused { why: why.clone() });
+            }
+        }
+    }
+
+    fn note_wait(&mut self, key: Key) {
+        self.waited.insert(key.acquisitions);
+        if self.waited.len() > WAITED_MAX {
+            self.waited.pop_first();
         }
     }
 

@@ -191,7 +191,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Input::Ended { id, epoch, outcome } => self.on_ended(id, epoch, outcome, now, &mut effects),
             Input::Confirmed { id, epoch } => self.on_confirmed(id, epoch, now, &mut effects),
             Input::Suspects(ids) => self.suspects.learn(&ids, now.mono),
-            Input::Announced { id, epoch } => self.on_announced(id, epoch, now, &mut effects),
+            Input::Announced { id, epoch } => self.on_announced(id, epoch, now),
             Input::Wake => self.on_wake(now, &mut effects),
             Input::HandOver(ids, cause) => self.hand_over(ids, Some(cause), now, &mut effects),
             Input::HandOverDownTo(most, cause) => {
@@ -407,6 +407,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             let Some(slot) = self.slots.get(&id) else { continue };
             match slot.phase {
                 Phase::Waiting { why: reasons::START_RATE, .. } => self.take_turn(id, now, effects),
+                Phase::Waiting { why: reasons::SUSPECTED, .. } => self.start_a_suspect(id, now, effects),
                 Phase::Waiting { attempt, .. } => self.start(id, attempt, now, effects),
                 Phase::Backoff { attempt, .. } => {
                     self.start_again(id, attempt.saturating_add(1), now, effects);

@@ -248,15 +248,15 @@ fn suspects_are_announced_and_start_one_at_a_time() {
         .on(second(2), &["announce Taken 1.0"])
         .at(100)
         .on(Input::Announced { id: id(), epoch: Epoch::new(1, 1) }, &[])
-        .on(
-            Input::Announced { id: id(), epoch: Epoch::new(1, 2) },
-            &["start 1.2 attempt 1", "report Started 1.2"],
-        )
+        .on(Input::Announced { id: id(), epoch: Epoch::new(1, 2) }, &[])
         .on(Input::Announced { id: other, epoch: Epoch::new(1, 0) }, &[])
-        .at(60_099)
+        .at(1_100)
+        // Chance is one half: the second of two.
+        .on(Input::Wake, &["start 1.0 attempt 1", "report Started 1.0"])
+        .at(61_099)
         .on(Input::Wake, &[])
-        .at(60_100)
-        .on(Input::Wake, &["start 1.0 attempt 1", "report Started 1.0"]);
+        .at(61_100)
+        .on(Input::Wake, &["start 1.2 attempt 1", "report Started 1.2"]);
 }
 
 #[test]

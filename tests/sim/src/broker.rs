@@ -173,6 +173,8 @@ impl End {
         let epoch = Epoch::new(generation, delivery.acquisitions);
         let (host, conn) = (self.host, self.conn);
         if consumer.is_none() {
+            // A manager that finds it in the queue knows as much as one that was told of its publish.
+            note(Fact::Confirmed { id, generation });
             self.held.insert(delivery.receipt, Held { id, epoch, consumer });
             return true;
         }

@@ -132,11 +132,11 @@ pub(crate) enum Fact {
         host: usize,
         command: Box<Command>,
     },
-    /// A service asks the broker to cancel a consumer of work; the answer came.
-    Cancelling {
+    /// A service asks the broker to open or cancel a consumer of work; the answer came.
+    ConsumerChanging {
         host: usize,
     },
-    Cancelled {
+    ConsumerChanged {
         host: usize,
     },
     /// A row was committed; `request`: by this request of a person.

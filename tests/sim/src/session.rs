@@ -232,9 +232,10 @@ impl Session for RemoteSession {
     }
     async fn consume(&self, consume: &Consume) -> Result<Box<dyn Consumer>, BrokerError> {
         let (id, arrivals) = self.0.listen();
-        self.0.done(Ask::Consume(id, consume.clone())).await?;
         let queue = consume.queue.clone();
-        Ok(Box::new(RemoteConsumer { id, queue, client: Arc::clone(&self.0), arrivals, ended: None }))
+        let consumer = RemoteConsumer { id, queue, client: Arc::clone(&self.0), arrivals, ended: None };
+        consumer.change(Ask::Consume(id, consume.clone())).await?;
+        Ok(Box::new(consumer))
     }
     async fn get(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError> {
         match self.0.ask(Ask::Get(queue.to_owned(), most)).await? {
@@ -287,6 +288,18 @@ struct RemoteConsumer {
 }
 
 impl RemoteConsumer {
+    /// Asks the broker to open or to cancel it. One that is not open yet cannot be cancelled yet.
+    async fn change(&self, ask: Ask) -> Result<(), BrokerError> {
+        let (work, host) = (self.is_of_work(), self.client.host);
+        if work {
+            note(Fact::ConsumerChanging { host });
+        }
+        self.client.done(ask).await?;
+        if work {
+            note(Fact::ConsumerChanged { host });
+        }
+        Ok(())
+    }
     fn is_of_work(&self) -> bool {
         self.queue.starts_with(&crate::work_prefix())
     }
@@ -326,19 +339,11 @@ impl Consumer for RemoteConsumer {
         }
     }
     async fn cancel(&mut self) -> Result<(), BrokerError> {
-        let (work, host) = (self.is_of_work(), self.client.host);
-        if work {
-            note(Fact::Cancelling { host });
-        }
-        self.client.done(Ask::Cancel(self.id)).await?;
-        if work {
-            note(Fact::Cancelled { host });
-        }
-        Ok(())
+        self.change(Ask::Cancel(self.id)).await
     }
     async fn again(&mut self, consume: &Consume) -> Result<(), BrokerError> {
         let (next, arrivals) = self.client.listen();
-        self.client.done(Ask::Resume { cancelled: self.id, next, consume: consume.clone() }).await?;
+        self.change(Ask::Resume { cancelled: self.id, next, consume: consume.clone() }).await?;
         (self.id, self.arrivals, self.ended) = (next, arrivals, None);
         Ok(())
     }

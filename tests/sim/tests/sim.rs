@@ -9,7 +9,7 @@ use std::process::Command;
 /// Histories of an ordinary run.
 const SEEDS: u64 = 500;
 /// Seeds that have found a fault, with what it was.
-const FOUND: [(u64, &str); 8] = [
+const FOUND: [(u64, &str); 12] = [
     (2_002_376, "a welcome that came late was dropped, and with it the order to cordon"),
     (2_002_700, "a publish whose lease had exactly its margin left was tried without a pause"),
     (
@@ -27,6 +27,16 @@ const FOUND: [(u64, &str); 8] = [
         3_004_685,
         "an observer was quarantined for crashes of its neighbor, whose reports were lost with the services",
     ),
+    (
+        10_000_549,
+        "an observer that ended 80 services was not failed, because those that waited beside it had not started",
+    ),
+    (10_005_979, "a service whose slots were reduced during a rebalance took more than fitted"),
+    (
+        10_007_287,
+        "the same of two suspects always started first, and was started again so often that both were blamed",
+    ),
+    (10_007_774, "a service that was given more slots during a rebalance left them unused"),
 ];
 /// Histories that are played twice.
 const TWICE: u64 = 20;

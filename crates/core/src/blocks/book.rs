@@ -123,9 +123,9 @@ impl Blocks {
     pub fn held(&self) -> u32 {
         self.blocks.values().map(|block| block.held).sum()
     }
-    /// From now on so many slots.
+    /// From now on so many slots. A rebalance that is under way ends: it was planned for the slots that there were.
     pub fn resize(&mut self, capacity: u32) {
-        (self.capacity, self.full) = (capacity, false);
+        (self.capacity, self.full, self.limit) = (capacity, false, (0, Duration::ZERO));
     }
     /// Takes nothing while cordoned.
     pub fn cordon(&mut self, cordoned: bool) {

@@ -2,7 +2,7 @@
 //! one starts only when a death could no longer be blamed on both.
 
 use super::reasons::SUSPECTED;
-use super::{Effect, Now, Phase, Slots};
+use super::{Effect, Now, Phase, Slot, Slots};
 use crate::epoch::Epoch;
 use crate::id::ObserverId;
 use crate::message::BATCH_MAX;
@@ -10,6 +10,9 @@ use crate::observer::Overlap;
 use crate::quarantine::{BLAME_WITHIN, WINDOW};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// Suspects that come back together are delivered within this time: only then the first of them starts.
+const GATHER: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
@@ -37,24 +40,36 @@ impl Suspects {
 
 impl<R: Copy + std::fmt::Debug> Slots<R> {
     /// The broker has the announcement of a suspect's start.
-    pub(super) fn on_announced(
-        &mut self,
-        id: ObserverId,
-        epoch: Epoch,
-        now: Now,
-        effects: &mut Vec<Effect<R>>,
-    ) {
+    pub(super) fn on_announced(&mut self, id: ObserverId, epoch: Epoch, now: Now) {
         let Some(slot) = self.slots.get(&id) else { return };
         if slot.epoch != epoch || !matches!(slot.phase, Phase::Announced) {
             return;
         }
         let apart = slot.work.as_ref().is_some_and(|work| work.overlap == Overlap::Forbid);
         let pause = if apart { self.policy.fence_grace * 2 } else { Duration::ZERO };
-        let until = self.suspects.turn(now.mono + pause);
-        if until <= now.mono {
-            self.start(id, 1, now, effects);
-        } else {
+        let until = self.suspects.turn(now.mono + pause.max(GATHER));
+        self.set_phase(id, Phase::Waiting { until, attempt: 1, why: SUSPECTED });
+    }
+
+    /// A turn has come: chance decides which suspect takes it. In a fixed order, the same suspect would run beside the
+    /// next one each time, and one that is started again after each error would be blamed for every death.
+    pub(super) fn start_a_suspect(&mut self, id: ObserverId, now: Now, effects: &mut Vec<Effect<R>>) {
+        let waiting = |(id, slot): (&ObserverId, &Slot<R>)| match slot.phase {
+            Phase::Waiting { until, why: SUSPECTED, .. } if slot.apart_until <= now.mono => {
+                Some((*id, until))
+            }
+            _ => None,
+        };
+        let waiting: Vec<_> = self.slots.iter().filter_map(waiting).collect();
+        let drawn = now.chance.clamp(0.0, 1.0) * waiting.len() as f64;
+        let Some((drawn, until)) =
+            waiting.get((drawn as usize).min(waiting.len().saturating_sub(1))).copied()
+        else {
+            return self.start(id, 1, now, effects);
+        };
+        if drawn != id {
             self.set_phase(id, Phase::Waiting { until, attempt: 1, why: SUSPECTED });
         }
+        self.start(drawn, 1, now, effects);
     }
 }

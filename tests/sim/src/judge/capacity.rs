@@ -28,7 +28,7 @@ pub(super) struct Told {
     /// The most that it may come to hold: what it may take before the broker has cancelled its consumers counts.
     ceiling: u32,
     ceiling_until: u64,
-    cancelling: u32,
+    changing: u32,
     /// When observers left it for other reasons than to make room: a service chooses who makes room before they stop.
     left: Vec<u64>,
     /// Asked to be moved, and until when each must not come back.
@@ -45,7 +45,7 @@ impl Told {
     }
     fn look(&mut self, own: u32, now: u64) -> u32 {
         let most = if self.takes(now) { self.slots(own) } else { 0 };
-        let settles = self.cancelling > 0 || now < self.ceiling_until;
+        let settles = self.changing > 0 || now < self.ceiling_until;
         self.ceiling = if settles { self.ceiling.max(most) } else { most };
         self.ceiling
     }
@@ -89,9 +89,9 @@ impl Capacity {
     ) -> Verdict {
         match fact {
             Fact::Heard { host, command } => self.on_command(now, *host, command, known),
-            Fact::Cancelling { host } => self.change(now, *host, known, |told| told.cancelling += 1),
-            Fact::Cancelled { host } => {
-                self.change(now, *host, known, |told| told.cancelling = told.cancelling.saturating_sub(1));
+            Fact::ConsumerChanging { host } => self.change(now, *host, known, |told| told.changing += 1),
+            Fact::ConsumerChanged { host } => {
+                self.change(now, *host, known, |told| told.changing = told.changing.saturating_sub(1));
             }
             Fact::Acknowledged { host, .. } if known.is_service(*host) => {
                 if let Some(service) = known.service_on.get(host) {

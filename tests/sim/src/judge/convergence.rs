@@ -219,6 +219,8 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
         return Err(format!("{name} was told to stop, and nothing says that it has"));
     }
     match runs.as_slice() {
+        // A publish whose outcome its manager does not know is repeated once its lease is over.
+        [] if row.published_at.is_none() => Err(format!("{name} is to be published")),
         [] if !has_room(row, known, orders) => Ok(()),
         [_] if Code::of(&row.wanted.spec.to_string()).is_deadly() => {
             Err(format!("{name} ends its services and goes on"))

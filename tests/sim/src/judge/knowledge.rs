@@ -332,8 +332,8 @@ impl Knowledge {
             Fact::ReportConfirmed { .. }
             | Fact::GivesBack { .. }
             | Fact::Heard { .. }
-            | Fact::Cancelling { .. }
-            | Fact::Cancelled { .. }
+            | Fact::ConsumerChanging { .. }
+            | Fact::ConsumerChanged { .. }
             | Fact::Saved { .. }
             | Fact::ServiceSaved { .. } => {}
         }
