@@ -50,11 +50,11 @@ async fn a_crash_loop_is_restarting_at_every_moment() {
             }
             assert_eq!(word(&it, "health"), "restarting", "{it}");
             codes.insert(word(&it, "reason_code").to_owned());
-            if it["restarts"].as_u64() >= Some(4) {
+            // By the time this one is looked at, it may have failed so often already, and execute.
+            if it["restarts"].as_u64() >= Some(4) && codes.contains("backing-off") {
                 break;
             }
         }
-        assert!(codes.contains("backing-off"), "{name}: {codes:?}");
         assert!(name == "missing" || codes.contains("recently-failed"), "{codes:?}");
         assert!(codes.iter().all(|it| ["backing-off", "recently-failed"].contains(&&**it)), "{codes:?}");
     }

@@ -4,6 +4,7 @@ use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::wait_for;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// The script's parent is the inner helper, below the outer one, and that one's parent is the service: it is killed.
@@ -31,7 +32,7 @@ async fn one_that_kills_its_services_is_quarantined_and_its_neighbours_run_on() 
     let far = api.get("/v1/observers/far1").await;
     let argv = json!(["/bin/sh", "-c", POISON]);
     api.create(json!({"name": "poison", "kind": "exec", "spec": {"argv": argv}})).await;
-    let (begun, mut restarts) = (Instant::now(), 0);
+    let (begun, mut restarts, mut codes) = (Instant::now(), 0, BTreeSet::new());
     let mut ticks = tokio::time::interval(Duration::from_millis(200));
     let poison = loop {
         ticks.tick().await;
@@ -46,7 +47,10 @@ async fn one_that_kills_its_services_is_quarantined_and_its_neighbours_run_on() 
             break it;
         }
         assert!(begun.elapsed() < Duration::from_secs(400), "{restarts} deaths, and still {it}");
+        assert!(restarts < 4 || it["health"] != "running", "{restarts} deaths, and green: {it}");
+        codes.extend(it["reason_code"].as_str().map(str::to_owned));
     };
+    assert!(codes.contains("crash-looping"), "{codes:?}");
     let error = poison["last_error"].as_str().unwrap_or_default();
     assert!(error.starts_with("quarantined: ") && error.contains("near"), "{error}");
     assert!(restarts >= 5, "{restarts} services died");

@@ -4,11 +4,11 @@
 //! The obvious rule calls an observer running whenever its code executes. But an observer that fails again and again
 //! executes between two failures, so a crash loop would look healthy half of the time. Instead, an observer that was
 //! started after an error counts as restarting until it has run without an error for as long as its retry policy
-//! takes to forget an error.
+//! takes to forget an error. The same holds for an observer that ends its services: its code reports no error.
 
 use crate::clock::Timestamp;
 use crate::row::{Desired, Row};
-use crate::seen::{Doing, Seen};
+use crate::seen::{Doing, Seen, Tenure};
 use crate::slots::reasons;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,6 +20,11 @@ use std::time::Duration;
 pub const STEADY_AFTER: Duration = Duration::from_secs(300);
 /// The shortest such time: a policy that forgets errors at once does not make a crash loop healthy.
 pub const STEADY_AFTER_MIN: Duration = Duration::from_secs(60);
+
+/// A run that ends without a report within this time of its start was cut short: its service died, or lost the broker.
+pub const CUT_SHORT_WITHIN: Duration = Duration::from_secs(60);
+/// So many runs in a row that were cut short are a crash loop.
+const CUT_SHORT_RUNS: usize = 2;
 
 /// Whether an observer does its work. An observer that is not meant to run (paused, completed, failed or deleted) has
 /// no health.
@@ -134,15 +139,33 @@ fn failed_in_this_run(seen: &Seen) -> bool {
     run.is_some() && seen.erred_at.as_ref().map(|erred| erred.key.acquisitions) == run
 }
 
-/// When code that executes counts as running; `None` if no error came before its newest start, or if its retry policy
-/// had forgotten that error by then. A move does not make an observer forget its errors.
-#[must_use]
-pub fn steady_at(row: &Row) -> Option<Timestamp> {
+/// When code that executes counts as running; `None` if it does already.
+fn steady_at(row: &Row) -> Option<Timestamp> {
+    let started = row.seen.started.as_ref()?;
+    let after_crashes = is_cut_short_again(&row.seen).then(|| started.value.at.plus(CUT_SHORT_WITHIN));
+    steady_after_an_error(row).max(after_crashes)
+}
+
+/// When it counts as running again after its last error; `None` if no error came before its newest start, or if its
+/// retry policy had forgotten that error by then. A move does not make an observer forget its errors.
+pub(crate) fn steady_after_an_error(row: &Row) -> Option<Timestamp> {
     let (started, erred) = (row.seen.started.as_ref()?, row.seen.erred_at.as_ref()?);
     let after = steady_after(row);
     let same_run = started.key.acquisitions == erred.key.acquisitions;
     let lately = started.value.at.since(erred.value) < after;
     (same_run || lately).then(|| started.value.at.plus(after))
+}
+
+/// Whether each of the runs before the newest one was cut short. When such a run ended is not known, but no later than
+/// the start of the next one.
+fn is_cut_short_again(seen: &Seen) -> bool {
+    let is_cut_short = |(run, next): (&Tenure, &Tenure)| match (&run.started, &next.started) {
+        (Some(started), Some(next)) => !run.over && next.value.since(started.value) < CUT_SHORT_WITHIN,
+        _ => false,
+    };
+    let newest = seen.tenures.iter().rev();
+    let pairs = newest.clone().skip(1).zip(newest).take(CUT_SHORT_RUNS);
+    seen.tenures.len() > CUT_SHORT_RUNS && pairs.into_iter().all(is_cut_short)
 }
 
 /// How long its code has to run without an error to count as running.

@@ -5,6 +5,7 @@ use crate::epoch::Epoch;
 use crate::id::{Name, ObserverId, ServiceId};
 use crate::message::{Cause, RunEvent, RunReport};
 use crate::observer::Wanted;
+use crate::reason::{ReasonCode, explain};
 use crate::row::RowPolicy;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -167,6 +168,33 @@ fn one_that_ends_its_services_restarts_even_before_its_code_fails() {
     let mut row = row();
     hear(&mut row, 2, 1, taken(reasons::SUSPECTED, false));
     assert_eq!(health(&row, 1), Some("restarting"));
+}
+
+#[test]
+fn one_whose_services_die_soon_after_its_start_restarts() {
+    let mut row = row();
+    starts(&mut row, 0, 0, 1);
+    starts(&mut row, 1, 50, 1);
+    assert_eq!(health(&row, 50), Some("running"), "once is a failover");
+    starts(&mut row, 2, 70, 1);
+    assert_eq!(
+        [health(&row, 70), health(&row, 129), health(&row, 130)].map(Option::unwrap),
+        ["restarting", "restarting", "running"]
+    );
+    let told = explain(&row, true, &[], at(70));
+    assert_eq!(told.code.map(ReasonCode::as_str), Some("crash-looping"), "{}", told.reason);
+    starts(&mut row, 3, 200, 1);
+    assert_eq!(health(&row, 200), Some("running"), "the run before this one was long enough");
+}
+
+#[test]
+fn one_that_is_handed_over_again_and_again_runs() {
+    let mut row = row();
+    for run in 0..4 {
+        starts(&mut row, run, i64::from(run) * 10, 1);
+        assert_eq!(health(&row, i64::from(run) * 10), Some("running"));
+        hear(&mut row, run, i64::from(run) * 10 + 5, RunEvent::HandedOver);
+    }
 }
 
 #[test]

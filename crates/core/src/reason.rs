@@ -2,7 +2,7 @@
 //! sentences are not.
 
 use crate::clock::{Timestamp, show};
-use crate::health::{Health, standing, steady_after};
+use crate::health::{CUT_SHORT_WITHIN, Health, standing, steady_after, steady_after_an_error};
 use crate::row::Row;
 use crate::service::ServiceRow;
 use crate::slots::reasons;
@@ -156,8 +156,10 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
         code = Some(ReasonCode::ServiceLost);
         "its service is gone: it waits for the next one".clone_into(&mut reason);
     } else if code.is_none() && health == Some(Health::Restarting) {
-        code = Some(ReasonCode::RecentlyFailed);
-        reason = failed_lately(row);
+        (code, reason) = match steady_after_an_error(row) {
+            Some(_) => (Some(ReasonCode::RecentlyFailed), failed_lately(row)),
+            None => (Some(ReasonCode::CrashLooping), crashed_lately()),
+        };
     }
     if (lost || verdict.reason.is_queued())
         && let Some(obstacle) = obstacle(&row.wanted.pool, services)
@@ -167,6 +169,13 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
         code = Some(obstacle.code());
     }
     Explanation { status: verdict.status, health, code, reason }
+}
+
+fn crashed_lately() -> String {
+    let within = show(CUT_SHORT_WITHIN);
+    format!(
+        "the last services that ran it died within {within} of its start, counts as running after {within}"
+    )
 }
 
 fn failed_lately(row: &Row) -> String {
