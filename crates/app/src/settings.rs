@@ -54,6 +54,7 @@ pub(crate) struct Manager {
     #[serde(with = "friendly")]
     pub(crate) retention_parked: Duration,
     pub(crate) parked_max: u32,
+    pub(crate) requests_per_second: u32,
     pub(crate) rebalance: Rebalance,
     pub(crate) rebalance_moves: u32,
     #[serde(with = "friendly")]
@@ -91,6 +92,7 @@ impl Default for Manager {
             events_max: 100_000,
             retention_parked: Duration::from_secs(30 * 86_400),
             parked_max: 10_000,
+            requests_per_second: 10_000,
             rebalance: Rebalance::Off,
             rebalance_moves: 100,
             rebalance_min_age: Duration::from_secs(60),

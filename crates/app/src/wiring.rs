@@ -8,6 +8,7 @@ use everwatch_core::redact::redacted;
 use everwatch_door::hosts::Hosts;
 use everwatch_manager::AutoRebalance;
 use everwatch_store::{Store, StoreError};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -72,6 +73,7 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
         events_max: usize::try_from(manager.events_max)?,
         retention_parked: manager.retention_parked,
         parked_max: usize::try_from(manager.parked_max)?,
+        requests_per_second: NonZeroU32::new(manager.requests_per_second),
         beat: manager.beat,
         row: settings.row_policy(),
         retention_services: manager.retention_services,

@@ -1,8 +1,9 @@
 //! Protects HTTP listeners: a server limits what one client and all clients together may hold open
-//! ([`serve`], [`quota`]), web pages of other sites may not make requests ([`hosts`]), and the size of a
-//! JSON body is checked before it is parsed ([`json`]).
+//! ([`serve`], [`quota`]) and how many requests one client sends in a second ([`rate`]), web pages of other sites may
+//! not make requests ([`hosts`]), and the size of a JSON body is checked before it is parsed ([`json`]).
 
 pub mod hosts;
 pub mod json;
 pub mod quota;
+pub mod rate;
 pub mod serve;

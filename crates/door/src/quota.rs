@@ -88,7 +88,8 @@ impl Drop for Permit {
     }
 }
 
-fn network(address: IpAddr) -> IpAddr {
+/// The network that counts as one client.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),

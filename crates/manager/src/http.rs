@@ -26,14 +26,17 @@ pub(crate) mod scrape;
 mod services;
 
 use crate::shared::Manager;
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Router};
 use everwatch_door::hosts::{Hosts, Refusal};
+use everwatch_door::rate::Rate;
 use problem::{Code, Problem};
 use std::any::Any;
+use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 use utoipa_axum::router::OpenApiRouter;
@@ -44,7 +47,9 @@ pub(crate) const BODY_MAX: usize = 1024 * 1024;
 
 /// Every route of a manager and its console; `extra` is merged in.
 pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
-    let hosts = Arc::new(manager.settings.hosts.clone());
+    let settings = &manager.settings;
+    let door =
+        Arc::new(Door { hosts: settings.hosts.clone(), rate: settings.requests_per_second.map(Rate::new) });
     API.clone()
         .with_state(manager)
         .merge(crate::console::routes())
@@ -53,7 +58,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .layer(axum::middleware::from_fn(crate::asked::remember))
         .layer(CatchPanicLayer::custom(on_panic))
         // Only `body` reads bodies, with limits of its own.
-        .layer(axum::middleware::from_fn_with_state(hosts, admit))
+        .layer(axum::middleware::from_fn_with_state(door, admit))
         .layer(axum::middleware::from_fn(problem::render))
         .layer(axum::middleware::from_fn(crate::traced::follow))
 }
@@ -104,9 +109,22 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
     api.layer(Extension(document::Written::new(&document)))
 });
 
-/// Refuses requests for other hosts and requests from pages of other sites.
-async fn admit(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
-    match hosts.admit(request.method(), request.headers()) {
+/// Which requests are handled at all.
+struct Door {
+    hosts: Hosts,
+    /// `None`: clients may send as many as they like.
+    rate: Option<Rate>,
+}
+
+/// Refuses requests for other hosts, requests from pages of other sites, and those of a client that sends too many.
+async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let client = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(addr)| addr.ip());
+    if door.rate.as_ref().is_some_and(|rate| !rate.admits(client, Instant::now())) {
+        let detail = "more requests from this address than manager.requests_per_second permits; send fewer, or use \
+                      batches and the event stream";
+        return Problem::new(Code::TooManyRequests, detail).into_response();
+    }
+    match door.hosts.admit(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(why) => Problem::new(code_of(&why), why.to_string()).into_response(),
     }

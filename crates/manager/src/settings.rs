@@ -4,6 +4,7 @@ use everwatch_core::id::Pool;
 use everwatch_core::row::RowPolicy;
 use everwatch_door::hosts::Hosts;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// Everything a manager can be told.
@@ -25,6 +26,9 @@ pub struct Settings {
     pub beat: Duration,
     /// Leases, repeats and retention of observers.
     pub row: RowPolicy,
+    /// Requests that one client may send in a second; twice as many at once after a silence. `None`: no limit (default
+    /// 10,000).
+    pub requests_per_second: Option<NonZeroU32>,
     /// How long an ended service stays readable (default 1 day).
     pub retention_services: Duration,
     /// How long, and how many, events are kept (defaults 7 days and 100,000).
@@ -67,6 +71,7 @@ impl Default for Settings {
             orphan_after: Duration::from_secs(90),
             quarantine_after: 5,
             beat: Duration::from_secs(5),
+            requests_per_second: NonZeroU32::new(10_000),
             row: RowPolicy::default(),
             retention_services: Duration::from_secs(86_400),
             retention_events: Duration::from_secs(7 * 86_400),

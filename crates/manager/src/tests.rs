@@ -55,8 +55,10 @@ struct Answer {
 
 impl Stage {
     async fn new() -> Self {
+        Self::configured(Settings::default()).await
+    }
+    async fn configured(settings: Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let settings = Settings::default();
         let url = format!("sqlite://{}", dir.path().join("test.db").display());
         let store = everwatch_store::open(&url, settings.row.clone()).await.unwrap();
         let broker = Arc::new(MemoryBroker::new());

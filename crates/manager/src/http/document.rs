@@ -61,7 +61,7 @@ fn operations(item: &mut PathItem) -> Vec<(HttpMethod, &mut Operation)> {
 }
 
 fn add_problems(path: &str, method: &HttpMethod, operation: &mut Operation) {
-    let mut codes = vec![Code::Internal, Code::UnknownHost, Code::ForeignPage];
+    let mut codes = vec![Code::Internal, Code::UnknownHost, Code::ForeignPage, Code::TooManyRequests];
     if path.starts_with("/v1") {
         codes.push(Code::BadQuery);
     }

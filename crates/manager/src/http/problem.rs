@@ -37,6 +37,7 @@ pub(crate) enum Code {
     EventsGone,
     SlowBody,
     UnknownHost,
+    TooManyRequests,
     TooManyStreams,
     TooManyWaits,
     TooManyBodies,
@@ -59,7 +60,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// All but that of an answer for which the web framework alone has a word.
-    const NAMED: [Self; 37] = [
+    const NAMED: [Self; 38] = [
         Self::MalformedJson,
         Self::BadQuery,
         Self::BadHeader,
@@ -80,6 +81,7 @@ impl Code {
         Self::EventsGone,
         Self::SlowBody,
         Self::UnknownHost,
+        Self::TooManyRequests,
         Self::TooManyStreams,
         Self::TooManyWaits,
         Self::TooManyBodies,
@@ -130,6 +132,9 @@ impl Code {
             Self::TooManyBodies => {
                 (S::SERVICE_UNAVAILABLE, "too-many-bodies", "too much is being sent to this manager")
             }
+            Self::TooManyRequests => {
+                (S::TOO_MANY_REQUESTS, "too-many-requests", "this client sends too many requests")
+            }
             Self::TooManyStreams => {
                 (S::TOO_MANY_REQUESTS, "too-many-streams", "too many open streams on this manager")
             }
@@ -173,6 +178,7 @@ impl Code {
             | Self::RebalanceRunning => Some(5),
             Self::NameEnding
             | Self::Contended
+            | Self::TooManyRequests
             | Self::TooManyBodies
             | Self::BrokerUnavailable
             | Self::DatabaseUnavailable

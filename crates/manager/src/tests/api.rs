@@ -104,6 +104,27 @@ async fn a_page_of_another_site_is_not_let_in() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_sends_too_many_requests_is_told_to_wait() {
+    let requests_per_second = std::num::NonZeroU32::new(10);
+    let stage =
+        Stage::configured(crate::Settings { requests_per_second, ..crate::Settings::default() }).await;
+    let from = |address: [u8; 4]| {
+        let peer = axum::extract::ConnectInfo(std::net::SocketAddr::from((address, 9)));
+        Request::builder().uri("/v1/version").extension(peer).body(Body::empty()).unwrap()
+    };
+    let refused = loop {
+        let answer = stage.ask(from([10, 0, 0, 7])).await;
+        if answer.status != 200 {
+            break answer;
+        }
+    };
+    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (429, &json!("too-many-requests")));
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert!(refused.body["detail"].as_str().unwrap().contains("manager.requests_per_second"), "{refused:?}");
+    assert_eq!(stage.ask(from([10, 0, 0, 8])).await.status, 200, "others are still served");
+}
+
 fn post<'a>(body: &'a str, status: u16, code: &'a str, words: &'a [&'a str]) -> Case<'a> {
     ("POST", "/v1/observers", Some(body), status, code, words)
 }
