@@ -362,6 +362,7 @@ mod tests {
         assert_eq!(plan_row(&it.row, due, &policy()).unwrap().floor, Some(floor));
         it.hear(RunEvent::Stopped).pass().is("2 Created to be published");
         assert_eq!(it.row.repeat, None);
+        assert!(it.row.commanded_at.is_some(), "the message of generation 1 may still come back");
     }
 
     #[test]

@@ -58,6 +58,10 @@ pub struct Row {
     pub mark: Option<Mark>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Repeat>,
+    /// When its floor last went out or rose. A service that is born later is told of it, even once the run has ended: if
+    /// the run's service dies before it acknowledges the message, the message comes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commanded_at: Option<Timestamp>,
     /// When this generation's message was first known to be in its queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_at: Option<Timestamp>,
@@ -167,6 +171,7 @@ impl Row {
             reserve: 0,
             mark: Some(Mark { until: now.plus(policy.lease), failures: 0 }),
             repeat: None,
+            commanded_at: None,
             published_at: None,
             doomed_at: None,
             ending: None,
@@ -314,6 +319,9 @@ impl Row {
     /// Raises the generation and leases its publish. What was seen of the old one is forgotten.
     pub fn reissue(&mut self, now: Timestamp, policy: &RowPolicy) {
         let failures = self.mark.map_or(0, |mark| mark.failures.saturating_add(1));
+        if self.generation > 0 {
+            self.commanded_at = Some(now);
+        }
         self.generation = self.generation.max(self.reserve).saturating_add(1);
         self.reserve = 0;
         let runs = std::mem::take(&mut self.seen).tenures;
@@ -367,6 +375,7 @@ impl Row {
         let times = self.repeat.map_or(0, |repeat| repeat.times);
         let pause = doubled(policy.repeat_first, times, policy.repeat_max);
         self.repeat = Some(Repeat { last_at: now, next_at: now.plus(pause), times: times.saturating_add(1) });
+        self.commanded_at = Some(now);
     }
 
     /// Whether an end was asked for and is not reported yet.

@@ -54,7 +54,6 @@ impl Columns {
         let row = Row { version, ..row.clone() };
         let (status, said) = (row.verdict().status, standing(&row));
         let name = row.wanted.name.to_string();
-        let commanded = row.repeat.filter(|_| row.awaits_end()).map(|repeat| repeat.last_at.0);
         Ok(Self {
             id: row.id.0,
             version,
@@ -67,7 +66,7 @@ impl Columns {
             generation: row.generation.into(),
             created_at: row.created_at.0,
             due_at: row.due_at(policy).map(|due| due.0),
-            commanded_at: commanded,
+            commanded_at: row.commanded_at.map(|at| at.0),
             labels: written(&row.wanted.labels)?,
             document: written(&row)?,
             health: said.map(|said| said.health.as_str()),

@@ -177,7 +177,7 @@ impl Store for MemoryStore {
         Ok(self.rows(most, |kept| kept.due_at.filter(|due| *due <= now.0).map(|due| (due, kept.row.id))))
     }
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.rows(most, |kept| kept.commanded_at.filter(|at| *at >= since.0).map(|at| (at, kept.row.id))))
+        Ok(self.rows(most, |kept| kept.commanded_at.filter(|at| *at >= since.0).map(|at| (-at, kept.row.id))))
     }
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         let is_held = |kept: &Kept| kept.row.holder().is_some_and(|holder| living.contains(&holder));

@@ -233,7 +233,7 @@ pub trait Store: Notes + Events {
     async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError>;
     /// Rows whose `due_at` has passed, oldest first.
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
-    /// Rows whose command went out since `since` and is unanswered: what a newborn service must know.
+    /// Rows whose floor went out or rose since `since`, the newest first: what a newborn service must know.
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
     /// Live observers of the pool whose holder is none of `living`, oldest creation first.
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError>;

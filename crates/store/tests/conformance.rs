@@ -77,7 +77,7 @@ both! {
     of_savers_side_by_side_each_row_has_one
     error_texts_may_hold_anything
     due_rows_come_oldest_first
-    commands_without_an_answer_are_remembered
+    commands_are_remembered_even_once_they_are_answered
     only_the_version_that_was_looked_at_is_forgotten
     who_was_forgotten_is_remembered_by_id
     what_a_service_holds_is_found_by_a_stretch_of_ids

@@ -9,7 +9,7 @@ use std::process::Command;
 /// Histories of an ordinary run.
 const SEEDS: u64 = 500;
 /// Seeds that have found a fault, with what it was.
-const FOUND: [(u64, &str); 12] = [
+const FOUND: [(u64, &str); 13] = [
     (2_002_376, "a welcome that came late was dropped, and with it the order to cordon"),
     (2_002_700, "a publish whose lease had exactly its margin left was tried without a pause"),
     (
@@ -37,6 +37,10 @@ const FOUND: [(u64, &str); 12] = [
         "the same of two suspects always started first, and was started again so often that both were blamed",
     ),
     (10_007_774, "a service that was given more slots during a rebalance left them unused"),
+    (
+        20_004_854,
+        "a service that was born after a restart took the message of the ended run, which its service had not acknowledged",
+    ),
 ];
 /// Histories that are played twice.
 const TWICE: u64 = 20;

@@ -103,7 +103,7 @@ pub async fn due_rows_come_oldest_first(store: &dyn Store) {
     assert_eq!(ids(&store.due(later, 2).await.unwrap()), [id(1), id(2)]);
 }
 
-pub async fn commands_without_an_answer_are_remembered(store: &dyn Store) {
+pub async fn commands_are_remembered_even_once_they_are_answered(store: &dyn Store) {
     all_created(store, &[waiting(1, "a"), waiting(2, "b"), waiting(3, "c")]).await;
     let delete = |number: u128, at: i64| {
         change(store, number, move |row| {
@@ -116,10 +116,10 @@ pub async fn commands_without_an_answer_are_remembered(store: &dyn Store) {
     delete(3, 30).await;
     change(store, 3, |row| hear(row, 9, 2, RunEvent::Stopped)).await;
     let since = |at: i64| store.commanded_since(Timestamp(NOW.0 + at), 10);
-    assert_eq!(ids(&since(0).await.unwrap()), [id(2), id(1)]);
-    assert_eq!(ids(&since(20).await.unwrap()), [id(1)]);
-    assert_eq!(since(21).await.unwrap(), []);
-    assert_eq!(ids(&store.commanded_since(NOW, 1).await.unwrap()), [id(2)]);
+    assert_eq!(ids(&since(0).await.unwrap()), [id(3), id(1), id(2)]);
+    assert_eq!(ids(&since(20).await.unwrap()), [id(3), id(1)]);
+    assert_eq!(since(31).await.unwrap(), []);
+    assert_eq!(ids(&store.commanded_since(NOW, 1).await.unwrap()), [id(3)]);
 }
 
 pub async fn only_the_version_that_was_looked_at_is_forgotten(store: &dyn Store) {

@@ -229,7 +229,7 @@ pub(super) async fn commanded_since(
     since: Timestamp,
     most: usize,
 ) -> Result<Vec<Row>, StoreError> {
-    let sent = "SELECT id, document FROM observers WHERE commanded_at >= ?1 ORDER BY commanded_at, id
+    let sent = "SELECT id, document FROM observers WHERE commanded_at >= ?1 ORDER BY commanded_at DESC, id
         LIMIT ?2 OFFSET ?3";
     up_to(reading, sent, since, most).await
 }
