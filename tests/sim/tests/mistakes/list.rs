@@ -90,7 +90,11 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "leave-older-runs-unanswered",
         seed: 685,
         rule: "convergence",
-        edits: &[edit(STATE, "answers.floors.extend(runs.iter().filter_map(|run| row.answer(&run.report)));", "")],
+        // Services are also told at their birth of what was commanded before.
+        edits: &[
+            edit(STATE, "answers.floors.extend(runs.iter().filter_map(|run| row.answer(&run.report)));", ""),
+            edit(BIRTHS, "rows.iter().map(Row::floor).collect()", "Vec::new()"),
+        ],
     },
     Mistake {
         name: "let-a-revocation-end-its-own-epoch",
@@ -193,7 +197,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "take-lost-sessions-for-deaths",
         seed: 405,
-        rule: "without managers",
+        rule: "failed by a manager",
         edits: &[edit(BLAME, "!reborn.contains(&it.id) && (replaced || now.since(end.at) >= REBORN_WITHIN)", "it.end.is_some()")],
     },
     Mistake {
@@ -307,7 +311,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "acknowledge-the-newer-copy-for-the-older",
-        seed: 19,
+        seed: 156,
         rule: "acknowledgements",
         edits: &[edit(SLOTS, "effects.push(Effect::Ack(slot.receipt));", "let newer = slot.successor.as_ref().map_or(slot.receipt, |it| it.receipt); effects.push(Effect::Ack(newer));")],
     },
