@@ -104,6 +104,9 @@ impl World {
             cluster.extra.push(("EVERWATCH_STORE__URL".to_owned(), database));
         }
         cluster.extra.push(("EVERWATCH_BROKER__HEARTBEAT".to_owned(), "3s".to_owned()));
+        // No observer here ends its services, but the campaign kills one every few seconds. Suspects start a minute
+        // apart by design: `live::poison` and the simulation judge that.
+        cluster.extra.push(("EVERWATCH_MANAGER__QUARANTINE_AFTER".to_owned(), "50".to_owned()));
         cluster.manager().await;
         let other = match &postgres {
             Some(_) => cluster.another_manager("other").await,

@@ -23,7 +23,7 @@ pub const STEADY_AFTER_MIN: Duration = Duration::from_secs(60);
 
 /// A run that ends without a report within this time of its start was cut short: its service died, or lost the broker.
 pub const CUT_SHORT_WITHIN: Duration = Duration::from_secs(60);
-/// So many runs in a row that were cut short are a crash loop.
+/// This many runs in a row that were cut short make a crash loop.
 const CUT_SHORT_RUNS: usize = 2;
 
 /// Whether an observer does its work. An observer that is not meant to run (paused, completed, failed or deleted) has
@@ -33,7 +33,7 @@ const CUT_SHORT_RUNS: usize = 2;
 pub enum Health {
     /// Its code executes, and has not failed recently.
     Running,
-    /// Its code has failed recently: it waits for its next attempt, or has not yet run long enough to count as running.
+    /// Its code has failed recently, or its last runs were cut short: it waits for its next attempt, or has not yet run long enough to count as running.
     Restarting,
     /// No service runs it: it waits to be published, for a slot, for its turn or for a service that can run it.
     Waiting,
@@ -142,7 +142,7 @@ fn failed_in_this_run(seen: &Seen) -> bool {
 /// When code that executes counts as running; `None` if it does already.
 fn steady_at(row: &Row) -> Option<Timestamp> {
     let started = row.seen.started.as_ref()?;
-    let after_crashes = is_cut_short_again(&row.seen).then(|| started.value.at.plus(CUT_SHORT_WITHIN));
+    let after_crashes = is_crash_looping(&row.seen).then(|| started.value.at.plus(CUT_SHORT_WITHIN));
     steady_after_an_error(row).max(after_crashes)
 }
 
@@ -156,9 +156,14 @@ pub(crate) fn steady_after_an_error(row: &Row) -> Option<Timestamp> {
     (same_run || lately).then(|| started.value.at.plus(after))
 }
 
-/// Whether each of the runs before the newest one was cut short. When such a run ended is not known, but no later than
-/// the start of the next one.
-fn is_cut_short_again(seen: &Seen) -> bool {
+/// Whether its services die, or lose the broker, soon after its starts: it is a suspect, or each of the two runs before
+/// the newest one was cut short. The time at which such a run ended is unknown, but it is before the next start.
+pub(crate) fn is_crash_looping(seen: &Seen) -> bool {
+    let newest = seen.started.as_ref().map(|started| started.key.acquisitions);
+    // A run that was refused never starts, so this one waited as a suspect.
+    if newest.is_some_and(|newest| seen.waited.contains(&newest)) {
+        return true;
+    }
     let is_cut_short = |(run, next): (&Tenure, &Tenure)| match (&run.started, &next.started) {
         (Some(started), Some(next)) => !run.over && next.value.since(started.value) < CUT_SHORT_WITHIN,
         _ => false,

@@ -170,6 +170,7 @@ impl Row {
 
     pub(crate) fn settle_at(&mut self, key: Key, how: Settlement, now: Timestamp) {
         self.seen.settled = Some(Settled { key, service: ServiceId(Uuid::nil()), at: now, how });
+        self.commanded_at = Some(now);
         self.note_settled(now);
     }
 

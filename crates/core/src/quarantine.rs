@@ -172,10 +172,9 @@ pub enum Sentence {
 
 /// All who are blamed at present, as managers share it.
 ///
-/// The number of deaths alone does not tell which observer ended the services: an observer that runs beside it dies
-/// with it, as often where services are restarted quickly, and of many deaths only the newest are known. So once
-/// one of them is a death short of being failed, all that are blamed start one at a time: the next death belongs to
-/// one of them alone.
+/// The number of deaths alone does not tell which observer ended the services: an observer that runs beside the culprit
+/// shares its deaths, and a row remembers only its newest runs. So once one blamed observer is one death short of
+/// failing, all blamed observers start one at a time: only one of them can then have caused the next death.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Docket {
     charges: BTreeMap<ObserverId, Charge>,
@@ -277,9 +276,9 @@ impl Docket {
 
     /// Those that start one at a time, from when the next death may have to tell who is failed.
     ///
-    /// They do so not from the second death on: two services killed within minutes would make suspects of all that
-    /// moved from one to the other, and the last of ten would wait for nine minutes. More than [`AT_ONCE_MAX`] at once
-    /// are weather, and start at once.
+    /// Two deaths are not enough for that: two services that are killed within minutes would make suspects of all observers
+    /// that moved between them, and the last of ten would wait for nine minutes. If more than [`AT_ONCE_MAX`] are blamed,
+    /// the cause is the environment, and none of them waits.
     #[must_use]
     pub fn suspects(&self, quarantine_after: usize) -> Vec<ObserverId> {
         let nearly = quarantine_after.saturating_sub(1).max(SUSPECT_AFTER);

@@ -174,7 +174,7 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
 fn crashed_lately() -> String {
     let within = show(CUT_SHORT_WITHIN);
     format!(
-        "the last services that ran it died within {within} of its start, counts as running after {within}"
+        "its last runs lost their service or the broker within {within} of their start, counts as running after {within}"
     )
 }
 

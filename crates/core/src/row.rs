@@ -58,8 +58,9 @@ pub struct Row {
     pub mark: Option<Mark>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Repeat>,
-    /// When its floor last went out or rose. A service that is born later is told of it, even once the run has ended: if
-    /// the run's service dies before it acknowledges the message, the message comes back.
+    /// When a manager last sent a command for it, settled it or raised its generation. Managers tell its floor to each
+    /// service that is born in the next ten minutes, even if the run has ended: if the service of that run dies before it
+    /// acknowledges the message, the broker redelivers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commanded_at: Option<Timestamp>,
     /// When this generation's message was first known to be in its queue.
@@ -319,7 +320,7 @@ impl Row {
     /// Raises the generation and leases its publish. What was seen of the old one is forgotten.
     pub fn reissue(&mut self, now: Timestamp, policy: &RowPolicy) {
         let failures = self.mark.map_or(0, |mark| mark.failures.saturating_add(1));
-        if self.generation > 0 {
+        if self.generation.max(self.reserve) > 0 {
             self.commanded_at = Some(now);
         }
         self.generation = self.generation.max(self.reserve).saturating_add(1);

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 /// A client that was silent may send as many requests at once as it may send in this time.
 const BURST: Duration = Duration::from_secs(2);
-/// Clients that are told apart at once. Beyond that, new ones share one rate.
+/// How many clients have a rate of their own. All further clients share one.
 const CLIENTS_MAX: usize = 10_000;
-/// Clients that have used up nothing of their rate are forgotten at most so often.
+/// The shortest time between two removals of idle clients.
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 
 /// Limits the requests of each client.
 ///
-/// Each client has a moment at which its rate is unused again. Each request moves that moment on by the time that one
-/// request is worth, and is refused if the moment would lie more than [`BURST`] ahead.
+/// For each client, the limiter keeps the time at which its allowance is full again. Each request moves that time forward
+/// by `worth`. A request that would move it more than [`BURST`] ahead is refused.
 #[derive(Debug)]
 pub struct Rate {
     /// The time that one request is worth.

@@ -119,7 +119,9 @@ struct Door {
 /// Refuses requests for other hosts, requests from pages of other sites, and those of a client that sends too many.
 async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let client = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(addr)| addr.ip());
-    if door.rate.as_ref().is_some_and(|rate| !rate.admits(client, Instant::now())) {
+    // Probes do not count: a client that shares their address must not get the manager restarted.
+    let counts = !matches!(request.uri().path(), "/livez" | "/readyz");
+    if counts && door.rate.as_ref().is_some_and(|rate| !rate.admits(client, Instant::now())) {
         let detail = "more requests from this address than manager.requests_per_second permits; send fewer, or use \
                       batches and the event stream";
         return Problem::new(Code::TooManyRequests, detail).into_response();

@@ -26,7 +26,7 @@ pub struct Settings {
     pub beat: Duration,
     /// Leases, repeats and retention of observers.
     pub row: RowPolicy,
-    /// Requests that one client may send in a second; twice as many at once after a silence. `None`: no limit (default
+    /// How many requests one client may send per second; after a pause, twice as many at once. `None`: no limit (default
     /// 10,000).
     pub requests_per_second: Option<NonZeroU32>,
     /// How long an ended service stays readable (default 1 day).

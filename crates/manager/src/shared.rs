@@ -54,6 +54,22 @@ pub(crate) struct DbClock {
     offset_ms: AtomicI64,
 }
 
+/// When this manager connected to the broker.
+#[derive(Debug, Clone, Copy)]
+struct Connected {
+    since: Instant,
+    /// The same by the database's clock, from the moment on at which the state queue was read up to it. It no longer
+    /// changes then: each look at the database's clock moves its time by some milliseconds.
+    caught_up: Option<Timestamp>,
+}
+
+impl Connected {
+    /// By the database's clock. It is computed, as at the connect that clock may still be unknown.
+    fn at(&self, clock: &DbClock) -> Timestamp {
+        self.caught_up.unwrap_or_else(|| clock.now().minus(self.since.elapsed()))
+    }
+}
+
 impl DbClock {
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp(clock::now().0.saturating_add(self.offset_ms.load(Ordering::Relaxed)))
@@ -77,7 +93,7 @@ pub(crate) enum Marked {
 /// How well this manager reads its queues: the send times of the newest marks it has read.
 #[derive(Debug)]
 struct Marks {
-    connected: Mutex<Option<Instant>>,
+    connected: Mutex<Option<Connected>>,
     state_tick: AtomicI64,
     beats_tick: AtomicI64,
     store_answers: AtomicBool,
@@ -231,7 +247,7 @@ impl Manager {
     }
 
     pub(crate) fn connected(&self, session: Arc<dyn Session>) {
-        *lock(&self.reading.connected) = Some(Instant::now());
+        *lock(&self.reading.connected) = Some(Connected { since: Instant::now(), caught_up: None });
         lock(&self.work_queues).clear();
         self.pools_loaded.store(false, Ordering::Relaxed);
         self.session.send_replace(Some(session));
@@ -274,14 +290,17 @@ impl Manager {
             let at = at.load(Ordering::Relaxed);
             (at != i64::MIN).then_some(Timestamp(at))
         };
-        // The connect is timed by the monotonic clock: at that moment the database's clock may still be unknown.
-        let connected = *lock(&self.reading.connected);
-        Reading {
-            connected_at: connected.map(|since| self.clock.now().minus(since.elapsed())),
+        let mut connected = lock(&self.reading.connected);
+        let reading = Reading {
+            connected_at: connected.as_ref().map(|it| it.at(&self.clock)),
             state_tick: known(&self.reading.state_tick),
             beats_tick: known(&self.reading.beats_tick),
             store_answers: self.reading.store_answers.load(Ordering::Relaxed),
+        };
+        if let Some(connected) = connected.as_mut().filter(|_| reading.has_caught_up()) {
+            connected.caught_up = connected.caught_up.or(reading.connected_at);
         }
+        reading
     }
 
     /// Whether the newest mark read from both queues is at most this old.

@@ -123,7 +123,7 @@ impl Blocks {
     pub fn held(&self) -> u32 {
         self.blocks.values().map(|block| block.held).sum()
     }
-    /// From now on so many slots. A rebalance that is under way ends: it was planned for the slots that there were.
+    /// Sets the number of slots. This ends the share of a rebalance, as the manager planned it for the previous number.
     pub fn resize(&mut self, capacity: u32) {
         (self.capacity, self.full, self.limit) = (capacity, false, (0, Duration::ZERO));
     }
@@ -264,7 +264,9 @@ impl Blocks {
         let (goal, priority) = (self.goal(now), self.priority(now));
         let spare: Vec<_> =
             self.open().filter(|(_, block)| block.priority == SPARE).map(|(id, _)| id).collect();
-        if !self.takes_spare(now) {
+        let claims = |block: &Block| if block.state == State::Open { block.claims() } else { block.held };
+        let fits = self.blocks.values().map(claims).sum::<u32>() <= self.capacity;
+        if !self.takes_spare(now) || !fits {
             for id in &spare {
                 self.cancel(*id, effects);
             }

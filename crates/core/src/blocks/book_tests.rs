@@ -252,6 +252,22 @@ fn a_resize_ends_a_share() {
 }
 
 #[test]
+fn a_share_that_follows_a_smaller_capacity_leaves_no_more_open_than_fits() {
+    let mut world = World::new(33);
+    world.blocks.limit(0, world.now, world.now + Duration::from_secs(1));
+    world.now += GIVES_AFTER;
+    for _ in 0..2 {
+        world.act();
+        world.now += RAMP;
+    }
+    world.blocks.resize(6);
+    world.blocks.limit(0, world.now, world.now + Duration::from_secs(1));
+    world.now += GIVES_AFTER;
+    world.act();
+    assert!(world.fits());
+}
+
+#[test]
 fn a_smaller_capacity_counts_for_what_is_open_as_a_last_resort() {
     let mut world = World::new(8);
     world.blocks.limit(2, world.now, world.now + Duration::from_secs(60));

@@ -1,6 +1,7 @@
 //! Observers that do not do their work though a service has room for them, and services that went without a goodbye.
 
 use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
+use crate::health::is_crash_looping;
 use crate::row::Row;
 use crate::service::{Ended, ServiceRow};
 use std::collections::BTreeSet;
@@ -27,7 +28,11 @@ fn observers(count: u64) -> String {
 
 /// Observers that fail again and again.
 fn looping(restarting: &SomeRows) -> Option<Finding> {
-    let mut loops: Vec<&Row> = restarting.rows.iter().filter(|row| row.restarts() >= LOOPS_FROM).collect();
+    let mut loops: Vec<&Row> = restarting
+        .rows
+        .iter()
+        .filter(|row| row.restarts() >= LOOPS_FROM || is_crash_looping(&row.seen))
+        .collect();
     loops.sort_by_key(|row| std::cmp::Reverse(row.restarts()));
     let first = loops.first()?;
     let name = |row: &&Row| format!("{} ({} restarts)", row.wanted.name, row.restarts());
@@ -35,7 +40,8 @@ fn looping(restarting: &SomeRows) -> Option<Finding> {
     let count = loops.len() as u64;
     let unread = restarting.total > restarting.rows.len() as u64;
     let least = if unread { "at least " } else { "" };
-    let error = first.seen.last_error.as_ref().map_or("unknown", |error| error.value.as_str());
+    let unknown = "none, its services died soon after its starts";
+    let error = first.seen.last_error.as_ref().map_or(unknown, |error| error.value.as_str());
     let error: String = error.chars().take(200).collect();
     Some(Finding {
         code: "crash-loop",

@@ -11,7 +11,8 @@ use crate::quarantine::{BLAME_WITHIN, WINDOW};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Suspects that come back together are delivered within this time: only then the first of them starts.
+/// The broker redelivers the suspects of a dead service within this time. The first one starts only after it, so that
+/// chance can choose among all of them.
 const GATHER: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -51,8 +52,9 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         self.set_phase(id, Phase::Waiting { until, attempt: 1, why: SUSPECTED });
     }
 
-    /// A turn has come: chance decides which suspect takes it. In a fixed order, the same suspect would run beside the
-    /// next one each time, and one that is started again after each error would be blamed for every death.
+    /// Starts a random one of the waiting suspects. In a fixed order, the same suspect would start first each time. If its
+    /// code also fails and starts again, it has always started shortly before the next suspect kills the service, and both
+    /// are blamed for every death.
     pub(super) fn start_a_suspect(&mut self, id: ObserverId, now: Now, effects: &mut Vec<Effect<R>>) {
         let waiting = |(id, slot): (&ObserverId, &Slot<R>)| match slot.phase {
             Phase::Waiting { until, why: SUSPECTED, .. } if slot.apart_until <= now.mono => {
