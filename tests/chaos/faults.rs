@@ -96,6 +96,12 @@ impl Fault {
         self == Self::DatabaseLong
     }
 
+    /// Whether everything has to run again while no manager can work. What people have asked for before waits for one:
+    /// a restart, for instance, is published when a manager has written down that the old run is over.
+    pub(crate) fn leaves_no_manager(self) -> bool {
+        matches!(self, Self::NoManager | Self::KillInOutage | Self::DiskFull)
+    }
+
     /// How long an observer may run twice at once because of it, in ms (invariant I6).
     pub(crate) fn may_overlap(self, child: bool, allowed: bool) -> i64 {
         const FENCE_GRACE: i64 = 500;

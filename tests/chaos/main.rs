@@ -52,6 +52,10 @@ async fn nothing_is_lost_doubled_or_resurrected_under_any_fault() {
         };
         let from = world::now();
         let (touched, undo) = world.people_act(&mut dice).await;
+        println!("{:>6.1} s: {fault:?}; people: {touched:?} {undo:?}", begun.elapsed().as_secs_f64());
+        if fault.leaves_no_manager() {
+            world.until_managers_are_done().await;
+        }
         fault.strike(&mut world, &mut dice).await;
         world.until_all_run(fault).await;
         world.take_back(undo).await;

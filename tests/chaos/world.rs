@@ -306,6 +306,16 @@ impl World {
         .await;
     }
 
+    /// The managers have carried out what people asked for.
+    pub(crate) async fn until_managers_are_done(&self) {
+        wait_for("every observer to be shown as running", || async {
+            let observers = self.cluster.api.items("/v1/observers?limit=1000").await;
+            let others: Vec<_> = observers.iter().filter(|it| it["status"] != "Processing").collect();
+            if others.is_empty() { Ok(()) } else { Err(format!("{others:?}")) }
+        })
+        .await;
+    }
+
     /// The books of the managers agree with what runs, nothing is over capacity, nobody is lost.
     pub(crate) async fn check_end(&self) {
         wait_for("the managers' books to come true", || async {
