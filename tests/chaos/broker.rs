@@ -79,9 +79,3 @@ impl Broker {
         said
     }
 }
-
-/// `host:port` of a broker's URL.
-pub(crate) fn host_and_port(url: &str) -> &str {
-    let (_, rest) = url.rsplit_once('@').unwrap();
-    rest.split('/').next().unwrap()
-}

@@ -1,7 +1,7 @@
 //! A deployment under attack: a broker and a database of its own, two managers, four services each behind a
 //! proxy, and what people want of it.
 
-use crate::broker::{Broker, host_and_port};
+use crate::broker::Broker;
 use crate::faults::Fault;
 use crate::log::Log;
 use everwatch_tests::beacons;
@@ -9,7 +9,7 @@ use everwatch_tests::cluster::{As, Cluster, free_address};
 use everwatch_tests::disk::SmallDisk;
 use everwatch_tests::http::{Api, wait_for, wait_within};
 use everwatch_tests::postgres::Server;
-use everwatch_tests::proxy::Proxy;
+use everwatch_tests::proxy::{Proxy, host_and_port};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use serde_json::{Value, json};

@@ -2,8 +2,11 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, everwatch, test_service};
-use everwatch_tests::http::wait_for;
+use everwatch_tests::http::{wait_for, wait_within};
+use everwatch_tests::proxy::Proxy;
 use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[tokio::test]
 async fn a_kind_that_only_the_new_version_knows_finds_the_service_that_knows_it() {
@@ -49,6 +52,90 @@ async fn a_kind_that_only_the_new_version_knows_finds_the_service_that_knows_it(
     let failed = cluster.api.get("/v1/observers?status=Failed").await;
     assert_eq!(failed["total"], 0, "{failed}");
     beacons::judge("a kind of the new version", &folder, |_| 0);
+}
+
+/// The services that a test starts in a pool: `old` does not offer the kind `beacon`, `new` does.
+async fn old_and_new(name: &str) -> (Cluster, Proxy, PathBuf) {
+    let mut cluster = Cluster::new(name);
+    cluster.manager().await;
+    cluster.service_program = everwatch();
+    cluster.service("old", 8).await;
+    cluster.service_program = test_service();
+    let (proxy, url) = Proxy::before(&cluster.broker_url).await;
+    cluster.spawn_service_at("new", 8, &url);
+    cluster.until_active("new").await;
+    let folder = cluster.folder("beacons");
+    for number in 0..8 {
+        let (name, spec) = (format!("o{number}"), json!({"folder": folder}));
+        cluster.api.create(json!({"name": name, "kind": "beacon", "spec": spec})).await;
+    }
+    until_all_run(&folder, 1).await;
+    (cluster, proxy, folder)
+}
+
+/// Each beacon has begun so many runs, and the newest run lives.
+async fn until_all_run(folder: &Path, runs: usize) {
+    wait_for("all beacons to run", || async {
+        let now = jiff::Timestamp::now().as_millisecond();
+        let all = beacons::read(folder);
+        let lives = all.values().filter(|it| it.len() >= runs && it.iter().any(|run| run.last > now - 300));
+        let count = lives.count();
+        if count == 8 { Ok(()) } else { Err(format!("{count} of 8")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_no_service_can_run_takes_no_slots_and_is_back_when_one_can() {
+    let (mut cluster, _proxy, folder) = old_and_new("withdrawn").await;
+    cluster.kill("new");
+    let withdrawn = || async {
+        let all = cluster.api.items("/v1/observers?kind=beacon").await;
+        all.iter().filter(|it| it["reason_code"] == "no-service-for-kind").count()
+    };
+    wait_within(Duration::from_secs(20), "all messages to leave the queue", || async {
+        let (count, held) = (withdrawn().await, cluster.api.get("/v1/services/old").await["held"].clone());
+        if (count, &held) == (8, &json!(0)) { Ok(()) } else { Err(format!("{count} withdrawn, {held} held")) }
+    })
+    .await;
+    // All slots are free for what this service can run.
+    for number in 0..8 {
+        let body = json!({"name": format!("t{number}"), "kind": "ticker", "on_full": "queue"});
+        cluster.api.create(body).await;
+    }
+    wait_within(Duration::from_secs(3), "all tickers to run", || async {
+        let count = cluster.api.items("/v1/observers?kind=ticker&status=Processing").await.len();
+        if count == 8 { Ok(()) } else { Err(format!("{count} of 8")) }
+    })
+    .await;
+    // People may do with the others what they like.
+    let (status, gone) = cluster.api.call("DELETE", "/v1/observers/o0?wait=5s", None).await;
+    assert_eq!((status, &gone["status"]), (200, &json!("Deleted")), "{gone}");
+    let again = json!({"name": "o8", "kind": "beacon", "spec": {"folder": folder}, "on_full": "queue"});
+    let (status, refused) = cluster.api.call("POST", "/v1/observers", Some(again.clone())).await;
+    assert_eq!((status, &refused["code"]), (422, &json!("no-service-for-kind")), "{refused}");
+    cluster.spawn_service("new", 8);
+    cluster.until_active("new").await;
+    cluster.api.create(again).await;
+    until_all_run(&folder, 1).await;
+    let events = cluster.api.items("/v1/observers/o1/events").await;
+    let told = |what: &str| events.iter().any(|it| it["what"] == what);
+    assert!(told("withdrawn") && told("reissued"), "{events:?}");
+    beacons::judge("a kind whose only service died", &folder, |_| 0);
+}
+
+#[tokio::test]
+async fn the_only_service_that_can_run_it_gets_it_though_it_is_served_last() {
+    let (_cluster, proxy, folder) = old_and_new("served-last").await;
+    // Its session was short, so for a minute the queue serves the other one first, and that one has room.
+    proxy.reset();
+    wait_within(Duration::from_secs(10), "all beacons to run again", || async {
+        let again = beacons::read(&folder).values().filter(|runs| runs.len() >= 2).count();
+        if again == 8 { Ok(()) } else { Err(format!("{again} of 8")) }
+    })
+    .await;
+    until_all_run(&folder, 2).await;
+    beacons::judge("a kind whose only service came back", &folder, |_| 500);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! that wants shorter heartbeats than the service.
 
 use everwatch_tests::beacons;
-use everwatch_tests::cluster::{Cluster, free_address};
+use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::{Api, wait_for};
 use everwatch_tests::proxy::Proxy;
 use everwatch_tests::rabbitmq::Node;
@@ -37,18 +37,6 @@ async fn until_full(pipe: &PipeWriter) {
     .await;
 }
 
-fn host_and_port(url: &str) -> &str {
-    let (_, rest) = url.rsplit_once('@').unwrap();
-    rest.split('/').next().unwrap()
-}
-
-async fn behind_a_proxy(url: &str) -> (Proxy, String) {
-    let real = host_and_port(url);
-    let proxy = Proxy::listen(&free_address(), real).await;
-    let behind = url.replace(real, &proxy.address);
-    (proxy, behind)
-}
-
 /// A thousand lines a second.
 async fn create_chatty(api: &Api) {
     let script = "while :; do seq 100; sleep 0.1; done";
@@ -74,7 +62,7 @@ async fn a_cut_service_whose_log_is_stuck_lets_go_in_time() {
     let mut cluster = Cluster::new("stuck-and-cut").with_test_kinds();
     cluster.manager().await;
     let api = cluster.api.clone();
-    let (proxy, behind) = behind_a_proxy(&cluster.broker_url).await;
+    let (proxy, behind) = Proxy::before(&cluster.broker_url).await;
     let (_unread, stderr) = unread_pipe();
     let watched = stderr.try_clone().unwrap();
     cluster.spawn_service_into("a", 10, &behind, stderr);
@@ -195,7 +183,7 @@ async fn the_heartbeat_that_the_broker_wants_is_the_one_that_fences() {
     cluster.extra.push(("EVERWATCH_BROKER__HEARTBEAT".to_owned(), "12s".to_owned()));
     cluster.manager().await;
     let api = cluster.api.clone();
-    let (proxy, behind) = behind_a_proxy(&cluster.broker_url).await;
+    let (proxy, behind) = Proxy::before(&cluster.broker_url).await;
     cluster.spawn_service_at("a", 10, &behind);
     cluster.until_active("a").await;
     let folder = cluster.folder("beacons");

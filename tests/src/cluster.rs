@@ -1,6 +1,7 @@
 //! Real processes under a prefix and a database of their own; all killed on drop.
 
 use crate::http::{Api, wait_for};
+use rand::Rng as _;
 use std::collections::BTreeMap;
 use std::io::PipeWriter;
 use std::net::TcpListener;
@@ -59,8 +60,15 @@ pub fn test_service() -> PathBuf {
 }
 
 /// A loopback address that nobody listens on.
+///
+/// The obvious way takes a port that the system chooses. But that is one of those that it gives to outgoing connections,
+/// so another process may have it before the program of the test listens there.
 pub fn free_address() -> String {
-    format!("127.0.0.1:{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
+    let port = (0..1000).map(|_| rand::rng().random_range(10_240..32_768)).find(|port| {
+        let address = format!("127.0.0.1:{port}");
+        TcpListener::bind(address).is_ok()
+    });
+    format!("127.0.0.1:{}", port.expect("a port is free"))
 }
 
 impl Cluster {

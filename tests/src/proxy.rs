@@ -26,7 +26,22 @@ pub struct Proxy {
     _tasks: JoinSet<()>,
 }
 
+/// `host:port` of a broker's URL.
+#[must_use]
+pub fn host_and_port(url: &str) -> &str {
+    let (_, rest) = url.rsplit_once('@').unwrap();
+    rest.split('/').next().unwrap()
+}
+
 impl Proxy {
+    /// In front of the broker with this URL; answers also the URL that leads through the proxy.
+    pub async fn before(url: &str) -> (Self, String) {
+        let real = host_and_port(url);
+        let proxy = Self::listen("127.0.0.1:0", real).await;
+        let behind = url.replace(real, &proxy.address);
+        (proxy, behind)
+    }
+
     /// Listens on `address` and connects to `to`.
     pub async fn listen(address: &str, to: &str) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();

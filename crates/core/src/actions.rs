@@ -81,7 +81,7 @@ impl Row {
             self.reissue(now, policy);
         } else if !self.verdict().status.is_final() {
             // Its services were told that this generation ends; they may or may not have heard.
-            self.ending = Some(self.generation);
+            (self.ending, self.withdrawn_at) = (Some(self.generation), None);
             self.command(now, policy);
         }
         Ok(true)
@@ -156,6 +156,7 @@ impl Row {
             self.reissue(now, policy);
         } else {
             (self.ending, self.promised) = (Some(self.generation), Some(self.generation));
+            self.withdrawn_at = None;
             self.modified_at = now;
             self.command(now, policy);
         }

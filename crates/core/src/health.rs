@@ -100,12 +100,12 @@ impl Standing {
 #[must_use]
 pub fn standing(row: &Row) -> Option<Standing> {
     let plain = |health| Some(Standing { health, steady_at: None });
-    if row.awaits_end() {
+    if row.awaits_end() && row.withdrawn_at.is_none() {
         return plain(Health::Stopping);
     }
     match (row.desired, row.seen.settled.is_some()) {
         (Desired::Paused | Desired::Deleted, _) => None,
-        (Desired::Running, true) if row.wants_reissue() => plain(Health::Waiting),
+        (Desired::Running, true) if row.wants_reissue() || row.is_withdrawn() => plain(Health::Waiting),
         (Desired::Running, true) => None,
         (Desired::Running, false) if row.unlisted.is_some() => plain(Health::Waiting),
         (Desired::Running, false) => Some(of_run(row)),

@@ -47,6 +47,8 @@ words! {
     Erred = "erred",
     HandedOver = "handed_over",
     Refused = "refused",
+    /// Its message is taken out of the queue: no service of its pool can run it now.
+    Withdrawn = "withdrawn",
     Stopped = "stopped",
     Completed = "completed",
     Failed = "failed",
@@ -118,7 +120,9 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<Happening> {
         };
         told.plainly(what, String::new());
     }
-    if after.ending.is_some() && before.ending != after.ending {
+    if after.withdrawn_at.is_some() && before.withdrawn_at != after.withdrawn_at {
+        told.plainly(What::Withdrawn, withdrawn(after));
+    } else if after.ending.is_some() && before.ending != after.ending {
         told.plainly(What::RestartAsked, String::new());
     }
     if after.generation > before.generation {
@@ -142,6 +146,13 @@ pub fn adopted(after: &Row, told: &Name) -> Happening {
     };
     let epoch = after.epoch();
     Happening { what: What::Adopted, at: after.modified_at, epoch, service: None, text }
+}
+
+fn withdrawn(after: &Row) -> String {
+    let (pool, kind) = (&after.wanted.pool, &after.wanted.kind);
+    format!(
+        "no active service of pool {pool} that runs kind {kind} has a free slot: its message leaves the queue"
+    )
 }
 
 fn cause(before: &Row) -> &'static str {

@@ -27,6 +27,7 @@ pub mod message;
 pub mod missing;
 pub mod observer;
 pub mod owner;
+pub mod placement;
 pub mod plan;
 pub mod quarantine;
 pub mod reading;

@@ -146,7 +146,7 @@ impl Row {
     /// When it fails, unless a service that can run it takes it first.
     #[must_use]
     pub fn fails_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
-        let since = self.refused_since.filter(|_| self.seen.settled.is_none())?;
+        let since = self.refused_since.filter(|_| self.seen.settled.is_none() || self.is_withdrawn())?;
         Some(since.plus(policy.refused_max))
     }
 

@@ -54,6 +54,8 @@ codes! {
     Held = "held",
     /// The services that took it cannot run it.
     Refused = "refused",
+    /// No active service of its pool that runs its kind has a free slot; its message is out of the queue until one has.
+    NoServiceForKind = "no-service-for-kind",
     /// Its code failed; it waits for its next attempt.
     BackingOff = "backing-off",
     /// Its code executes and failed recently.
@@ -111,6 +113,7 @@ impl Reason {
             Self::Unlisted => ReasonCode::Unlisted,
             Self::Moving => ReasonCode::HandedOver,
             Self::Refused { .. } => ReasonCode::Refused,
+            Self::NoServiceForKind { .. } => ReasonCode::NoServiceForKind,
             Self::Ending => ReasonCode::Deleting,
             Self::StartingAnew => ReasonCode::RestartRequested,
             Self::Pausing => ReasonCode::Pausing,

@@ -25,6 +25,7 @@ fn reasons() -> Vec<Reason> {
         Reason::Unlisted,
         Reason::Moving,
         Reason::Refused { why: why() },
+        Reason::NoServiceForKind { kind: "k".to_owned(), pool: "gpu".to_owned() },
         Reason::Ending,
         Reason::StartingAnew,
         Reason::Pausing,

@@ -84,6 +84,10 @@ pub struct Row {
     /// Since when every service that took it could not run it, by the database's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since: Option<Timestamp>,
+    /// When a manager took its message out of the queue, because no service of its pool could run it. Its next generation
+    /// is published when a service can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn_at: Option<Timestamp>,
     /// The runs of the generation before, while it is looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Tenure>,
@@ -180,6 +184,7 @@ impl Row {
             watch: None,
             unlisted: None,
             refused_since: None,
+            withdrawn_at: None,
             former: Vec::new(),
             seen: Seen::default(),
             acted: Vec::new(),
@@ -234,7 +239,7 @@ impl Row {
             // The database forgot a publish (it was restored): what runs is the truth.
             self.generation = generation;
             self.seen = Seen::default();
-            (self.published_at, self.refused_since) = (None, None);
+            (self.published_at, self.refused_since, self.withdrawn_at) = (None, None, None);
         }
         let key = Key { acquisitions: report.epoch.acquisitions(), seq };
         self.seen.join(&Heard { service, key, at, event: report.event.clone() });
@@ -328,7 +333,7 @@ impl Row {
         let runs = std::mem::take(&mut self.seen).tenures;
         self.former = if self.watch.is_some() { runs } else { Vec::new() };
         (self.ending, self.promised, self.unlisted) = (None, None, None);
-        (self.published_at, self.refused_since) = (None, None);
+        (self.published_at, self.refused_since, self.withdrawn_at) = (None, None, None);
         if self.desired == Desired::Running {
             self.repeat = None;
         }
@@ -396,6 +401,7 @@ impl Row {
         let promised = self.promised == Some(self.generation);
         let settled = self.seen.settled.as_ref();
         self.desired == Desired::Running
+            && self.withdrawn_at.is_none()
             && settled.is_some_and(|settled| promised || settled.how == crate::seen::Settlement::Stopped)
     }
 

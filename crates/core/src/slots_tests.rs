@@ -68,6 +68,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Ack(receipt) => format!("ack {receipt}"),
         Effect::Requeue(receipt) => format!("requeue {receipt}"),
         Effect::Lost { epoch, .. } => format!("lost {epoch}"),
+        Effect::StepBack { until } => format!("step back until {} s", until.as_secs_f64()),
     }
 }
 
@@ -211,12 +212,15 @@ fn what_cannot_be_run_here_passes_all_consumers_and_then_waits_longer_each_round
             br#"{"v": 9, "id": "00000000-0000-0000-0000-000000000001", "generation": 1, "kind": "new"}"#;
         Input::Delivered { receipt: 7, read: Work::read(body).unwrap(), acquisitions: 0 }
     };
-    let (taken, back) = (&["report Taken 1.0"], &["report Refused 1.0", "requeue 7"]);
+    let back = &["report Refused 1.0", "requeue 7"];
     let mut script = Script::new();
     // This service has two consumers: the message passes both, then waits before the next round.
     for pause in [0, 0, 1000, 0, 2000, 0, 4000] {
         let at = u64::try_from(script.now.mono.as_millis()).unwrap() + pause;
-        script.on(foreign(), taken);
+        // While it waits here, and a while longer, other services come first: one of them may be able to run it.
+        let steps_back = format!("step back until {} s", Duration::from_millis(at).as_secs() + 2);
+        let taken = [steps_back.as_str(), "report Taken 1.0"];
+        script.on(foreign(), &taken[usize::from(pause == 0)..]);
         if pause > 0 {
             script.at(at - 1).on(Input::Wake, &[]);
         }

@@ -111,6 +111,8 @@ pub enum Reason {
     Moving,
     /// Nobody who had it could run it.
     Refused { why: String },
+    /// No service of its pool could run it: its message is out of the queue until one can.
+    NoServiceForKind { kind: String, pool: String },
     /// Told to stop, not yet reported as stopped.
     Ending,
     /// Told to stop so that it can begin anew.
@@ -144,6 +146,9 @@ impl fmt::Display for Reason {
             Self::Unlisted => f.write_str("its service does not have it any more: it is searched for"),
             Self::Moving => f.write_str("handed over, waiting for a slot"),
             Self::Refused { why } => write!(f, "refused: {why}"),
+            Self::NoServiceForKind { kind, pool } => {
+                write!(f, "no active service of pool {pool} that runs kind {kind} has a free slot")
+            }
             Self::Ending => f.write_str("told to stop, waiting for its service to say that it has"),
             Self::StartingAnew => f.write_str("told to stop, then started anew"),
             Self::Pausing => f.write_str("pausing"),
@@ -193,8 +198,14 @@ pub fn status_of(row: &Row) -> Verdict {
         (Desired::Paused, Some(Settlement::Stopped)) => to(Status::Paused, Reason::None),
         (Desired::Paused, None) if row.generation == 0 => to(Status::Paused, Reason::None),
         (Desired::Paused, None) => to(word(&row.seen), Reason::Pausing),
+        (Desired::Running, Some(Settlement::Stopped)) if row.is_withdrawn() => {
+            let (kind, pool) = (row.wanted.kind.to_string(), row.wanted.pool.to_string());
+            to(Status::Created, Reason::NoServiceForKind { kind, pool })
+        }
         (Desired::Running, Some(Settlement::Stopped)) => to(Status::Created, Reason::ToBePublished),
-        (Desired::Running, None) if row.awaits_end() => to(word(&row.seen), Reason::StartingAnew),
+        (Desired::Running, None) if row.awaits_end() && row.withdrawn_at.is_none() => {
+            to(word(&row.seen), Reason::StartingAnew)
+        }
         (Desired::Running, None) => to(word(&row.seen), why(row)),
     }
 }

@@ -108,6 +108,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Ack(receipt) => format!("ack {receipt}"),
         Effect::Requeue(receipt) => format!("requeue {receipt}"),
         Effect::Lost { epoch, .. } => format!("lost {epoch}"),
+        Effect::StepBack { until } => format!("step back until {} s", until.as_secs_f64()),
     }
 }
 

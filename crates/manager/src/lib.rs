@@ -18,6 +18,7 @@ mod orphans;
 mod outbox;
 mod ownership;
 mod parked;
+mod placement;
 mod quarantine;
 mod questions;
 mod rebalance;

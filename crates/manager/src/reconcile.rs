@@ -3,7 +3,7 @@
 
 use crate::intake::births::{Changed, change};
 use crate::shared::Manager;
-use crate::{RunError, fleet, hold, metric, outbox, quarantine, rebalance, telling};
+use crate::{RunError, fleet, hold, metric, outbox, placement, quarantine, rebalance, telling};
 use everwatch_broker::{Fate, Session};
 use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
@@ -91,6 +91,7 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     if !hold::is_on(manager).await? {
         services(manager, session.as_ref(), &living).await?;
         if !session.is_blocked() && manager.may_conclude() {
+            placement::look(manager, &living).await?;
             rebalance::look(manager, &living).await?;
         }
     }

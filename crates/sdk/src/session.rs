@@ -419,6 +419,7 @@ impl Life {
                     self.on_settle(self.me.session.ack(receipt).await);
                     self.blocks.freed(block);
                 }
+                Effect::StepBack { until } => self.blocks.step_back(until),
                 Effect::Requeue(Kept { receipt, block }) => {
                     self.on_settle(self.me.session.requeue(receipt).await);
                     self.blocks.freed(block);

@@ -3,7 +3,9 @@
 use crate::port::{Counts, HealthCounts, StoreError};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::health::{Health, Standing, standing};
-use everwatch_core::id::Pool;
+use everwatch_core::id::{BadName, Kind, Pool};
+use everwatch_core::placement::Refused;
+use everwatch_core::reason::ReasonCode;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
@@ -33,6 +35,8 @@ pub(crate) struct Columns {
     pub(crate) health: Option<&'static str>,
     /// When code that was started after an error counts as running.
     pub(crate) steady_at: Option<i64>,
+    /// Why it stands where it stands, as far as the row tells it.
+    pub(crate) reason_code: Option<&'static str>,
 }
 
 /// What is written of a service.
@@ -52,7 +56,8 @@ impl Columns {
     /// The row as it will stand under `version`.
     pub(crate) fn of(row: &Row, version: i64, policy: &RowPolicy) -> Result<Self, StoreError> {
         let row = Row { version, ..row.clone() };
-        let (status, said) = (row.verdict().status, standing(&row));
+        let (verdict, said) = (row.verdict(), standing(&row));
+        let status = verdict.status;
         let name = row.wanted.name.to_string();
         Ok(Self {
             id: row.id.0,
@@ -71,6 +76,7 @@ impl Columns {
             document: written(&row)?,
             health: said.map(|said| said.health.as_str()),
             steady_at: said.and_then(|said| said.steady_at).map(|at| at.0),
+            reason_code: verdict.reason.code().map(ReasonCode::as_str),
         })
     }
 }
@@ -113,6 +119,21 @@ pub(crate) fn counts_of(rows: Vec<(String, String, i64)>) -> Result<Counts, Stor
         Ok(((pool, status), number(count)))
     };
     rows.into_iter().map(read).collect()
+}
+
+/// The code of those whose messages are refused, or of those whose messages are out of the queue.
+pub(crate) fn refused_as(withdrawn: bool) -> &'static str {
+    if withdrawn { ReasonCode::NoServiceForKind } else { ReasonCode::Refused }.as_str()
+}
+
+/// Groups of pool, kind, reason code, number.
+pub(crate) fn refused_of(groups: Vec<(String, String, String, i64)>) -> Result<Vec<Refused>, StoreError> {
+    let corrupt = |error: BadName| StoreError::Corrupt(error.to_string());
+    let read = |(pool, kind, code, count): (String, String, String, i64)| {
+        let (pool, kind) = (Pool::new(&pool).map_err(corrupt)?, Kind::new(&kind).map_err(corrupt)?);
+        Ok(Refused { pool, kind, withdrawn: code == refused_as(true), count: number(count) })
+    };
+    groups.into_iter().map(read).collect()
 }
 
 /// Observers of one pool, one stored health and one holder: how many, and for how many the `steady_at` has come.

@@ -5,7 +5,7 @@ mod events;
 mod notes;
 
 use crate::admission::{Situation, admit};
-use crate::columns::{Columns, without_nul};
+use crate::columns::{Columns, refused_as, without_nul};
 use crate::port::{
     After, Counts, Created, Event, Filter, Found, HealthCounts, Page, Parked, ParkedHead, Sort, Store,
     StoreError, Unreadable,
@@ -17,6 +17,7 @@ use everwatch_core::doctor::Schema;
 use everwatch_core::health::{Health, standing};
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
+use everwatch_core::placement::Refused;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::{ServiceRow, ServiceState};
 use everwatch_core::status::Status;
@@ -54,17 +55,21 @@ struct Kept {
     status: Status,
     due_at: Option<i64>,
     commanded_at: Option<i64>,
+    /// Whether its message is refused, or withdrawn (`true`).
+    refused: Option<bool>,
     /// Whether it holds its name; a row that has given its name up never gets it back.
     has_name: bool,
 }
 
 impl Kept {
     fn of(row: &Row, version: i64, policy: &RowPolicy, had_name: bool) -> Result<Self, StoreError> {
-        let Columns { due_at, commanded_at, name_key, document, .. } = Columns::of(row, version, policy)?;
+        let columns = Columns::of(row, version, policy)?;
+        let Columns { due_at, commanded_at, name_key, document, reason_code, .. } = columns;
+        let refused = [false, true].into_iter().find(|it| reason_code == Some(refused_as(*it)));
         // Read back from its document, as a database would.
         let row: Row = crate::columns::read(&document)?;
         let (status, has_name) = (row.verdict().status, had_name && name_key.is_some());
-        Ok(Self { row, status, due_at, commanded_at, has_name })
+        Ok(Self { row, status, due_at, commanded_at, refused, has_name })
     }
     fn is_counted(&self) -> bool {
         matches!(self.status, Status::Created | Status::Processing | Status::OnDeleting)
@@ -179,9 +184,29 @@ impl Store for MemoryStore {
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
         Ok(self.rows(most, |kept| kept.commanded_at.filter(|at| *at >= since.0).map(|at| (-at, kept.row.id))))
     }
+    async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
+        let mut counts = BTreeMap::new();
+        for kept in self.tables().observers.values() {
+            if let Some(withdrawn) = kept.refused {
+                let wanted = &kept.row.wanted;
+                *counts.entry((wanted.pool.clone(), wanted.kind.clone(), withdrawn)).or_insert(0) += 1;
+            }
+        }
+        let group = |((pool, kind, withdrawn), count)| Refused { pool, kind, withdrawn, count };
+        Ok(counts.into_iter().map(group).collect())
+    }
+    async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
+        let is_one = |kept: &Kept| {
+            let wanted = &kept.row.wanted;
+            kept.refused == Some(of.withdrawn) && wanted.pool == of.pool && wanted.kind == of.kind
+        };
+        Ok(self.rows(most, |kept| is_one(kept).then(|| kept.age())))
+    }
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         let is_held = |kept: &Kept| kept.row.holder().is_some_and(|holder| living.contains(&holder));
-        let is_one = |kept: &Kept| kept.row.wanted.pool == *pool && kept.is_counted() && !is_held(kept);
+        let is_one = |kept: &Kept| {
+            kept.row.wanted.pool == *pool && kept.is_counted() && !is_held(kept) && kept.refused != Some(true)
+        };
         Ok(self.rows(most, |kept| is_one(kept).then(|| kept.age())))
     }
     async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {

@@ -8,6 +8,7 @@ use everwatch_core::doctor::Schema;
 use everwatch_core::health::Health;
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
+use everwatch_core::placement::Refused;
 use everwatch_core::row::Row;
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
@@ -235,7 +236,11 @@ pub trait Store: Notes + Events {
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
     /// Rows whose floor went out or rose since `since`, the newest first: what a newborn service must know.
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
-    /// Live observers of the pool whose holder is none of `living`, oldest creation first.
+    /// The observers that services refused or whose messages are withdrawn, counted by pool and kind.
+    async fn refused(&self) -> Result<Vec<Refused>, StoreError>;
+    /// Those of one such group, oldest creation first.
+    async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError>;
+    /// Live observers of the pool whose messages may be in its queue and whose holder is none of `living`, oldest creation first.
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError>;
     /// What the service holds by its own word, of the ids after the one and up to the other.
     async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError>;

@@ -14,6 +14,7 @@ use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
+use everwatch_core::placement::Refused;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
 use sqlx::migrate::Migrator;
@@ -211,6 +212,12 @@ impl Store for SqliteStore {
     }
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
         observers::commanded_since(self.reading(), since, most).await
+    }
+    async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
+        observers::refused(&self.readers).await
+    }
+    async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
+        observers::refused_rows(self.reading(), of, most).await
     }
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         observers::unheld(self.reading(), pool, living, most).await

@@ -78,6 +78,7 @@ both! {
     error_texts_may_hold_anything
     due_rows_come_oldest_first
     commands_are_remembered_even_once_they_are_answered
+    what_no_service_can_run_is_counted_and_found
     only_the_version_that_was_looked_at_is_forgotten
     who_was_forgotten_is_remembered_by_id
     what_a_service_holds_is_found_by_a_stretch_of_ids

@@ -8,6 +8,7 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
+use everwatch_core::placement::Refused;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::service::ServiceRow;
 use everwatch_core::status::Status;
@@ -252,6 +253,12 @@ impl Store for RemoteStore {
     }
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
         self.rows(Vec::len, self.memory().commanded_since(since, most)).await
+    }
+    async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
+        self.operation(Access::Read, self.memory().refused()).await
+    }
+    async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
+        self.rows(Vec::len, self.memory().refused_rows(of, most)).await
     }
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         self.rows(Vec::len, self.memory().unheld(pool, living, most)).await

@@ -15,12 +15,19 @@ const GATHER: Duration = Duration::from_secs(1);
 /// has not heard of it yet would take what it is to give away itself.
 const GIVES_AFTER: Duration = Duration::from_millis(300);
 
+/// For so long after it has come down to its share, a service takes nothing as a last resort: the services that are to
+/// have what it gave away may still be opening their slots, and the queue would give it back to this one.
+const LETS_OTHERS_TAKE: Duration = Duration::from_millis(500);
+
 /// While a rebalance limits a service to its share, the queue gives it more only where no other service has room: its
 /// other slots are consumed with a priority below every other one.
 ///
 /// The obvious limit takes nothing beyond the share. But a service that dies or is drained in those seconds leaves
 /// observers behind that find every service at its share, and they stand still while slots are free.
 const SPARE: i32 = -2;
+
+/// While a service steps back, the queue serves it after every other one, and after what those take as a last resort.
+const LAST: i32 = -3;
 
 /// One consumer, within one session. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,8 +94,12 @@ pub struct Blocks {
     within_share: bool,
     /// Nothing is given away before that.
     gives_from: Duration,
+    /// Nothing is taken as a last resort before that.
+    spare_from: Duration,
     /// Blocks are opened with this priority before that.
     prior: (i32, Duration),
+    /// Blocks are opened with the last priority before that.
+    steps_back_until: Duration,
     /// Whether all of the capacity was claimed since it was last changed.
     full: bool,
     opened_at: Option<Duration>,
@@ -105,9 +116,11 @@ impl Blocks {
             cordoned: false,
             rests_until: Duration::ZERO,
             limit: (0, Duration::ZERO),
-            within_share: false,
+            within_share: true,
             gives_from: Duration::ZERO,
+            spare_from: Duration::ZERO,
             prior: (0, Duration::ZERO),
+            steps_back_until: Duration::ZERO,
             full: false,
             opened_at: None,
         }
@@ -149,6 +162,10 @@ impl Blocks {
     /// Before `until` the queue serves this service only with what no other has room for.
     pub fn come_last(&mut self, until: Duration) {
         self.prior = (-1, until);
+    }
+    /// Before `until` the queue serves every other service first.
+    pub fn step_back(&mut self, until: Duration) {
+        self.steps_back_until = self.steps_back_until.max(until);
     }
     /// A message came in.
     pub fn took(&mut self, block: BlockId) {
@@ -193,7 +210,9 @@ impl Blocks {
             Some(self.rests_until),
             Some(self.limit.1),
             Some(self.gives_from),
+            Some(self.spare_from),
             prior.then_some(self.prior.1),
+            prior.then_some(self.steps_back_until),
             opens,
         ];
         times.into_iter().flatten().filter(|at| *at > now).min()
@@ -203,7 +222,9 @@ impl Blocks {
     pub fn decide(&mut self, now: Duration) -> Vec<BlockEffect> {
         let mut effects = Vec::new();
         self.forget_empty();
-        self.within_share |= self.held() <= self.most(now);
+        if !self.within_share && self.held() <= self.most(now) {
+            (self.within_share, self.spare_from) = (true, now + LETS_OTHERS_TAKE);
+        }
         self.cancel_what_is_too_much(now, &mut effects);
         let (room, spare) = (self.room(now), self.spare_room(now));
         if room == 0 {
@@ -241,7 +262,10 @@ impl Blocks {
     /// Whether it takes more than its share as a last resort: not before it has given away what is beyond that.
     fn takes_spare(&self, now: Duration) -> bool {
         let takes = !self.cordoned && now >= self.rests_until;
-        takes && self.most(now) < self.capacity && self.within_share && now >= self.gives_from
+        takes
+            && self.most(now) < self.capacity
+            && self.within_share
+            && now >= self.gives_from.max(self.spare_from)
     }
     /// What may be opened for the last resort.
     fn spare_room(&self, now: Duration) -> u32 {
@@ -253,7 +277,11 @@ impl Blocks {
     }
     fn priority(&self, now: Duration) -> i32 {
         let (priority, until) = self.prior;
-        if now < until { priority } else { 0 }
+        match (now < self.steps_back_until, now < until) {
+            (true, _) => LAST,
+            (false, true) => priority,
+            (false, false) => 0,
+        }
     }
     fn may_open_at(&self, now: Duration) -> Duration {
         let pause = if self.full && self.room(now) < share(self.capacity) { GATHER } else { RAMP };

@@ -308,6 +308,25 @@ fn one_that_may_be_sick_comes_last_for_a_while() {
 }
 
 #[test]
+fn one_that_steps_back_comes_after_all_others_and_then_is_as_before() {
+    let mut world = World::new(1);
+    world.blocks.come_last(Duration::from_secs(60));
+    world.blocks.step_back(Duration::from_secs(3));
+    world.blocks.step_back(Duration::from_secs(2));
+    let last = world.blocks.decide(world.now);
+    assert!(matches!(last[..], [BlockEffect::Open { priority: -3, .. }]), "{last:?}");
+    world.now = world.blocks.next_deadline(world.now).unwrap();
+    assert_eq!(world.now, Duration::from_secs(3));
+    assert_eq!(world.blocks.decide(world.now), [BlockEffect::Cancel { channel: ChannelId(1) }]);
+    world.blocks.ended(BlockId(2));
+    let then = world.blocks.decide(world.now);
+    assert!(
+        matches!(then[..], [BlockEffect::Open { priority: -1, .. }]),
+        "it came back not long ago: {then:?}"
+    );
+}
+
+#[test]
 fn freed_slots_of_cancelled_blocks_are_gathered() {
     let mut world = World::new(16);
     world.settle_down();

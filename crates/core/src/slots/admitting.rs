@@ -9,6 +9,9 @@ use std::time::Duration;
 
 /// Observers whose refusals are counted; beyond it the counts start again.
 const REFUSALS_MAX: usize = 10_000;
+/// For so long after a message was given back that came a second time, other services are served first: the obvious
+/// service, one that came back a moment ago and is served last, would else never get what it alone can run.
+const STEPS_BACK: Duration = Duration::from_secs(2);
 /// A start that waits longer is told of.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 
@@ -44,7 +47,11 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         let work = match known {
             Ok(work) => work,
             Err(why) => {
-                let until = now.mono + self.refusal_pause(id);
+                let pause = self.refusal_pause(id);
+                let until = now.mono + pause;
+                if !pause.is_zero() {
+                    effects.push(Effect::StepBack { until: until + STEPS_BACK });
+                }
                 effects.push(Effect::Report(taken(&why, true)));
                 let phase = Phase::Refusing { until, why };
                 return self

@@ -90,6 +90,8 @@ pub enum Effect<R> {
     Ack(R),
     /// Give the message back.
     Requeue(R),
+    /// Before this moment the queue serves every other service first: it may have room for what was refused here.
+    StepBack { until: Duration },
     /// The broker has handed out again what this session holds: nothing of the session is ours any more.
     Lost { id: ObserverId, epoch: Epoch },
 }

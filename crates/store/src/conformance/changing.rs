@@ -2,6 +2,7 @@
 
 use super::*;
 use everwatch_core::message::ListRange;
+use everwatch_core::placement::Refused;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -120,6 +121,38 @@ pub async fn commands_are_remembered_even_once_they_are_answered(store: &dyn Sto
     assert_eq!(ids(&since(20).await.unwrap()), [id(3), id(1)]);
     assert_eq!(since(31).await.unwrap(), []);
     assert_eq!(ids(&store.commanded_since(NOW, 1).await.unwrap()), [id(3)]);
+}
+
+pub async fn what_no_service_can_run_is_counted_and_found(store: &dyn Store) {
+    let rows: Vec<Row> = (1..6).map(|number| waiting(number, &format!("o{number}"))).collect();
+    all_created(store, &rows).await;
+    let refused = || RunEvent::Refused { why: "kind".to_owned() };
+    let held = || RunEvent::Taken { reason: "kind".to_owned(), refuses: true };
+    change(store, 1, |row| hear(row, 9, 1, started())).await;
+    change(store, 2, |row| hear(row, 9, 1, held())).await;
+    for number in 3..5 {
+        change(store, number, |row| hear(row, 9, 1, refused())).await;
+    }
+    let group = |withdrawn, count| Refused {
+        pool: rows[0].wanted.pool.clone(),
+        kind: rows[0].wanted.kind.clone(),
+        withdrawn,
+        count,
+    };
+    assert_eq!(store.refused().await.unwrap(), [group(false, 3)]);
+    assert_eq!(ids(&store.refused_rows(&group(false, 3), 10).await.unwrap()), [id(2), id(3), id(4)]);
+    assert_eq!(ids(&store.refused_rows(&group(false, 0), 2).await.unwrap()), [id(2), id(3)], "the oldest");
+    // Its message is out of the queue once its end is reported.
+    let later = NOW.plus(Duration::from_secs(60));
+    change(store, 3, |row| assert!(row.withdraw(later, &RowPolicy::default()))).await;
+    assert_eq!(store.refused().await.unwrap(), [group(false, 3)]);
+    change(store, 3, |row| hear(row, 9, 2, RunEvent::Stopped)).await;
+    assert_eq!(store.refused().await.unwrap(), [group(false, 2), group(true, 1)]);
+    assert_eq!(ids(&store.refused_rows(&group(true, 1), 10).await.unwrap()), [id(3)]);
+    let unheld = store.unheld(&rows[0].wanted.pool, &[service_id(9)], 10).await.unwrap();
+    assert!(!ids(&unheld).contains(&id(3)) && ids(&unheld).contains(&id(5)), "it is not missed");
+    change(store, 3, |row| assert!(row.release(later))).await;
+    assert_eq!(store.refused().await.unwrap(), [group(false, 2)]);
 }
 
 pub async fn only_the_version_that_was_looked_at_is_forgotten(store: &dyn Store) {

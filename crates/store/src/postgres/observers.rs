@@ -1,7 +1,7 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
 use crate::admission::{Situation, admit, counted_pools, names, refused_by};
-use crate::columns::{Columns, HealthGroup, counts_of, health_counts_of};
+use crate::columns::{Columns, HealthGroup, counts_of, health_counts_of, refused_as, refused_of};
 use crate::failure::failure;
 use crate::listing::{Parameters, effective_health, page};
 use crate::port::{After, Counts, Created, Filter, Found, HealthCounts, Page, Sort, StoreError, Table};
@@ -10,6 +10,7 @@ use everwatch_core::adoption::REMEMBERED;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
+use everwatch_core::placement::Refused;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::status::Status;
 use sqlx::{PgConnection, PgPool};
@@ -20,18 +21,18 @@ macro_rules! batch {
     () => {
         "UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
             $8::uuid[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::text[],
-            $15::text[], $16::bigint[])
+            $15::text[], $16::bigint[], $17::text[])
         AS n (id, version, name, name_key, kind, pool, status, service_id, generation, created_at, due_at,
-            commanded_at, labels, document, health, steady_at)"
+            commanded_at, labels, document, health, steady_at, reason_code)"
     };
 }
 
 // In the order of the names: two creators of the same names wait for each other in one direction only.
 const INSERT: &str = concat!(
     "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id, generation,
-        created_at, due_at, commanded_at, labels, document, health, steady_at)
+        created_at, due_at, commanded_at, labels, document, health, steady_at, reason_code)
     SELECT id, version, name, name_key, kind, pool, status, service_id, generation,
-        created_at, due_at, commanded_at, labels::jsonb, document, health, steady_at
+        created_at, due_at, commanded_at, labels::jsonb, document, health, steady_at, reason_code
     FROM ",
     batch!(),
     " ORDER BY n.name ON CONFLICT DO NOTHING RETURNING id"
@@ -50,7 +51,7 @@ const SAVE: &str = concat!(
         kind = n.kind, pool = n.pool, status = n.status, service_id = n.service_id,
         generation = n.generation, created_at = n.created_at, due_at = n.due_at,
         commanded_at = n.commanded_at, labels = n.labels::jsonb, document = n.document,
-        health = n.health, steady_at = n.steady_at
+        health = n.health, steady_at = n.steady_at, reason_code = n.reason_code
     FROM ",
     batch!(),
     ", mine WHERE o.id = n.id AND o.id = mine.id AND o.version = n.version - 1 RETURNING o.id"
@@ -176,6 +177,7 @@ async fn write(
         .bind(rows.iter().map(|row| row.document.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.health).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.steady_at).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.reason_code).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
         .map_err(failure)
@@ -250,6 +252,31 @@ pub(super) async fn commanded_since(
     up_to(reading, sent, since, most).await
 }
 
+pub(super) async fn refused(pool: &PgPool) -> Result<Vec<Refused>, StoreError> {
+    let groups = "SELECT pool, kind, reason_code, COUNT(*) FROM observers
+        WHERE reason_code IN ('refused', 'no-service-for-kind')
+        GROUP BY pool, kind, reason_code ORDER BY pool, kind, reason_code DESC";
+    refused_of(sqlx::query_as(groups).fetch_all(pool).await.map_err(failure)?)
+}
+
+pub(super) async fn refused_rows(
+    (pool, ledger): Reading<'_>,
+    of: &Refused,
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let refused = "SELECT id, document FROM observers
+        WHERE reason_code IN ('refused', 'no-service-for-kind') AND reason_code = $1 AND pool = $2 AND kind = $3
+        ORDER BY created_at, id LIMIT $4 OFFSET $5";
+    let code = refused_as(of.withdrawn);
+    let mut pages = ledger.pages(most);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(refused).bind(code).bind(of.pool.as_str()).bind(of.kind.as_str());
+        let query = query.bind(limit).bind(offset);
+        pages.add(query.fetch_all(pool).await.map_err(failure)?);
+    }
+    Ok(pages.rows())
+}
+
 pub(super) async fn unheld(
     (pool, ledger): Reading<'_>,
     of: &Pool,
@@ -258,6 +285,7 @@ pub(super) async fn unheld(
 ) -> Result<Vec<Row>, StoreError> {
     let unheld = "SELECT id, document FROM observers
         WHERE pool = $1 AND status IN ('Created', 'Processing', 'OnDeleting')
+          AND (reason_code IS NULL OR reason_code <> 'no-service-for-kind')
           AND (service_id IS NULL OR NOT service_id = ANY($2::uuid[]))
         ORDER BY created_at, id LIMIT $3 OFFSET $4";
     let living: &Vec<Uuid> = &living.iter().map(|service| service.0).collect();

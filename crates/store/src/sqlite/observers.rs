@@ -1,7 +1,7 @@
 //! Observers on SQLite: each batch is one statement over JSON.
 
 use crate::admission::{Situation, admit, counted_pools, names};
-use crate::columns::{Columns, HealthGroup, counts_of, health_counts_of, written};
+use crate::columns::{Columns, HealthGroup, counts_of, health_counts_of, refused_as, refused_of, written};
 use crate::failure::failure;
 use crate::listing::{Parameters, effective_health, page};
 use crate::port::{After, Counts, Created, Filter, Found, HealthCounts, Page, Sort, StoreError, Table};
@@ -10,6 +10,7 @@ use everwatch_core::adoption::REMEMBERED;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId};
 use everwatch_core::message::ListRange;
+use everwatch_core::placement::Refused;
 use everwatch_core::row::{Row, RowPolicy};
 use everwatch_core::status::Status;
 use sqlx::{AssertSqlSafe, SqliteConnection, SqlitePool};
@@ -25,7 +26,8 @@ macro_rules! batch {
             value ->> 'generation' AS generation, value ->> 'created_at' AS created_at,
             value ->> 'due_at' AS due_at, value ->> 'commanded_at' AS commanded_at,
             value ->> 'labels' AS labels, value ->> 'document' AS document,
-            value ->> 'health' AS health, value ->> 'steady_at' AS steady_at
+            value ->> 'health' AS health, value ->> 'steady_at' AS steady_at,
+            value ->> 'reason_code' AS reason_code
         FROM json_each(?1)) AS n"
     };
 }
@@ -33,9 +35,9 @@ macro_rules! batch {
 // `WHERE true`: else `ON` reads as that of a join.
 const INSERT: &str = concat!(
     "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id, generation,
-        created_at, due_at, commanded_at, labels, document, health, steady_at)
+        created_at, due_at, commanded_at, labels, document, health, steady_at, reason_code)
     SELECT id, version, name, name_key, kind, pool, status, service_id, generation, created_at, due_at,
-        commanded_at, labels, document, health, steady_at
+        commanded_at, labels, document, health, steady_at, reason_code
     FROM ",
     batch!(),
     " WHERE true ON CONFLICT DO NOTHING RETURNING id"
@@ -48,7 +50,7 @@ const INSERT: &str = concat!(
 const SAVE: &str = concat!(
     "UPDATE observers SET version = n.version, status = n.status, service_id = n.service_id,
         generation = n.generation, due_at = n.due_at, commanded_at = n.commanded_at, document = n.document,
-        health = n.health, steady_at = n.steady_at
+        health = n.health, steady_at = n.steady_at, reason_code = n.reason_code
     FROM ",
     batch!(),
     " WHERE observers.id = n.id AND observers.version = n.version - 1 RETURNING observers.id;
@@ -234,6 +236,31 @@ pub(super) async fn commanded_since(
     up_to(reading, sent, since, most).await
 }
 
+pub(super) async fn refused(pool: &SqlitePool) -> Result<Vec<Refused>, StoreError> {
+    let groups = "SELECT pool, kind, reason_code, COUNT(*) FROM observers
+        WHERE reason_code IN ('refused', 'no-service-for-kind')
+        GROUP BY pool, kind, reason_code ORDER BY pool, kind, reason_code DESC";
+    refused_of(sqlx::query_as(groups).fetch_all(pool).await.map_err(failure)?)
+}
+
+pub(super) async fn refused_rows(
+    (pool, ledger): Reading<'_>,
+    of: &Refused,
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let refused = "SELECT id, document FROM observers
+        WHERE reason_code IN ('refused', 'no-service-for-kind') AND reason_code = ?1 AND pool = ?2 AND kind = ?3
+        ORDER BY created_at, id LIMIT ?4 OFFSET ?5";
+    let code = refused_as(of.withdrawn);
+    let mut pages = ledger.pages(most);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(refused).bind(code).bind(of.pool.as_str()).bind(of.kind.as_str());
+        let query = query.bind(limit).bind(offset);
+        pages.add(query.fetch_all(pool).await.map(told).map_err(failure)?);
+    }
+    Ok(pages.rows())
+}
+
 pub(super) async fn unheld(
     (pool, ledger): Reading<'_>,
     of: &Pool,
@@ -242,6 +269,7 @@ pub(super) async fn unheld(
 ) -> Result<Vec<Row>, StoreError> {
     let unheld = "SELECT id, document FROM observers
         WHERE pool = ?1 AND status IN ('Created', 'Processing', 'OnDeleting')
+          AND (reason_code IS NULL OR reason_code <> 'no-service-for-kind')
           AND (service_id IS NULL OR service_id NOT IN (SELECT value FROM json_each(?2)))
         ORDER BY created_at, id LIMIT ?3 OFFSET ?4";
     let living = &array(living);

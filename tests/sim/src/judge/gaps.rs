@@ -56,11 +56,8 @@ impl Gaps {
 
 /// Whether one that does not run is to run, and nothing of its own holds it up.
 fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> bool {
-    // What one service refuses waits there for a while before another one has it.
-    let wanted = row.wanted.kind.as_str() != "rare"
-        && row.desired == Desired::Running
-        && row.seen.settled.is_none()
-        && !row.awaits_end();
+    let is_rare = row.wanted.kind.as_str() == "rare";
+    let wanted = row.desired == Desired::Running && row.seen.settled.is_none() && !row.awaits_end();
     if !wanted || known.setup.services.iter().any(|it| it.start_rate > 0.0) {
         return false;
     }
@@ -70,7 +67,8 @@ fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> boo
     }
     (1..=known.setup.services.len()).any(|host| {
         let setup = &known.setup.services[host - 1];
-        let (state, offers) = (&known.hosts[host], setup.pool == row.wanted.pool);
+        let (state, offers) =
+            (&known.hosts[host], setup.pool == row.wanted.pool && (setup.runs_rare || !is_rare));
         offers && state.up && !state.frozen && !state.stopping && capacity.free_slots(now, host, known) > 0
     })
 }
