@@ -87,7 +87,7 @@ fn a_refused_observer_leaves_the_queue_and_comes_back_as_the_next_generation() {
     assert!(!row.withdraw(at(7), &policy()), "once");
     assert_eq!(row.floor().below.generation(), 2, "whoever holds its message ends it");
     let told = explain(&row, true, &[], at(6));
-    assert_eq!((told.status, told.code), (Status::Created, Some(ReasonCode::Refused)), "not out of it yet");
+    assert_eq!((told.status, told.code), (Status::Created, Some(ReasonCode::NoServiceForKind)));
     // The command is repeated until its end is heard.
     let again = plan_row(&row, at(9), &policy()).unwrap();
     assert!(!again.publish && again.floor == Some(row.floor()));

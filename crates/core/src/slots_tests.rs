@@ -215,7 +215,7 @@ fn what_cannot_be_run_here_passes_all_consumers_and_then_waits_longer_each_round
     let back = &["report Refused 1.0", "requeue 7"];
     let mut script = Script::new();
     // This service has two consumers: the message passes both, then waits before the next round.
-    for pause in [0, 0, 1000, 0, 2000, 0, 4000] {
+    for pause in [0, 0].into_iter().chain([1000, 0].repeat(8)).chain([2000, 0, 4000]) {
         let at = u64::try_from(script.now.mono.as_millis()).unwrap() + pause;
         // While it waits here, and a while longer, other services come first: one of them may be able to run it.
         let steps_back = format!("step back until {} s", Duration::from_millis(at).as_secs() + 2);

@@ -198,14 +198,12 @@ pub fn status_of(row: &Row) -> Verdict {
         (Desired::Paused, Some(Settlement::Stopped)) => to(Status::Paused, Reason::None),
         (Desired::Paused, None) if row.generation == 0 => to(Status::Paused, Reason::None),
         (Desired::Paused, None) => to(word(&row.seen), Reason::Pausing),
-        (Desired::Running, Some(Settlement::Stopped)) if row.is_withdrawn() => {
+        (Desired::Running, Some(Settlement::Stopped) | None) if row.is_withdrawn() => {
             let (kind, pool) = (row.wanted.kind.to_string(), row.wanted.pool.to_string());
             to(Status::Created, Reason::NoServiceForKind { kind, pool })
         }
         (Desired::Running, Some(Settlement::Stopped)) => to(Status::Created, Reason::ToBePublished),
-        (Desired::Running, None) if row.awaits_end() && row.withdrawn_at.is_none() => {
-            to(word(&row.seen), Reason::StartingAnew)
-        }
+        (Desired::Running, None) if row.awaits_end() => to(word(&row.seen), Reason::StartingAnew),
         (Desired::Running, None) => to(word(&row.seen), why(row)),
     }
 }

@@ -32,8 +32,8 @@ const READY_MAX: u32 = 1000;
 const PART: usize = 250;
 /// Messages in hand at once: what stands behind them is reached once the queue is shorter.
 const IN_HAND_MAX: usize = 10_000;
-/// The newest commands that are looked at, answered ones among them.
-const COMMANDED_MAX: usize = 10_000;
+/// Observers that are looked at whose end is asked for and not reported.
+const ENDING_MAX: usize = 1000;
 const DEPTH_WITHIN: Duration = Duration::from_secs(5);
 /// Rows without a holder that are looked at: what may be ready, and what may be missing.
 const UNHELD_MAX: usize = 1500;
@@ -128,11 +128,9 @@ async fn lonely(manager: &Manager, pool: &Pool) -> Result<(People, Vec<Row>), St
 }
 
 async fn is_doomed(manager: &Manager) -> Result<bool, StoreError> {
-    // A command that is not answered is sent again at least once in `repeat_max`. The message may be in a pool that
-    // its observer was moved out of.
+    // The message may be in a pool that its observer was moved out of.
     let (now, services) = (manager.clock.now(), manager.services(SERVICES_AGE).await?);
-    let since = now.minus(manager.settings.row.repeat_max * 2);
-    let doomed = manager.store.commanded_since(since, COMMANDED_MAX).await?;
+    let doomed = manager.store.ending(ENDING_MAX).await?;
     let lives = |id| services.iter().any(|service| service.id == id);
     Ok(doomed.iter().any(|row| wants_sweep(row, now, &manager.settings.row, lives)))
 }

@@ -184,6 +184,10 @@ impl Store for MemoryStore {
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
         Ok(self.rows(most, |kept| kept.commanded_at.filter(|at| *at >= since.0).map(|at| (-at, kept.row.id))))
     }
+    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
+        let ends = |row: &Row| row.awaits_end() && !row.is_withdrawn();
+        Ok(self.rows(most, |kept| ends(&kept.row).then_some((kept.commanded_at, kept.row.id))))
+    }
     async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
         let mut counts = BTreeMap::new();
         for kept in self.tables().observers.values() {

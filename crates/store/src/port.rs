@@ -236,6 +236,8 @@ pub trait Store: Notes + Events {
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
     /// Rows whose floor went out or rose since `since`, the newest first: what a newborn service must know.
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
+    /// Rows that were told to end and have not, those first that were told longest ago.
+    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError>;
     /// The observers that services refused or whose messages are withdrawn, counted by pool and kind.
     async fn refused(&self) -> Result<Vec<Refused>, StoreError>;
     /// Those of one such group, oldest creation first.

@@ -161,6 +161,9 @@ impl Store for PgStore {
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
         answered(observers::commanded_since(self.reading(), since, most)).await
     }
+    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
+        answered(observers::ending(self.reading(), most)).await
+    }
     async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
         answered(observers::refused(&self.pool)).await
     }

@@ -213,6 +213,9 @@ impl Store for SqliteStore {
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
         observers::commanded_since(self.reading(), since, most).await
     }
+    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
+        observers::ending(self.reading(), most).await
+    }
     async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
         observers::refused(&self.readers).await
     }

@@ -78,6 +78,7 @@ both! {
     error_texts_may_hold_anything
     due_rows_come_oldest_first
     commands_are_remembered_even_once_they_are_answered
+    what_is_to_end_is_found_until_it_has
     what_no_service_can_run_is_counted_and_found
     only_the_version_that_was_looked_at_is_forgotten
     who_was_forgotten_is_remembered_by_id

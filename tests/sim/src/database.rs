@@ -254,6 +254,9 @@ impl Store for RemoteStore {
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
         self.rows(Vec::len, self.memory().commanded_since(since, most)).await
     }
+    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
+        self.rows(Vec::len, self.memory().ending(most)).await
+    }
     async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
         self.operation(Access::Read, self.memory().refused()).await
     }

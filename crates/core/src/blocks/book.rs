@@ -261,7 +261,7 @@ impl Blocks {
     }
     /// Whether it takes more than its share as a last resort: not before it has given away what is beyond that.
     fn takes_spare(&self, now: Duration) -> bool {
-        let takes = !self.cordoned && now >= self.rests_until;
+        let takes = !self.cordoned && now >= self.rests_until.max(self.steps_back_until);
         takes
             && self.most(now) < self.capacity
             && self.within_share

@@ -12,6 +12,9 @@ const REFUSALS_MAX: usize = 10_000;
 /// For so long after a message was given back that came a second time, other services are served first: the obvious
 /// service, one that came back a moment ago and is served last, would else never get what it alone can run.
 const STEPS_BACK: Duration = Duration::from_secs(2);
+/// So often the pause stays short: a service that can run it may come at any moment, and within these seconds managers
+/// take a message out of the queue that none can run. Then it doubles: no manager is at work.
+const SHORT_ROUNDS: u32 = 8;
 /// A start that waits longer is told of.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 
@@ -141,7 +144,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         if round == 0 || turn > 0 {
             return Duration::ZERO;
         }
-        let factor = 1_u32.checked_shl((round - 1).min(16)).unwrap_or(u32::MAX);
+        let factor = 1_u32.checked_shl(round.saturating_sub(SHORT_ROUNDS).min(16)).unwrap_or(u32::MAX);
         self.policy.refuse_first.saturating_mul(factor).min(self.policy.refuse_max)
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn policy(me: &Incarnation, capacity: u32) -> SlotPolicy {
         kinds: me.registry.kinds(),
         fence_grace: me.settings.fence_grace,
         consumers: u32::try_from(block_sizes(capacity).len()).unwrap_or(u32::MAX),
-        refuse_first: Duration::from_millis(500),
+        refuse_first: Duration::from_secs(1),
         refuse_max: Duration::from_secs(60),
     }
 }

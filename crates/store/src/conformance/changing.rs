@@ -123,6 +123,26 @@ pub async fn commands_are_remembered_even_once_they_are_answered(store: &dyn Sto
     assert_eq!(ids(&store.commanded_since(NOW, 1).await.unwrap()), [id(3)]);
 }
 
+pub async fn what_is_to_end_is_found_until_it_has(store: &dyn Store) {
+    let rows: Vec<Row> = (1..6).map(|number| waiting(number, &format!("o{number}"))).collect();
+    all_created(store, &rows).await;
+    let policy = &RowPolicy::default();
+    for number in 1..6 {
+        change(store, number, |row| hear(row, 9, 1, started())).await;
+    }
+    let told = |seconds: u64| NOW.plus(Duration::from_secs(seconds));
+    change(store, 1, |row| assert!(row.delete(told(3), policy))).await;
+    change(store, 2, |row| assert_eq!(row.pause(told(1), policy), Ok(true))).await;
+    change(store, 3, |row| assert_eq!(row.restart(told(2), policy), Ok(true))).await;
+    change(store, 4, |row| assert!(row.delete(told(0), policy))).await;
+    assert_eq!(ids(&store.ending(10).await.unwrap()), [id(4), id(2), id(3), id(1)]);
+    assert_eq!(ids(&store.ending(2).await.unwrap()), [id(4), id(2)]);
+    for number in 2..5 {
+        change(store, number, |row| hear(row, 9, 2, RunEvent::Stopped)).await;
+    }
+    assert_eq!(ids(&store.ending(10).await.unwrap()), [id(1)]);
+}
+
 pub async fn what_no_service_can_run_is_counted_and_found(store: &dyn Store) {
     let rows: Vec<Row> = (1..6).map(|number| waiting(number, &format!("o{number}"))).collect();
     all_created(store, &rows).await;
@@ -142,10 +162,9 @@ pub async fn what_no_service_can_run_is_counted_and_found(store: &dyn Store) {
     assert_eq!(store.refused().await.unwrap(), [group(false, 3)]);
     assert_eq!(ids(&store.refused_rows(&group(false, 3), 10).await.unwrap()), [id(2), id(3), id(4)]);
     assert_eq!(ids(&store.refused_rows(&group(false, 0), 2).await.unwrap()), [id(2), id(3)], "the oldest");
-    // Its message is out of the queue once its end is reported.
     let later = NOW.plus(Duration::from_secs(60));
     change(store, 3, |row| assert!(row.withdraw(later, &RowPolicy::default()))).await;
-    assert_eq!(store.refused().await.unwrap(), [group(false, 3)]);
+    assert_eq!(store.refused().await.unwrap(), [group(false, 2), group(true, 1)]);
     change(store, 3, |row| hear(row, 9, 2, RunEvent::Stopped)).await;
     assert_eq!(store.refused().await.unwrap(), [group(false, 2), group(true, 1)]);
     assert_eq!(ids(&store.refused_rows(&group(true, 1), 10).await.unwrap()), [id(3)]);

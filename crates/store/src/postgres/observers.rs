@@ -252,6 +252,18 @@ pub(super) async fn commanded_since(
     up_to(reading, sent, since, most).await
 }
 
+pub(super) async fn ending((pool, ledger): Reading<'_>, most: usize) -> Result<Vec<Row>, StoreError> {
+    let ending = "SELECT id, document FROM observers
+        WHERE reason_code IN ('deleting', 'pausing', 'restart-requested')
+        ORDER BY commanded_at, id LIMIT $1 OFFSET $2";
+    let mut pages = ledger.pages(most);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(ending).bind(limit).bind(offset);
+        pages.add(query.fetch_all(pool).await.map_err(failure)?);
+    }
+    Ok(pages.rows())
+}
+
 pub(super) async fn refused(pool: &PgPool) -> Result<Vec<Refused>, StoreError> {
     let groups = "SELECT pool, kind, reason_code, COUNT(*) FROM observers
         WHERE reason_code IN ('refused', 'no-service-for-kind')

@@ -40,7 +40,9 @@ impl Gaps {
             *exercised.entry("gaps").or_default() += 1;
             let gap = now - *self.since.entry(row.id).or_insert(now);
             let forbids = row.wanted.overlap == Overlap::Forbid;
-            let most = if forbids { 2 * GAP_MAX } else { GAP_MAX };
+            // A service that cannot run it holds its message for a second before another one has it.
+            let refused = row.wanted.kind.as_str() == "rare";
+            let most = if forbids || refused { 2 * GAP_MAX } else { GAP_MAX };
             if gap > most + LOOK {
                 let text = format!(
                     "{} has not run for {gap} ms, and a slot is free for it: {}",
