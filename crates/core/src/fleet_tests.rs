@@ -15,6 +15,7 @@ fn service(number: u32, held: u32, state: Intent) -> ServiceRow {
         capacity: 10,
         kinds: Vec::new(),
         version: "0.0.1".to_owned(),
+        message_version: crate::message::VERSION,
         host: String::new(),
         labels: BTreeMap::new(),
         predecessor: None,

@@ -181,6 +181,15 @@ pub enum Report {
     Unknown(Value),
 }
 
+fn first_version() -> u16 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_first_version(version: &u16) -> bool {
+    *version == first_version()
+}
+
 /// Who was born.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Birth {
@@ -189,6 +198,9 @@ pub struct Birth {
     pub capacity: u32,
     pub kinds: Vec<KindInfo>,
     pub version: String,
+    /// The highest version of work messages that it reads.
+    #[serde(default = "first_version", skip_serializing_if = "is_first_version")]
+    pub message_version: u16,
     pub host: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,

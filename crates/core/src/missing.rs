@@ -445,6 +445,7 @@ mod tests {
             capacity: 1,
             kinds: Vec::new(),
             version: String::new(),
+            message_version: crate::message::VERSION,
             host: String::new(),
             labels: BTreeMap::new(),
             predecessor: None,

@@ -8,6 +8,7 @@
 use crate::clock::Timestamp;
 use crate::id::{Kind, Pool};
 
+use crate::message::VERSION;
 use crate::row::{Desired, Row, RowPolicy};
 use crate::seen::Settlement;
 use crate::service::{ServiceRow, ServiceState};
@@ -56,7 +57,9 @@ impl Refused {
 fn room(kind: &Kind, pool: &Pool, services: &[ServiceRow]) -> u32 {
     let able = services.iter().filter(|it| {
         let runs = it.birth.kinds.iter().any(|info| info.name == *kind);
-        it.birth.pool == *pool && it.state() == ServiceState::Active && runs
+        // In an upgrade, older services may not be able to read what a manager publishes.
+        let reads = it.birth.message_version >= VERSION;
+        it.birth.pool == *pool && it.state() == ServiceState::Active && runs && reads
     });
     able.fold(0, |free, it| free.saturating_add(it.capacity().saturating_sub(it.held())))
 }

@@ -72,6 +72,9 @@ fn what_becomes_of_refused_messages_follows_from_the_services_that_run_their_kin
     assert_eq!(told(false, &[other.clone(), able.clone()]), Placement::Leave, "it takes them");
     assert_eq!(told(true, &[other, able]), Placement::Release(4), "no more than it has slots");
     assert_eq!(told(true, &[service(&["b"], (0, 10), Intent::Active)]), Placement::Release(7));
+    let mut older = service(&["b"], (0, 10), Intent::Active);
+    older.birth.message_version = crate::message::VERSION - 1;
+    assert_eq!(told(false, &[older]), Placement::Withdraw, "it cannot read the messages");
     let mut elsewhere = service(&["b"], (0, 10), Intent::Active);
     elsewhere.birth.pool = Pool::new("edge").unwrap();
     assert_eq!(told(true, &[elsewhere]), Placement::Leave, "another pool's slots");

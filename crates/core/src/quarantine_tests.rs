@@ -36,6 +36,7 @@ fn lost(number: u32, name: &str, (born, heard): (i64, i64), predecessor: Option<
         capacity: 1,
         kinds: Vec::new(),
         version: String::new(),
+        message_version: crate::message::VERSION,
         host: String::new(),
         labels: BTreeMap::new(),
         predecessor: predecessor.map(|it| Predecessor { service: service(it), ended: "fenced".to_owned() }),

@@ -2,9 +2,9 @@
 //! lowers the skew, so that two plans after each other never move the same observers to and fro.
 
 use crate::clock::Timestamp;
-use crate::id::{Name, Pool, ServiceId};
+use crate::id::{Kind, Name, Pool, ServiceId};
 use crate::service::{ServiceRow, ServiceState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A service with what it holds.
@@ -60,16 +60,33 @@ fn skew(counts: impl Iterator<Item = u32> + Clone) -> u32 {
 
 /// What would make every pool even, moving at most `budget` observers of each. Only services that take
 /// and are heard of count; pools that are even already are left out.
+///
+/// The obvious plan evens all services of a pool. But an observer whose kind only some of them offer would be given away
+/// and refused by the others, and would stand still until the first one takes it back. So those are evened that can
+/// run the same.
 #[must_use]
 pub fn plan_pools(services: &[ServiceRow], budget: u32) -> Vec<PoolPlan> {
-    let mut pools: BTreeMap<Pool, Vec<Load>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Pool, u16, BTreeSet<Kind>), Vec<Load>> = BTreeMap::new();
     for service in services.iter().filter(|service| service.state() == ServiceState::Active) {
-        let (name, capacity) = (service.birth.name.clone(), service.capacity());
-        let load = Load { id: service.id, name, held: service.held(), capacity };
-        pools.entry(service.birth.pool.clone()).or_default().push(load);
+        let (birth, capacity) = (&service.birth, service.capacity());
+        let load = Load { id: service.id, name: birth.name.clone(), held: service.held(), capacity };
+        let kinds = birth.kinds.iter().map(|info| info.name.clone()).collect();
+        groups.entry((birth.pool.clone(), birth.message_version, kinds)).or_default().push(load);
     }
-    let plans = pools.into_iter().map(|(pool, loads)| PoolPlan { pool, shares: even(loads, budget) });
-    plans.filter(|plan| plan.moves() > 0).collect()
+    let mut plans: Vec<PoolPlan> = Vec::new();
+    for ((pool, ..), loads) in groups {
+        let known = plans.last().filter(|plan| plan.pool == pool).map_or(0, PoolPlan::moves);
+        let plan = PoolPlan { shares: even(loads, budget - known), pool };
+        match plans.last_mut().filter(|it| it.pool == plan.pool) {
+            _ if plan.moves() == 0 => {}
+            Some(it) => it.shares.extend(plan.shares),
+            None => plans.push(plan),
+        }
+    }
+    for plan in &mut plans {
+        plan.shares.sort_by(|a, b| (&a.load.name, a.load.id).cmp(&(&b.load.name, b.load.id)));
+    }
+    plans
 }
 
 /// The plans that are worth doing without being asked, where no living service of the pool is younger than
@@ -178,6 +195,7 @@ mod tests {
             capacity: 100,
             kinds: Vec::new(),
             version: String::new(),
+            message_version: crate::message::VERSION,
             host: String::new(),
             labels: BTreeMap::new(),
             predecessor: None,
@@ -188,6 +206,34 @@ mod tests {
             "held": held, "loop_lag_ms": 0, "rss_bytes": 0});
         assert!(row.on_beat(&serde_json::from_value(beat).unwrap(), born));
         row
+    }
+    #[test]
+    fn what_only_some_services_can_run_stays_among_them() {
+        let of = |number: u32, held: u32, kinds: &[&str]| {
+            let mut row = service(number, held, 0);
+            row.birth.kinds =
+                serde_json::from_value(kinds.iter().map(|kind| serde_json::json!({"name": kind})).collect())
+                    .unwrap();
+            row
+        };
+        let targets = |services: &[ServiceRow], budget: u32| -> Vec<(String, u32)> {
+            let plans = plan_pools(services, budget);
+            assert!(plans.len() <= 1, "one plan for a pool");
+            let shares = plans.iter().flat_map(|plan| &plan.shares);
+            shares.map(|share| (share.load.name.to_string(), share.target)).collect()
+        };
+        let named = |all: &[(&str, u32)]| -> Vec<(String, u32)> {
+            all.iter().map(|(name, target)| ((*name).to_owned(), *target)).collect()
+        };
+        assert_eq!(targets(&[of(1, 30, &["a", "b"]), of(2, 0, &["a"])], 100), []);
+        let mixed = [of(1, 30, &["a", "b"]), of(2, 0, &["a"]), of(3, 10, &["b", "a"]), of(4, 8, &["a"])];
+        let all = [("s1", 20), ("s2", 4), ("s3", 20), ("s4", 4)];
+        assert_eq!(targets(&mixed, 100), named(&all));
+        let moves: u32 = plan_pools(&mixed, 12).iter().map(PoolPlan::moves).sum();
+        assert_eq!(moves, 12, "the budget is that of the pool");
+        let mut older = mixed[2].clone();
+        older.birth.message_version = 0;
+        assert_eq!(targets(&[mixed[0].clone(), older], 100), [], "it cannot read the messages");
     }
     fn unasked(services: &[ServiceRow]) -> u32 {
         let plans = plan_unasked(services, 50, Duration::from_secs(60), Timestamp(100_000));

@@ -59,6 +59,7 @@ fn birth() -> Birth {
             schema: std::sync::Arc::new(json!({"type": "object"})),
         }],
         version: "0.1.0".to_owned(),
+        message_version: everwatch_core::message::VERSION,
         host: "h".to_owned(),
         labels: [("zone".to_owned(), "a".to_owned())].into(),
         predecessor: Some(Predecessor {

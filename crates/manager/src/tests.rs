@@ -176,6 +176,7 @@ impl Stage {
             capacity,
             kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Arc::new(schema.clone()) }],
             version: "1".to_owned(),
+            message_version: everwatch_core::message::VERSION,
             host: "h".to_owned(),
             labels: Default::default(),
             predecessor: None,

@@ -316,6 +316,7 @@ impl Life {
             capacity: self.blocks.capacity(),
             kinds: self.me.registry.infos(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            message_version: everwatch_core::message::VERSION,
             host: self.me.handle.machine.host_name.clone(),
             labels: settings.labels.clone(),
             predecessor: self.me.predecessor.clone(),

@@ -100,6 +100,7 @@ fn service(number: u128, text: &str, capacity: u32) -> ServiceRow {
         capacity,
         kinds: Vec::new(),
         version: "1".into(),
+        message_version: everwatch_core::message::VERSION,
         host: "here".into(),
         labels: [].into(),
         predecessor: None,

@@ -2,7 +2,7 @@
 
 use crate::code::{Common, Here, Rare};
 use crate::database::{Database, RemoteStore};
-use crate::history::Setup;
+use crate::history::{Runs, Setup};
 use crate::machine;
 use crate::network::Network;
 use crate::session::RemoteBroker;
@@ -84,7 +84,8 @@ impl Role {
         (host, life): (usize, u32),
         (network, database): (&Network, &Arc<Database>),
     ) {
-        let broker = Arc::new(RemoteBroker { network: network.clone(), host, life });
+        let is_older = matches!(self, Self::Service(number) if setup.services[number].runs == Runs::Nothing);
+        let broker = Arc::new(RemoteBroker { network: network.clone(), host, life, is_older });
         match self {
             Self::Broker => {}
             Self::Service(number) => start_service(setup, runtime, (host, number), broker),
@@ -107,7 +108,7 @@ fn start_service(
         ..ServiceSettings::new(service.name.clone())
     };
     let mut registry = Registry::new().observer::<Common>().share(Here(host));
-    if service.runs_rare {
+    if service.runs != Runs::Common {
         registry = registry.observer::<Rare>();
     }
     let machine = Machine {

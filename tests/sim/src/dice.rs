@@ -1,7 +1,7 @@
 //! Rolls a history from a seed. It decides only what is likely.
 
 use crate::code::{Code, Does, Stops};
-use crate::history::{Action, Ask, Fault, History, ObserverSetup, Order, ServiceSetup, Setup, Theme};
+use crate::history::{Action, Ask, Fault, History, ObserverSetup, Order, Runs, ServiceSetup, Setup, Theme};
 use crate::network::Lane;
 use crate::world::Power;
 use everwatch_core::id::{Name, Pool};
@@ -154,7 +154,11 @@ impl Dice {
                 name: Name::new(&format!("service-{}", number + 1)).unwrap(),
                 pool: if two_pools && number + 1 == count { other.clone() } else { Pool::default() },
                 capacity: if tight { 1 } else { u32::try_from(self.up_to(4, 8)).unwrap() },
-                runs_rare: !rare || number != 0,
+                runs: match (rare && number == 0, seed % 4 == 3) {
+                    (false, _) => Runs::All,
+                    (true, false) => Runs::Common,
+                    (true, true) => Runs::Nothing,
+                },
                 start_rate: 0.0,
             })
             .collect();

@@ -5,19 +5,39 @@ use crate::code::Code;
 use crate::network::Lane;
 use crate::world::Power;
 use everwatch_core::id::{Name, Pool};
-use everwatch_core::observer::Overlap;
+use everwatch_core::observer::{Overlap, Wanted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+
+/// Which observers of its pool a service can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Runs {
+    /// Those of the kinds `common` and `rare`.
+    All,
+    Common,
+    /// It is of an older version, which cannot read what managers publish.
+    Nothing,
+}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ServiceSetup {
     pub(crate) name: Name,
     pub(crate) pool: Pool,
     pub(crate) capacity: u32,
-    /// Whether it offers the kind `rare` beside `common`.
-    pub(crate) runs_rare: bool,
+    pub(crate) runs: Runs,
     /// Starts a second; 0: no limit.
     pub(crate) start_rate: f64,
+}
+
+impl ServiceSetup {
+    pub(crate) fn can_run(&self, wanted: &Wanted) -> bool {
+        match self.runs {
+            Runs::All => true,
+            Runs::Common => wanted.kind.as_str() == "common",
+            Runs::Nothing => false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,6 +69,10 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
+    /// Whether a service of its pool cannot run it.
+    pub(crate) fn may_be_refused(&self, wanted: &Wanted) -> bool {
+        self.services.iter().any(|it| it.pool == wanted.pool && !it.can_run(wanted))
+    }
     pub(crate) fn pools(&self) -> Vec<Pool> {
         let pools: BTreeSet<&Pool> = self.services.iter().map(|it| &it.pool).collect();
         pools.into_iter().cloned().collect()

@@ -10,6 +10,7 @@ mod gaps;
 mod knowledge;
 mod overlap;
 mod quiet;
+mod refusals;
 mod settlements;
 
 use crate::database::Database;
@@ -24,6 +25,7 @@ use knowledge::Knowledge;
 pub(crate) use knowledge::MISSED_WITHIN;
 use overlap::Overlaps;
 pub(crate) use quiet::Quiet;
+use refusals::Refusals;
 use settlements::Settlements;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,6 +58,7 @@ pub(crate) struct Judge {
     capacity: Capacity,
     conclusions: Conclusions,
     gaps: Gaps,
+    refusals: Refusals,
     /// Nothing may happen.
     pub(crate) is_quiet: bool,
 }
@@ -73,6 +76,7 @@ impl Judge {
             capacity: Capacity::default(),
             conclusions: Conclusions::default(),
             gaps: Gaps::default(),
+            refusals: Refusals::default(),
             is_quiet: false,
         }
     }
@@ -112,11 +116,12 @@ impl Judge {
 
     /// A quarter of a second has passed.
     pub(crate) fn tick(&mut self, now: u64) {
-        if self.breach.is_none()
-            && let Err(broken) = self.gaps.tick(now, &self.knowledge, &self.capacity, &mut self.exercised)
-        {
-            self.breach = Some(broken);
+        if self.breach.is_some() {
+            return;
         }
+        let (known, capacity, exercised) = (&self.knowledge, &self.capacity, &mut self.exercised);
+        let outcome = self.gaps.tick(now, known, capacity, exercised);
+        self.breach = outcome.and_then(|()| self.refusals.tick(now, known, capacity, exercised)).err();
     }
 
     pub(crate) fn on_fault(&mut self, now: u64, fault: &Fault) {

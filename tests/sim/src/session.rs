@@ -9,7 +9,7 @@ use everwatch_broker::{
     QueueKind, Receipt, Session, Settle, Target, Topology,
 };
 use everwatch_core::doctor::Server;
-use everwatch_core::message::{Command, Report, StateMessage, Work, WorkRead, decode};
+use everwatch_core::message::{Command, Report, StateMessage, VERSION, Work, WorkRead, decode, encode};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,6 +24,8 @@ pub(crate) struct RemoteBroker {
     pub(crate) network: Network,
     pub(crate) host: usize,
     pub(crate) life: u32,
+    /// Whether the process is of an older version.
+    pub(crate) is_older: bool,
 }
 
 type Reply = Result<Answer, BrokerError>;
@@ -37,6 +39,7 @@ enum ForConsumer {
 struct Client {
     network: Network,
     host: usize,
+    is_older: bool,
     conn: ConnId,
     numbers: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
@@ -128,6 +131,7 @@ impl Broker for RemoteBroker {
         let client = Arc::new(Client {
             network: self.network.clone(),
             host: self.host,
+            is_older: self.is_older,
             conn,
             numbers: AtomicU64::new(1),
             waiting: Mutex::default(),
@@ -226,6 +230,7 @@ impl Session for RemoteSession {
         self.0.done(Ask::Bind(queue.to_owned(), exchange.to_owned())).await
     }
     async fn publish(&self, target: &Target, message: Message) -> Result<(), BrokerError> {
+        let message = if self.0.is_older { as_older(message) } else { message };
         self.0.done(Ask::Publish(target.clone(), message.clone())).await?;
         self.on_confirm(target, &message);
         Ok(())
@@ -279,6 +284,24 @@ impl Session for RemoteSession {
     }
 }
 
+/// A work message as a process reads it that is older than the managers: of a version that it does not know.
+fn as_newer(delivery: Delivery) -> Delivery {
+    let Ok(WorkRead::Ours(mut work)) = Work::read(&delivery.body) else { return delivery };
+    work.v = VERSION + 1;
+    Delivery { body: serde_json::to_vec(&work).unwrap().into(), ..delivery }
+}
+
+/// What a process says that is older than the managers: it reads no newer work messages.
+fn as_older(message: Message) -> Message {
+    let Ok(StateMessage::Reports(mut reports)) = decode(&message.body) else { return message };
+    for entry in &mut reports.entries {
+        if let Report::ServiceBorn(birth) = &mut entry.report {
+            birth.message_version = VERSION - 1;
+        }
+    }
+    Message { body: encode(&StateMessage::Reports(reports)).unwrap().into(), ..message }
+}
+
 struct RemoteConsumer {
     id: u64,
     queue: String,
@@ -326,7 +349,7 @@ impl Consumer for RemoteConsumer {
         match self.arrivals.recv().await {
             Some(ForConsumer::Delivery(delivery)) => {
                 self.tap(&delivery);
-                Some(delivery)
+                Some(if self.client.is_older { as_newer(delivery) } else { delivery })
             }
             Some(ForConsumer::End(asked)) => {
                 self.ended = Some(asked);

@@ -30,6 +30,7 @@ fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
             schema: std::sync::Arc::new(Value::Null),
         }],
         version: "1.0.0".to_owned(),
+        message_version: crate::message::VERSION,
         host: format!("host-of-{name}"),
         labels: BTreeMap::new(),
         predecessor: None,

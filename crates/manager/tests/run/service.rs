@@ -69,6 +69,7 @@ pub(crate) fn birth(name: &str, capacity: u32) -> Birth {
         capacity,
         kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Arc::new(Value::Null) }],
         version: "1".to_owned(),
+        message_version: everwatch_core::message::VERSION,
         host: "h".to_owned(),
         labels: Default::default(),
         predecessor: None,

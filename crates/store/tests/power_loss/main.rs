@@ -85,6 +85,7 @@ fn service(number: u128) -> ServiceRow {
         capacity: 4,
         kinds: Vec::new(),
         version: "1".into(),
+        message_version: everwatch_core::message::VERSION,
         host: "here".into(),
         labels: [].into(),
         predecessor: None,

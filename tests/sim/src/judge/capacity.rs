@@ -163,9 +163,7 @@ impl Capacity {
             return Ok(());
         }
         let row = known.row(id);
-        let offered = row.is_some_and(|row| {
-            row.wanted.kind.as_str() != "rare" || known.setup.services[host - 1].runs_rare
-        });
+        let offered = row.is_some_and(|row| known.setup.services[host - 1].can_run(&row.wanted));
         // A service does not know yet that the broker has given its messages away.
         let knows = known.setup.theme != Theme::GivenAway
             && known.sessions.get(service).is_some_and(|session| session.open);

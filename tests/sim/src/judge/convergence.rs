@@ -47,7 +47,7 @@ impl Judge {
             let name = known.name(*id);
             let row = known.row(*id);
             let pool = row.as_ref().map(|row| row.wanted.pool.clone());
-            let refused = row.as_ref().is_some_and(|row| row.wanted.kind.as_str() == "rare");
+            let refused = row.as_ref().is_some_and(|row| known.setup.may_be_refused(&row.wanted));
             match place {
                 Place::Ready => {
                     let room = (1..=known.setup.services.len()).any(|host| {
@@ -246,9 +246,8 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
 
 /// Whether a service that can run it has a free slot.
 fn has_room(row: &Row, known: &Knowledge, orders: &Standing) -> bool {
-    let rare = row.wanted.kind.as_str() == "rare";
     known.setup.services.iter().enumerate().any(|(service, it)| {
-        it.pool == row.wanted.pool && (it.runs_rare || !rare) && orders.may_take(service, known)
+        it.pool == row.wanted.pool && it.can_run(&row.wanted) && orders.may_take(service, known)
     })
 }
 

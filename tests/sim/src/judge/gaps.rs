@@ -41,7 +41,7 @@ impl Gaps {
             let gap = now - *self.since.entry(row.id).or_insert(now);
             let forbids = row.wanted.overlap == Overlap::Forbid;
             // A service that cannot run it holds its message for a second before another one has it.
-            let refused = row.wanted.kind.as_str() == "rare";
+            let refused = known.setup.may_be_refused(&row.wanted);
             let most = if forbids || refused { 2 * GAP_MAX } else { GAP_MAX };
             if gap > most + LOOK {
                 let text = format!(
@@ -57,8 +57,7 @@ impl Gaps {
 }
 
 /// Whether one that does not run is to run, and nothing of its own holds it up.
-fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> bool {
-    let is_rare = row.wanted.kind.as_str() == "rare";
+pub(super) fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> bool {
     let wanted = row.desired == Desired::Running && row.seen.settled.is_none() && !row.awaits_end();
     if !wanted || known.setup.services.iter().any(|it| it.start_rate > 0.0) {
         return false;
@@ -70,7 +69,7 @@ fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> boo
     (1..=known.setup.services.len()).any(|host| {
         let setup = &known.setup.services[host - 1];
         let (state, offers) =
-            (&known.hosts[host], setup.pool == row.wanted.pool && (setup.runs_rare || !is_rare));
+            (&known.hosts[host], setup.pool == row.wanted.pool && setup.can_run(&row.wanted));
         offers && state.up && !state.frozen && !state.stopping && capacity.free_slots(now, host, known) > 0
     })
 }

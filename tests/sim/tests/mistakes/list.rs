@@ -32,6 +32,7 @@ const ADMITTING: &str = "crates/core/src/slots/admitting.rs";
 const BOOK: &str = "crates/core/src/blocks/book.rs";
 const MISSING: &str = "crates/core/src/missing.rs";
 const BLAME: &str = "crates/core/src/quarantine.rs";
+const PLACEMENT: &str = "crates/core/src/placement.rs";
 const FLEET: &str = "crates/core/src/fleet.rs";
 const STATE: &str = "crates/manager/src/intake/state.rs";
 const BIRTHS: &str = "crates/manager/src/intake/births.rs";
@@ -326,5 +327,23 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         seed: 48,
         rule: "overlap",
         edits: &[edit(STATE, "was.and_then(|was| row.taken_over_from(was))", "None")],
+    },
+    Mistake {
+        name: "leave-refused-messages-in-the-queue",
+        seed: 0,
+        rule: "refusals",
+        edits: &[edit(PLACEMENT, "Placement::Withdraw", "Placement::Leave")],
+    },
+    Mistake {
+        name: "never-release-what-was-withdrawn",
+        seed: 0,
+        rule: "convergence",
+        edits: &[edit(PLACEMENT, "Placement::Release(free.min(u32::try_from(self.count).unwrap_or(u32::MAX)))", "{ let _room = free; Placement::Leave }")],
+    },
+    Mistake {
+        name: "refuse-without-stepping-back",
+        seed: 0,
+        rule: "gaps",
+        edits: &[edit(SESSION, "self.blocks.step_back(until)", "drop(until)")],
     },
 ];
