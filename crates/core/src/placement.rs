@@ -2,8 +2,8 @@
 //! it publishes them again.
 //!
 //! The obvious way leaves such a message in the queue until a service that can run it takes it. But the other services
-//! take it again and again, and each holds it for a while so that it does not circle: in that time it occupies a slot
-//! that other observers need.
+//! take it again and again, and each holds it for a while so that it does not circle. While held, the message occupies
+//! a slot that other observers need.
 
 use crate::clock::Timestamp;
 use crate::id::{Kind, Pool};
@@ -14,8 +14,9 @@ use crate::seen::Settlement;
 use crate::service::{ServiceRow, ServiceState};
 use std::time::Duration;
 
-/// A message leaves the queue when it has been refused for so long: a service that has lost its connection is back
-/// within two to eight seconds.
+/// A message leaves the queue when it has been refused for this long. Most services that have lost their connection are
+/// back within two seconds, so their observers keep their messages; other observers wait for a slot no longer than
+/// this.
 pub const WITHDRAW_AFTER: Duration = Duration::from_secs(5);
 
 /// Observers of one kind in one pool whose services could not run them.
@@ -32,7 +33,7 @@ pub struct Refused {
 /// What becomes of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// Nothing: a service that can run them is about to take them, or there is none to take them back for.
+    /// Nothing: a service is about to take them, or their messages are out of the queue and no service can run them.
     Leave,
     /// Their messages leave the queue.
     Withdraw,

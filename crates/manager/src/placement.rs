@@ -1,5 +1,5 @@
 //! Takes messages that no service of their pool can run out of the queues, and publishes them again when one can.
-//! Which is [`everwatch_core::placement`]'s decision; here are the looks.
+//! [`everwatch_core::placement`] decides which.
 
 use crate::shared::Manager;
 use crate::telling;
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tracing::info;
 
-/// Observers of one kind and pool in one look; the next one is a second later.
+/// The most observers of one kind and pool that one pass changes; the next pass is a second later.
 const AT_ONCE: u32 = 500;
 
 pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
@@ -34,8 +34,10 @@ pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Res
             Placement::Release(most) => {
                 let rows = changed(manager, &refused, most.min(AT_ONCE), Row::release).await?;
                 tell(&refused, rows.len(), "a service can run these observers: they are published again");
-                // The next pass publishes them.
-                manager.wake.notify_one();
+                if !rows.is_empty() {
+                    // The next pass publishes them.
+                    manager.wake.notify_one();
+                }
             }
         }
     }

@@ -242,7 +242,8 @@ pub trait Store: Notes + Events {
     async fn refused(&self) -> Result<Vec<Refused>, StoreError>;
     /// Those of one such group, oldest creation first.
     async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError>;
-    /// Live observers of the pool whose messages may be in its queue and whose holder is none of `living`, oldest creation first.
+    /// Live observers of the pool whose messages may be in its queue and whose holder is none of `living`, oldest
+    /// creation first.
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError>;
     /// What the service holds by its own word, of the ids after the one and up to the other.
     async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError>;

@@ -15,8 +15,9 @@ const GATHER: Duration = Duration::from_secs(1);
 /// has not heard of it yet would take what it is to give away itself.
 const GIVES_AFTER: Duration = Duration::from_millis(300);
 
-/// For so long after it has come down to its share, a service takes nothing as a last resort: the services that are to
-/// have what it gave away may still be opening their slots, and the queue would give it back to this one.
+/// For so long after it has come down to its share, a service takes nothing as a last resort. The services that are
+/// meant to take what it gave away may still be opening their slots; until then, the queue would give it back to this
+/// one.
 const LETS_OTHERS_TAKE: Duration = Duration::from_millis(500);
 
 /// While a rebalance limits a service to its share, the queue gives it more only where no other service has room: its

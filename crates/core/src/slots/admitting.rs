@@ -9,11 +9,11 @@ use std::time::Duration;
 
 /// Observers whose refusals are counted; beyond it the counts start again.
 const REFUSALS_MAX: usize = 10_000;
-/// For so long after a message was given back that came a second time, other services are served first: the obvious
-/// service, one that came back a moment ago and is served last, would else never get what it alone can run.
+/// For so long after it gave back a message that had come again, a service lets all others come first. Otherwise a
+/// service that can run the observer, but has just come back and is therefore served last, would never get the message.
 const STEPS_BACK: Duration = Duration::from_secs(2);
-/// So often the pause stays short: a service that can run it may come at any moment, and within these seconds managers
-/// take a message out of the queue that none can run. Then it doubles: no manager is at work.
+/// The pause stays short for so many rounds: a service that can run the observer may come at any moment, and within
+/// these seconds managers withdraw a message that no service can run. Then it doubles, as no manager is at work.
 const SHORT_ROUNDS: u32 = 8;
 /// A start that waits longer is told of.
 const TOLD_AFTER: Duration = Duration::from_secs(1);

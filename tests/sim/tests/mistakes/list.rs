@@ -330,20 +330,14 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "leave-refused-messages-in-the-queue",
-        seed: 0,
+        seed: 343,
         rule: "refusals",
         edits: &[edit(PLACEMENT, "Placement::Withdraw", "Placement::Leave")],
     },
     Mistake {
         name: "never-release-what-was-withdrawn",
-        seed: 0,
+        seed: 19,
         rule: "convergence",
         edits: &[edit(PLACEMENT, "Placement::Release(free.min(u32::try_from(self.count).unwrap_or(u32::MAX)))", "{ let _room = free; Placement::Leave }")],
-    },
-    Mistake {
-        name: "refuse-without-stepping-back",
-        seed: 0,
-        rule: "gaps",
-        edits: &[edit(SESSION, "self.blocks.step_back(until)", "drop(until)")],
     },
 ];
