@@ -109,7 +109,8 @@ pub struct Slots<R> {
     timers: BTreeSet<(Duration, ObserverId)>,
     floors: HashMap<ObserverId, Epoch>,
     floor_order: VecDeque<ObserverId>,
-    refusals: HashMap<ObserverId, u32>,
+    /// How often each was refused, and when last.
+    refusals: HashMap<ObserverId, (u32, Duration)>,
     suspects: Suspects,
     pace: Pace,
     draining: bool,

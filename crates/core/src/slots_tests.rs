@@ -226,6 +226,9 @@ fn what_cannot_be_run_here_passes_all_consumers_and_then_waits_longer_each_round
         }
         script.at(at).on(Input::Wake, back);
     }
+    // Long after, as it has run elsewhere, it is a first refusal again.
+    let at = u64::try_from(script.now.mono.as_millis()).unwrap() + 121_000;
+    script.at(at).on(foreign(), &["report Taken 1.0"]).on(Input::Wake, back);
     script.on(floor(Epoch::after_generation(1)), &[]).on(foreign(), &["settle Stopped 1.0"]);
 }
 

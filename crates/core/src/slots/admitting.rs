@@ -50,7 +50,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         let work = match known {
             Ok(work) => work,
             Err(why) => {
-                let pause = self.refusal_pause(id);
+                let pause = self.refusal_pause(id, now);
                 let until = now.mono + pause;
                 if !pause.is_zero() {
                     effects.push(Effect::StepBack { until: until + STEPS_BACK });
@@ -134,11 +134,16 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     /// Naively, each refusal waits longer than the last. But the broker hands what one consumer gives back
     /// to the next, and that may be this service's own: eight of them held a message for three minutes
     /// while another service stood ready for it. So a message passes all consumers, then it waits.
-    fn refusal_pause(&mut self, id: ObserverId) -> Duration {
+    fn refusal_pause(&mut self, id: ObserverId, now: Now) -> Duration {
         if self.refusals.len() >= REFUSALS_MAX {
             self.refusals.clear();
         }
-        let times = self.refusals.entry(id).or_insert(0);
+        let (times, last) = self.refusals.entry(id).or_insert((0, now.mono));
+        // It has run elsewhere since: the next refusal is a first one.
+        if now.mono.saturating_sub(*last) > self.policy.refuse_max * 2 {
+            *times = 0;
+        }
+        *last = now.mono;
         let (round, turn) = (*times / self.policy.consumers.max(1), *times % self.policy.consumers.max(1));
         *times = times.saturating_add(1);
         if round == 0 || turn > 0 {
