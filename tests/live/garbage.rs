@@ -74,15 +74,15 @@ async fn an_unknown_version_or_kind_is_handed_over_again_and_again_ever_more_slo
     management.publish(&work, &version, "string").await;
     management.publish(&work, &kind, "string").await;
     for word in ["version", "`other`"] {
-        wait_for("pauses of 1, 2 and 4 s between refusals", || async {
+        wait_for("eight pauses of 1 s between refusals, then 2 and 4 s", || async {
             let log = cluster.full_log("a");
             let refusals = log.lines().filter(|line| line.contains("refused") && line.contains(word));
             let at: Vec<i64> = refusals.map(|line| millis(line.split(' ').next().unwrap())).collect();
             let pauses: Vec<i64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
             // Each time it passes every consumer of this service at once, then it waits.
             let long: Vec<_> = pauses.iter().filter(|pause| **pause > 500).collect();
-            let doubled =
-                long.len() >= 3 && long.iter().zip([900, 1800, 3600]).all(|(it, least)| **it >= least);
+            let least = [900; 8].into_iter().chain([1800, 3600]);
+            let doubled = long.len() >= 10 && long.iter().zip(least).all(|(it, least)| **it >= least);
             if doubled { Ok(()) } else { Err(format!("{word}: {pauses:?}: {log}")) }
         })
         .await;

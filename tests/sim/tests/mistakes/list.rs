@@ -246,7 +246,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "hand-over-so-many-more-at-each-order",
-        seed: 20,
+        seed: 263,
         rule: "moves",
         edits: &[edit(COMMANDS, "self.blocks.limit(most, now, until);", "let more = self.told_held.saturating_sub(most);
               self.blocks.limit(self.blocks.held().saturating_sub(more), now, until);")],
