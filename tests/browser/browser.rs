@@ -74,7 +74,7 @@ impl Browser {
         self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// Loads the page anew; answers how many ms after that the expression was true.
+    /// Loads the page again; returns how many ms later the expression was true.
     pub(crate) async fn reopened(&self, expression: &str) -> f64 {
         self.client.refresh().await.unwrap();
         let script = format!(

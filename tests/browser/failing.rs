@@ -113,6 +113,12 @@ async fn a_crash_loop_has_its_own_mark_in_every_view() {
         "document.querySelectorAll('tbody tr').length === 1 && location.hash.includes('health=restarting')",
     )
     .await;
+    page.view("#/observers?reason_code=backing-off,recently-failed").await;
+    page.until(
+        "the filter by reason",
+        "document.querySelectorAll('tbody tr').length === 1 && document.querySelector('select[name=reason_code]').value",
+    )
+    .await;
     page.view("#/topology").await;
     page.until("its cell", "document.querySelector('.box[data-name=a] .cell[data-status=restarting]')").await;
     page.until_text(".box[data-name=a] header", "2 / 10").await;

@@ -1,6 +1,6 @@
 //! A large fleet in the console: how long the list takes to be seen and filtered, and whether the page goes on
 //! answering while many observers change. Prints what it measured. EVERWATCH_CONSOLE_OBSERVERS: how many there
-//! are (default 1,000); EVERWATCH_CONSOLE_CHANGES: how many begin anew each second (default 20).
+//! are (default 1,000); EVERWATCH_CONSOLE_CHANGES: how many restart each second (default 20).
 
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
@@ -63,7 +63,7 @@ const WATCH: &str = r"
     const frame = (now) => { window.longestFrame = Math.max(window.longestFrame, now - last); last = now; requestAnimationFrame(frame); };
     requestAnimationFrame(frame);";
 
-/// Lets observers begin anew, as many each second; answers how many a second it really were.
+/// Restarts this many observers each second; returns how many a second it really were.
 async fn changing(api: &Api, count: usize, changes: usize) -> f64 {
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
@@ -78,7 +78,7 @@ async fn changing(api: &Api, count: usize, changes: usize) -> f64 {
     f64::from(all) / begun.elapsed().as_secs_f64()
 }
 
-/// Somebody looks for one observer after another.
+/// A user filters for one observer after another.
 async fn used(page: &Browser, count: usize) -> Vec<f64> {
     let mut all = Vec::new();
     for at in 0..LOOKS {

@@ -11,9 +11,9 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     let mut cluster = Cluster::new("form");
     cluster.manager().await;
     let page = Browser::open(&cluster.api.url).await;
-    page.until_text("h1", "Nothing to watch yet").await;
+    page.until_text("h1", "No observers yet").await;
     page.view("#/create").await;
-    page.until_text(".empty h2", "No service lives").await;
+    page.until_text(".empty h2", "No services").await;
     cluster.service("a", 10).await;
     // The form comes without a reload, once the service is there.
     page.write("#new-name", "second").await;
@@ -72,7 +72,7 @@ async fn a_selection_is_deleted_after_its_count_was_confirmed() {
     assert_eq!(cluster.api.items("/v1/observers").await.len(), 5);
     page.press("Delete").await;
     page.press("Delete 3").await;
-    page.until_text(".empty h2", "None matches").await;
+    page.until_text(".empty h2", "No matches").await;
     page.press("Clear the filter").await;
     page.until("the two that are kept", "document.querySelectorAll('tbody tr').length === 2").await;
     let left = wait_for("three to be gone", || async {

@@ -13,7 +13,8 @@ pub(crate) struct Broker {
     pub(crate) urls: Vec<String>,
     /// To which anything may be done.
     pub(crate) own: Option<Node>,
-    /// `sh -c COMMAND node kill|start K` and `… eval K ERLANG` for a node of a cluster that was given.
+    /// A shell command for the nodes of a cluster that was given. Its arguments are `kill K`, `start K` or `eval K
+    /// ERLANG`.
     pub(crate) command: Option<String>,
 }
 
@@ -73,7 +74,8 @@ impl Broker {
 
     fn run(&self, arguments: &[&str]) -> String {
         let command = self.command.as_ref().expect("such faults are chosen only where a command is given");
-        let done = Command::new("sh").args(["-c", command, "node"]).args(arguments).output().unwrap();
+        let given = format!("{command} \"$@\"");
+        let done = Command::new("sh").args(["-c", &given, "node"]).args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
         assert!(done.status.success(), "{command} {arguments:?}: {said}");
         said

@@ -43,6 +43,8 @@ pub(crate) enum Fault {
     DatabaseKill,
     /// The disk of the database is full, and a service is killed meanwhile.
     DiskFull,
+    /// The computer of the manager and its SQLite database loses power.
+    PowerLoss,
     /// Two services are killed at once.
     KillTwo,
     /// A service is cut off, and another one is killed meanwhile.
@@ -64,7 +66,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 24] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Kill,
         Self::Stop,
         Self::Freeze,
@@ -80,6 +82,7 @@ impl Fault {
         Self::ManagerKill,
         Self::DatabaseKill,
         Self::DiskFull,
+        Self::PowerLoss,
         Self::KillTwo,
         Self::CutAndKill,
         Self::KillInOutage,
@@ -96,8 +99,8 @@ impl Fault {
         self == Self::DatabaseLong
     }
 
-    /// Whether everything has to run again while no manager can work. What people have asked for before waits for one:
-    /// a restart, for instance, is published when a manager has written down that the old run is over.
+    /// Whether everything has to run again while no manager can work. Requests that users made before wait for a
+    /// manager: a restart, for instance, is published when a manager has written down that the old run is over.
     pub(crate) fn leaves_no_manager(self) -> bool {
         matches!(self, Self::NoManager | Self::KillInOutage | Self::DiskFull)
     }
@@ -150,6 +153,7 @@ impl Fault {
                 | Self::ManagerKill
                 | Self::DatabaseKill
                 | Self::DatabaseLong
+                | Self::PowerLoss
                 | Self::HelperKill
                 | Self::DamagedRow
         )
@@ -179,6 +183,7 @@ impl Fault {
                 | Self::ManagerKill
                 | Self::DatabaseKill
                 | Self::DatabaseLong
+                | Self::PowerLoss
                 | Self::HelperKill
                 | Self::DamagedRow => 0,
             }
@@ -217,6 +222,11 @@ impl Fault {
             Self::ManagerKill => {
                 world.cluster.kill("manager");
                 for_a_while(Duration::from_secs(2)).await;
+                world.cluster.manager().await;
+            }
+            Self::PowerLoss => {
+                world.cluster.kill("manager");
+                world.disk().lose_power();
                 world.cluster.manager().await;
             }
             Self::NoManager => {
@@ -304,7 +314,7 @@ async fn stall_a_log(world: &World, dice: &mut StdRng) {
     world.proxies[victim].iter().for_each(Proxy::reset);
     for_a_while(LONG).await;
     world.let_logs_go_on();
-    world.cluster.until_active(victim).await;
+    world.until_back(victim).await;
 }
 
 /// Kills the helper of the service's first child, if the service has one.
@@ -318,7 +328,7 @@ async fn kill_a_helper(world: &World, victim: &str) {
 
 async fn back(world: &mut World, victim: &str) {
     world.start_service(victim);
-    world.cluster.until_active(victim).await;
+    world.until_back(victim).await;
 }
 
 async fn freeze(world: &World, victim: &str) {
@@ -331,14 +341,14 @@ async fn freeze(world: &World, victim: &str) {
     all(Signal::SIGSTOP);
     for_a_while(LONG).await;
     all(Signal::SIGCONT);
-    world.cluster.until_active(victim).await;
+    world.until_back(victim).await;
 }
 
 async fn cut(world: &World, victim: &str, (up, down): (bool, bool)) {
     world.pass(victim, (up, down));
     for_a_while(LONG).await;
     world.pass(victim, (true, true));
-    world.cluster.until_active(victim).await;
+    world.until_back(victim).await;
 }
 
 /// The fault lasts.

@@ -1,10 +1,10 @@
-//! A campaign of faults on real processes: one after another from a seeded schedule, while people create and
+//! A campaign of faults on real processes: one after another from a seeded schedule, while users create and
 //! delete. Every run leaves beacons; what they tell is judged at the end like a history.
 //!
 //! EVERWATCH_CHAOS_SECS: how long faults are made (default 150). EVERWATCH_CHAOS_SEED: the schedule (default 1).
 //! EVERWATCH_CHAOS_STORE: `sqlite` for one manager on SQLite; else two on a PostgreSQL server of their own.
-//! EVERWATCH_CHAOS_BROKER: nodes to use, comma-separated, instead of one of its own. EVERWATCH_CHAOS_NODE: what
-//! `sh -c` runs with `kill` or `start` and the number of a node, or `eval`, that and an Erlang expression.
+//! EVERWATCH_CHAOS_BROKER: nodes to use, comma-separated, instead of one of its own. EVERWATCH_CHAOS_NODE: a shell
+//! command for these nodes; it gets the arguments `kill K` or `start K`, K the number of a node, or `eval K ERLANG`.
 
 #![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
 

@@ -1,4 +1,4 @@
-//! What people do while things go wrong.
+//! The requests of users during faults.
 
 use crate::world::World;
 use rand::Rng as _;
@@ -7,7 +7,7 @@ use rand::seq::IndexedRandom as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The observers that may stand still or move because of what people did.
+/// The observers that may stand still or move because of requests of users.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
     pub(crate) names: BTreeSet<String>,
@@ -25,7 +25,7 @@ impl Touched {
 pub(crate) type Undo = Vec<(&'static str, String, Option<Value>)>;
 
 impl World {
-    /// Deletes one observer and creates one, through either manager, during any fault; every other time people do
+    /// Deletes one observer and creates one, through either manager, during any fault; every other time users do
     /// something else as well.
     pub(crate) async fn people_act(&mut self, dice: &mut StdRng) -> (Touched, Undo) {
         let name = self.live.swap_remove(dice.random_range(0..self.live.len()));

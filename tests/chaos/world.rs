@@ -1,5 +1,5 @@
 //! A deployment under attack: a broker and a database of its own, two managers, four services each behind a
-//! proxy, and what people want of it.
+//! proxy, and what users want of it.
 
 use crate::broker::Broker;
 use crate::faults::Fault;
@@ -7,6 +7,7 @@ use crate::log::Log;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{As, Cluster, free_address};
 use everwatch_tests::disk::SmallDisk;
+use everwatch_tests::faketime::wrong_clock;
 use everwatch_tests::http::{Api, wait_for, wait_within};
 use everwatch_tests::postgres::Server;
 use everwatch_tests::proxy::{Proxy, host_and_port};
@@ -64,9 +65,9 @@ pub(crate) struct World {
     pub(crate) disk: Option<SmallDisk>,
     pub(crate) folder: PathBuf,
     pub(crate) other: Api,
-    /// Names that people want to run.
+    /// Names of the observers that users want to run.
     pub(crate) live: Vec<String>,
-    /// Names that people were told are deleted, and when.
+    /// Names whose deletion users were told, and when.
     pub(crate) deleted: BTreeMap<String, i64>,
     /// Of the services whose logs are pipes.
     logs: BTreeMap<&'static str, Log>,
@@ -98,7 +99,7 @@ impl World {
         if let Some(server) = &postgres {
             cluster = cluster.with_postgres_at(&server.url);
         }
-        let disk = on_sqlite.then(|| SmallDisk::mount(&cluster.folder("disk"), "32m"));
+        let disk = on_sqlite.then(|| SmallDisk::mount(&cluster.folder("disk"), 128));
         if let Some(disk) = &disk {
             let database = format!("sqlite://{}", disk.path.join("everwatch.db").display());
             cluster.extra.push(("EVERWATCH_STORE__URL".to_owned(), database));
@@ -151,12 +152,13 @@ impl World {
     pub(crate) fn can_make(&self, fault: Fault) -> bool {
         match fault {
             Fault::CloseAll | Fault::BrokerKill | Fault::Alarm => self.broker.own.is_some(),
-            Fault::NodeKill | Fault::LeadersMove => self.broker.command.is_some(),
+            Fault::NodeKill => self.broker.command.is_some(),
+            Fault::LeadersMove => self.broker.command.is_some() && self.broker.urls.len() > 1,
             Fault::Partition => self.broker.command.is_some() && self.broker.urls.len() > 2,
             Fault::DatabaseKill | Fault::KillInOutage | Fault::DatabaseLong | Fault::DamagedRow => {
                 self.postgres.is_some()
             }
-            Fault::DiskFull => self.disk.is_some(),
+            Fault::DiskFull | Fault::PowerLoss => self.disk.is_some(),
             _ => true,
         }
     }
@@ -236,16 +238,25 @@ impl World {
         }
     }
 
+    /// The managers know the newest incarnation of this service. Users may have drained it in the meantime.
+    pub(crate) async fn until_back(&self, name: &str) {
+        wait_for(&format!("service {name} to be known"), || async {
+            let services = self.cluster.api.items("/v1/services?limit=1000").await;
+            let lives =
+                |it: &Value| ["active", "cordoned", "draining"].iter().any(|state| it["state"] == **state);
+            let back = services.iter().any(|it| it["name"] == name && lives(it));
+            if back { Ok(()) } else { Err(format!("{services:?}; {}", self.cluster.log(name))) }
+        })
+        .await;
+    }
+
     pub(crate) fn start_service(&mut self, name: &str) {
         let through = |proxy: &Proxy| format!("amqp://guest:guest@{}/%2f", proxy.address);
         let urls = self.proxies[name].iter().map(through).collect::<Vec<_>>().join(",");
         let member = SERVICES.into_iter().find(|it| it.name == name).expect("it is one of them");
-        let library = member.clock.map(|_| faketime());
+        let clock = member.clock.map(wrong_clock);
         let mut environment = vec![("EVERWATCH_SERVICE__POOL", member.pool)];
-        if let (Some(clock), Some(library)) = (member.clock, &library) {
-            environment.extend([("LD_PRELOAD", library.as_str()), ("FAKETIME", clock)]);
-            environment.push(("FAKETIME_DONT_FAKE_MONOTONIC", "1"));
-        }
+        environment.extend(clock.iter().flatten().map(|(name, value)| (*name, value.as_str())));
         let mut how = As { broker_url: &urls, environment: &environment, stderr: None };
         if member.piped {
             let (log, end) = Log::new(&self.cluster.scratch.path().join(format!("{name}.log")));
@@ -306,17 +317,19 @@ impl World {
         .await;
     }
 
-    /// The managers have carried out what people asked for.
+    /// The managers have carried out the requests of users.
     pub(crate) async fn until_managers_are_done(&self) {
         wait_for("every observer to be shown as running", || async {
             let observers = self.cluster.api.items("/v1/observers?limit=1000").await;
-            let others: Vec<_> = observers.iter().filter(|it| it["status"] != "Processing").collect();
+            // The run that a restart ends is still shown as Processing; its health is `stopping`.
+            let runs = |it: &&Value| it["health"] == "running" || it["health"] == "restarting";
+            let others: Vec<_> = observers.iter().filter(|it| !runs(it)).collect();
             if others.is_empty() { Ok(()) } else { Err(format!("{others:?}")) }
         })
         .await;
     }
 
-    /// The books of the managers agree with what runs, nothing is over capacity, nobody is lost.
+    /// The rows of the managers agree with what runs, no service is over its capacity, no service is lost.
     pub(crate) async fn check_end(&self) {
         wait_for("the managers' books to come true", || async {
             let observers = self.cluster.api.items("/v1/observers?limit=1000").await;
@@ -333,12 +346,4 @@ impl World {
         })
         .await;
     }
-}
-
-/// The library that changes the time that a program sees.
-fn faketime() -> String {
-    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten();
-    let mut files = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
-    let file = files.find(|file| file.exists());
-    file.expect("libfaketime is missing: run ./tests/run").to_str().unwrap().to_owned()
 }

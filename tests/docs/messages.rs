@@ -3,9 +3,13 @@
 
 use super::{keep, root};
 use everwatch_broker::Topology;
-use everwatch_core::id::{AnswersId, Pool, ServiceId};
-use everwatch_core::logs::Answer;
-use everwatch_core::message::{BeatMessage, Command, StateMessage, VERSION, Work};
+use everwatch_core::id::{Pool, RepliesId, ServiceId};
+use everwatch_core::wire::command::Command;
+use everwatch_core::wire::heartbeat::HeartbeatMessage;
+use everwatch_core::wire::logs::Answer;
+use everwatch_core::wire::message::VERSION;
+use everwatch_core::wire::report::StateMessage;
+use everwatch_core::wire::work::Work;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -25,21 +29,21 @@ struct Channel {
 }
 
 const STATE: [&str; 6] =
-    ["reports", "handed_over_for", "described", "list-range", "report-traced", "state-tick"];
-const BEATS: [&str; 3] = ["beat", "beat-sent-at", "probe"];
+    ["reports", "handed_over_for", "held-messages", "inventory-range", "report-traced", "state-watermark"];
+const HEARTBEATS: [&str; 3] = ["heartbeat", "heartbeat-sent-at", "probe"];
 const COMMANDS: [&str; 10] = [
-    "floors",
+    "revoke",
     "welcome",
-    "welcome-suspects",
+    "welcome-crash-looping",
     "welcome-returning",
-    "terms",
+    "directives",
     "hand_over",
     "describe",
-    "suspect",
+    "crash-looping",
     "logs",
     "logs-newest",
 ];
-const ANSWERS: [&str; 2] = ["answer-logs", "answer-logs-none"];
+const ANSWERS: [&str; 2] = ["reply-logs", "reply-logs-none"];
 
 /// `{"v": 1, "body": …}`
 fn enveloped<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
@@ -64,7 +68,7 @@ fn trace(what: &str) -> Value {
     json!({"type": "string", "description": what})
 }
 
-/// What a service hears.
+/// The messages that a service receives.
 fn heard(schemas: &mut SchemaGenerator) -> Vec<Channel> {
     let any = uuid::Uuid::nil();
     vec![
@@ -119,20 +123,20 @@ fn said(schemas: &mut SchemaGenerator) -> Vec<Channel> {
             golden: &STATE,
         },
         Channel {
-            name: "beats",
-            address: names().beats(),
+            name: "heartbeats",
+            address: names().heartbeats(),
             what: "Quorum queue of the newest 15 seconds: signs of life.",
             title: "A sign of life",
             action: "send",
-            payload: enveloped::<BeatMessage>(schemas),
+            payload: enveloped::<HeartbeatMessage>(schemas),
             headers: Value::Null,
-            golden: &BEATS,
+            golden: &HEARTBEATS,
         },
         Channel {
-            name: "answers",
-            address: place(&names().answers(AnswersId(any)), &any.to_string(), "session"),
+            name: "replies",
+            address: place(&names().replies(RepliesId(any)), &any.to_string(), "session"),
             what: "Exclusive queue of one session of one manager: what it asked of one service.",
-            title: "An answer",
+            title: "A reply",
             action: "send",
             payload: enveloped::<Answer>(schemas),
             headers: Value::Null,
@@ -261,9 +265,9 @@ fn what_is_no_such_message_does_not_keep_to_the_reference() {
     let broken = [
         ("work", "/generation", json!("3")),
         ("state", "/body/reports/entries/1/report/run/event", json!("dances")),
-        ("beats", "/body/beat/state", json!("asleep")),
-        ("commands", "/body/floors/0/below", Value::Null),
-        ("answers", "/v", json!(2)),
+        ("heartbeats", "/body/heartbeat/state", json!("asleep")),
+        ("commands", "/body/revoke/0/below", Value::Null),
+        ("replies", "/v", json!(2)),
     ];
     for (name, pointer, wrong) in broken {
         let mut payload = document["components"]["messages"][name]["examples"][0]["payload"].clone();
@@ -282,7 +286,7 @@ fn the_chapter_names_every_channel_and_every_word() {
         let address = channel["address"].as_str().unwrap();
         assert!(chapter.contains(&format!("`{address}`")), "{name}: {address}");
     }
-    for schema in ["StateMessage", "BeatMessage", "Report", "RunEvent", "Command", "Answer"] {
+    for schema in ["StateMessage", "HeartbeatMessage", "Report", "RunEvent", "Command", "Answer"] {
         let schema = &document["components"]["schemas"][schema];
         let variants = schema["oneOf"].as_array().or(schema["anyOf"].as_array()).unwrap();
         for variant in variants {

@@ -35,7 +35,7 @@ async fn two_hundred_clients_that_never_finish_their_request_do_not_stop_the_api
 #[tokio::test]
 async fn a_full_disk_under_sqlite_is_told_and_survived() {
     let mut cluster = Cluster::new("disk").with_test_kinds();
-    let disk = SmallDisk::mount(&cluster.folder("disk"), "4m");
+    let disk = SmallDisk::mount(&cluster.folder("disk"), 4);
     let database = format!("sqlite://{}", disk.path.join("everwatch.db").display());
     cluster.extra.push(("EVERWATCH_STORE__URL".to_owned(), database));
     cluster.manager().await;

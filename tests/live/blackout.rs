@@ -36,7 +36,7 @@ async fn a_broker_that_goes_and_comes_back_is_survived_without_any_other_restart
     node.until_kept(&format!("{}work.default", cluster.prefix)).await;
     let before = epochs(&cluster).await;
     node.kill();
-    // While it is away, what people ask for is kept.
+    // While it is away, requests of users are kept.
     let (status, made) =
         cluster.api.call("POST", "/v1/observers", Some(json!({"name": "later", "kind": "ticker"}))).await;
     assert_eq!(status, 201, "{made}");

@@ -67,13 +67,13 @@ async fn every_form_of_an_answer_says_the_same() {
     for part in ["Name:", "Status:", "Retry:", "Spec:", "Runs:", "started", "service-1"] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    wait_for("the next beat", || async {
+    wait_for("the next heartbeat", || async {
         let it = dev.api.get("/v1/services/service-1").await;
         if it["held"] == 2 { Ok(()) } else { Err(it.to_string()) }
     })
     .await;
     let (_, told, _) = dev.run("service describe service-1");
-    for part in ["2 of 5 held, 3 free", "Last beat:", "two", "service_born"] {
+    for part in ["2 of 5 held, 3 free", "Last heartbeat:", "two", "service_registered"] {
         assert!(told.contains(part), "{part}: {told}");
     }
     // Nothing found is no failure; it is said where no program reads.
@@ -156,12 +156,12 @@ async fn followed_events_go_on_after_the_history_and_none_is_told_twice() {
     dev.api.create(json!({"name": "one", "kind": "ticker"})).await;
     dev.api.until_status("one", "Processing").await;
     let all = Going::start(&dev, &["events", "-f", "-o", "json"]);
-    let one = Going::start(&dev, &["observer", "events", "one", "-f", "--what", "started,pause_asked"]);
-    all.until("the history", |said| said.contains("service_born")).await;
+    let one = Going::start(&dev, &["observer", "events", "one", "-f", "--type", "started,pause_requested"]);
+    all.until("the history", |said| said.contains("service_registered")).await;
     one.until("its start", |said| said.contains("started")).await;
     dev.api.create(json!({"name": "two", "kind": "ticker"})).await;
     assert_eq!(dev.run("observer pause one").0, Some(0));
-    one.until("the pause", |said| said.contains("pause_asked")).await;
+    one.until("the pause", |said| said.contains("pause_requested")).await;
     all.until("the stop", |said| said.contains("\"stopped\"")).await;
     assert!(!one.said().contains("two") && !one.said().contains("stopped"), "{}", one.said());
     let told = all.said();

@@ -51,9 +51,9 @@ impl Escapes {
         let folder = cluster.folder("escapes");
         let argv = json!(["/bin/sh", "-c", PROGRAM, folder, argument]);
         let retry = json!({"kind": "fixed", "every": "100ms", "attempts": null});
-        let wanted = json!({"name": "escapes", "kind": "exec", "spec": {"argv": argv}, "retry": retry,
+        let definition = json!({"name": "escapes", "kind": "exec", "spec": {"argv": argv}, "retry": retry,
             "overlap": overlap, "grace": "500ms"});
-        cluster.api.create(wanted).await;
+        cluster.api.create(definition).await;
         let this = Self { cluster, folder };
         this.until_started(1).await;
         this

@@ -91,7 +91,7 @@ async fn policies_arguments_alarms_and_a_dead_broker_are_found_and_their_cures_w
     let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=315360000000"]);
     let management = Management::new(node.management_url.clone());
     let mut cluster = on(&node, "doctor");
-    // A work queue that somebody else made.
+    // A work queue that another program created.
     let queue = format!("{}work.default", cluster.prefix);
     let classic = json!({"durable": true, "arguments": {"x-queue-type": "classic"}});
     management.expect("PUT", &format!("/api/queues/%2f/{queue}"), classic).await;
@@ -185,14 +185,15 @@ async fn a_service_that_is_too_big_to_lose_is_found_and_another_one_cures_it() {
     assert!(found["cure"].as_str().unwrap().contains("at least 10 slots"), "{found}");
     cluster.service("more", 10).await;
     until_cured(&cluster, "too-big-to-lose", "").await;
-    // What has nowhere to go, and a switch that somebody forgot.
+    // An observer without a service, and a switch that an operator forgot.
     let camera = json!({"name": "c", "kind": "ticker", "pool": "cellar", "on_full": "queue"});
     cluster.api.create(camera).await;
     until_found(&cluster, "no-service", "pool cellar").await;
-    let (status, _) = cluster.api.call("PUT", "/v1/hold", Some(json!({"on": true, "reason": "storm"}))).await;
+    let (status, _) =
+        cluster.api.call("PUT", "/v1/safe-mode", Some(json!({"on": true, "reason": "storm"}))).await;
     assert_eq!(status, 200);
-    let hold = until_found(&cluster, "hold-on", "storm").await;
-    assert_eq!(hold["cure"], "`everwatch hold off`");
+    let hold = until_found(&cluster, "safe-mode-on", "storm").await;
+    assert_eq!(hold["cure"], "`everwatch safe-mode off`");
 }
 
 #[tokio::test]
@@ -206,7 +207,7 @@ async fn tables_of_another_version_are_found() {
     ));
     let found = until_found(&cluster, "schema-newer", "version 9999").await;
     assert_eq!(found["severity"], "warning");
-    assert!(cli(&cluster, &[]).await.1.contains("cure  replace this manager by the version"), "{found}");
+    assert!(cli(&cluster, &[]).await.1.contains("cure  upgrade this manager to the version"), "{found}");
     // As the finding says, it could not start again.
     let mut command = Command::new(everwatch());
     command.args(["run", "manager"]).envs(cluster.environment());
@@ -216,6 +217,6 @@ async fn tables_of_another_version_are_found() {
     cluster.sql("delete from _sqlx_migrations where version = 9999");
     until_cured(&cluster, "schema-newer", "").await;
     cluster.sql(&format!("delete from _sqlx_migrations where {newest}"));
-    let found = until_found(&cluster, "schema-older", "this manager is made for version").await;
+    let found = until_found(&cluster, "schema-older", "this manager requires version").await;
     assert_eq!(found["severity"], "critical");
 }

@@ -1,5 +1,5 @@
 //! Hostile clients at the listeners of managers and services: whatever they send or hold open, observers keep running
-//! and people get answers.
+//! and users get answers.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
@@ -24,7 +24,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// The most memory that a manager may have taken at the end, in KiB.
 const MEMORY_MAX: u64 = 800 * 1024;
 
-/// Connects from a separate loopback address, so that hostile clients do not share the limits of the people who ask.
+/// Connects from a separate loopback address, so that hostile clients do not share the limits of ordinary users.
 async fn connect(to: SocketAddr, from: u8) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((Ipv4Addr::new(127, 0, 9, from), 0).into())?;
@@ -210,8 +210,8 @@ async fn hostile_clients_disturb_neither_observers_nor_people() {
     drop(open);
 
     for name in &besieged {
-        let born = cluster.full_log(name).matches(" born ").count();
-        assert_eq!(born, 1, "{name} fenced itself and came back: {}", cluster.log(name));
+        let registered = cluster.full_log(name).matches(" registered service=").count();
+        assert_eq!(registered, 1, "{name} fenced itself and came back: {}", cluster.log(name));
     }
     let mut moved = 0;
     beacons::judge("besieged", &folder, |_| 0);

@@ -7,7 +7,8 @@ use everwatch_broker::{
 use everwatch_core::clock;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::message::{Numbered, Report, Reports, RunEvent, RunReport, StateMessage, encode};
+use everwatch_core::wire::message::encode;
+use everwatch_core::wire::report::{Report, Reports, RunEvent, RunReport, SequencedReport, StateMessage};
 use everwatch_tests::cluster::Cluster;
 use futures::StreamExt as _;
 use serde_json::json;
@@ -43,7 +44,7 @@ fn report(ids: &[ObserverId], number: usize, last_round: usize) -> RunReport {
         (true, 1) => RunEvent::Failed { error: "flooded".to_owned(), attempts: attempt },
         (true, _) => RunEvent::Started { attempt: attempt + 1, started_at: clock::now() },
         (false, _) if round % 2 == 0 => RunEvent::Started { attempt, started_at: clock::now() },
-        (false, _) => RunEvent::Erred { attempt, error: "flooded".to_owned(), next_at: clock::now() },
+        (false, _) => RunEvent::Errored { attempt, error: "flooded".to_owned(), next_at: clock::now() },
     };
     RunReport { id: ids[at], epoch: Epoch::new(1, 0), event }
 }
@@ -53,7 +54,7 @@ async fn pour(session: &dyn Session, queue: &str, ids: &[ObserverId], count: usi
     let target = Target::Queue(queue.to_owned());
     let publish = |number: usize| {
         let report = Report::Run(report(ids, number, count / ids.len() - 1));
-        let entries = vec![Numbered::new(number as u64 + 1, clock::now(), report)];
+        let entries = vec![SequencedReport::new(number as u64 + 1, clock::now(), report)];
         let body = encode(&StateMessage::Reports(Reports { service, entries })).unwrap();
         let target = target.clone();
         async move { session.publish(&target, Message { body: body.into(), headers: Vec::new() }).await.unwrap() }
@@ -118,9 +119,9 @@ async fn a_manager_that_was_away_is_ready_once_it_has_applied_all_that_was_repor
     cluster.spawn_manager();
     let (took, slowest, answers) = until_ready(&cluster, limit).await;
     let third = |from: usize| (OBSERVERS - from).div_ceil(3);
-    for (status, wanted) in [("Completed", third(0)), ("Failed", third(1)), ("Processing", third(2))] {
+    for (status, definition) in [("Completed", third(0)), ("Failed", third(1)), ("Processing", third(2))] {
         let list = cluster.api.get(&format!("/v1/observers?status={status}&limit=1")).await;
-        assert_eq!(list["total"], wanted, "{status}, in the moment it is ready");
+        assert_eq!(list["total"], definition, "{status}, in the moment it is ready");
     }
     let last = cluster.api.get("/v1/observers/o0002").await;
     assert_eq!(last["attempt"], (count / OBSERVERS - 1) / 2 + 2, "{last}");

@@ -38,8 +38,8 @@ async fn garbage_is_parked_with_its_reason_and_everything_else_goes_on() {
     let huge = parked.iter().filter(|it| it["size"] == HUGE);
     assert_eq!(huge.count(), 2, "both large bodies are kept as they came");
 
-    // On the beats queue and the command exchange garbage is dropped.
-    management.publish(&format!("{}beats", cluster.prefix), "?!", "string").await;
+    // On the heartbeats queue and the command exchange garbage is dropped.
+    management.publish(&format!("{}heartbeats", cluster.prefix), "?!", "string").await;
     let command = json!({"properties": {}, "routing_key": "", "payload": "?!", "payload_encoding": "string"});
     let exchange = format!("/api/exchanges/%2f/{}commands/publish", cluster.prefix);
     management.expect("POST", &exchange, command).await;

@@ -2,6 +2,7 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
+use everwatch_tests::faketime::WallClock;
 use everwatch_tests::http::wait_for;
 use serde_json::json;
 
@@ -83,4 +84,25 @@ async fn two_managers_on_one_postgres_are_killed_in_turn_and_nothing_is_lost_or_
     for (name, runs) in runs {
         assert!(beacons::changes(&runs).iter().all(|change| *change >= 0), "{name}: {runs:?}");
     }
+}
+
+#[tokio::test]
+async fn a_manager_whose_wall_clock_is_set_stores_the_time_of_the_database() {
+    let mut cluster = Cluster::new("clock-set").with_postgres();
+    let clock = WallClock::new(&cluster.folder("clock"));
+    cluster.extra.extend(clock.environment());
+    cluster.manager().await;
+    clock.set("+600s");
+    // The manager looks at the database's clock once a second. These come before that.
+    for number in 0..10 {
+        let name = format!("o{number}");
+        let definition = json!({"name": name, "kind": "ticker", "on_full": "queue"});
+        cluster.api.create(definition).await;
+        let made = cluster.api.get(&format!("/v1/observers/{name}")).await;
+        let created_at: jiff::Timestamp = made["created_at"].as_str().unwrap().parse().unwrap();
+        let ahead = created_at.as_second() - jiff::Timestamp::now().as_second();
+        assert!(ahead.abs() < 60, "{name} was created {ahead} s from now");
+    }
+    let doctor = cluster.api.items("/v1/doctor").await;
+    assert!(doctor.iter().any(|finding| finding["code"] == "clock-skew"), "the clock was set: {doctor:?}");
 }

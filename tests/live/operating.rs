@@ -35,10 +35,10 @@ async fn held(cluster: &Cluster) -> BTreeMap<String, u64> {
     living.iter().map(|it| (it["name"].as_str().unwrap().to_owned(), it["held"].as_u64().unwrap())).collect()
 }
 
-async fn until_held(cluster: &Cluster, wanted: impl Fn(&BTreeMap<String, u64>) -> bool) {
+async fn until_held(cluster: &Cluster, definition: impl Fn(&BTreeMap<String, u64>) -> bool) {
     wait_for("the services to hold what they should", || async {
         let held = held(cluster).await;
-        if wanted(&held) { Ok(()) } else { Err(format!("{held:?}")) }
+        if definition(&held) { Ok(()) } else { Err(format!("{held:?}")) }
     })
     .await;
 }
@@ -112,7 +112,7 @@ async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     .await;
     assert!(runs(&folder).iter().all(|runs| *runs == 2), "{:?}", runs(&folder));
     beacons::judge("drain", &folder, |_| 0);
-    let started = cluster.api.items("/v1/events?what=started&limit=500").await;
+    let started = cluster.api.items("/v1/events?type=started&limit=500").await;
     let overlaps: Vec<&Value> =
         started.iter().map(|it| &it["overlap_ms"]).filter(|it| !it.is_null()).collect();
     assert!(overlaps.len() >= 20 && overlaps.iter().all(|it| **it == 0), "{overlaps:?}");
@@ -127,13 +127,13 @@ async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     post(&cluster, "/v1/services/a/uncordon", None, 202).await;
     cluster.until_active("a").await;
     let events = cluster.api.items("/v1/events?limit=1000").await;
-    let caused = events.iter().filter(|it| it["what"] == "handed_over" && it["text"] == "drain").count();
+    let caused = events.iter().filter(|it| it["type"] == "handed_over" && it["text"] == "drain").count();
     assert_eq!(caused, 20, "every move has its cause");
     for what in ["service_draining", "service_drained", "service_uncordoned"] {
         // What happens is written down a moment later, many at a time.
         wait_for(&format!("{what} to be told"), || async {
             let events = cluster.api.items("/v1/events?limit=1000").await;
-            if events.iter().any(|event| event["what"] == what) { Ok(()) } else { Err(format!("{events:?}")) }
+            if events.iter().any(|event| event["type"] == what) { Ok(()) } else { Err(format!("{events:?}")) }
         })
         .await;
     }
@@ -190,17 +190,17 @@ async fn rebalancing_by_itself_waits_for_the_youngest_and_keeps_to_its_rate() {
         cluster.extra.push((format!("EVERWATCH_MANAGER__REBALANCE{key}"), value.to_owned()));
     }
     let folder = a_third_that_holds_nothing(&mut cluster).await;
-    let told = "/v1/events?what=rebalanced";
+    let told = "/v1/events?type=rebalanced";
     wait_within(TURN, "the first eight to move", || async {
         let held = held(&cluster).await;
         if held["c"] == 8 { Ok(()) } else { Err(format!("{held:?}")) }
     })
     .await;
     let services = cluster.api.items("/v1/services").await;
-    let born = services.iter().find(|it| it["name"] == "c").unwrap()["created_at"].clone();
+    let registered = services.iter().find(|it| it["name"] == "c").unwrap()["created_at"].clone();
     let first = cluster.api.items(told).await;
     assert!(first.len() == 1 && first[0]["text"].as_str().unwrap().contains("by itself"), "{first:?}");
-    assert!(seconds(&born, &first[0]["at"]) >= 8.0, "too soon: born {born}, {first:?}");
+    assert!(seconds(&registered, &first[0]["at"]) >= 8.0, "too soon: born {registered}, {first:?}");
     wait_within(TURN, "the services to be even", || async {
         let held = held(&cluster).await;
         if even(&held) { Ok(()) } else { Err(format!("{held:?}")) }

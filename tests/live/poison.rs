@@ -71,7 +71,7 @@ async fn one_that_kills_its_services_is_quarantined_and_its_neighbours_run_on() 
     assert_ne!(it["status"], "Failed", "{it}");
 }
 
-/// Whoever tries out failover kills one service after another. What moved from one to the other is innocent.
+/// A user who tries out failover kills one service after another. The observers that moved between them are innocent.
 #[tokio::test]
 async fn two_services_killed_one_after_the_other_make_nobody_wait() {
     let mut cluster = Cluster::new("innocent").with_test_kinds();

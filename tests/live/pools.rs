@@ -33,7 +33,7 @@ async fn a_kind_that_only_the_new_version_knows_finds_the_service_that_knows_it(
     .await;
     assert_eq!(cluster.api.get("/v1/parked").await["total"], 0);
 
-    // Gone for a moment, its observers wait: the old ones pass them on and say so, and nobody gives up.
+    // Gone for a moment, its observers wait: the old ones pass them on and say so, and no observer fails.
     assert_eq!(cluster.terminate("new"), Some(0));
     wait_for("one to say why it waits", || async {
         let all = cluster.api.items("/v1/observers?kind=beacon").await;
@@ -108,7 +108,7 @@ async fn what_no_service_can_run_takes_no_slots_and_is_back_when_one_can() {
         if count == 8 { Ok(()) } else { Err(format!("{count} of 8")) }
     })
     .await;
-    // People may do with the others what they like.
+    // Users may do with the others what they like.
     let (status, gone) = cluster.api.call("DELETE", "/v1/observers/o0?wait=5s", None).await;
     assert_eq!((status, &gone["status"]), (200, &json!("Deleted")), "{gone}");
     let again = json!({"name": "o8", "kind": "beacon", "spec": {"folder": folder}, "on_full": "queue"});
@@ -119,8 +119,8 @@ async fn what_no_service_can_run_takes_no_slots_and_is_back_when_one_can() {
     cluster.api.create(again).await;
     until_all_run(&folder, 1).await;
     let events = cluster.api.items("/v1/observers/o1/events").await;
-    let told = |what: &str| events.iter().any(|it| it["what"] == what);
-    assert!(told("withdrawn") && told("reissued"), "{events:?}");
+    let told = |what: &str| events.iter().any(|it| it["type"] == what);
+    assert!(told("withdrawn") && told("republished"), "{events:?}");
     beacons::judge("a kind whose only service died", &folder, |_| 0);
 }
 

@@ -148,8 +148,8 @@ async fn client_commands_end_with_the_documented_codes() {
         ("pool list", 0, ""),
         ("parked list", 0, ""),
         ("parked retry 7", 3, "7"),
-        ("hold on --reason storm", 0, ""),
-        ("hold off", 0, ""),
+        ("safe-mode on --reason storm", 0, ""),
+        ("safe-mode off", 0, ""),
         ("observer delete o --wait 20s", 0, ""),
     ] {
         let (ended, said) = run(words).await;

@@ -92,7 +92,7 @@ async fn restore(cluster: Cluster) {
     assert!(code == Some(0) && said.contains("9 observers"), "{code:?}: {said}");
 
     cluster.manager().await;
-    assert_eq!(cluster.api.get("/v1/hold").await["on"], true);
+    assert_eq!(cluster.api.get("/v1/safe-mode").await["on"], true);
     cluster.until_active("c").await;
     for (id, name) in ids.iter().zip(NEW) {
         let it = until(&cluster, id, |it| it["status"] == "Processing").await;
@@ -103,19 +103,19 @@ async fn restore(cluster: Cluster) {
         let told = |it: &Value| matches!(it["service"]["name"].as_str(), Some("a" | "c"));
         until(&cluster, name, |it| told(it) && it["generation"] == generation && it["reason"] == "").await;
     }
-    // What ended since then is held by nobody; where its service has died too, only the end of the hold tells.
+    // No service holds what ended since then; if its service has died too, only the end of safe mode shows it.
     for name in ["deleted0", "deleted1", "shared", "paused"] {
         let told =
             |it: &Value| it["reason"].as_str().unwrap_or_default().contains("does not have it any more");
         until(&cluster, name, |it| it["service"]["name"] == "b" || told(it)).await;
     }
-    assert_eq!(runs(&old) + runs(&new), before, "nothing has begun on hold");
+    assert_eq!(runs(&old) + runs(&new), before, "nothing has begun in safe mode");
 
     // As `migrate --restored` tells: what is not to run again is deleted once more.
     for name in ["deleted0", "shared"] {
         assert_eq!(cluster.api.call("DELETE", &format!("/v1/observers/{name}"), None).await.0, 202);
     }
-    let (code, said) = cluster.command(&["hold", "off"]);
+    let (code, said) = cluster.command(&["safe-mode", "off"]);
     assert_eq!(code, Some(0), "{said}");
     let deleted = |it: &Value| it["status"] == "Deleted" || it["code"] == "not-found";
     for name in ["deleted0", "shared"] {
@@ -123,8 +123,8 @@ async fn restore(cluster: Cluster) {
     }
     for name in ["deleted1", "paused"] {
         until(&cluster, name, |it| it["generation"] == 1002 && it["reason"] == "").await;
-        let events = cluster.api.items(&format!("/v1/observers/{name}/events?what=reissued")).await;
-        assert_eq!(events[0]["text"], "its message was not to be found", "{events:?}");
+        let events = cluster.api.items(&format!("/v1/observers/{name}/events?type=republished")).await;
+        assert_eq!(events[0]["text"], "its message was not found", "{events:?}");
     }
     wait_for("all beacons to be those of runs that the database knows", || async {
         let all = cluster.api.items("/v1/observers?status=Processing&limit=100").await;
@@ -132,7 +132,7 @@ async fn restore(cluster: Cluster) {
     })
     .await;
     assert_eq!(runs(&old) + runs(&new), before + 2, "the two that nobody deleted or paused again");
-    assert_eq!(cluster.api.get("/v1/hold").await["on"], false);
+    assert_eq!(cluster.api.get("/v1/safe-mode").await["on"], false);
     beacons::judge("restored from a backup", &old, |_| 0);
     for (name, runs) in beacons::read(&new) {
         assert_eq!(runs.len(), 1, "{name}: {runs:?}");

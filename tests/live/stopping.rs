@@ -1,11 +1,12 @@
 //! Each role ends as asked: once is in order, twice is at once.
 
-use everwatch_tests::cluster::Cluster;
+use everwatch_tests::cluster::{Cluster, everwatch, free_address};
 use everwatch_tests::dev::Dev;
 use everwatch_tests::http::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
@@ -36,7 +37,7 @@ async fn a_second_signal_ends_a_service_whose_observers_take_their_time() {
     cluster.signal("a", Signal::SIGTERM);
     wait_for("the service to hand over", || async {
         let log = cluster.full_log("a");
-        if log.contains("handing everything over") { Ok(()) } else { Err(log) }
+        if log.contains("handing over all observers") { Ok(()) } else { Err(log) }
     })
     .await;
     let begun = Instant::now();
@@ -61,4 +62,22 @@ async fn dev_shows_a_failover_and_ends_by_ctrl_c() {
     .await;
     kill(Pid::from_raw(i32::try_from(dev.process.id()).unwrap()), Signal::SIGINT).unwrap();
     assert_eq!(dev.process.wait().unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_killed_dev_leaves_nothing_to_the_next_one_with_its_process_id() {
+    let scratch = tempfile::tempdir().unwrap();
+    let first_process_of_a_namespace = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child"]).arg(everwatch()).env("TMPDIR", scratch.path());
+        command
+    };
+    let dev = Dev::start_by(first_process_of_a_namespace(), &free_address(), (1, 10)).await;
+    dev.api.create(json!({"name": "hello", "kind": "ticker"})).await;
+    drop(dev);
+    let left = || std::fs::read_dir(scratch.path()).unwrap().count();
+    assert_eq!(left(), 1, "a killed process deletes nothing");
+    let dev = Dev::start_by(first_process_of_a_namespace(), &free_address(), (1, 10)).await;
+    assert_eq!(dev.api.items("/v1/observers").await, [] as [serde_json::Value; 0]);
+    assert_eq!(left(), 2);
 }

@@ -34,7 +34,7 @@ async fn go_over(version: &str, url: &str) {
     cluster.service("a", 10).await;
     until_they_run(&cluster, 7, 2).await;
     assert_eq!(cluster.api.get("/v1/observers/o7").await["status"], "Paused");
-    let events = cluster.api.items("/v1/events?what=work_queue_created").await;
+    let events = cluster.api.items("/v1/events?type=work_queue_created").await;
     assert_eq!(events.len(), 2, "{version}: {events:?}");
 
     beacons::judge(&format!("to another broker, {version}"), &folder, |_| 0);

@@ -11,7 +11,7 @@ pub(crate) fn properties() -> Vec<Property<Protocol>> {
     let always: [(&'static str, Rule); 6] = [
         ("I1: no two messages or runs share an epoch", |_, state| epochs_differ(state)),
         ("I2: a row follows from the set of reports", |_, state| state.rows.iter().all(follows)),
-        ("I5: nothing goes on under a floor that was heard", |_, state| floors_hold(state)),
+        ("I5: nothing goes on under a revocation that was heard", |_, state| revocations_hold(state)),
         ("I7: only a confirmed settlement precedes an ack", |_, state| state.broken.is_none()),
         (OVERLAP, |_, state| overlaps_are_known(state)),
         ("I3: what has come to rest is as it should be", |protocol, state| {
@@ -56,10 +56,10 @@ fn follows(row: &Row) -> bool {
     row.settled == stops.min()
 }
 
-fn floors_hold(state: &State) -> bool {
+fn revocations_hold(state: &State) -> bool {
     state.services.iter().all(|service| {
         let running = service.held.iter().filter(|(_, phase)| *phase == Phase::Running);
-        running.clone().all(|(message, _)| message.epoch >= service.floors[message.observer])
+        running.clone().all(|(message, _)| message.epoch >= service.revocations[message.observer])
     })
 }
 
@@ -67,7 +67,7 @@ fn overlaps_are_known(state: &State) -> bool {
     let runs: Vec<_> = state.running().collect();
     let fine = |(s, older): &(usize, Message)| {
         let mut later = runs.iter().filter(|(_, it)| it.observer == older.observer && it.epoch > older.epoch);
-        // A reissue after a publish in doubt may meet what it replaces.
+        // A republish after a publish in doubt may meet what it replaces.
         let in_doubt = |newer: &Message| newer.epoch.generation() > older.epoch.generation();
         later.all(|(_, newer)| state.services[*s].link == Link::Reset || in_doubt(newer))
     };

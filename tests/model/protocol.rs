@@ -52,7 +52,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn floor(&self) -> Epoch {
+    pub(crate) fn revocation(&self) -> Epoch {
         if self.deleted || self.settled.is_some() {
             return Epoch::after_generation(self.generation);
         }
@@ -89,8 +89,8 @@ pub(crate) struct Service {
     pub(crate) held: BTreeSet<(Message, Phase)>,
     /// What the broker has given it.
     pub(crate) given: BTreeSet<Message>,
-    /// The highest floor heard, and the highest on its way.
-    pub(crate) floors: [Epoch; 2],
+    /// The highest revocation heard, and the highest on its way.
+    pub(crate) revocations: [Epoch; 2],
     pub(crate) mail: [Epoch; 2],
 }
 
@@ -99,7 +99,7 @@ impl Service {
     pub(crate) fn end_all(&mut self) {
         self.fenced = true;
         self.held.clear();
-        self.floors = [Epoch::default(); 2];
+        self.revocations = [Epoch::default(); 2];
         self.mail = [Epoch::default(); 2];
     }
 }
@@ -167,7 +167,7 @@ impl Model for Protocol {
             fenced: false,
             held: BTreeSet::new(),
             given: BTreeSet::new(),
-            floors: [none; 2],
+            revocations: [none; 2],
             mail: [none; 2],
         };
         let row = Row { generation: 1, deleted: false, marked: true, settled: None, heard: BTreeSet::new() };

@@ -12,14 +12,14 @@ pub(crate) enum Step {
     /// Code that was told to stop has stopped.
     End(usize, Message),
     Ack(usize, Message),
-    HearFloor(usize, usize),
+    HearRevocation(usize, usize),
     /// The full list of a service tells of a run that may not go on.
     List(usize, Message),
     Apply(Message, Event),
     Delete(usize),
-    SendFloor(usize),
+    SendRevocation(usize),
     /// A lease is over, or a stopped observer is still wanted.
-    Reissue(usize, usize, Floor),
+    Republish(usize, usize, Revocation),
     Fence(usize),
     /// The broker gives up a silent service.
     Drop(usize),
@@ -33,9 +33,9 @@ pub(crate) enum Step {
     SlowPublish(usize, usize),
 }
 
-/// What becomes of the floor that precedes a publish.
+/// What becomes of the revocation that precedes a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Floor {
+pub(crate) enum Revocation {
     Told,
     Lost,
 }
@@ -88,19 +88,19 @@ impl Protocol {
         steps.extend(state.ready.iter().filter(|_| room).map(|message| Step::Deliver(s, *message)));
         for (message, phase) in &service.held {
             let row = &state.rows[message.observer];
-            let unheard = service.mail[message.observer] < row.floor();
+            let unheard = service.mail[message.observer] < row.revocation();
             match phase {
                 Phase::Ending => steps.push(Step::End(s, *message)),
                 Phase::Settled => steps.push(Step::Ack(s, *message)),
-                Phase::Running if message.epoch < row.floor() && unheard => {
+                Phase::Running if message.epoch < row.revocation() && unheard => {
                     steps.push(Step::List(s, *message));
                 }
                 Phase::Running | Phase::Waiting => {}
             }
         }
         for observer in 0..self.observers {
-            if service.mail[observer] > service.floors[observer] {
-                steps.push(Step::HearFloor(s, observer));
+            if service.mail[observer] > service.revocations[observer] {
+                steps.push(Step::HearRevocation(s, observer));
             }
         }
         if state.faults > 0 && !service.given.is_empty() {
@@ -115,18 +115,18 @@ impl Protocol {
             steps.push(Step::Delete(observer));
         }
         let knows = |service: &Service| {
-            service.fenced || service.floors[observer].max(service.mail[observer]) >= row.floor()
+            service.fenced || service.revocations[observer].max(service.mail[observer]) >= row.revocation()
         };
         if row.deleted && row.settled.is_none() && !state.services.iter().all(knows) {
-            steps.push(Step::SendFloor(observer));
+            steps.push(Step::SendRevocation(observer));
         }
         let present = Message::published(observer, row.generation);
         let leased = state.managers.iter().flatten().any(|publish| publish.message == present);
         let stopped = row.settled.is_some() && !row.deleted;
         if stopped || (row.marked && !leased) {
-            steps.extend((0..2).map(|m| Step::Reissue(m, observer, Floor::Told)));
+            steps.extend((0..2).map(|m| Step::Republish(m, observer, Revocation::Told)));
             if state.faults > 0 {
-                steps.extend((0..2).map(|m| Step::Reissue(m, observer, Floor::Lost)));
+                steps.extend((0..2).map(|m| Step::Republish(m, observer, Revocation::Lost)));
             }
         } else if row.marked && state.faults > 0 {
             steps.extend((0..2).map(|m| Step::SlowPublish(m, observer)));
@@ -150,17 +150,17 @@ impl State {
             Step::Deliver(s, message) => self.deliver(s, message),
             Step::End(s, message) => self.settle(s, (message, Phase::Ending)),
             Step::Ack(s, message) => self.ack(s, message),
-            Step::HearFloor(s, observer) => self.hear(s, observer),
+            Step::HearRevocation(s, observer) => self.hear(s, observer),
             Step::List(_, message) => self.apply(message, Event::Started),
             Step::Apply(message, event) => {
                 self.reports.remove(&(message, event));
                 self.apply(message, event);
             }
             Step::Delete(observer) => self.rows[observer].deleted = true,
-            Step::SendFloor(observer) => self.tell(observer),
-            Step::Reissue(m, observer, floor) => {
-                self.faults -= u8::from(floor == Floor::Lost);
-                self.reissue(m, observer, floor);
+            Step::SendRevocation(observer) => self.tell(observer),
+            Step::Republish(m, observer, revocation) => {
+                self.faults -= u8::from(revocation == Revocation::Lost);
+                self.republish(m, observer, revocation);
             }
             Step::Fence(s) => self.services[s].end_all(),
             Step::Drop(s) => self.give_back(s),
@@ -186,7 +186,7 @@ impl State {
             }
             Step::SlowPublish(m, observer) => {
                 self.faults -= 1;
-                self.reissue(m, observer, Floor::Told);
+                self.republish(m, observer, Revocation::Told);
             }
         }
     }
@@ -197,7 +197,7 @@ impl State {
         service.given.insert(message);
         let same = service.held.iter().copied().find(|(held, _)| held.observer == message.observer);
         match same {
-            _ if message.epoch < service.floors[message.observer] => {
+            _ if message.epoch < service.revocations[message.observer] => {
                 self.settle(s, (message, Phase::Waiting));
             }
             None => self.start(s, message),
@@ -218,7 +218,7 @@ impl State {
 
     fn start(&mut self, s: usize, message: Message) {
         let service = &mut self.services[s];
-        if message.epoch < service.floors[message.observer] {
+        if message.epoch < service.revocations[message.observer] {
             return self.settle(s, (message, Phase::Waiting));
         }
         service.held.remove(&(message, Phase::Waiting));
@@ -249,8 +249,8 @@ impl State {
 
     fn hear(&mut self, s: usize, observer: usize) {
         let service = &mut self.services[s];
-        service.floors[observer] = service.mail[observer];
-        let below = service.floors[observer];
+        service.revocations[observer] = service.mail[observer];
+        let below = service.revocations[observer];
         let doomed: Vec<_> = service.held.iter().copied().collect();
         for (message, phase) in doomed {
             if message.observer != observer || message.epoch >= below {
@@ -276,22 +276,22 @@ impl State {
                 row.settled = Some(row.settled.map_or(acquisitions, |known| known.min(acquisitions)));
             }
         }
-        if event == Event::Started && message.epoch < row.floor() {
+        if event == Event::Started && message.epoch < row.revocation() {
             self.tell(message.observer);
         }
     }
 
-    /// The row's floor goes out to everyone who listens.
+    /// The row's revocation goes out to everyone who listens.
     fn tell(&mut self, observer: usize) {
-        let floor = self.rows[observer].floor();
+        let revocation = self.rows[observer].revocation();
         for service in
             self.services.iter_mut().filter(|service| service.link != Link::Reset && !service.fenced)
         {
-            service.mail[observer] = service.mail[observer].max(floor);
+            service.mail[observer] = service.mail[observer].max(revocation);
         }
     }
 
-    fn reissue(&mut self, m: usize, observer: usize, floor: Floor) {
+    fn republish(&mut self, m: usize, observer: usize, revocation: Revocation) {
         let row = &mut self.rows[observer];
         row.generation += 1;
         row.marked = true;
@@ -299,7 +299,7 @@ impl State {
         row.heard.clear();
         let message = Message::published(observer, row.generation);
         self.managers[m].insert(Publish { message, sent: false });
-        if floor == Floor::Told {
+        if revocation == Revocation::Told {
             self.tell(observer);
         }
     }
@@ -311,7 +311,7 @@ impl State {
 
     fn rebirth(&mut self, s: usize) {
         let welcome = |observer: usize| match self.rows.get(observer) {
-            Some(row) if row.deleted && row.settled.is_none() => row.floor(),
+            Some(row) if row.deleted && row.settled.is_none() => row.revocation(),
             _ => Epoch::default(),
         };
         let mail = [welcome(0), welcome(1)];

@@ -59,10 +59,10 @@ pub fn test_service() -> PathBuf {
     everwatch().with_file_name("everwatch-test-service")
 }
 
-/// A loopback address that nobody listens on.
+/// A free loopback address.
 ///
-/// The obvious way takes a port that the system chooses. But that is one of those that it gives to outgoing connections,
-/// so another process may have it before the program of the test listens there.
+/// The obvious way takes a port that the system chooses. But that is one of those that it gives to outgoing
+/// connections, so another process may have it before the program of the test listens there.
 pub fn free_address() -> String {
     let port = (0..1000).map(|_| rand::rng().random_range(10_240..32_768)).find(|port| {
         let address = format!("127.0.0.1:{port}");
@@ -250,7 +250,7 @@ impl Cluster {
     pub async fn until_active(&self, name: &str) {
         let pid = self.processes[name].id();
         wait_for(&format!("service {name} (process {pid}) to be active"), || async {
-            let services = self.api.items("/v1/services").await;
+            let services = self.api.items("/v1/services?limit=1000").await;
             let active = services.iter().any(|it| it["name"] == name && it["state"] == "active");
             if active { Ok(()) } else { Err(format!("{services:?}; {}", self.log(name))) }
         })

@@ -2,6 +2,7 @@
 
 use crate::cluster::{everwatch, free_address};
 use crate::http::{Api, wait_for};
+use crate::said_by;
 use std::process::{Child, Command, Stdio};
 
 /// Everything in one process; ended whatever happens to the test.
@@ -18,15 +19,21 @@ impl Dev {
 
     /// The same at an address that is known.
     pub async fn start_at(address: &str, (services, capacity): (u32, u32)) -> Self {
-        let mut command = Command::new(everwatch());
+        Self::start_by(Command::new(everwatch()), address, (services, capacity)).await
+    }
+
+    /// The same, by a command that runs the program.
+    pub async fn start_by(mut command: Command, address: &str, (services, capacity): (u32, u32)) -> Self {
         command.args(["dev", "--listen", address]);
         command.args(["--services", &services.to_string(), "--capacity", &capacity.to_string()]);
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let dev = Self { api: Api::new(format!("http://{address}")), process: quiet.spawn().unwrap() };
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let said = said_by(process.stderr.take().unwrap());
+        let dev = Self { api: Api::new(format!("http://{address}")), process };
         wait_for("the services to be active", || async {
             match dev.api.try_call("GET", "/v1/stats", None).await {
                 Ok((200, stats)) if stats["services"]["active"] == services => Ok(()),
-                other => Err(format!("{other:?}")),
+                other => Err(format!("{other:?}; it said: {}", said.lock().unwrap())),
             }
         })
         .await;

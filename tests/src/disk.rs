@@ -1,20 +1,35 @@
-//! A small file system that a test fills up.
+//! A small disk that a test fills up, or that loses power.
 
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Gone with it.
+mod ioctl {
+    nix::ioctl_read!(shut_down, b'X', 125, u32);
+}
+
+/// `EXT4_GOING_FLAGS_NOLOGFLUSH` of Linux: the file system ends at once, and writes nothing more.
+const WITHOUT_FLUSH: u32 = 2;
+
+/// An ext4 file system in a file, which is mounted until this is dropped.
 pub struct SmallDisk {
     pub path: PathBuf,
+    image: PathBuf,
 }
 
 impl SmallDisk {
-    /// Mounts it on an empty folder; `size` as `mount -o size=` takes it. Needs root.
-    pub fn mount(path: &Path, size: &str) -> Self {
-        let options = format!("size={size},mode=0777");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(path).status();
-        assert!(mounted.unwrap().success(), "a small file system needs root");
-        Self { path: path.to_owned() }
+    /// Mounts it on an empty folder; its image lies beside that. Needs root.
+    pub fn mount(path: &Path, mebibytes: u64) -> Self {
+        let disk = Self { path: path.to_owned(), image: path.with_extension("img") };
+        File::create(&disk.image).unwrap().set_len(mebibytes << 20).unwrap();
+        run(Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&disk.image));
+        disk.attach();
+        disk
+    }
+
+    fn attach(&self) {
+        run(Command::new("mount").args(["-o", "loop"]).arg(&self.image).arg(&self.path));
     }
 
     fn filler(&self) -> PathBuf {
@@ -31,6 +46,24 @@ impl SmallDisk {
     pub fn make_room(&self) {
         std::fs::remove_file(self.filler()).unwrap();
     }
+
+    /// Forgets what was not synchronized, as a computer without power does, and mounts the disk again. No program
+    /// may have a file on it open.
+    pub fn lose_power(&self) {
+        let root = File::open(&self.path).unwrap();
+        let mut flag = WITHOUT_FLUSH;
+        #[expect(unsafe_code, reason = "no library has a safe form of this request")]
+        // SAFETY: the descriptor is open, and the request reads one number.
+        unsafe { ioctl::shut_down(root.as_raw_fd(), &raw mut flag) }.unwrap();
+        drop(root);
+        run(Command::new("umount").arg(&self.path));
+        self.attach();
+    }
+}
+
+fn run(command: &mut Command) {
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{command:?} needs root: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 impl Drop for SmallDisk {

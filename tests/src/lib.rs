@@ -6,6 +6,7 @@ pub mod beacons;
 pub mod cluster;
 pub mod dev;
 pub mod disk;
+pub mod faketime;
 pub mod http;
 pub mod postgres;
 pub mod proxy;

@@ -74,9 +74,9 @@ impl Proxy {
 }
 
 async fn link(here: TcpStream, there: TcpStream, flows: watch::Receiver<Flow>) {
-    let born = flows.borrow().resets;
+    let registered = flows.borrow().resets;
     for stream in [&here, &there] {
-        // A dropped socket is a reset, not a goodbye.
+        // A dropped socket is a reset, not an orderly close.
         SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
     let (from_here, to_here) = here.into_split();
@@ -85,7 +85,7 @@ async fn link(here: TcpStream, there: TcpStream, flows: watch::Receiver<Flow>) {
     tokio::select! {
         () = pump(from_here, to_there, flows.clone(), |flow| flow.up) => {}
         () = pump(from_there, to_here, flows, |flow| flow.down) => {}
-        _ = resets.wait_for(|flow| flow.resets > born) => {}
+        _ = resets.wait_for(|flow| flow.resets > registered) => {}
     }
 }
 

@@ -9,7 +9,7 @@ mod tests;
 pub(crate) use crate::output::Output;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
 pub(crate) use logs::{LogOutput, Logs};
-pub(crate) use observer::{Apply, Chosen, Create, Filter, Names, Wait, Which};
+pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everwatch_core::clock::parse_duration;
@@ -36,7 +36,7 @@ pub(crate) struct Cli {
         display_order = 100
     )]
     pub(crate) config: Option<PathBuf>,
-    /// The manager that is asked; else that of the configuration file, else http://127.0.0.1:7700
+    /// URL of the manager; the default is that of the configuration file, then http://127.0.0.1:7700
     #[arg(
         long,
         env = "EVERWATCH_SERVER",
@@ -53,70 +53,70 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Everything in one process on embedded parts
+    /// Run a manager and services in one process, with an in-process broker and SQLite
     Dev(Dev),
-    /// Run one role
+    /// Run a manager or a service
     #[command(subcommand)]
     Run(Role),
-    /// Create, look at and delete observers
+    /// Create, show, change and delete observers
     #[command(subcommand)]
     Observer(Observer),
-    /// Look at services, empty and resize them
+    /// Show, cordon, drain and resize services
     #[command(subcommand)]
     Service(Service),
-    /// Make services evenly used
+    /// Even out the services of each pool
     #[command(subcommand)]
     Rebalance(Rebalance),
-    /// What happened, newest last
+    /// Show events, the newest last
     #[command(after_help = Events::EXAMPLES)]
     Events(Events),
-    /// Messages that nobody could read
+    /// Show, retry and delete messages that no version could read
     #[command(subcommand)]
     Parked(Parked),
-    /// Switch off what is concluded from silence
+    /// Suspend decisions based on missing heartbeats
     #[command(subcommand)]
-    Hold(Hold),
-    /// Look at pools
+    SafeMode(SafeMode),
+    /// Show pools
     #[command(subcommand)]
     Pool(Pool),
-    /// Services and observers on the full screen, live, with the same verbs
-    #[command(after_help = "The keys are shown at its foot; ? shows all of them.")]
+    /// Show services and observers live on the full screen, and act on them
+    #[command(after_help = "The last line shows the keys; ? shows all of them.")]
     Top,
-    /// Break things on purpose (only against `everwatch dev`)
+    /// Inject faults (only with `everwatch dev`)
     #[command(subcommand)]
     Chaos(Chaos),
-    /// Print what makes a shell complete commands, as: everwatch completion bash >…/completions/everwatch
+    /// Print a completion script for a shell: everwatch completion bash >…/completions/everwatch
     Completion { shell: clap_complete::Shell },
-    /// Write the manual pages of all commands into a folder, or print that of everwatch itself
+    /// Write the manual pages of all commands to a folder, or print the main page
     #[command(
         after_help = "Example:\n  everwatch man /usr/local/share/man/man1; man everwatch-observer-create"
     )]
     Man { folder: Option<PathBuf> },
-    /// What is wrong, why it matters, and the command that cures it
+    /// Show problems, their effects, and the commands that cure them
     #[command(long_about = Doctor::LONG_ABOUT)]
     Doctor(Doctor),
-    /// Look at the configuration
+    /// Show the configuration
     #[command(subcommand)]
     Config(Config),
-    /// Bring the tables of the database up to date, as managers do when they start
+    /// Migrate the database schema, as managers do when they start
     Migrate {
         /// The database was restored from a backup: make it fit for what has run on meanwhile (stop all
         /// managers first)
         #[arg(long)]
         restored: bool,
     },
-    /// Measure what Everwatch costs on a real broker, beside what the bare broker does
+    /// Measure Everwatch on a real broker, beside the bare broker
     Bench(Bench),
-    /// The bare consumer that `bench` compares with
+    /// Run the bare consumer that `bench` compares with
     #[command(hide = true)]
     BenchHolder {
         queue: String,
         #[arg(value_parser = clap::value_parser!(u32).range(1..=40_000))]
         count: u32,
     },
-    /// Ask a process on this host whether it is well: ends with 0 if it is
+    /// Check a local process; exit 0 if it is healthy
     Health {
-        /// What to ask instead of the manager of the configuration, as http://127.0.0.1:7700/readyz
+        /// Check this URL instead of the configured manager, as http://127.0.0.1:7700/readyz
         #[arg(long)]
         url: Option<String>,
     },
@@ -124,54 +124,54 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Dev {
-    /// How many services run
+    /// Number of services
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) services: u32,
-    /// How many observers each takes
+    /// Capacity of each service
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=40_000))]
     pub(crate) capacity: u32,
-    /// A real RabbitMQ instead of the in-process broker, as amqp://user:password@host:5672/%2f
+    /// Use this RabbitMQ instead of the in-process broker, as amqp://user:password@host:5672/%2f
     #[arg(long)]
     pub(crate) broker: Option<String>,
-    /// A real PostgreSQL, or a SQLite file to keep, instead of a temporary one, as sqlite://dev.db
+    /// Use this PostgreSQL or SQLite file instead of a temporary one, as sqlite://dev.db
     #[arg(long)]
     pub(crate) store: Option<String>,
-    /// What the names of all queues begin with, on a real RabbitMQ
+    /// Prefix of all queue names on a real RabbitMQ
     #[arg(long)]
     pub(crate) prefix: Option<String>,
-    /// Where the manager listens
+    /// Address that the manager listens on
     #[arg(long)]
     pub(crate) listen: Option<String>,
-    /// Take over the observers of another database, where the broker holds some
+    /// Take over observers in the broker that belong to another database
     #[arg(long)]
     pub(crate) adopt: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// The RabbitMQ to measure, instead of that of the configuration
+    /// Measure this RabbitMQ instead of the configured one
     #[arg(long)]
     pub(crate) broker: Option<String>,
-    /// An empty PostgreSQL database instead of temporary SQLite files
+    /// Use this empty PostgreSQL database instead of temporary SQLite files
     #[arg(long)]
     pub(crate) store: Option<String>,
-    /// Measure only these
+    /// Measure only these figures
     #[arg(long, value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
-    /// How many observers are created for the rate of creates
+    /// Observers that are created to measure the rate of creates
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(100..=40_000))]
     pub(crate) creates: u32,
-    /// How many observers a killed service holds
+    /// Observers that a killed service holds
     #[arg(long, value_delimiter = ',', default_values_t = [1000, 10_000],
           value_parser = clap::value_parser!(u32).range(1..=40_000))]
     pub(crate) failover: Vec<u32>,
-    /// How often a service is killed; the median counts
+    /// How many times a service is killed; the median is reported
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=25))]
     pub(crate) rounds: u32,
-    /// How many observers idle
+    /// Number of idle observers
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=40_000))]
     pub(crate) idle: u32,
-    /// As a table, or for programs
+    /// Output format
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub(crate) output: BenchOutput,
 }
@@ -191,20 +191,20 @@ pub(crate) enum BenchOutput {
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum Role {
-    /// HTTP API and reconciler
+    /// Run a manager: HTTP API, console and reconciler
     Manager {
-        /// Take over the observers of another database, where the broker holds some
+        /// Take over observers in the broker that belong to another database
         #[arg(long)]
         adopt: bool,
     },
-    /// An observer service with the built-in kinds
+    /// Run an observer service with the built-in kinds
     Service,
 }
 
 /// How the answer looks.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Shown {
-    /// As a table, with all columns, or for programs
+pub(crate) struct OutputArgs {
+    /// Output format; `wide` shows all columns
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub(crate) output: Output,
 }
@@ -213,8 +213,8 @@ pub(crate) struct Shown {
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Watched {
     #[command(flatten)]
-    pub(crate) shown: Shown,
-    /// Go on showing what changes, until Ctrl-C
+    pub(crate) shown: OutputArgs,
+    /// Keep showing changes until Ctrl-C
     #[arg(short, long)]
     pub(crate) watch: bool,
 }
@@ -228,70 +228,70 @@ pub(crate) struct Labels {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Observer {
-    /// Create one
+    /// Create an observer
     #[command(after_help = Create::EXAMPLES)]
     Create(Create),
-    /// Make observers what files say
+    /// Create or update observers from files
     #[command(after_help = Apply::EXAMPLES)]
     Apply(Apply),
-    /// Show one in a line, or for programs
+    /// Show an observer in one line, or as JSON or YAML
     Get {
         /// Name or id
         name: String,
         #[command(flatten)]
         watched: Watched,
     },
-    /// Show many
-    #[command(after_help = Which::EXAMPLES)]
+    /// List observers
+    #[command(after_help = ListArgs::EXAMPLES)]
     List {
         #[command(flatten)]
-        which: Which,
+        which: ListArgs,
         #[command(flatten)]
         watched: Watched,
     },
-    /// Tell everything about one: what it is, why it is so, its runs and what happened to it
+    /// Show the details of an observer: definition, state, reason, runs and events
     Describe {
         /// Name or id
         name: String,
     },
-    /// End some for good
-    #[command(after_help = Chosen::EXAMPLES)]
+    /// Delete observers
+    #[command(after_help = Selection::EXAMPLES)]
     Delete {
         #[command(flatten)]
-        chosen: Chosen,
-        /// Wait until they are deleted
+        chosen: Selection,
+        /// Wait until their runs have ended
         #[arg(long, value_name = "TIME", value_parser = duration)]
         wait: Option<Duration>,
-        /// Only say which would be deleted
+        /// Show which observers would be deleted
         #[arg(long)]
         dry_run: bool,
     },
-    /// Wait until one has a status
+    /// Wait until an observer has a status
     Wait(Wait),
-    /// Bring failed ones back
-    #[command(after_help = Chosen::EXAMPLES)]
-    Retry(Chosen),
-    /// End their runs until they are resumed
-    #[command(after_help = Chosen::EXAMPLES)]
-    Pause(Chosen),
-    /// Let paused ones run again
-    #[command(after_help = Chosen::EXAMPLES)]
-    Resume(Chosen),
-    /// End their runs and begin new ones
-    #[command(after_help = Chosen::EXAMPLES)]
-    Restart(Chosen),
-    /// Let another service run them
+    /// Retry failed observers
+    #[command(after_help = Selection::EXAMPLES)]
+    Retry(Selection),
+    /// Pause observers: stop them until they are resumed
+    #[command(after_help = Selection::EXAMPLES)]
+    Pause(Selection),
+    /// Resume paused observers
+    #[command(after_help = Selection::EXAMPLES)]
+    Resume(Selection),
+    /// Restart observers: stop their runs and start new ones
+    #[command(after_help = Selection::EXAMPLES)]
+    Restart(Selection),
+    /// Move observers to another service
     Move {
         #[command(flatten)]
         names: Names,
-        /// In another pool
+        /// Move them to this pool
         #[arg(long)]
         pool: Option<String>,
     },
-    /// What one said lately, and live
+    /// Show the output of an observer
     #[command(after_help = Logs::EXAMPLES)]
     Logs(Logs),
-    /// What happened to one, newest last
+    /// Show the events of an observer, the newest last
     Events {
         /// Name or id
         name: String,
@@ -302,10 +302,10 @@ pub(crate) enum Observer {
 
 #[derive(Debug, Args)]
 pub(crate) struct Events {
-    /// Only of this observer, by name or id
+    /// Show only events of this observer (name or id)
     #[arg(long, value_name = "NAME", conflicts_with = "service")]
     pub(crate) observer: Option<String>,
-    /// Only of this service, by name or id
+    /// Show only events of this service (name or id)
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
     #[command(flatten)]
@@ -315,82 +315,82 @@ pub(crate) struct Events {
 impl Events {
     const EXAMPLES: &'static str = "Examples:
   everwatch events -f
-  everwatch events --what failed,service_lost --limit 100 -o wide
+  everwatch events --type failed,service_lost --limit 100 -o wide
   everwatch events -f -o json | jq -r .text";
 }
 
-/// Which events of those that there are.
+/// A filter of events.
 #[derive(Debug, Args)]
 pub(crate) struct EventPart {
-    /// Go on with what happens from now
+    /// Follow new events
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Only these, as started,failed
-    #[arg(long, value_name = "WORD", value_delimiter = ',')]
-    pub(crate) what: Vec<String>,
-    /// How many of the newest are shown first
+    /// Show only events of these types, as started,failed
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    pub(crate) kinds: Vec<String>,
+    /// Number of past events to show first
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: u32,
-    /// As a table, with all columns, or for programs (json: one event a line)
+    /// Output format; `json` prints one event a line
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub(crate) output: Output,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum Parked {
-    /// Show all, newest first
+    /// List parked messages, the newest first
     List(Watched),
-    /// Send one back to the queue that it came from
+    /// Send a parked message back to its queue
     Retry { id: i64 },
-    /// Forget one
+    /// Delete a parked message
     Discard { id: i64 },
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Hold {
-    /// Conclude nothing from silence, for an incident
+pub(crate) enum SafeMode {
+    /// Switch safe mode on, for an incident
     On {
-        /// Why, for those who come later
+        /// Reason, shown to other operators
         #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
-    /// Conclude again
+    /// Switch safe mode off
     Off,
-    /// Show whether it is on
+    /// Show whether safe mode is on
     Show,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum Pool {
-    /// Show all
+    /// List pools
     List(Watched),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Chaos {
-    /// End a service like `kill -9` would
+    /// End a service as `kill -9` does
     Kill { service: String },
-    /// Stand a service still like SIGSTOP would: after two heartbeats the broker gives what it holds to others
+    /// Freeze a service as SIGSTOP does: after two heartbeats the broker redelivers its messages
     Freeze { service: String },
-    /// Let it go on
+    /// Thaw a frozen service
     Thaw { service: String },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 impl Doctor {
-    const LONG_ABOUT: &str = "What is wrong, why it matters, and the command that cures it, the worst first.\n\n\
+    const LONG_ABOUT: &str = "Show problems, their effects, and the commands that cure them, the worst first.\n\n\
         Exit code: 0 nothing but information, 4 warnings, 1 something critical, 6 no manager answers.\n\
         With [broker] management_url the manager sees the broker's policies, alarms, nodes and queues as well.";
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Show what is in force, secrets hidden
+    /// Print the effective configuration without secrets
     Print,
 }
 

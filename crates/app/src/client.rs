@@ -1,6 +1,6 @@
 //! Talks to a manager; every failure has an exit code that scripts rely on.
 
-use everwatch_core::trace::{TRACEPARENT, TRACESTATE, TraceContext};
+use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -118,7 +118,7 @@ pub(crate) fn refused(status: u16, body: &Value) -> Failure {
     }
 }
 
-/// With every request the manager hears who asks, and with what.
+/// Every request names the user and the program.
 fn builder() -> reqwest::ClientBuilder {
     let read = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let uid = nix::unistd::getuid();

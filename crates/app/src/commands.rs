@@ -6,15 +6,15 @@ mod bulk;
 mod dev;
 mod doctor;
 mod events;
+mod fan_out;
 mod health;
 mod logs;
 mod man;
-mod many;
 mod migrate;
-pub(crate) mod observer;
+mod observer;
 mod operations;
 mod roles;
-pub(crate) mod service;
+mod service;
 mod watch;
 
 use crate::cli::{Cli, Command, Config};
@@ -44,7 +44,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         }
         Command::Events(arguments) => server().and_then(|server| events::everywhere(&server, &arguments)),
         Command::Parked(verb) => server().and_then(|server| operations::parked(&server, verb)),
-        Command::Hold(verb) => server().and_then(|server| operations::hold(&server, verb)),
+        Command::SafeMode(verb) => server().and_then(|server| operations::safe_mode(&server, verb)),
         Command::Pool(verb) => server().and_then(|server| operations::pools(&server, verb)),
         Command::Completion { shell } => man::completion(shell),
         Command::Man { folder } => man::pages(folder.as_deref()),

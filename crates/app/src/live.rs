@@ -1,11 +1,11 @@
-//! Tells whoever shows something when to look again. Knows nothing of what is shown.
+//! Tells a live view when to load its data again.
 
 use crate::client::Client;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// Without the stream, and for what no event tells, such as beats.
+/// Without the stream, and for what no event tells, such as heartbeats.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Events that come together are looked at together.
 pub(crate) const GATHER: Duration = Duration::from_millis(250);

@@ -5,6 +5,7 @@ mod client;
 mod commands;
 mod live;
 mod output;
+mod requests;
 mod settings;
 mod top;
 mod wiring;

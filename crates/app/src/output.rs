@@ -1,4 +1,4 @@
-//! How answers are written: tables that fit, JSON, YAML, names. Knows no command and asks nobody.
+//! How answers are printed: tables that fit, JSON, YAML, names. It knows no command and sends no request.
 
 mod cells;
 mod describe;
@@ -30,13 +30,13 @@ pub(crate) enum Output {
 
 /// What is written on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Paper {
+pub(crate) struct TerminalStyle {
     /// In columns; none: as wide as need be.
     pub(crate) width: Option<usize>,
     pub(crate) colours: bool,
 }
 
-impl Paper {
+impl TerminalStyle {
     pub(crate) fn stdout() -> Self {
         let terminal = std::io::stdout().is_terminal();
         let size = crossterm::terminal::size().ok().filter(|_| terminal);
@@ -56,7 +56,7 @@ pub(crate) fn many(
     view: &View,
     items: &[Value],
     output: Output,
-    on: (Paper, Timestamp),
+    on: (TerminalStyle, Timestamp),
 ) -> anyhow::Result<String> {
     Ok(match output {
         Output::Table | Output::Wide => Lines::new(view, output, on.0).page(items, on.1),
@@ -73,7 +73,7 @@ pub(crate) fn show(view: &View, items: &[Value], output: Output) -> anyhow::Resu
         note(&format!("no {}", view.noun));
         return Ok(());
     }
-    print(&many(view, items, output, (Paper::stdout(), clock::now()))?);
+    print(&many(view, items, output, (TerminalStyle::stdout(), clock::now()))?);
     Ok(())
 }
 

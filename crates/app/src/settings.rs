@@ -3,8 +3,8 @@
 use anyhow::{Context as _, ensure};
 use everwatch::host::{self, Broker, Log, ServiceSection, Telemetry};
 use everwatch_core::clock::friendly;
+use everwatch_core::record::row::RowPolicy;
 use everwatch_core::redact::redacted;
-use everwatch_core::row::RowPolicy;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) struct Manager {
     #[serde(with = "friendly")]
     pub(crate) lost_after: Duration,
     #[serde(with = "friendly")]
-    pub(crate) beat: Duration,
+    pub(crate) heartbeat_interval: Duration,
     #[serde(with = "friendly")]
     pub(crate) orphan_after: Duration,
     #[serde(with = "friendly")]
@@ -81,7 +81,7 @@ impl Default for Manager {
             listen: "127.0.0.1:7700".to_owned(),
             hosts: Vec::new(),
             lost_after: Duration::from_secs(15),
-            beat: Duration::from_secs(5),
+            heartbeat_interval: Duration::from_secs(5),
             orphan_after: Duration::from_secs(90),
             refused_max: row.refused_max,
             quarantine_after: 5,

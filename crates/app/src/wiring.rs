@@ -74,7 +74,7 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
         retention_parked: manager.retention_parked,
         parked_max: usize::try_from(manager.parked_max)?,
         requests_per_second: NonZeroU32::new(manager.requests_per_second),
-        beat: manager.beat,
+        heartbeat_interval: manager.heartbeat_interval,
         row: settings.row_policy(),
         retention_services: manager.retention_services,
         pools: vec![Pool::default()],

@@ -5,8 +5,8 @@
 mod steps;
 
 use crate::port::{
-    Broker, BrokerError, Consume, Declared, Depth, Fate, HeaderValue, Message, QueueKind, Receipt, Settle,
-    Target,
+    Broker, BrokerError, Consume, Declared, Depth, HeaderValue, Message, OwnerLiveness, QueueKind, Receipt,
+    Settle, Target,
 };
 use futures::future::join_all;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use steps::{
 };
 
 /// What the durable queues of these tests are called after the prefix: to be deleted afterwards.
-pub const QUEUES: [&str; 3] = ["work", "other", "beats"];
+pub const QUEUES: [&str; 3] = ["work", "other", "heartbeats"];
 /// The same for exchanges.
 pub const EXCHANGES: [&str; 2] = ["commands", "output"];
 
@@ -151,11 +151,11 @@ pub async fn an_exclusive_queue_tells_the_fate_of_its_session(broker: &dyn Broke
     let owner = session(broker, "owner").await;
     let other = session(broker, "other").await;
     let queue = format!("{prefix}commands.one");
-    assert_eq!(within("fate", other.fate(&queue)).await.unwrap(), Fate::Gone);
+    assert_eq!(within("fate", other.fate(&queue)).await.unwrap(), OwnerLiveness::Gone);
     let declared = within("declare", owner.declare(&queue, &QueueKind::Exclusive)).await.unwrap();
     assert_eq!(declared, Declared::Created);
-    assert_eq!(within("fate", other.fate(&queue)).await.unwrap(), Fate::Alive);
-    assert_eq!(within("fate", owner.fate(&queue)).await.unwrap(), Fate::Alive);
+    assert_eq!(within("fate", other.fate(&queue)).await.unwrap(), OwnerLiveness::Alive);
+    assert_eq!(within("fate", owner.fate(&queue)).await.unwrap(), OwnerLiveness::Alive);
     let refused = within("declare", other.declare(&queue, &QueueKind::Exclusive)).await;
     assert!(matches!(refused, Err(BrokerError::Refused(_))), "{refused:?}");
     put(&*other, &queue, &["to you"]).await;
@@ -187,7 +187,7 @@ pub async fn a_publish_without_a_queue_is_unroutable(broker: &dyn Broker, prefix
     session.close().await;
 }
 
-/// Everybody bound gets a copy; nobody there is fine, for topics too.
+/// Every bound queue gets a copy; a publish without a bound queue succeeds, for topics too.
 pub async fn fanout_reaches_all_and_nobody_is_fine(broker: &dyn Broker, prefix: &str) {
     let (first, second) = (session(broker, "first").await, session(broker, "second").await);
     let commands = Target::Fanout(format!("{prefix}commands"));
@@ -217,7 +217,7 @@ pub async fn fanout_reaches_all_and_nobody_is_fine(broker: &dyn Broker, prefix: 
 /// A declaration tells whether the queue was there, and refuses other arguments by name.
 pub async fn declare_tells_existed_or_created(broker: &dyn Broker, prefix: &str) {
     let (first, second) = (session(broker, "first").await, session(broker, "second").await);
-    for (name, kind) in [("work", DURABLE), ("beats", QueueKind::Beats)] {
+    for (name, kind) in [("work", DURABLE), ("heartbeats", QueueKind::Heartbeats)] {
         let queue = format!("{prefix}{name}");
         assert_eq!(within("declare", first.declare(&queue, &kind)).await.unwrap(), Declared::Created);
         assert_eq!(within("declare", first.declare(&queue, &kind)).await.unwrap(), Declared::Existed);
@@ -273,7 +273,7 @@ pub async fn refusals_leave_no_trace(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &["a"]).await;
     let nowhere = format!("{prefix}nowhere");
     for _ in 0..20 {
-        assert_eq!(within("fate", session.fate(&nowhere)).await.unwrap(), Fate::Gone);
+        assert_eq!(within("fate", session.fate(&nowhere)).await.unwrap(), OwnerLiveness::Gone);
     }
     for _ in 0..2100 {
         let seen = within("depth", session.depth(&work(prefix))).await.unwrap();

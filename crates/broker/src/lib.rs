@@ -1,6 +1,6 @@
 //! The broker port of Everwatch and its implementations.
 
-pub mod advice;
+pub mod ack_timeout;
 pub mod conformance;
 mod loss;
 pub mod memory;

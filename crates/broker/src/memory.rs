@@ -60,7 +60,7 @@ struct Held {
     stored: Stored,
 }
 
-/// Whether the publisher hears of its message.
+/// Whether the publish is confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Confirm {
     Sent,
@@ -140,7 +140,7 @@ impl State {
         Some(held.queue)
     }
 
-    /// Hands out what is ready to whoever has room.
+    /// Delivers ready messages to consumers with room.
     fn dispatch(&mut self, name: &str) {
         while let Some(queue) = self.queues.get_mut(name) {
             let Some((stored, at)) = queue.next_handout() else { return };

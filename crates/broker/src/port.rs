@@ -1,9 +1,8 @@
-//! The broker port: what Everwatch asks of a broker, and what it may rely on.
+//! The broker port: what Everwatch requires of a broker, and what it may rely on.
 //!
-//! A [`Session`] is two connections (one consumes and acknowledges, one publishes) that live and die
-//! together; questions about other sessions go through a third that is no part of it. Nothing recovers
-//! behind the caller's back: once [`Session::lost`] answers, every delivery of the session belongs to
-//! another consumer.
+//! A [`Session`] is two connections that live and die together: one consumes and acknowledges, the other publishes.
+//! Questions about other sessions use a third connection, on which the session does not depend. Nothing reconnects
+//! without the caller: once [`Session::lost`] resolves, every delivery of the session belongs to another consumer.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,25 +13,25 @@ use std::time::Duration;
 /// Opens sessions.
 #[async_trait]
 pub trait Broker: Send + Sync + 'static {
-    /// Connects once, time-boxed, under a name that the broker's console shows.
+    /// Connects once, within a time limit, under a name that the broker's console shows.
     ///
     /// # Errors
-    /// [`ConnectError::Refused`] if trying again cannot help, else [`ConnectError::Unreachable`].
+    /// [`ConnectError::Refused`] if a retry cannot help, otherwise [`ConnectError::Unreachable`].
     async fn connect(&self, name: &str) -> Result<Arc<dyn Session>, ConnectError>;
-    /// The version of RabbitMQ, as "3.10.8"; `None` if it does not tell within 2 s or is something else.
+    /// The version of RabbitMQ, as "3.10.8"; `None` if the broker does not send it within 2 s, or is not RabbitMQ.
     async fn version(&self) -> Option<String>;
-    /// What can be seen of it from outside a session, within 10 s; `queues` are looked at if they are there.
-    /// `None`: it is a part of this process.
+    /// The state of the broker and of these queues as seen from outside a session, within 10 s. `None` if the broker is
+    /// part of this process.
     async fn inspect(&self, queues: &[(String, QueueKind)]) -> Option<Server>;
 }
 
-/// Why no session could be opened. Messages name the broker without its password, and the cure.
+/// Why no session could be opened. The message names the broker without its password, and the remedy.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
-    /// Worth trying again.
+    /// A retry may help.
     #[error("{0}")]
     Unreachable(String),
-    /// Access refused, unknown vhost, bad URL: a person has to act.
+    /// Access refused, unknown virtual host, bad URL: an operator must act.
     #[error("{0}")]
     Refused(String),
 }
@@ -43,10 +42,10 @@ pub enum BrokerError {
     /// The session, or the channel of this operation, is gone.
     #[error("the session with the broker is lost: {0}")]
     Lost(String),
-    /// The broker refused the operation (its words).
+    /// The broker refused the operation, for this reason.
     #[error("the broker refused: {0}")]
     Refused(String),
-    /// The queue is not there.
+    /// The queue does not exist.
     #[error("the queue {0} does not exist")]
     NoQueue(String),
     /// No queue took the message.
@@ -65,9 +64,9 @@ pub enum BrokerError {
 pub enum Target {
     /// To one queue; unroutable is an error.
     Queue(String),
-    /// To everyone bound to the fan-out exchange; nobody there is fine.
+    /// To every queue bound to the fan-out exchange; there may be none.
     Fanout(String),
-    /// To a topic exchange; nobody there is fine.
+    /// To a topic exchange; no queue need be bound.
     Topic { exchange: String, key: String },
 }
 
@@ -85,59 +84,59 @@ pub struct Message {
     pub headers: Vec<(String, HeaderValue)>,
 }
 
-/// How a queue is to be.
+/// The kind of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueKind {
-    /// Durable, quorum, nothing in it is ever dropped: work, state, parked, store (see `topology`).
+    /// Durable, quorum, drops no message: work, state, parked, store (see `topology`).
     Durable { max_length: Option<u32> },
-    /// Durable, quorum, the newest messages of the last 15 s: beats.
-    Beats,
-    /// Exclusive to the consume connection of this session, dies with it.
+    /// Durable, quorum, keeps the messages of the last 15 s: heartbeats.
+    Heartbeats,
+    /// Exclusive to the consume connection of this session, and deleted with it.
     Exclusive,
 }
 
-/// Whether a declaration found the queue or made it.
+/// Whether a declaration found the queue or created it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Declared {
     Existed,
     Created,
 }
 
-/// What a passive look at a queue tells. `0/0` is RabbitMQ's way of saying "I do not know".
+/// The result of a passive declaration. RabbitMQ answers `0/0` if it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
     pub ready: u32,
     pub consumers: u32,
 }
 
-/// What became of somebody's exclusive queue.
+/// Whether the session that owns an exclusive queue lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum OwnerLiveness {
     /// Its session lives (RabbitMQ answers 405).
     Alive,
     /// Its session is gone (404).
     Gone,
 }
 
-/// Identifies one delivery within its session. Never reused.
+/// Identifies one delivery within its session; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Receipt(pub u64);
 
-/// A message in the consumer's keeping until it is settled or the session is lost.
+/// A message that the session holds until it is settled or the session is lost.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     pub receipt: Receipt,
     pub body: Bytes,
-    /// How often the broker had handed this message out before: the greater of `x-acquired-count`
+    /// How often the broker has delivered this message before: the greater of `x-acquired-count`
     /// and `x-delivery-count`, 0 if neither is there.
     pub acquisitions: u32,
     pub redelivered: bool,
-    /// Those that are text or whole numbers, the broker's own included.
+    /// The headers that are text or whole numbers, including those of the broker.
     pub headers: Vec<(String, HeaderValue)>,
 }
 
 impl Delivery {
-    /// A header that is text.
+    /// The header of this name, if it is text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.headers.iter().find_map(|(key, value)| match value {
@@ -147,38 +146,38 @@ impl Delivery {
     }
 }
 
-/// What the broker did with a settlement.
+/// The result of a settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settle {
-    /// Handed to the broker.
+    /// Sent to the broker.
     Done,
-    /// The delivery was no longer ours: it is, or will be, somebody else's.
+    /// The delivery no longer belongs to this session: another session has it, or will get it.
     NotOurs,
 }
 
-/// One consumer at a time on a channel of its own, each under a tag never used before (a "block").
+/// One consumer at a time on its own channel (a "block"), each with a consumer tag that was never used before.
 #[async_trait]
 pub trait Consumer: Send {
-    /// The next delivery; `None` once the consumer is over, whether cancelled here, cancelled by the
-    /// broker or lost with its channel ([`Consumer::cancelled_here`] tells). Cancel-safe.
+    /// The next delivery; `None` once the consumer has ended: cancelled here, cancelled by the broker, or lost with its
+    /// channel ([`Consumer::cancelled_here`] tells which). Cancel-safe.
     async fn next(&mut self) -> Option<Delivery>;
-    /// Stops deliveries. What is held stays held and can still be settled. Deliveries that were on
-    /// their way still come out of [`Consumer::next`] before `None`.
+    /// Stops deliveries. Held messages stay held and can still be settled. [`Consumer::next`] still returns deliveries
+    /// that were in transit, then `None`.
     ///
     /// # Errors
     /// If the channel is gone.
     async fn cancel(&mut self) -> Result<(), BrokerError>;
-    /// Consumes anew, under a new tag, on the channel of this cancelled consumer once [`Consumer::next`] has
-    /// answered `None`. What is held from before stays held and takes no part of the new prefetch.
+    /// Consumes again, under a new tag, on the channel of this cancelled consumer once [`Consumer::next`] has
+    /// returned `None`. Messages that are held from before stay held and do not count against the new prefetch.
     ///
     /// # Errors
     /// Refused if it was not cancelled here or its stream has not ended; no such queue; lost.
     async fn again(&mut self, consume: &Consume) -> Result<(), BrokerError>;
-    /// Whether the end of the stream is our own doing.
+    /// Whether this side ended the consumer.
     fn cancelled_here(&self) -> bool;
 }
 
-/// Why a consumer cannot consume anew.
+/// Why a consumer cannot consume again.
 pub(crate) fn still_open() -> BrokerError {
     BrokerError::Refused("this consumer was not cancelled, or its stream has not ended".to_owned())
 }
@@ -187,21 +186,21 @@ pub(crate) fn still_open() -> BrokerError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Consume {
     pub queue: String,
-    /// 1 to 1,000; more held on one channel makes every ack slow.
+    /// 1 to 1,000: with more messages held on one channel, every acknowledgement becomes slow.
     pub prefetch: u16,
-    /// Higher is served first until it is full; 0 is normal.
+    /// The queue serves higher priorities first until they are full; 0 is normal.
     pub priority: i32,
 }
 
-/// Two connections to the broker that live and die together.
+/// Declares queues and exchanges.
 #[async_trait]
-pub trait Session: Send + Sync + 'static {
-    /// Makes sure the queue is there, passively first.
+pub trait Declare: Send + Sync + 'static {
+    /// Makes sure that the queue exists, passively first.
     ///
     /// # Errors
     /// Refused, naming queue and argument, if it exists with other arguments; lost.
     async fn declare(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError>;
-    /// Makes sure the durable exchange is there.
+    /// Makes sure that the durable exchange exists.
     ///
     /// # Errors
     /// Refused or lost.
@@ -211,49 +210,54 @@ pub trait Session: Send + Sync + 'static {
     /// # Errors
     /// Refused or lost.
     async fn bind(&self, queue: &str, exchange: &str) -> Result<(), BrokerError>;
-    /// Publishes and waits for the broker's confirm. Many may be under way at once; those issued in
-    /// order from one task arrive in order. While the broker blocks publishers this waits.
+}
+
+/// Two connections to the broker that live and die together.
+#[async_trait]
+pub trait Session: Declare {
+    /// Publishes and waits for the broker's confirm. Many publishes may be in progress at once; those that one task
+    /// issues in order arrive in order. While the broker blocks publishers, this waits.
     ///
     /// # Errors
-    /// Unroutable, not accepted, or lost (then the message may or may not be there).
+    /// Unroutable, not accepted, or lost (then the message may be in the queue).
     async fn publish(&self, target: &Target, message: Message) -> Result<(), BrokerError>;
     /// Opens one block.
     ///
     /// # Errors
     /// No such queue, refused or lost.
     async fn consume(&self, consume: &Consume) -> Result<Box<dyn Consumer>, BrokerError>;
-    /// Takes at most `most` ready messages, without waiting for more. At most 1,000: those of one call are held on one
-    /// channel.
+    /// Takes at most `most` (up to 1,000) ready messages without waiting for more. The messages of one call are held on
+    /// one channel.
     ///
     /// # Errors
     /// No such queue, lost, or silent for 2 s: then nothing was taken.
     async fn get(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError>;
-    /// Ends the message. Works for cancelled consumers too.
+    /// Acknowledges the message. Works for cancelled consumers too.
     async fn ack(&self, receipt: Receipt) -> Settle;
-    /// Gives the message back, to the head of the queue, for another consumer.
+    /// Returns the message to the head of the queue, for another consumer.
     async fn requeue(&self, receipt: Receipt) -> Settle;
     /// A round trip on the consume connection.
     ///
     /// # Errors
     /// Lost.
     async fn probe(&self) -> Result<(), BrokerError>;
-    /// A passive look on a throw-away channel.
+    /// Passively declares the queue on a temporary channel.
     ///
     /// # Errors
     /// No such queue or lost.
     async fn depth(&self, queue: &str) -> Result<Depth, BrokerError>;
-    /// Whether the session that owns this exclusive queue still lives; asked on a connection of its own, which the
-    /// session does not depend on.
+    /// Whether the session that owns this exclusive queue still lives. The question uses a separate connection, on
+    /// which this session does not depend.
     ///
     /// # Errors
     /// Lost or silent.
-    async fn fate(&self, exclusive_queue: &str) -> Result<Fate, BrokerError>;
-    /// Whether the broker blocks publishers now (memory or disk alarm).
+    async fn fate(&self, exclusive_queue: &str) -> Result<OwnerLiveness, BrokerError>;
+    /// Whether the broker currently blocks publishers (memory or disk alarm).
     fn is_blocked(&self) -> bool;
-    /// The heartbeat that both sides have agreed on, if there is one.
+    /// The heartbeat that both sides have negotiated, if any.
     fn heartbeat(&self) -> Option<Duration>;
-    /// Resolves when either connection is lost or closed, with the reason; at once if it already is.
+    /// Resolves with the reason when either connection is lost or closed; at once if it already is.
     async fn lost(&self) -> String;
-    /// Closes both connections, politely and within 2 s. What is held goes back to its queue.
+    /// Closes both connections in order, within 2 s. The broker requeues held messages.
     async fn close(&self);
 }

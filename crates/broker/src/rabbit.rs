@@ -2,10 +2,12 @@
 //! A blocked runtime of the caller must not stop heartbeats, hence a runtime of our own.
 
 mod asking;
+mod channel;
 mod consumer;
 mod declare;
 mod management;
 mod publisher;
+mod receipts;
 mod remove;
 mod session;
 mod version;

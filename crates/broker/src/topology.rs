@@ -1,7 +1,7 @@
 //! Every queue and exchange of Everwatch, in one place.
 
 use crate::port::{QueueKind, Target};
-use everwatch_core::id::{AnswersId, Pool, ServiceId};
+use everwatch_core::id::{Pool, RepliesId, ServiceId};
 
 /// The names of a deployment's queues and exchanges.
 #[derive(Debug, Clone)]
@@ -25,10 +25,10 @@ impl Topology {
     pub fn state(&self) -> String {
         format!("{}state", self.prefix)
     }
-    /// Beats and probes.
+    /// Heartbeats and probes.
     #[must_use]
-    pub fn beats(&self) -> String {
-        format!("{}beats", self.prefix)
+    pub fn heartbeats(&self) -> String {
+        format!("{}heartbeats", self.prefix)
     }
     /// What no version could read.
     #[must_use]
@@ -50,10 +50,10 @@ impl Topology {
     pub fn commands_of(&self, service: ServiceId) -> String {
         format!("{}commands.{service}", self.prefix)
     }
-    /// Where one session of a manager hears answers: exclusive to it.
+    /// The exclusive queue of one manager session for replies.
     #[must_use]
-    pub fn answers(&self, to: AnswersId) -> String {
-        format!("{}answers.{to}", self.prefix)
+    pub fn replies(&self, to: RepliesId) -> String {
+        format!("{}replies.{to}", self.prefix)
     }
     /// The topic exchange for what observers emit.
     #[must_use]
@@ -66,7 +66,7 @@ impl Topology {
         vec![
             (self.parked(), QueueKind::Durable { max_length: None }),
             (self.state(), QueueKind::Durable { max_length: None }),
-            (self.beats(), QueueKind::Beats),
+            (self.heartbeats(), QueueKind::Heartbeats),
         ]
     }
     /// The exchanges that everybody needs.

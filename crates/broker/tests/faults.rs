@@ -3,8 +3,8 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
 
 use everwatch_broker::{
-    Broker, BrokerError, ConnectError, Consume, Fate, MemoryBroker, Message, QueueKind, RabbitBroker,
-    Session, Settle, Target,
+    Broker, BrokerError, ConnectError, Consume, MemoryBroker, Message, OwnerLiveness, QueueKind,
+    RabbitBroker, Session, Settle, Target,
 };
 use lapin::uri::AMQPUri;
 use std::sync::Arc;
@@ -163,10 +163,10 @@ async fn a_session_outlives_thousands_of_questions_about_others() {
         let gone = format!("{queue}.gone");
         let (alive, gone) = tokio::join!(session.fate(&queue), session.fate(&gone));
         let fates = (alive.unwrap(), gone.unwrap());
-        assert_eq!(fates, (Fate::Alive, Fate::Gone), "round {round}");
+        assert_eq!(fates, (OwnerLiveness::Alive, OwnerLiveness::Gone), "round {round}");
     }
     within(session.probe()).await.unwrap();
     within(session.depth(&queue)).await.unwrap_err();
     other.close().await;
-    assert_eq!(within(session.fate(&queue)).await.unwrap(), Fate::Gone);
+    assert_eq!(within(session.fate(&queue)).await.unwrap(), OwnerLiveness::Gone);
 }

@@ -1,4 +1,4 @@
-//! Time as a value. The only place of the workspace that asks the machine what time it is.
+//! Time as a value. No other module of the workspace reads the wall clock.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -42,7 +42,7 @@ impl Timestamp {
     pub fn minus(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(millis(duration)))
     }
-    /// How long ago `earlier` was; zero if it lies ahead.
+    /// The time since `earlier`; zero if `earlier` is in the future.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// Durations as people write them (`"30s"`, `"1h 30m"`), for `#[serde(with = "clock::friendly")]`.
+/// Durations in friendly notation (`"30s"`, `"1h 30m"`), for `#[serde(with = "clock::friendly")]`.
 pub mod friendly {
     use super::Duration;
     use serde::{Deserialize as _, Deserializer, Serializer};
@@ -91,7 +91,7 @@ pub mod friendly {
     }
 }
 
-/// A duration as people write it: `"10s"`, `"5m"`, `"1h 30m"`.
+/// Parses a duration in friendly notation: `"10s"`, `"5m"`, `"1h 30m"`.
 ///
 /// # Errors
 /// Names the text and the form that is expected.
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_travels_as_rfc_3339() {
+    fn a_timestamp_serializes_as_rfc_3339() {
         let moment = Timestamp(1_700_000_000_123);
         let wire = serde_json::to_string(&moment).unwrap();
         assert_eq!(wire, "\"2023-11-14T22:13:20.123Z\"");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_and_shown_as_people_write_them() {
+    fn durations_parse_and_print_in_friendly_notation() {
         for (text, secs) in [("30s", 30), ("5m", 300), ("1h 30m", 5400)] {
             assert_eq!(parse_duration(text), Ok(Duration::from_secs(secs)));
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_is_never_negative() {
+    fn time_since_a_later_moment_is_zero() {
         assert_eq!(Timestamp(5).since(Timestamp(9)), Duration::ZERO);
     }
 }

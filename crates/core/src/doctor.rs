@@ -1,5 +1,5 @@
-//! What is wrong with a deployment, or soon will be: facts in, findings out, the worst first. Each finding says
-//! what is so, why it matters, and what cures it. It asks nobody: whatever could not be seen is a fact as well.
+//! Current and impending problems of a deployment: facts in, findings out, most severe first. Each finding states
+//! the problem, why it matters, and the cure. This module does no I/O: a source that did not answer is a fact too.
 
 mod broker;
 mod capacity;
@@ -9,11 +9,11 @@ mod queue;
 
 pub use capacity::losses_survived;
 
+use crate::capacity::maintenance::OrderBook;
 use crate::clock::Timestamp;
-use crate::fleet::OrderBook;
 use crate::id::Pool;
-use crate::row::Row;
-use crate::service::ServiceRow;
+use crate::record::row::Row;
+use crate::record::service::ServiceRow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
@@ -22,79 +22,79 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know; nothing has to be done.
+    /// For information; no action is needed.
     Info,
-    /// It will hurt some day, or when something else goes wrong.
+    /// Harms later, or as soon as something else fails.
     Warning,
     /// Observers do not run, or will be lost or restarted.
     Critical,
 }
 
-/// One thing that a person should know.
+/// One problem that an operator should know about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Stable, for programs.
+    /// Stable, for use by programs.
     pub code: &'static str,
     pub severity: Severity,
-    /// What it is about.
+    /// The affected component.
     pub subject: String,
     pub what: String,
     pub why: String,
     pub cure: String,
 }
 
-/// Everything that is known of a deployment.
+/// All known facts about a deployment.
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub now: Timestamp,
     pub manager: ManagerFacts,
-    /// RabbitMQ; `None`: the broker is a part of this process.
+    /// RabbitMQ; `None` if the broker is part of this process.
     pub server: Option<Server>,
-    /// Of the manager with the broker, or why there is none.
+    /// The manager's session with the broker, or why there is none.
     pub session: Result<SessionFacts, String>,
-    /// Of the database's tables, if it tells.
+    /// The schema version of the database, if it reports one.
     pub schema: Option<Schema>,
-    /// What the database holds, or why it does not answer.
+    /// The contents of the database, or why it does not answer.
     pub fleet: Result<FleetFacts, String>,
 }
 
-/// How new the tables of a database are.
+/// The schema version of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schema {
-    /// The newest change that was made to them; 0: none.
+    /// The newest migration that was applied; 0 if none was.
     pub found: i64,
-    /// The newest that this program knows.
+    /// The newest migration that this program knows.
     pub known: i64,
 }
 
-/// The manager that answers.
+/// The manager that answers the request.
 #[derive(Debug, Clone, Default)]
 pub struct ManagerFacts {
-    /// Where it listens.
+    /// The address that it listens on.
     pub listen: Option<SocketAddr>,
-    /// Age of the newest mark that it has read from the state queue.
+    /// Age of the newest watermark that it has read from the state queue.
     pub state_lag: Duration,
-    /// Events that it could not keep.
+    /// Events that it failed to store.
     pub lost_events: u64,
     /// Its host's clock minus the database's, in ms.
     pub clock_ahead_ms: i64,
 }
 
-/// A RabbitMQ as its users see it from outside.
+/// A RabbitMQ server as its clients see it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
     /// Host and port.
     pub place: String,
     pub vhost: String,
-    /// As "3.10.8"; `None` if it does not tell.
+    /// Such as "3.10.8"; `None` if the server does not report it.
     pub version: Option<String>,
-    /// Whether the account that everybody knows is used beyond the loopback interface.
+    /// Whether the default account `guest` is used beyond the loopback interface.
     pub guest_over_network: bool,
-    /// As configured here.
+    /// The configured heartbeat interval.
     pub heartbeat: Duration,
     pub management: Management,
 }
@@ -102,29 +102,29 @@ pub struct Server {
 /// RabbitMQ's own HTTP API.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Management {
-    /// Nobody said where it is.
+    /// Its address is not configured.
     Unset,
-    /// It does not answer; says why.
+    /// It does not answer; contains the reason.
     Silent(String),
-    Told(Told),
+    ManagementSnapshot(ManagementSnapshot),
 }
 
-/// What RabbitMQ's own HTTP API tells.
+/// The state of the broker as RabbitMQ's own HTTP API reports it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told {
+pub struct ManagementSnapshot {
     pub queues: Vec<QueueFacts>,
     pub nodes: Vec<NodeFacts>,
 }
 
-/// A queue that is to keep everything until it is acknowledged.
+/// A queue that must keep every message until it is acknowledged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueueFacts {
     pub name: String,
-    /// Arguments that are not as ours.
+    /// Arguments that differ from those that Everwatch declares.
     pub differs: Vec<Difference>,
     pub policy: Option<String>,
     pub operator_policy: Option<String>,
-    /// What both policies together say.
+    /// The effective definition of both policies.
     pub definition: Map<String, Value>,
     /// The shortest acknowledgement time-out of its consumers, in ms.
     pub consumer_timeout_ms: Option<u64>,
@@ -146,44 +146,44 @@ pub struct NodeFacts {
     pub running: bool,
     pub memory_alarm: bool,
     pub disk_alarm: bool,
-    /// Nodes that it has lost sight of.
+    /// Nodes that it cannot reach.
     pub partitions: Vec<String>,
 }
 
-/// The present session of the manager.
+/// The manager's current session with the broker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionFacts {
     /// Publishers are blocked.
     pub blocked: bool,
-    /// As both sides have agreed.
+    /// The negotiated interval.
     pub heartbeat: Option<Duration>,
-    /// Queues whose declaration the broker refuses, with its words.
+    /// Queues whose declaration the broker refuses, with its error message.
     pub refused: Vec<(String, String)>,
 }
 
-/// What the database holds.
+/// The relevant contents of the database.
 #[derive(Debug, Clone, Default)]
 pub struct FleetFacts {
-    /// Those that live.
+    /// The living services.
     pub services: Vec<ServiceRow>,
     pub orders: OrderBook,
-    /// Why conclusions from silence are switched off, if they are.
-    pub hold: Option<String>,
-    /// Messages that nobody could read.
+    /// The reason for safe mode, if safe mode is on.
+    pub safe_mode: Option<String>,
+    /// The number of parked messages.
     pub parked: u64,
-    /// Observers that are to have a slot, by pool.
-    pub wanted: BTreeMap<Pool, u64>,
-    /// Of those that wait for a slot: the oldest.
+    /// The number of observers that need a slot, by pool.
+    pub definition: BTreeMap<Pool, u64>,
+    /// The oldest observers that wait for a slot.
     pub waiting: Vec<Row>,
-    /// Of those that run: the oldest.
+    /// The oldest running observers.
     pub running: Vec<Row>,
-    /// Living services that come after one which the acknowledgement time-out has ended: name and cure.
+    /// Living services whose predecessor lost its session to the acknowledgement timeout: name and cure.
     pub timed_out: Vec<(String, String)>,
-    /// Rows of the database that the manager cannot read.
+    /// Database rows that the manager cannot read.
     pub unreadable: Vec<UnreadableRow>,
-    /// Those that were born within [`LATELY`], whether they live or not.
-    pub born_lately: Vec<ServiceRow>,
-    /// Those that ended within [`LATELY`].
+    /// The services that registered within [`LATELY`], living or not.
+    pub registered_lately: Vec<ServiceRow>,
+    /// The services that ended within [`LATELY`].
     pub ended_lately: Vec<ServiceRow>,
     /// Observers whose health is `restarting`.
     pub restarting: SomeRows,
@@ -191,7 +191,7 @@ pub struct FleetFacts {
     pub failed: SomeRows,
 }
 
-/// The oldest of a sort, and how many there are in all.
+/// The oldest rows of a category, and the total number of rows in it.
 #[derive(Debug, Clone, Default)]
 pub struct SomeRows {
     pub rows: Vec<Row>,
@@ -207,10 +207,10 @@ pub struct UnreadableRow {
     pub cure: String,
 }
 
-/// So many lost sessions are counted together.
+/// The window in which lost sessions and lost services are counted.
 pub const LATELY: Duration = Duration::from_secs(600);
 
-/// Everything worth telling, the worst first.
+/// All findings, most severe first.
 #[must_use]
 pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     let mut findings = broker::findings(facts);
@@ -224,8 +224,8 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
             severity: Severity::Critical,
             subject: "database".to_owned(),
             what: format!("the database does not answer: {why}"),
-            why: "observers go on and move, but nothing can be created, changed or shown".to_owned(),
-            cure: "start it, or correct `[store] url` and restart the manager".to_owned(),
+            why: "observers keep running and moving, but nothing can be created, changed or shown".to_owned(),
+            cure: "start the database, or correct `[store] url` and restart the manager".to_owned(),
         }),
     }
     findings.extend(facts.schema.and_then(of_schema));
@@ -234,35 +234,35 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Managers bring the tables up to date when they start: what differs was changed under a running one.
+/// Managers migrate the schema when they start, so a different version was put in place under a running manager.
 fn of_schema(Schema { found, known }: Schema) -> Option<Finding> {
     let (code, severity, why, cure) = match found.cmp(&known) {
         Ordering::Equal => return None,
         Ordering::Greater => (
             "schema-newer",
             Severity::Warning,
-            "a newer manager has changed the tables: what this one reads and writes may not fit them, and it \
-             cannot start again",
-            "replace this manager by the version that the newer ones run",
+            "a newer manager has migrated the schema: this manager's queries may fail, and it cannot start \
+             again",
+            "upgrade this manager to the version of the other managers",
         ),
         Ordering::Less => (
             "schema-older",
             Severity::Critical,
-            "an older database was put in its place: what this manager asks of it fails or is wrong",
-            "stop all managers, `everwatch migrate` (with `--restored`, if that was a backup), and start them",
+            "an older database has replaced the current one: this manager's queries fail or are wrong",
+            "stop all managers, run `everwatch migrate` (with `--restored` after a restore), and start them",
         ),
     };
     Some(Finding {
         code,
         severity,
         subject: "database".to_owned(),
-        what: format!("its tables are of version {found}, and this manager is made for version {known}"),
+        what: format!("the schema has version {found}, but this manager requires version {known}"),
         why: why.to_owned(),
         cure: cure.to_owned(),
     })
 }
 
-/// A mark is left every 5 s; older than this, reports wait.
+/// Each manager sends a watermark every 5 s; one that is older than this means that reports wait.
 const STATE_LAG_MAX: Duration = Duration::from_secs(15);
 
 fn of_manager(manager: &ManagerFacts) -> Vec<Finding> {
@@ -275,24 +275,24 @@ fn of_manager(manager: &ManagerFacts) -> Vec<Finding> {
         warn(
             "api-open",
             format!("the API listens on {listen} without authentication"),
-            "whoever reaches that address commands everything, `exec` included",
-            "set `[manager] listen = \"127.0.0.1:7700\"`, or let only a proxy that asks for a password reach it",
+            "anyone who can reach that address can run any command through the kind `exec`",
+            "set `[manager] listen = \"127.0.0.1:7700\"`, or put an authenticating proxy in front of the API",
         );
     }
     if manager.state_lag > STATE_LAG_MAX {
         warn(
             "state-queue-lag",
-            format!("what was read last from the state queue is {} s old", manager.state_lag.as_secs()),
-            "what the API shows is as old, and nothing is concluded from silence meanwhile",
-            "look at the database's load and at this manager's log; with PostgreSQL, start one more manager",
+            format!("this manager reads the state queue with a lag of {} s", manager.state_lag.as_secs()),
+            "the API shows outdated state, and no service is declared lost until the lag is gone",
+            "check the load of the database and this manager's log; with PostgreSQL, start another manager",
         );
     }
     if manager.lost_events > 0 {
         warn(
             "events-lost",
-            format!("{} events were not kept since this manager started", manager.lost_events),
-            "the history has holes: more happened than the database took",
-            "give the database more room; `everwatch_lost_events_total` of /metrics tells when it happens",
+            format!("{} events were not stored since this manager started", manager.lost_events),
+            "the history has gaps: events occurred faster than the database stored them",
+            "give the database more resources; the metric `everwatch_lost_events_total` counts them",
         );
     }
     findings

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// `generation << 32 | acquisitions`. The generation is raised in the database before each publish;
-/// the acquisitions are the broker's own count of how often that message was handed out before.
+/// `generation << 32 | acquisitions`. Managers raise the generation in the database before each publish; the
+/// acquisitions are the broker's own count of earlier deliveries of that message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "u64", into = "u64")]
 pub struct Epoch(u64);
@@ -16,7 +16,7 @@ impl Epoch {
     pub fn new(generation: u32, acquisitions: u32) -> Self {
         Self(u64::from(generation) << 32 | u64::from(acquisitions))
     }
-    /// The first epoch of a generation: as a floor it ends every run of the generations before.
+    /// The first epoch of a generation: as a revocation it ends every run of the generations before.
     #[must_use]
     pub const fn first_of(generation: u32) -> Self {
         Self((generation as u64) << 32)
@@ -26,12 +26,12 @@ impl Epoch {
     pub fn after_generation(generation: u32) -> Self {
         Self(u64::from(generation).saturating_add(1) << 32)
     }
-    /// How often the observer was published.
+    /// The number of times that the observer was published.
     #[must_use]
     pub fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
-    /// How often the broker had handed out this generation's message before this run.
+    /// How often the broker delivered this generation's message before this run.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is wanted")]
     pub fn acquisitions(self) -> u32 {
@@ -49,7 +49,7 @@ impl From<Epoch> for u64 {
         epoch.0
     }
 }
-/// As people see it: `3.2`.
+/// Displayed as `3.2`.
 impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.generation(), self.acquisitions())

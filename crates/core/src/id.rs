@@ -1,4 +1,4 @@
-//! Names and numbers of things: observers, services, pools, kinds. Parsing is validation.
+//! Names and ids of observers, services, pools and kinds. Parsing validates.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,19 @@ use std::fmt;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// Why a name was refused: the rule that it breaks, as a sentence for the person who typed it.
+/// Why a name was refused: the violated rule, as a sentence for its user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} `{given}` is not valid: {rule}")]
-pub struct BadName {
-    /// What kind of name it was meant to be.
+pub struct InvalidName {
+    /// The expected kind of name.
     pub what: &'static str,
-    /// What was given, shortened to 140 characters.
+    /// The input, shortened to 140 characters.
     pub given: String,
-    /// The rule it breaks.
+    /// The violated rule.
     pub rule: &'static str,
 }
 
-impl BadName {
+impl InvalidName {
     fn new(what: &'static str, given: &str, rule: &'static str) -> Self {
         Self { what, given: given.chars().take(140).collect(), rule }
     }
@@ -51,9 +51,9 @@ macro_rules! uuid_id {
 }
 
 uuid_id!(ObserverId, "The identity of an observer, given at its creation and never used again.");
-uuid_id!(ServiceId, "One incarnation of an observer service process: new at every birth.");
+uuid_id!(ServiceId, "One incarnation of an observer service process: new at each registration.");
 uuid_id!(ManagerId, "One incarnation of a manager process.");
-uuid_id!(AnswersId, "Where one session of a manager with the broker hears answers to its own questions.");
+uuid_id!(RepliesId, "The address at which one broker session of a manager receives replies.");
 
 macro_rules! checked_name {
     ($name:ident, $what:literal, $doc:literal, $check:expr) => {
@@ -65,9 +65,9 @@ macro_rules! checked_name {
         impl $name {
             /// # Errors
             /// Names the rule that `text` breaks.
-            pub fn new(text: &str) -> Result<Self, BadName> {
+            pub fn new(text: &str) -> Result<Self, InvalidName> {
                 let check: fn(&str) -> Result<(), &'static str> = $check;
-                check(text).map_err(|rule| BadName::new($what, text, rule))?;
+                check(text).map_err(|rule| InvalidName::new($what, text, rule))?;
                 Ok(Self(text.into()))
             }
             /// The name as text.
@@ -77,14 +77,14 @@ macro_rules! checked_name {
             }
         }
         impl TryFrom<String> for $name {
-            type Error = BadName;
-            fn try_from(text: String) -> Result<Self, BadName> {
+            type Error = InvalidName;
+            fn try_from(text: String) -> Result<Self, InvalidName> {
                 Self::new(&text)
             }
         }
         impl FromStr for $name {
-            type Err = BadName;
-            fn from_str(text: &str) -> Result<Self, BadName> {
+            type Err = InvalidName;
+            fn from_str(text: &str) -> Result<Self, InvalidName> {
                 Self::new(text)
             }
         }
@@ -152,22 +152,43 @@ impl Default for Pool {
     }
 }
 
-/// How a person points at an observer: by its id or by its name (a name never looks like an id).
+/// A user's reference to an observer: its id or its name (a name never looks like an id).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObserverRef {
-    /// By identity.
+    /// By id.
     Id(ObserverId),
     /// By name.
     Name(Name),
 }
 
 impl FromStr for ObserverRef {
-    type Err = BadName;
-    fn from_str(text: &str) -> Result<Self, BadName> {
+    type Err = InvalidName;
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
         match Uuid::parse_str(text) {
             Ok(id) => Ok(Self::Id(ObserverId(id))),
             Err(_) => Name::new(text).map(Self::Name),
         }
+    }
+}
+
+/// A reference to a service: by id, or by name, which means the newest incarnation of that name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServiceRef {
+    /// By id.
+    Id(ServiceId),
+    /// By name.
+    Name(Name),
+}
+
+impl From<ServiceId> for ServiceRef {
+    fn from(id: ServiceId) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl From<Name> for ServiceRef {
+    fn from(name: Name) -> Self {
+        Self::Name(name)
     }
 }
 

@@ -1,19 +1,19 @@
-//! URLs without their secrets, for logs, answers and error messages. What cannot be read as a URL is hidden in doubt.
+//! URLs without their secrets, for logs, answers and error messages. Invalid URLs are hidden if in doubt.
 
 use url::{Position, Url};
 
-/// Stands where a secret was.
+/// Replaces a secret.
 const HIDDEN: &str = "…";
-/// A key of a query with one of these in its name holds a secret.
+/// A query parameter whose name contains one of these holds a secret.
 const SECRETS: [&str; 9] = ["pass", "pwd", "secret", "token", "key", "auth", "cred", "sig", "session"];
 
-/// One URL, or several separated by commas, with every password hidden. One without secrets stays as it is.
+/// One URL, or several separated by commas, with every password hidden. A URL without secrets is unchanged.
 #[must_use]
 pub fn redacted(urls: &str) -> String {
     let mut pieces: Vec<String> = Vec::new();
     for piece in urls.split(',') {
         match pieces.last_mut() {
-            // A comma of a password or a query, not one between two URLs.
+            // This comma belongs to a password or a query; it does not separate two URLs.
             Some(last) if !piece.contains("://") => {
                 last.push(',');
                 last.push_str(piece);
@@ -38,8 +38,8 @@ pub fn without_credentials(url: &str) -> String {
 
 fn redacted_one(text: &str) -> String {
     let Ok(url) = Url::parse(text) else { return hidden_in_doubt(text) };
-    // An unescaped `/`, `?` or `#` in a password ends what is read as the authority: the rest of the password and
-    // the real host are then found behind it.
+    // An unescaped `/`, `?` or `#` in a password ends the parsed authority: the rest of the password and the real host
+    // then follow it.
     let (authority, rest) = split_authority(text);
     if url.scheme() != "sqlite" && authority.is_none_or(|it| it.contains(':')) && rest.contains('@') {
         return hidden_in_doubt(text);
@@ -68,7 +68,7 @@ fn redacted_one(text: &str) -> String {
     shown
 }
 
-/// What is read as user, password, host and port, if there is any, and what follows it.
+/// The parsed authority (user, password, host and port), if any, and the text after it.
 fn split_authority(text: &str) -> (Option<&str>, &str) {
     let Some((_, rest)) = text.split_once("://") else { return (None, text) };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -84,7 +84,7 @@ fn is_secret(key: &str) -> bool {
     SECRETS.iter().any(|secret| key.contains(secret))
 }
 
-/// What may be a password is between the scheme and the last `@`, or behind the first `?`.
+/// A password may be between the scheme and the last `@`, or after the first `?`.
 fn hidden_in_doubt(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
     let start = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
@@ -103,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_holds_no_secret_stays_as_it_is() {
+    fn urls_without_secrets_are_unchanged() {
         for url in [
             "amqp://h:1/%2f",
             "sqlite://everwatch.db",
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_hidden_wherever_it_stands() {
+    fn a_password_is_hidden_in_every_position() {
         for (url, shown) in [
             ("amqp://u:secret@h:1/%2f", "amqp://u:…@h:1/%2f"),
             ("amqp://u:se/cret@h:1/%2f", "amqp://…@h:1/%2f"),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_can_be_left_out() {
+    fn credentials_can_be_removed() {
         assert_eq!(without_credentials("https://u:secret@h/x?token=secret&a=b"), "https://h/x?token=…&a=b");
         assert_eq!(without_credentials("https://h/x?a=b"), "https://h/x?a=b");
         assert_eq!(without_credentials("https://h/@x"), "https://h/@x");

@@ -1,15 +1,19 @@
-//! Whatever comes in, from a queue or from a person: an answer, never a panic; what is accepted comes out again.
+//! Arbitrary input from queues and users: the reader answers and never panics; accepted input round-trips.
 
 use everwatch_core::clock::parse_duration;
 use everwatch_core::id::{Kind, Name, ObserverId, Pool};
-use everwatch_core::logs::{Answer, Place};
-use everwatch_core::message::{BeatMessage, Command, StateMessage, Work, WorkRead, decode};
-use everwatch_core::observer::Wanted;
+use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::wire::command::Command;
+use everwatch_core::wire::heartbeat::HeartbeatMessage;
+use everwatch_core::wire::logs::{Answer, LogCursor};
+use everwatch_core::wire::message::decode;
+use everwatch_core::wire::report::StateMessage;
+use everwatch_core::wire::work::{DecodedWork, Work};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-/// JSON of any shape, with the words that messages are made of among its keys and texts.
+/// JSON of any shape, with words from real messages among its keys and texts.
 fn any_json() -> impl Strategy<Value = Value> {
     let word = prop_oneof![
         any::<String>(),
@@ -24,9 +28,9 @@ fn any_json() -> impl Strategy<Value = Value> {
             "retry",
             "grace",
             "reports",
-            "beat",
+            "heartbeat",
             "tick",
-            "floors",
+            "revocations",
             "logs",
             "lines",
             "welcome",
@@ -70,13 +74,13 @@ fn read_as_everything(bytes: &[u8]) {
     let _answers = (
         Work::read(bytes).is_ok(),
         decode::<StateMessage>(bytes).is_ok(),
-        decode::<BeatMessage>(bytes).is_ok(),
+        decode::<HeartbeatMessage>(bytes).is_ok(),
         decode::<Command>(bytes).is_ok(),
         decode::<Answer>(bytes).is_ok(),
     );
 }
 
-/// One member of a good body replaced by anything.
+/// A valid body with one member replaced by an arbitrary value.
 fn nearly_right() -> impl Strategy<Value = Value> {
     let members = ["name", "kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full", "other"];
     (prop::sample::select(members.to_vec()), any_json()).prop_map(|(member, value)| {
@@ -102,16 +106,16 @@ proptest! {
     }
 
     #[test]
-    fn what_a_person_may_create_is_a_message_that_a_service_can_read(body in prop_oneof![any_json(), nearly_right()]) {
-        match Wanted::parse(body, &Name::new("made-up").unwrap()) {
+    fn every_valid_definition_is_a_work_message_services_can_read(body in prop_oneof![any_json(), nearly_right()]) {
+        match ObserverDefinition::parse(body, &Name::new("made-up").unwrap()) {
             Err(errors) => prop_assert!(!errors.is_empty() && errors.iter().all(|it| !it.detail.is_empty())),
-            Ok(wanted) => {
-                let work = Work::of(ObserverId(Uuid::nil()), 1, &wanted).unwrap();
+            Ok(definition) => {
+                let work = Work::of(ObserverId(Uuid::nil()), 1, &definition).unwrap();
                 let bytes = serde_json::to_vec(&work).unwrap();
-                let WorkRead::Ours(read) = Work::read(&bytes).unwrap() else { panic!("foreign: {work:?}") };
+                let DecodedWork::Ours(read) = Work::read(&bytes).unwrap() else { panic!("foreign: {work:?}") };
                 prop_assert_eq!(format!("{read:?}"), format!("{work:?}"));
-                let stored = serde_json::to_string(&wanted).unwrap();
-                prop_assert_eq!(serde_json::from_str::<Wanted>(&stored).unwrap(), wanted);
+                let stored = serde_json::to_string(&definition).unwrap();
+                prop_assert_eq!(serde_json::from_str::<ObserverDefinition>(&stored).unwrap(), definition);
             }
         }
     }
@@ -120,7 +124,7 @@ proptest! {
     fn words(text in any::<String>()) {
         let _answers = (
             Name::new(&text).is_ok(), Kind::new(&text).is_ok(), Pool::new(&text).is_ok(),
-            parse_duration(&text).is_ok(), text.parse::<Place>().is_ok(),
+            parse_duration(&text).is_ok(), text.parse::<LogCursor>().is_ok(),
         );
     }
 }

@@ -1,19 +1,22 @@
-//! Every wire message as the files of `golden/v1` hold it: read and written by this version. Files are only
-//! ever added; one that has to change is a new version of the message.
+//! Every wire message in the files of `golden/v1`: this version must read and write it. Files are only added; a file
+//! that has to change means a new message version.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test says so by panicking")]
 
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::{AnswersId, Kind, ManagerId, Name, ObserverId, Pool, ServiceId};
-use everwatch_core::logs::{Answer, AskLogs, Line, Lines, LogsAnswer, Place, Stream};
-use everwatch_core::message::{
-    Beat, BeatMessage, Birth, Cause, Command, Described, Floor, HandOver, HeldWork, Intent, KindInfo,
-    ListChunk, Numbered, Predecessor, Report, Reports, RunEvent, RunReport, StateMessage, Terms, Tick,
-    Welcome, Work, WorkRead, decode, encode,
+use everwatch_core::id::{Kind, ManagerId, Name, ObserverId, Pool, RepliesId, ServiceId};
+use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::wire::command::{Cause, Command, HandOver, Revocation, ServiceDirectives, Welcome};
+use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent, Watermark};
+use everwatch_core::wire::logs::{Answer, AskLogs, Line, Lines, LogCursor, LogsAnswer, Stream};
+use everwatch_core::wire::message::{decode, encode};
+use everwatch_core::wire::report::{
+    HeldMessages, HeldWork, InventoryChunk, KindInfo, Predecessor, Registration, Report, Reports, RunEvent,
+    RunReport, SequencedReport, StateMessage,
 };
-use everwatch_core::observer::Wanted;
-use everwatch_core::trace::TraceContext;
+use everwatch_core::wire::trace::TraceContext;
+use everwatch_core::wire::work::{DecodedWork, Work};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -49,8 +52,8 @@ fn at(millis: i64) -> Timestamp {
     Timestamp(1_700_000_000_000 + millis)
 }
 
-fn birth() -> Birth {
-    Birth {
+fn registration() -> Registration {
+    Registration {
         name: Name::new("s1").unwrap(),
         pool: Pool::default(),
         capacity: 10,
@@ -59,7 +62,7 @@ fn birth() -> Birth {
             schema: std::sync::Arc::new(json!({"type": "object"})),
         }],
         version: "0.1.0".to_owned(),
-        message_version: everwatch_core::message::VERSION,
+        message_version: everwatch_core::wire::message::VERSION,
         host: "h".to_owned(),
         labels: [("zone".to_owned(), "a".to_owned())].into(),
         predecessor: Some(Predecessor {
@@ -71,13 +74,13 @@ fn birth() -> Birth {
 
 #[test]
 fn work() {
-    let wanted = json!({"name": "o", "kind": "http", "spec": {"url": "http://x/"}, "labels": {"app": "x"},
+    let definition = json!({"name": "o", "kind": "http", "spec": {"url": "http://x/"}, "labels": {"app": "x"},
         "retry": {"kind": "intervals", "delays": ["1m", "4m"]}, "overlap": "forbid", "grace": "3s"});
-    let wanted = Wanted::parse(wanted, &Name::new("o").unwrap()).unwrap();
-    let work = Work::of(observer(), 3, &wanted).unwrap();
+    let definition = ObserverDefinition::parse(definition, &Name::new("o").unwrap()).unwrap();
+    let work = Work::of(observer(), 3, &definition).unwrap();
     let written = serde_json::to_vec(&work).unwrap();
     let kept = golden("work", &written);
-    let WorkRead::Ours(read) = Work::read(&kept).unwrap() else { panic!("foreign") };
+    let DecodedWork::Ours(read) = Work::read(&kept).unwrap() else { panic!("foreign") };
     assert_eq!(format!("{read:?}"), format!("{work:?}"));
     let written: Value = serde_json::from_slice(&written).unwrap();
     assert_eq!(written, serde_json::from_slice::<Value>(&kept).unwrap());
@@ -87,18 +90,18 @@ fn work() {
 fn reports() {
     let run = |event| Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
     let all = [
-        Report::ServiceBorn(Box::new(birth())),
-        run(RunEvent::Taken { reason: "redelivered".to_owned(), refuses: false }),
+        Report::ServiceRegistered(Box::new(registration())),
+        run(RunEvent::Held { reason: "redelivered".to_owned(), refuses: false }),
         run(RunEvent::Started { attempt: 1, started_at: at(1) }),
-        run(RunEvent::Erred { attempt: 1, error: "e".to_owned(), next_at: at(2) }),
+        run(RunEvent::Errored { attempt: 1, error: "e".to_owned(), next_at: at(2) }),
         run(RunEvent::Progress { text: "37 of 120".to_owned() }),
         run(RunEvent::HandedOver),
         run(RunEvent::Refused { why: "kind".to_owned() }),
         run(RunEvent::Stopped),
         run(RunEvent::Completed),
         run(RunEvent::Failed { error: "e".to_owned(), attempts: 4 }),
-        Report::List(ListChunk {
-            list: 1,
+        Report::Inventory(InventoryChunk {
+            inventory: 1,
             chunk: 0,
             chunks: 1,
             entries: vec![RunReport {
@@ -111,42 +114,46 @@ fn reports() {
         Report::WorkQueueCreated { pool: Pool::default() },
         Report::ServiceGone,
     ];
-    let numbered = (1..).zip(all).map(|(seq, report)| Numbered::new(seq, at(0), report));
+    let numbered = (1..).zip(all).map(|(seq, report)| SequencedReport::new(seq, at(0), report));
     let reports = Reports { service: service(), entries: numbered.collect() };
     both_ways("reports", &StateMessage::Reports(reports));
     let event = RunEvent::HandedOverFor { cause: Cause::Drain };
     let report = Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
-    let entries = vec![Numbered::new(1, at(0), report)];
+    let entries = vec![SequencedReport::new(1, at(0), report)];
     both_ways("handed_over_for", &StateMessage::Reports(Reports { service: service(), entries }));
-    let work =
-        Work::of(observer(), 3, &Wanted::parse(json!({"kind": "ticker"}), &Name::new("o").unwrap()).unwrap());
+    let work = Work::of(
+        observer(),
+        3,
+        &ObserverDefinition::parse(json!({"kind": "ticker"}), &Name::new("o").unwrap()).unwrap(),
+    );
     let run = RunReport {
         id: observer(),
         epoch: Epoch::new(3, 2),
         event: RunEvent::Started { attempt: 1, started_at: at(1) },
     };
     let held = vec![HeldWork { run, work: serde_json::to_string(&work.unwrap()).unwrap() }];
-    let report = Report::Described(Described { pool: Pool::default(), held });
-    let entries = vec![Numbered::new(1, at(0), report)];
-    both_ways("described", &StateMessage::Reports(Reports { service: service(), entries }));
-    let entries = vec![Numbered::new(1, at(0), Report::List(ListChunk::all(2, Vec::new()).remove(0)))];
-    both_ways("list-range", &StateMessage::Reports(Reports { service: service(), entries }));
+    let report = Report::HeldMessages(HeldMessages { pool: Pool::default(), held });
+    let entries = vec![SequencedReport::new(1, at(0), report)];
+    both_ways("held-messages", &StateMessage::Reports(Reports { service: service(), entries }));
+    let entries =
+        vec![SequencedReport::new(1, at(0), Report::Inventory(InventoryChunk::all(2, Vec::new()).remove(0)))];
+    both_ways("inventory-range", &StateMessage::Reports(Reports { service: service(), entries }));
     let report = Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event: RunEvent::Stopped });
     let trace = TraceContext::read(
         Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         Some("rojo=00f067aa0ba902b7"),
     );
-    let entries = vec![Numbered { trace, ..Numbered::new(7, at(0), report) }];
+    let entries = vec![SequencedReport { trace, ..SequencedReport::new(7, at(0), report) }];
     both_ways("report-traced", &StateMessage::Reports(Reports { service: service(), entries }));
     both_ways(
-        "state-tick",
-        &StateMessage::Tick(Tick { manager: ManagerId(Uuid::from_u128(1)), sent_at: at(0) }),
+        "state-watermark",
+        &StateMessage::Watermark(Watermark { manager: ManagerId(Uuid::from_u128(1)), sent_at: at(0) }),
     );
 }
 
 #[test]
-fn beats() {
-    let beat = Beat {
+fn heartbeats() {
+    let heartbeat = Heartbeat {
         service: service(),
         seq: 7,
         state: Intent::Draining,
@@ -156,23 +163,26 @@ fn beats() {
         rss_bytes: 1 << 20,
         sent_at: None,
     };
-    both_ways("beat", &BeatMessage::Beat(beat.clone()));
-    both_ways("beat-sent-at", &BeatMessage::Beat(Beat { sent_at: Some(at(3)), ..beat }));
-    both_ways("probe", &BeatMessage::Probe { service: service() });
+    both_ways("heartbeat", &HeartbeatMessage::Heartbeat(heartbeat.clone()));
+    both_ways(
+        "heartbeat-sent-at",
+        &HeartbeatMessage::Heartbeat(Heartbeat { sent_at: Some(at(3)), ..heartbeat }),
+    );
+    both_ways("probe", &HeartbeatMessage::Probe { service: service() });
 }
 
 #[test]
 fn commands() {
-    let floors = vec![Floor { id: observer(), below: Epoch::after_generation(3) }];
-    both_ways("floors", &Command::Floors(floors.clone()));
-    let welcome = Welcome::new(service(), floors);
+    let revocations = vec![Revocation { id: observer(), below: Epoch::after_generation(3) }];
+    both_ways("revoke", &Command::Revoke(revocations.clone()));
+    let welcome = Welcome::new(service(), revocations);
     both_ways("welcome", &Command::Welcome(Box::new(welcome.clone())));
-    let suspects = Welcome { suspects: vec![observer()], ..welcome.clone() };
-    both_ways("welcome-suspects", &Command::Welcome(Box::new(suspects)));
-    let terms = Terms { revision: 4, cordoned: true, draining: true, capacity: Some(7) };
-    let returning = Welcome { terms: Some(terms), returning: true, ..welcome };
+    let crash_looping = Welcome { crash_looping: vec![observer()], ..welcome.clone() };
+    both_ways("welcome-crash-looping", &Command::Welcome(Box::new(crash_looping)));
+    let directives = ServiceDirectives { revision: 4, cordoned: true, draining: true, capacity: Some(7) };
+    let returning = Welcome { directives: Some(directives), returning: true, ..welcome };
     both_ways("welcome-returning", &Command::Welcome(Box::new(returning)));
-    both_ways("terms", &Command::Terms { service: service(), terms });
+    both_ways("directives", &Command::Directives { service: service(), directives });
     let hand_over = HandOver {
         service: service(),
         ids: vec![observer()],
@@ -182,37 +192,37 @@ fn commands() {
     };
     both_ways("hand_over", &Command::HandOver(hand_over));
     both_ways("describe", &Command::Describe { service: service(), ids: vec![observer()] });
-    both_ways("suspect", &Command::Suspect(vec![observer()]));
-    let after = Some(Place { epoch: Epoch::new(3, 2), seq: 57 });
-    let logs = AskLogs { number: 7, to: AnswersId(Uuid::from_u128(0xd)), id: observer(), after, most: 100 };
+    both_ways("crash-looping", &Command::CrashLooping(vec![observer()]));
+    let after = Some(LogCursor { epoch: Epoch::new(3, 2), seq: 57 });
+    let logs = AskLogs { number: 7, to: RepliesId(Uuid::from_u128(0xd)), id: observer(), after, most: 100 };
     both_ways("logs", &Command::Logs(logs));
     both_ways("logs-newest", &Command::Logs(AskLogs { after: None, ..logs }));
 }
 
 #[test]
-fn answers() {
+fn replies() {
     let line = |seq, stream| Line {
-        place: Place { epoch: Epoch::new(3, 2), seq },
+        place: LogCursor { epoch: Epoch::new(3, 2), seq },
         at: at(0),
         stream,
         text: "a line".into(),
     };
     let lines = vec![line(60, Stream::Stdout), line(61, Stream::Stderr), line(62, Stream::Log)];
     let lines = Lines { lines, missed: 2, more: true };
-    both_ways("answer-logs", &Answer::Logs(LogsAnswer { number: 7, lines }));
-    both_ways("answer-logs-none", &Answer::Logs(LogsAnswer { number: 7, lines: Lines::default() }));
+    both_ways("reply-logs", &Answer::Logs(LogsAnswer { number: 7, lines }));
+    both_ways("reply-logs-none", &Answer::Logs(LogsAnswer { number: 7, lines: Lines::default() }));
     let newer = br#"{"v": 1, "body": {"weather": {"sun": 1}}}"#;
     assert!(matches!(decode::<Answer>(newer), Ok(Answer::Unknown(_))));
 }
 
 #[test]
-fn what_a_newer_version_adds_is_passed_over() {
+fn additions_of_newer_versions_are_ignored() {
     let command = br#"{"v": 1, "body": {"dance": {"who": "all"}}}"#;
     assert!(matches!(decode::<Command>(command), Ok(Command::Unknown(_))));
-    let floors = br#"{"v": 1, "sent_by": "m", "body": {"floors": []}}"#;
-    assert_eq!(decode::<Command>(floors).unwrap(), Command::Floors(Vec::new()));
+    let revocations = br#"{"v": 1, "sent_by": "m", "body": {"revoke": []}}"#;
+    assert_eq!(decode::<Command>(revocations).unwrap(), Command::Revoke(Vec::new()));
     assert!(
-        decode::<Command>(br#"{"v": 2, "body": {"floors": []}}"#)
+        decode::<Command>(br#"{"v": 2, "body": {"revoke": []}}"#)
             .unwrap_err()
             .to_string()
             .contains("version 2")

@@ -1,8 +1,8 @@
-//! The ring of lines: bounded whatever is said, in order, and read without a gap that is not told.
+//! The log ring: bounded for any input, ordered, and read without unreported gaps.
 
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
-use everwatch_core::logs::{LINE_MAX, Line, Place, Ring, Stream};
+use everwatch_core::wire::logs::{LINE_MAX, Line, LogCursor, Ring, Stream};
 use proptest::prelude::*;
 
 fn say(ring: &mut Ring, epoch: Epoch, text: &str, most: u32) {
@@ -14,13 +14,13 @@ fn texts(lines: &[Line]) -> Vec<&str> {
 }
 
 #[test]
-fn the_newest_lines_stay_and_a_follower_is_told_what_it_missed() {
+fn the_newest_lines_stay_and_a_follower_learns_what_it_missed() {
     let (mut ring, run) = (Ring::default(), Epoch::new(1, 0));
     for number in 1..=10 {
         say(&mut ring, run, &number.to_string(), 4);
     }
     assert_eq!(texts(&ring.read(None, 2).lines), ["9", "10"]);
-    let place = |seq| Place { epoch: run, seq };
+    let place = |seq| LogCursor { epoch: run, seq };
     let read = ring.read(Some(place(3)), 2);
     assert_eq!((texts(&read.lines), read.missed, read.more), (vec!["7", "8"], 3, true));
     let read = ring.read(Some(place(8)), 100);
@@ -29,7 +29,7 @@ fn the_newest_lines_stay_and_a_follower_is_told_what_it_missed() {
 }
 
 #[test]
-fn a_later_run_goes_on_in_the_same_ring_and_an_earlier_one_is_silent() {
+fn a_later_run_continues_the_ring_and_earlier_runs_are_ignored() {
     let (mut ring, first, second) = (Ring::default(), Epoch::new(1, 7), Epoch::new(2, 0));
     say(&mut ring, first, "a", 10);
     say(&mut ring, second, "b", 10);
@@ -41,14 +41,14 @@ fn a_later_run_goes_on_in_the_same_ring_and_an_earlier_one_is_silent() {
         all.iter().map(|line| line.place.to_string()).collect::<Vec<_>>(),
         ["1.7.1", "2.0.1", "2.0.2"]
     );
-    // One who last saw a line of the first run elsewhere.
-    assert_eq!(texts(&ring.read(Some(Place { epoch: first, seq: 99 }), 10).lines), ["b", "c"]);
+    // A reader whose last line is from the first run on another service.
+    assert_eq!(texts(&ring.read(Some(LogCursor { epoch: first, seq: 99 }), 10).lines), ["b", "c"]);
 }
 
 #[test]
-fn a_place_is_read_as_it_is_written_and_nothing_else_is() {
+fn only_a_written_cursor_parses() {
     for bad in ["", "1", "1.2", "1.2.x", "1.2.3.4", "-1.0.0", "4294967296.0.1"] {
-        assert!(bad.parse::<Place>().unwrap_err().contains("3.2.57"), "{bad}");
+        assert!(bad.parse::<LogCursor>().unwrap_err().contains("3.2.57"), "{bad}");
     }
 }
 
@@ -60,7 +60,7 @@ proptest! {
         page in 1_usize..9,
     ) {
         let mut ring = Ring::default();
-        let mut followed: Vec<Place> = Vec::new();
+        let mut followed: Vec<LogCursor> = Vec::new();
         let mut missed = 0;
         let mut accepted = 0_u64;
         for (at, (run, text, long)) in said.iter().enumerate() {
@@ -72,10 +72,10 @@ proptest! {
             let bytes: usize = all.iter().map(|line| line.text.len()).sum();
             prop_assert!(bytes <= (most as usize * 1024).max(LINE_MAX));
             accepted += u64::from(all.last().map(|line| line.place) != before);
-            // A follower that looks now and then.
+            // A follower that reads occasionally.
             if at % 7 == 0 || at + 1 == said.len() {
                 loop {
-                    let from = followed.last().copied().unwrap_or(Place { epoch: Epoch::new(0, 0), seq: 0 });
+                    let from = followed.last().copied().unwrap_or(LogCursor { epoch: Epoch::new(0, 0), seq: 0 });
                     let read = ring.read(Some(from), page);
                     missed += read.missed;
                     followed.extend(read.lines.iter().map(|line| line.place));
@@ -86,7 +86,7 @@ proptest! {
             }
         }
         prop_assert!(followed.windows(2).all(|pair| pair[0] < pair[1]));
-        // What it neither saw nor was told of are whole runs, or the ends of runs, that went by between two looks.
+        // Unreported lines are only those of whole runs, or ends of runs, that passed between two reads.
         prop_assert!(followed.len() as u64 + missed <= accepted);
         if said.len() <= most as usize && said.iter().all(|(_, text, long)| text.len() + 2 * long + 64 <= 1024) {
             prop_assert_eq!((followed.len() as u64, missed), (accepted, 0));
@@ -94,8 +94,8 @@ proptest! {
     }
 
     #[test]
-    fn a_place_comes_back_as_it_was(epoch: u64, seq: u64) {
-        let place = Place { epoch: Epoch::from(epoch), seq };
-        prop_assert_eq!(place.to_string().parse::<Place>(), Ok(place));
+    fn a_cursor_round_trips(epoch: u64, seq: u64) {
+        let place = LogCursor { epoch: Epoch::from(epoch), seq };
+        prop_assert_eq!(place.to_string().parse::<LogCursor>(), Ok(place));
     }
 }

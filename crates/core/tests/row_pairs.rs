@@ -1,13 +1,13 @@
-//! Every state of an observer's row with every event: status, reason and floor that follow are written down in
-//! the snapshot, so that a change of any pair is seen.
+//! Every state of an observer's row with every event: the snapshot records the resulting status, reason and revocation,
+//! so that a change of any pair shows.
 
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Name, ObserverId, ServiceId};
-use everwatch_core::message::{RunEvent, RunReport};
-use everwatch_core::observer::Wanted;
-use everwatch_core::plan::plan_row;
-use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::record::due::due_step;
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::wire::report::{RunEvent, RunReport};
 use serde_json::json;
 use std::fmt::Write as _;
 use uuid::Uuid;
@@ -27,11 +27,11 @@ fn started() -> RunEvent {
 fn failed() -> RunEvent {
     RunEvent::Failed { error: "e".to_owned(), attempts: 2 }
 }
-fn erred() -> RunEvent {
-    RunEvent::Erred { attempt: 1, error: "e".to_owned(), next_at: at(9) }
+fn errored() -> RunEvent {
+    RunEvent::Errored { attempt: 1, error: "e".to_owned(), next_at: at(9) }
 }
 fn taken() -> RunEvent {
-    RunEvent::Taken { reason: "redelivered".to_owned(), refuses: false }
+    RunEvent::Held { reason: "redelivered".to_owned(), refuses: false }
 }
 fn refused() -> RunEvent {
     RunEvent::Refused { why: "kind".to_owned() }
@@ -54,7 +54,7 @@ const STATES: [(&str, &[Change]); 13] = [
     ("taken", &[|row| hear(row, RUN, taken())]),
     ("refused", &[|row| hear(row, RUN, refused())]),
     ("running", &[|row| hear(row, RUN, started())]),
-    ("restarting", &[|row| hear(row, RUN, started()), |row| hear(row, (1, 6), erred())]),
+    ("restarting", &[|row| hear(row, RUN, started()), |row| hear(row, (1, 6), errored())]),
     ("handed over", &[|row| hear(row, RUN, started()), |row| hear(row, (1, 6), RunEvent::HandedOver)]),
     (
         "told to stop before its publish",
@@ -94,7 +94,7 @@ const EVENTS: [(&str, Change); 19] = [
     ("taken, earlier run", |row| hear(row, EARLIER, taken())),
     ("started, later run", |row| hear(row, LATER, started())),
     ("started, earlier run", |row| hear(row, EARLIER, started())),
-    ("erred, later run", |row| hear(row, LATER, erred())),
+    ("errored, later run", |row| hear(row, LATER, errored())),
     ("progress", |row| hear(row, (1, 7), RunEvent::Progress { text: "p".to_owned() })),
     ("handed over", |row| hear(row, (1, 7), RunEvent::HandedOver)),
     ("refused, later run", |row| hear(row, LATER, refused())),
@@ -118,8 +118,9 @@ const EVENTS: [(&str, Change); 19] = [
         let _refused_or_not = row.retry(at(2), &RowPolicy::default());
     }),
     ("a pass after a minute", |row| {
-        if let Some(step) = plan_row(row, at(61), &RowPolicy::default()) {
-            *row = step.row;
+        if let Some(next) = due_step(row, at(61), &RowPolicy::default()).and_then(|step| step.row().cloned())
+        {
+            *row = next;
         }
     }),
 ];
@@ -130,17 +131,23 @@ fn every_state_with_every_event() {
     for (state, path) in STATES {
         writeln!(table, "{state}").unwrap();
         for (event, change) in EVENTS {
-            let wanted = Wanted::parse(json!({"kind": "ticker"}), &Name::new("o").unwrap()).unwrap();
-            let mut row = Row::created(ObserverId(Uuid::from_u128(1)), wanted, at(0), &RowPolicy::default());
+            let definition =
+                ObserverDefinition::parse(json!({"kind": "ticker"}), &Name::new("o").unwrap()).unwrap();
+            let mut row =
+                Row::created(ObserverId(Uuid::from_u128(1)), definition, at(0), &RowPolicy::default());
             path.iter().for_each(|step| step(&mut row));
             let before = row.clone();
             change(&mut row);
             let verdict = row.verdict();
-            assert!(row.floor().below >= before.floor().below, "{state} + {event}: the floor fell");
+            assert!(
+                row.revocation().below >= before.revocation().below,
+                "{state} + {event}: the revocation fell"
+            );
             let reason = verdict.reason.to_string();
             let reason = if reason.is_empty() { "-".to_owned() } else { reason };
-            let floor = row.floor().below;
-            writeln!(table, "  + {event:29} -> {} | {reason} | floor {floor}", verdict.status).unwrap();
+            let revocation = row.revocation().below;
+            writeln!(table, "  + {event:29} -> {} | {reason} | revocation {revocation}", verdict.status)
+                .unwrap();
         }
     }
     insta::assert_snapshot!(table);

@@ -1,14 +1,15 @@
-//! Every state of a slot with every input: what follows is written down in the snapshot, so that a change of
-//! any pair is seen.
+//! Every state of a slot with every input: the snapshot records the effects, so that a change of any pair shows.
 
 #![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
 
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, Name, ObserverId};
-use everwatch_core::message::{Cause, Floor, RunReport, Work, WorkRead};
-use everwatch_core::observer::Wanted;
-use everwatch_core::slots::{Effect, Input, Now, Outcome, SlotPolicy, Slots};
+use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::run::slots::{Effect, Input, Now, Outcome, SlotPolicy, Slots};
+use everwatch_core::wire::command::{Cause, Revocation};
+use everwatch_core::wire::report::RunReport;
+use everwatch_core::wire::work::{DecodedWork, Work};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -23,11 +24,11 @@ fn now(secs: u64) -> Now {
     Now { mono, wall: Timestamp(i64::try_from(mono.as_millis()).unwrap()), chance: 0.5 }
 }
 
-fn work(generation: u32, kind: &str, overlap: &str) -> WorkRead {
+fn work(generation: u32, kind: &str, overlap: &str) -> DecodedWork {
     let retry = json!({"kind": "fixed", "every": "10s", "attempts": 2});
-    let wanted = json!({"kind": kind, "retry": retry, "overlap": overlap, "grace": "30s"});
-    let wanted = Wanted::parse(wanted, &Name::new("w").unwrap()).unwrap();
-    WorkRead::Ours(Box::new(Work::of(ID, generation, &wanted).unwrap()))
+    let definition = json!({"kind": kind, "retry": retry, "overlap": overlap, "grace": "30s"});
+    let definition = ObserverDefinition::parse(definition, &Name::new("w").unwrap()).unwrap();
+    DecodedWork::Ours(Box::new(Work::of(ID, generation, &definition).unwrap()))
 }
 
 fn delivered(receipt: u32, (generation, acquisitions): (u32, u32)) -> Input<u32> {
@@ -39,11 +40,11 @@ fn special(kind: &str, overlap: &str) -> Input<u32> {
 fn ended(outcome: Outcome) -> Input<u32> {
     Input::Ended { id: ID, epoch: Epoch::new(RUN.0, RUN.1), outcome }
 }
-fn floor(below: Epoch) -> Input<u32> {
-    Input::Floors(vec![Floor { id: ID, below }])
+fn revocation(below: Epoch) -> Input<u32> {
+    Input::Revocations(vec![Revocation { id: ID, below }])
 }
 fn doomed() -> Input<u32> {
-    floor(Epoch::after_generation(RUN.0))
+    revocation(Epoch::after_generation(RUN.0))
 }
 fn take() -> Input<u32> {
     delivered(1, RUN)
@@ -54,12 +55,12 @@ type Path = fn() -> Vec<Input<u32>>;
 /// How each state is reached.
 const STATES: [(&str, Path); 12] = [
     ("absent", Vec::new),
-    ("absent, under a floor", || vec![doomed()]),
+    ("absent, under a revocation", || vec![doomed()]),
     ("waiting", || vec![special("ticker", "forbid")]),
-    ("announced, a suspect", || vec![Input::Suspects(vec![ID]), take()]),
+    ("announced, a suspect", || vec![Input::CrashLooping(vec![ID]), take()]),
     ("running", || vec![take()]),
-    ("backoff", || vec![take(), ended(Outcome::Erred("e".into()))]),
-    ("ending by a floor", || vec![take(), doomed()]),
+    ("backoff", || vec![take(), ended(Outcome::Errored("e".into()))]),
+    ("ending by a revocation", || vec![take(), doomed()]),
     ("ending by hand-over", || vec![take(), Input::Drain]),
     ("refusing", || vec![special("unknown", "allow")]),
     ("settling", || vec![take(), ended(Outcome::Done)]),
@@ -73,17 +74,17 @@ const INPUTS: [(&str, Make); 20] = [
     ("delivery of the run before", || delivered(9, (RUN.0, 0))),
     ("delivery of the next run", || delivered(9, (RUN.0, RUN.1 + 1))),
     ("delivery of the next generation", || delivered(9, (RUN.0 + 1, 0))),
-    ("floor under the run", || floor(Epoch::new(RUN.0, RUN.1))),
-    ("floor over the run", || floor(Epoch::new(RUN.0, RUN.1 + 1))),
-    ("floor over the generation", doomed),
+    ("revocation under the run", || revocation(Epoch::new(RUN.0, RUN.1))),
+    ("revocation over the run", || revocation(Epoch::new(RUN.0, RUN.1 + 1))),
+    ("revocation over the generation", doomed),
     ("ended: done", || ended(Outcome::Done)),
     ("ended: failed", || ended(Outcome::Failed("f".into()))),
-    ("ended: error", || ended(Outcome::Erred("e".into()))),
+    ("ended: error", || ended(Outcome::Errored("e".into()))),
     ("ended: aborted", || ended(Outcome::Aborted)),
     ("ended: another run", || Input::Ended { id: ID, epoch: Epoch::new(RUN.0, 0), outcome: Outcome::Done }),
     ("confirmed", || Input::Confirmed { id: ID, epoch: Epoch::new(RUN.0, RUN.1) }),
     ("announced", || Input::Announced { id: ID, epoch: Epoch::new(RUN.0, RUN.1) }),
-    ("suspected", || Input::Suspects(vec![ID])),
+    ("suspected", || Input::CrashLooping(vec![ID])),
     ("the deadline", || Input::Wake),
     ("hand it over", || Input::HandOver(vec![ID], Cause::Move)),
     ("hand over all but one", || Input::HandOverDownTo(1, Cause::Drain)),
@@ -130,7 +131,7 @@ fn every_state_with_every_input() {
                 slots.step(step, now(0));
             }
             let effects = slots.step(make(), now(60));
-            // I7: an end of the message follows only a confirm.
+            // I7: an acknowledgement follows only a confirm.
             let acks = effects.iter().any(|effect| matches!(effect, Effect::Ack(_)));
             assert!(!acks || input == "confirmed", "{state} + {input} acknowledges");
             let effects: Vec<_> = effects.iter().map(told).collect();

@@ -16,8 +16,8 @@ const FORGET_EVERY: Duration = Duration::from_secs(1);
 
 /// Limits the requests of each client.
 ///
-/// For each client, the limiter keeps the time at which its allowance is full again. Each request moves that time forward
-/// by `worth`. A request that would move it more than [`BURST`] ahead is refused.
+/// For each client, the limiter keeps the time at which its allowance is full again. Each request moves that time
+/// forward by `worth`. A request that would move it more than [`BURST`] ahead is refused.
 #[derive(Debug)]
 pub struct Rate {
     /// The time that one request is worth.

@@ -66,7 +66,7 @@ async function show() {
     if (!(error instanceof Refused)) throw error;
     data = undefined;
     const title = error.status === 404 ? "Not found" : "The manager refused this";
-    patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title), empty(error.message, `Answer ${error.status} ${error.code}. This page tries again by itself.`, h("a", { class: "button", href: "#/" }, "To the overview")))]);
+    patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title), empty(error.message, `Answer ${error.status} ${error.code}. This page tries again by itself.`, h("a", { class: "button", href: "#/" }, "Go to the overview")))]);
   }
 }
 
@@ -75,7 +75,7 @@ async function follow() {
   route = read();
   const moved = before?.path !== route.path;
   view = route.parts[0] === "observers" && route.parts[1] ? observer : VIEWS[route.parts[0]];
-  view ??= { name: "nowhere", title: "Not found", load: async () => ({}), draw: () => [h("h1", {}, "Not found"), empty("There is no such page", "The address names none.", h("a", { class: "button", href: "#/" }, "To the overview"))] };
+  view ??= { name: "nowhere", title: "Not found", load: async () => ({}), draw: () => [h("h1", {}, "Not found"), empty("There is no such page", "The address is incomplete.", h("a", { class: "button", href: "#/" }, "Go to the overview"))] };
   if (moved) {
     data = undefined;
     document.title = view.title === "Overview" ? "Everwatch" : `${view.title} · Everwatch`;

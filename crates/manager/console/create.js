@@ -71,7 +71,7 @@ const check = (text, name, hint) => h("label", { class: "check" },
 
 function draw({ kinds, pools }, _route, context) {
   const head = h("header", { class: "head" }, h("h1", {}, "New observer"));
-  if (kinds.length === 0) return [head, empty("No service lives", "Kinds are what living services say that they can run. Start one, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
+  if (kinds.length === 0) return [head, empty("No services", "Kinds are what living services say that they can run. Start one, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
   if (!kinds.some((it) => it.name === draft.kind)) draft.kind = (kinds.find((it) => it.name === "ticker") ?? kinds[0]).name;
   const kind = kinds.find((it) => it.name === draft.kind);
   const told = fields(kind.schema), members = told ?? WHOLE;
@@ -82,11 +82,11 @@ function draw({ kinds, pools }, _route, context) {
       line("Name", "/name", "new-name", h("input", { name: "name", value: draft.name, oninput: keep("name"), autocomplete: "off", spellcheck: "false" }), "letters, digits, - _ . ; left empty, one is made up"),
       line("Kind", "/kind", "new-kind", h("select", { name: "kind", onchange: choose }, kinds.map((it) => h("option", { value: it.name, selected: it.name === draft.kind }, it.name))), `${kind.services === 1 ? "1 living service runs" : `${kind.services} living services run`} it`)),
     h("fieldset", { key: `spec-of-${draft.kind}` }, h("legend", {}, `Spec of ${draft.kind}`), members.length ? members.map((it) => control(it, draft.spec, draft.wrong[it.name])) : h("p", { class: "hint" }, "It has none.")),
-    h("fieldset", {}, h("legend", {}, "Where and how"),
+    h("fieldset", {}, h("legend", {}, "Placement and policies"),
       line("Pool", "/pool", "new-pool", h("select", { name: "pool", onchange: keep("pool") }, h("option", { value: "", selected: !draft.pool }, "default"), pools.filter((it) => it.name !== "default").map((it) => h("option", { value: it.name, selected: draft.pool === it.name }, it.name))), "which services may run it"),
       line("Labels", "/labels", "new-labels", h("input", { name: "labels", value: draft.labels, oninput: keep("labels"), placeholder: "team=a, region=eu", autocomplete: "off", spellcheck: "false" }), "key=value, with commas between"),
-      check("Wait when all is full", "queue", "else the create is refused"),
-      check("Never two at once", "forbid", "a move waits until the old run is certainly over")),
+      check("Queue when full", "queue", "else the create is refused"),
+      check("Never overlap", "forbid", "a move waits until the old run is certainly over")),
     h("p", { class: "row" }, h("button", { type: "submit", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("a", { class: "button", href: "#/observers" }, "Cancel")))];
 }
 

@@ -1,24 +1,24 @@
-// What happened, newest first; the first page is live.
+// Recent events, newest first; the first page is live.
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { EVENT_WORDS, asker, duration, empty, number, observerLink, table, time, what } from "./show.js";
 
 const PAGE = 100;
 
-const load = ({ params }) => get("/v1/events", { what: params.get("what"), observer: params.get("observer"), service: params.get("service"), cursor: params.get("cursor"), limit: PAGE });
+const load = ({ params }) => get("/v1/events", { type: params.get("type"), observer: params.get("observer"), service: params.get("service"), cursor: params.get("cursor"), limit: PAGE });
 
 function draw({ items, next_cursor: next, total }, { params }, context) {
-  const now = params.get("what") ?? "", cursor = params.get("cursor");
+  const now = params.get("type") ?? "", cursor = params.get("cursor");
   const about = params.get("observer") ? items[0]?.observer?.name ?? "one observer" : params.get("service") ? items[0]?.service?.name ?? "one service" : null;
   return [
     h("header", { class: "head" }, h("h1", {}, "Events"), h("p", { class: "total" }, number(total)),
       about ? h("p", { class: "row" }, `of ${about}`, h("button", { type: "button", class: "quiet", onclick: () => context.set({ observer: "", service: "", cursor: "" }) }, "Show all")) : null),
     h("div", { class: "row fields" }, h("label", { class: "field" }, h("span", {}, "What"),
-      h("select", { name: "what", onchange: (event) => context.set({ what: event.target.value, cursor: "" }) },
+      h("select", { name: "type", onchange: (event) => context.set({ type: event.target.value, cursor: "" }) },
         h("option", { value: "", selected: !now }, "everything"), Object.entries(EVENT_WORDS).map(([value, text]) => h("option", { value, selected: value === now }, text))))),
-    items.length === 0 ? empty("Nothing happened", now ? "Nothing of this sort, as far as it is kept." : "What happens to observers and services is written here.") : table("Events", [
+    items.length === 0 ? empty("No events", now ? "No event matches the filter." : "Events of observers and services appear here.") : table("Events", [
       { title: "When", class: "when", cell: (it) => time(it.at) },
-      { title: "What", cell: (it) => what(it.what) },
+      { title: "Event", cell: (it) => what(it.type) },
       { title: "Observer", class: "name", cell: (it) => it.observer ? observerLink(it.observer) : "" },
       { title: "Service", cell: (it) => it.service?.name ?? "" },
       { title: "Gap", class: "n", cell: (it) => it.gap_ms === null ? "" : duration(it.gap_ms) },

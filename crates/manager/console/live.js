@@ -4,9 +4,9 @@ import { call, Lost } from "./api.js";
 import { EVENT_WORDS } from "./show.js";
 
 const REFRESH_MS = 1000;
-/** Beats of services make no event, so it is read this often anyway. */
+/** Heartbeats of services make no event, so it is read this often anyway. */
 const IDLE_MS = 5000;
-/** What services hold follows an event by a beat: for so long after an event it is read at the pace of events. */
+/** What services hold follows an event by a heartbeat: for so long after an event it is read at the pace of events. */
 const SETTLE_MS = 3000;
 const PROBE_MS = 1000;
 const REOPEN_MS = 10000;

@@ -36,14 +36,14 @@ function facts(it) {
     ["Created", time(it.created_at)],
     ["Changed", time(it.modified_at)],
     ["Generation", number(it.generation)],
-    ["Taken over", `${number(it.acquisitions)}×`],
+    ["Redelivered", `${number(it.acquisitions)}×`],
     ["Status", it.status],
     ["Reason code", it.reason_code ? h("code", {}, it.reason_code) : "none"],
     ["Attempt", number(it.attempt)],
     ["Restarts", number(it.restarts)],
-    ["After an error", retryText(it.retry)],
-    ["Two at once", it.overlap === "forbid" ? "forbidden" : "allowed"],
-    ["Time to end", it.grace],
+    ["Restart policy", retryText(it.retry)],
+    ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
+    ["Stop timeout", it.grace],
     ["Labels", labels.length ? labels.map(([key, value]) => h("a", { class: "tag", href: `#/observers?label=${encodeURIComponent(`${key}=${value}`)}` }, `${key}=${value}`)) : "none"],
     ["Id", h("code", {}, it.id)],
   ];
@@ -81,18 +81,18 @@ function draw({ it, runs, events }, _route, context) {
     it.progress ? h("p", { class: "why" }, it.progress) : null,
     it.last_error && !gone ? h("p", { class: "notice", "data-tone": "bad" }, h("strong", {}, "Last error: "), h("code", {}, it.last_error)) : null,
     h("div", { class: "panels" },
-      h("section", { class: "panel" }, h("h2", {}, "Where it ran"), timeline(runs, it)),
+      h("section", { class: "panel" }, h("h2", {}, "Runs"), timeline(runs, it)),
       h("section", { class: "panel" }, h("h2", {}, "Facts"), facts(it)),
       h("section", { class: "panel across" }, h("h2", {}, "Logs"), logs(it)),
       h("section", { class: "panel across" }, h("h2", {}, "Spec"), h("pre", { tabindex: "0", role: "region", "aria-label": "Spec" }, JSON.stringify(it.spec, null, 2))),
-      h("section", { class: "panel across" }, h("h2", {}, "What happened"), table("What happened", [
+      h("section", { class: "panel across" }, h("h2", {}, "Recent events"), table("Recent events", [
         { title: "When", class: "when", cell: (event) => time(event.at) },
-        { title: "What", cell: (event) => what(event.what) },
+        { title: "Event", cell: (event) => what(event.type) },
         { title: "Service", cell: (event) => event.service?.name ?? "" },
         { title: "Cause", class: "text", cell: (event) => event.text },
         { title: "By", cell: (event) => asker(event.by) },
         { title: "Gap", class: "n", cell: (event) => event.gap_ms === null ? "" : duration(event.gap_ms) },
-      ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All of them")) : null)),
+      ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All events")) : null)),
   ];
 }
 

@@ -6,7 +6,7 @@ import { HEALTHS, RESTS, counted, empty, health, number, observerLink, table, ti
 
 const PAGE = 100;
 const TYPING_MS = 150;
-const FILTERS = ["health", "status", "q", "kind", "pool", "service", "label", "sort"];
+const FILTERS = ["health", "status", "reason_code", "q", "kind", "pool", "service", "label", "sort"];
 const FRESH_PAGE = { cursor: "", page: "" };
 
 /** Ticked observers by id; kept while pages turn. */
@@ -44,12 +44,13 @@ function typed(label, name, placeholder, params, context, id) {
     h("input", { type: "search", name, id, placeholder, value: params.get(name) ?? "", autocomplete: "off", spellcheck: "false", oninput: later }));
 }
 
-function filters({ stats, kinds, pools, services }, params, context) {
+function filters({ page, stats, kinds, pools, services }, params, context) {
   const chosen = (name) => (params.get(name) ?? "").split(",").filter(Boolean);
   /** Only observers that are to run have a health: one sort of chip at a time. */
   const toggle = (name, it) => context.set({ health: "", status: "", [name]: (chosen(name).includes(it) ? chosen(name).filter((one) => one !== it) : [...chosen(name), it]).join(","), ...FRESH_PAGE });
   const chip = (name, it, count) => h("button", { key: it, type: "button", class: "chip", "data-status": it, "aria-pressed": String(chosen(name).includes(it)), onclick: () => toggle(name, it) },
     word(it), h("b", {}, number(count ?? 0)));
+  const reasons = [...new Set(page.items.map((it) => it.reason_code).filter(Boolean))].sort();
   return h("form", { class: "filters", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
     h("div", { class: "chips", role: "group", "aria-label": "Health and status" },
       HEALTHS.map((it) => chip("health", it, stats.health[it])), RESTS.map((it) => chip("status", it, stats.observers[it]))),
@@ -58,6 +59,7 @@ function filters({ stats, kinds, pools, services }, params, context) {
       choice("Kind", "kind", kinds.map((it) => [it.name, it.name]), params, context),
       choice("Pool", "pool", pools.map((it) => [it.name, it.name]), params, context),
       choice("Service", "service", services.map((it) => [it.id, it.name]), params, context),
+      choice("Reason", "reason_code", reasons.map((it) => [it, it]), params, context),
       typed("Labels", "label", "key=value, …", params, context)));
 }
 
@@ -81,7 +83,7 @@ export async function actOn(name, items, context, told) {
   const { word: verb, done, danger } = ACTIONS[name];
   const count = counted(items.length, "observer");
   const names = items.slice(0, 5).map((it) => it.name).join(", ") + (items.length > 5 ? ` and ${number(items.length - 5)} more` : "");
-  const explained = { delete: "They end and are gone; this cannot be undone.", move: "Each goes to another service, or to the pool you name.", restart: "What runs ends and starts anew." }[name];
+  const explained = { delete: "Their runs stop and the observers are deleted. This cannot be undone.", move: "Each observer moves to another service, or to the pool that you name.", restart: "Their runs stop and start again." }[name];
   const answer = await confirm({
     title: `${verb} ${count}?`, lines: [names, explained].filter(Boolean), action: `${verb} ${number(items.length)}`, danger: Boolean(danger),
     input: name === "move" ? { label: "Pool (empty: the queue chooses a service)", placeholder: items[0].pool } : undefined,
@@ -135,7 +137,7 @@ function rows({ page }, params, context) {
     { title: "Service", cell: (it) => it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : h("span", { class: "none" }, "–") },
     { title: "Started", class: "n when", cell: (it) => time(it.started_at) },
     { title: sorted("Created", "created_at", params, context), class: "n when", cell: (it) => time(it.created_at) },
-    { title: "Says", class: "text", cell: note },
+    { title: "Reason", class: "text", cell: note },
   ], page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
 }
 
@@ -155,7 +157,7 @@ function draw(data, { params }, context) {
   const filtered = FILTERS.some((it) => it !== "sort" && params.get(it));
   const clear = () => context.set(Object.fromEntries([...FILTERS, "cursor", "page"].map((it) => [it, ""])));
   const nothing = filtered
-    ? empty("None matches", "No observer fits this filter.", h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
+    ? empty("No matches", "No observer matches this filter.", h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
     : empty("No observer yet", "Create one here, or on a terminal with: everwatch observer create hello --kind ticker", h("a", { class: "button primary", href: "#/create" }, "New observer"));
   return [
     h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null),

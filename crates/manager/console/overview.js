@@ -5,7 +5,7 @@ import { HEALTHS, RESTS, STATUSES, bar, counted, duration, empty, number, observ
 
 const HOUR_MS = 3600000;
 const SLOW_MS = 10000;
-const TROUBLE = "failed,erred,refused,service_suspect,service_lost,reissues_capped";
+const TROUBLE = "failed,errored,refused,service_suspect,service_lost,republish_capped";
 const MOVES_FROM = 500;
 
 let slow = null;
@@ -13,7 +13,7 @@ let slow = null;
 /** Moves are counted from many events: not at each refresh. */
 async function lately() {
   if (slow && performance.now() - slow.at < SLOW_MS) return slow;
-  const starts = await get("/v1/events", { what: "started", limit: MOVES_FROM });
+  const starts = await get("/v1/events", { type: "started", limit: MOVES_FROM });
   const since = Date.now() - HOUR_MS;
   const moves = starts.items.filter((it) => it.gap_ms !== null && Date.parse(it.at) >= since);
   const all = starts.next_cursor === null || Date.parse(starts.items.at(-1)?.at) < since;
@@ -34,16 +34,16 @@ export function spare(pools, services) {
 }
 
 async function load() {
-  const [stats, pools, services, trouble, hold, parked, { moves, all }] = await Promise.all([
-    get("/v1/stats"), get("/v1/pools"), get("/v1/services", { limit: 1000 }), get("/v1/events", { what: TROUBLE, limit: 8 }),
-    get("/v1/hold"), get("/v1/parked", { limit: 1 }), lately()]);
-  return { stats, pools: pools.items, services: services.items, trouble: trouble.items, hold, parked: parked.total, moves, all };
+  const [stats, pools, services, trouble, safeMode, parked, { moves, all }] = await Promise.all([
+    get("/v1/stats"), get("/v1/pools"), get("/v1/services", { limit: 1000 }), get("/v1/events", { type: TROUBLE, limit: 8 }),
+    get("/v1/safe-mode"), get("/v1/parked", { limit: 1 }), lately()]);
+  return { stats, pools: pools.items, services: services.items, trouble: trouble.items, safeMode, parked: parked.total, moves, all };
 }
 
 function headline({ stats }) {
   const count = stats.observers, total = STATUSES.reduce((sum, it) => sum + (count[it] ?? 0), 0);
   const { running, restarting, waiting, moving } = stats.health, wanted = running + restarting + waiting + moving;
-  if (total === 0) return ["Nothing to watch yet", "good"];
+  if (total === 0) return ["No observers yet", "good"];
   if (count.Failed > 0) return [`${counted(count.Failed, "observer")} failed`, "bad"];
   if (restarting > 0) return [`${counted(restarting, "observer")} restarting after errors`, "wait"];
   if (running < wanted) return [`${number(running)} of ${number(wanted)} observers run`, "wait"];
@@ -52,7 +52,7 @@ function headline({ stats }) {
 
 function standing({ stats, pools, services }) {
   const active = stats.services.active ?? 0;
-  if (active === 0) return "No service is active: nothing can run.";
+  if (active === 0) return "No service is active: no observer can run.";
   const failed = stats.observers.Failed > 0 || stats.health.restarting > 0 ? `${counted(stats.health.running, "observer")} run. ` : "";
   const room = `${failed}${counted(active, "active service")} with ${number(Math.max(stats.capacity - stats.held, 0))} of ${number(stats.capacity)} slots free.`;
   const worst = spare(pools, services);
@@ -62,13 +62,13 @@ function standing({ stats, pools, services }) {
   return `${room} ${worst.lost === 1 ? "The largest" : `The ${worst.lost} largest`}${pool} could be lost now, and all observers would still have room.`;
 }
 
-function warnings({ stats, hold, parked, services }) {
+function warnings({ stats, safeMode, parked, services }) {
   const silent = services.filter((it) => it.state === "suspect");
   return [
-    stats.broker ? null : h("p", { class: "notice", "data-tone": "bad" }, h("strong", {}, "The broker is not connected. "), "What runs goes on; nothing new starts and nothing is heard."),
-    hold.on ? h("p", { class: "notice", "data-tone": "wait" }, h("strong", {}, "On hold. "), `Nothing is concluded from silence${hold.reason ? `: ${hold.reason}` : ""}.`) : null,
+    stats.broker ? null : h("p", { class: "notice", "data-tone": "bad" }, h("strong", {}, "The broker is not connected. "), "Observers keep running; none can start, and no reports arrive."),
+    safeMode.on ? h("p", { class: "notice", "data-tone": "wait" }, h("strong", {}, "Safe mode. "), `Managers conclude nothing from silence${safeMode.reason ? `: ${safeMode.reason}` : ""}.`) : null,
     silent.length ? h("p", { class: "notice", "data-tone": "wait" }, h("strong", {}, `${counted(silent.length, "service")} silent: `), silent.map((it) => it.name).slice(0, 5).join(", ")) : null,
-    parked ? h("p", { class: "notice", "data-tone": "wait" }, h("a", { href: "#/parked" }, `${counted(parked, "message")} parked`), " because nobody could read them.") : null,
+    parked ? h("p", { class: "notice", "data-tone": "wait" }, h("a", { href: "#/parked" }, `${counted(parked, "message")} parked`), " because no version could read them.") : null,
   ];
 }
 
@@ -109,10 +109,10 @@ function poolsPanel({ pools, services, stats }) {
       fact("Broker", stats.broker ? "connected" : h("span", { class: "bad" }, "not connected"))));
 }
 
-const troublePanel = ({ trouble }) => h("section", { class: "panel across" }, h("h2", {}, "Trouble lately"),
-  trouble.length === 0 ? h("p", { class: "fine" }, "Nothing failed, nobody was lost.") : table("Trouble lately", [
+const troublePanel = ({ trouble }) => h("section", { class: "panel across" }, h("h2", {}, "Recent problems"),
+  trouble.length === 0 ? h("p", { class: "fine" }, "No failures, no lost services.") : table("Recent problems", [
     { title: "When", class: "when", cell: (it) => time(it.at) },
-    { title: "What", cell: (it) => what(it.what) },
+    { title: "Event", cell: (it) => what(it.type) },
     { title: "Observer", cell: (it) => it.observer ? observerLink(it.observer) : "" },
     { title: "Service", cell: (it) => it.service?.name ?? "" },
     { title: "Cause", class: "text", cell: (it) => it.text },

@@ -1,4 +1,4 @@
-// What stands still until a person looks: failed observers, and messages that nobody could read.
+// What waits for an operator: failed observers, and messages that no version could read.
 import { call, get } from "./api.js";
 import { actOn } from "./observers.js";
 import { confirm } from "./ask.js";
@@ -29,7 +29,7 @@ const failedPanel = ({ failed }, context) => h("section", { class: "panel across
     { title: "Cause", class: "text", cell: (it) => h("span", { title: it.last_error || it.reason }, it.reason || it.last_error) },
     { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => [button("Retry", `Retry ${it.name}`, () => actOn("retry", [it], context)), button("Delete", `Delete ${it.name}`, () => actOn("delete", [it], context), true)] },
   ], failed.items),
-  failed.total > failed.items.length ? h("p", { class: "fine" }, `The newest ${number(failed.items.length)}. `, h("a", { href: "#/observers?status=Failed" }, "All of them")) : null);
+  failed.total > failed.items.length ? h("p", { class: "fine" }, `The newest ${number(failed.items.length)}. `, h("a", { href: "#/observers?status=Failed" }, "All failed observers")) : null);
 
 const messagesPanel = ({ messages }, context) => h("section", { class: "panel across" },
   h("header", { class: "row" }, h("h2", {}, "Unreadable messages"), h("span", { class: "fine" }, number(messages.total))),

@@ -83,7 +83,7 @@ function card(it, context) {
     it.drain ? progress(it.drain) : null,
     it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, it.unconfirmed) : null,
     h("dl", { class: "facts" },
-      fact("Last heard", time(it.last_beat_at)), fact("Up since", time(it.created_at)), fact("Pool", it.pool), fact("Host", it.host),
+      fact("Last heartbeat", time(it.last_heartbeat_at)), fact("Up since", time(it.created_at)), fact("Pool", it.pool), fact("Host", it.host),
       fact("Version", it.version), fact("Incarnation", h("code", { title: it.id }, it.id.slice(0, 8))), fact("Kinds", it.kinds.join(", "))),
     orders(it, context),
     h("a", { class: "more", href: `#/observers?service=${it.id}` }, "Its observers", h("span", { class: "unseen" }, ` (${it.name})`)));
@@ -95,13 +95,13 @@ function draw({ living, over, total }, route, context) {
   return [
     h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, `${number(living.length)} living`),
       living.length > 1 ? h("button", { type: "button", class: "button", onclick: () => rebalance(context) }, "Rebalance") : null),
-    living.length === 0 ? empty("No service lives", "Observers wait until one comes: start it with  everwatch run service") : h("ul", { class: "cards" }, sorted.slice(0, CARDS).map((it) => card(it, context))),
+    living.length === 0 ? empty("No services", "Observers wait until one comes: start it with  everwatch run service") : h("ul", { class: "cards" }, sorted.slice(0, CARDS).map((it) => card(it, context))),
     sorted.length > CARDS ? h("p", { class: "fine" }, `${CARDS} of ${counted(sorted.length, "service")} are shown, those in trouble first.`) : null,
     late.length ? h("section", { class: "panel across" }, h("h2", {}, "Ended lately"), table("Ended lately", [
       { title: "Name", cell: (it) => it.name },
       { title: "How", cell: (it) => state(it.state) },
       { title: "Ended", class: "n when", cell: (it) => time(it.modified_at) },
-      { title: "Last heard", class: "n when", cell: (it) => time(it.last_beat_at) },
+      { title: "Last heartbeat", class: "n when", cell: (it) => time(it.last_heartbeat_at) },
       { title: "Host", cell: (it) => it.host },
       { title: "Incarnation", cell: (it) => h("code", { title: it.id }, it.id.slice(0, 8)) },
     ], late)) : null,

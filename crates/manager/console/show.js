@@ -69,17 +69,17 @@ export function empty(title, text, ...actions) {
 }
 
 export const EVENT_WORDS = {
-  created: "created", changed: "changed", pause_asked: "pause asked for", resume_asked: "resume asked for",
-  restart_asked: "restart asked for", delete_asked: "delete asked for", reissued: "published anew", started: "started",
-  restarted: "started again", erred: "error", handed_over: "handed over", refused: "refused", stopped: "stopped",
-  completed: "completed", failed: "failed", deleted: "deleted", service_born: "service came", service_suspect: "service silent",
-  service_lost: "service lost", service_gone: "service left", work_queue_created: "work queue made", hold: "hold",
-  reissues_capped: "publishing capped", move_asked: "move asked for", service_cordoned: "cordoned", service_uncordoned: "uncordoned",
+  created: "created", changed: "changed", pause_requested: "pause requested", resume_requested: "resume requested",
+  restart_requested: "restart requested", delete_requested: "delete requested", republished: "republished", started: "started",
+  restarted: "started again", errored: "error", handed_over: "handed over", refused: "refused", stopped: "stopped",
+  completed: "completed", failed: "failed", deleted: "deleted", service_registered: "service registered", service_suspect: "service silent",
+  service_lost: "service lost", service_gone: "service stopped", work_queue_created: "work queue created", safe_mode: "safe mode",
+  republish_capped: "publishing capped", move_requested: "move requested", service_cordoned: "cordoned", service_uncordoned: "uncordoned",
   service_draining: "drain begun", service_drained: "drained", service_resized: "resized", rebalanced: "rebalanced",
   suspected: "suspected", quarantine_capped: "quarantine capped",
 };
-const BAD = new Set(["erred", "refused", "failed", "service_suspect", "service_lost", "reissues_capped"]);
-const GOOD = new Set(["started", "completed", "service_born"]);
+const BAD = new Set(["errored", "refused", "failed", "service_suspect", "service_lost", "republish_capped"]);
+const GOOD = new Set(["started", "completed", "service_registered"]);
 
 export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) ? "bad" : GOOD.has(it) ? "good" : "plain" }, EVENT_WORDS[it] ?? it);
 

@@ -25,7 +25,7 @@ function cells(label, items, free = 0) {
   return h("div", { class: "cells", role: "img", "aria-label": `${label}: ${counted(items.length, "observer")} drawn`, onclick: open }, items.map(cell), Array.from({ length: free }, () => h("span", { class: "slot" })));
 }
 
-/** What is held is counted from the observers where all are drawn: beats of services say it seconds later. */
+/** What is held is counted from the observers where all are drawn: heartbeats of services say it seconds later. */
 function box(service, items, all, withSlots) {
   const held = all ? items.length : service.held;
   return h("li", { class: "box", key: service.id, "data-state": service.state, "data-name": service.name },
@@ -47,7 +47,7 @@ function draw({ items, total, services }) {
   return [
     h("header", { class: "head" }, h("h1", {}, "Topology"), h("p", { class: "total" }, total > items.length ? `${number(items.length)} of ${number(total)} observers drawn; the bars count all` : counted(total, "observer")),
       h("ul", { class: "key" }, HEALTHS.map((it) => h("li", {}, h("span", { class: "cell", "data-status": it }), it)))),
-    services.length === 0 && total === 0 ? empty("Nothing to draw", "No service lives and no observer is wanted.") : null,
+    services.length === 0 && total === 0 ? empty("Nothing to draw", "No service runs and no observer exists.") : null,
     h("ul", { class: "boxes", "data-size": size },
       adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift)) : null,
       sorted.map((it) => box(it, of.get(it.id) ?? [], all, withSlots))),

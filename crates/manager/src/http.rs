@@ -1,31 +1,36 @@
 //! The HTTP API: requests in, rows and problems out. Knows no SQL and no AMQP.
 
 mod actions;
-pub mod api;
 mod body;
-mod browse;
 mod bulk;
+mod console;
+mod creating;
 mod doctor;
 mod document;
-mod edits;
+mod draft;
+mod etag;
 mod events;
 mod examples;
-mod fleet;
+mod idempotency;
 mod kinds;
 mod logs;
+mod lookup;
+mod maintenance;
+pub(crate) mod metrics;
 mod observers;
-mod once;
 mod ops;
-mod page;
+mod pagination;
 mod parked;
 mod precondition;
 mod problem;
 mod query;
 mod rebalance;
-pub(crate) mod scrape;
+mod service_lookup;
 mod services;
+mod swagger;
+mod update;
 
-use crate::shared::Manager;
+use crate::context::Manager;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -51,16 +56,17 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
     let door =
         Arc::new(Door { hosts: settings.hosts.clone(), rate: settings.requests_per_second.map(Rate::new) });
     API.clone()
-        .with_state(manager)
-        .merge(crate::console::routes())
-        .merge(browse::routes())
+        .with_state(manager.clone())
+        .layer(axum::middleware::from_fn_with_state(manager, know_the_time))
+        .merge(crate::http::console::routes())
+        .merge(swagger::routes())
         .merge(extra)
-        .layer(axum::middleware::from_fn(crate::asked::remember))
+        .layer(axum::middleware::from_fn(crate::events::actor::remember))
         .layer(CatchPanicLayer::custom(on_panic))
         // Only `body` reads bodies, with limits of its own.
         .layer(axum::middleware::from_fn_with_state(door, admit))
         .layer(axum::middleware::from_fn(problem::render))
-        .layer(axum::middleware::from_fn(crate::traced::follow))
+        .layer(axum::middleware::from_fn(crate::outgoing::spans::follow))
 }
 
 /// The routes of the API and their document, made once in a process.
@@ -72,17 +78,17 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(bulk::restart))
         .routes(routes!(bulk::retry))
         .routes(routes!(bulk::batch))
-        .routes(routes!(observers::read, observers::delete, edits::patch, edits::put))
+        .routes(routes!(observers::read, observers::delete, update::patch, update::put))
         .routes(routes!(actions::pause))
         .routes(routes!(actions::resume))
         .routes(routes!(actions::restart))
         .routes(routes!(actions::retry))
         .routes(routes!(actions::relocate))
         .routes(routes!(services::list))
-        .routes(routes!(services::read, fleet::resize))
-        .routes(routes!(fleet::cordon))
-        .routes(routes!(fleet::uncordon))
-        .routes(routes!(fleet::drain))
+        .routes(routes!(services::read, maintenance::resize))
+        .routes(routes!(maintenance::cordon))
+        .routes(routes!(maintenance::uncordon))
+        .routes(routes!(maintenance::drain))
         .routes(routes!(rebalance::plan))
         .routes(routes!(rebalance::apply))
         .routes(routes!(services::pools))
@@ -96,13 +102,13 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(parked::list))
         .routes(routes!(parked::discard))
         .routes(routes!(parked::retry))
-        .routes(routes!(ops::read_hold, ops::write_hold))
+        .routes(routes!(ops::read_safe_mode, ops::write_safe_mode))
         .routes(routes!(doctor::doctor))
         .routes(routes!(ops::stats))
         .routes(routes!(ops::version))
         .routes(routes!(ops::livez))
         .routes(routes!(ops::readyz))
-        .routes(routes!(scrape::metrics))
+        .routes(routes!(metrics::metrics))
         .routes(routes!(document::document))
         .split_for_parts();
     document::complete(&mut document);
@@ -130,6 +136,18 @@ async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> R
         Ok(()) => next.run(request).await,
         Err(why) => Problem::new(code_of(&why), why.to_string()).into_response(),
     }
+}
+
+/// Nothing is changed before the database has told the time. With the time of this machine, whose clock may be wrong, a
+/// publish could stay leased until another manager may repeat it long after.
+async fn know_the_time(State(manager): State<Arc<Manager>>, request: Request, next: Next) -> Response {
+    if !request.method().is_safe()
+        && !manager.clock.is_known()
+        && let Err(error) = manager.refresh_clock().await
+    {
+        return Problem::from(error).into_response();
+    }
+    next.run(request).await
 }
 
 fn code_of(why: &Refusal) -> Code {

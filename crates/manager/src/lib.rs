@@ -1,46 +1,32 @@
 //! The manager of Everwatch: HTTP API, intake, outbox and reconciler around a store and a broker.
-//! Every decision is made in `core`; what stands here is loops. It knows no SQL and no AMQP.
+//! `core` makes every decision; this crate has the loops. It knows no SQL and no AMQP.
 
-mod asked;
-mod console;
-mod creator;
-mod doctor;
+pub mod api;
+mod backup_restore;
+mod clock;
+mod commit;
+mod context;
+mod events;
 mod fleet;
-mod history;
-mod hold;
 mod http;
 mod intake;
-mod leases;
-mod link;
-mod live;
+mod lock;
+mod loops;
 mod metric;
-mod orphans;
-mod outbox;
-mod ownership;
-mod parked;
-mod placement;
-mod quarantine;
-mod questions;
-mod rebalance;
-mod reconcile;
-mod restored;
-mod schemas;
+mod outgoing;
+mod queue_reader;
 mod settings;
-mod shared;
-mod sweep;
-mod telling;
 #[cfg(test)]
 mod tests;
-mod traced;
 
-pub use http::api;
-pub use restored::{Restored, restored};
+pub use backup_restore::{Restored, restored};
 pub use settings::{AutoRebalance, Settings};
 
+use context::Manager;
 use everwatch_broker::Broker;
 use everwatch_door::serve::{Limits, serve};
 use everwatch_store::Store;
-use shared::Manager;
+use loops::{confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, sweep};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +84,7 @@ pub async fn run(
         .map_err(|error| RunError::CannotListen { addr: settings.listen, why: error.to_string() })?;
     let mut running = start(settings, store, broker, extra_routes, stop).await?;
     let (app, over) = (running.app.clone(), running.manager.stop.clone());
-    http::scrape::install(&running.manager);
+    http::metrics::install(&running.manager);
     running.loops.spawn(async move {
         serve(listener, app, Limits::default().with_files(), over).await;
         ("HTTP server", Ok(()))
@@ -135,13 +121,13 @@ pub async fn start(
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("link with the broker", link::run(it).await) });
     let it = Arc::clone(&manager);
-    loops.spawn(async move { ("creator", creator::run(it, inboxes.creates).await) });
+    loops.spawn(async move { ("creator", create_batcher::run(it, inboxes.creates).await) });
     let it = Arc::clone(&manager);
-    loops.spawn(async move { ("outbox", outbox::run(it, inboxes.published).await) });
+    loops.spawn(async move { ("writer of publish results", confirms::run(it, inboxes.published).await) });
     let it = Arc::clone(&manager);
-    loops.spawn(async move { ("history", history::run(it, inboxes.events).await) });
+    loops.spawn(async move { ("writer of events", event_writer::run(it, inboxes.events).await) });
     let it = Arc::clone(&manager);
-    loops.spawn(async move { ("reader of events", live::run(it).await) });
+    loops.spawn(async move { ("reader of events", event_feed::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("keeper of leases", leases::run(it).await) });
     let it = Arc::clone(&manager);

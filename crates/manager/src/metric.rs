@@ -17,13 +17,13 @@ pub(crate) const OUTBOX: &str = "everwatch_outbox_publishes";
 pub(crate) const CONNECTED: &str = "everwatch_broker_connected";
 
 pub(crate) const PUBLISHES: &str = "everwatch_publishes_total";
-pub(crate) const REISSUES: &str = "everwatch_reissues_total";
+pub(crate) const REPUBLISHES: &str = "everwatch_republishes_total";
 pub(crate) const REPORTS: &str = "everwatch_reports_total";
 pub(crate) const STALE_REPORTS: &str = "everwatch_stale_reports_total";
 pub(crate) const UNKNOWN_REPORTS: &str = "everwatch_unknown_reports_total";
 pub(crate) const UNKNOWN_OBSERVERS: &str = "everwatch_unknown_observers_total";
 pub(crate) const UNREADABLE: &str = "everwatch_unreadable_total";
-pub(crate) const BEATS: &str = "everwatch_beats_total";
+pub(crate) const HEARTBEATS: &str = "everwatch_heartbeats_total";
 pub(crate) const PROBES: &str = "everwatch_probes_total";
 pub(crate) const LOST_EVENTS: &str = "everwatch_lost_events_total";
 pub(crate) const PASSED_OVER: &str = "everwatch_passed_over_reports_total";
@@ -41,10 +41,10 @@ const GAUGES: [(&str, Unit, &str); 12] = [
     (OBSERVER_HEALTH, Unit::Count, "observers that are to run, by pool and health"),
     (SERVICES, Unit::Count, "living services by state"),
     (CAPACITY, Unit::Count, "slots of active services by pool"),
-    (HELD, Unit::Count, "slots in use by pool, after the newest beats"),
-    (FREE, Unit::Count, "slots of active services that are free, by pool, after the newest beats"),
+    (HELD, Unit::Count, "slots in use by pool, after the newest heartbeats"),
+    (FREE, Unit::Count, "slots of active services that are free, by pool, after the newest heartbeats"),
     (READY, Unit::Count, "observers that wait for a slot in the work queue of a pool"),
-    (PARKED, Unit::Count, "messages that nobody could read"),
+    (PARKED, Unit::Count, "messages that no version could read"),
     (UNREADABLE_ROWS, Unit::Count, "stored rows that this manager has met and cannot read, by table"),
     (STATE_LAG, Unit::Seconds, "age of the newest mark that this manager has read from the state queue"),
     (OUTBOX, Unit::Count, "publishes under way or waiting for their turn"),
@@ -56,13 +56,13 @@ const COUNTERS: [(&str, Unit, &str); 14] = [
     (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
     (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
     (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
-    (REISSUES, Unit::Count, "work messages published again as the next generation"),
+    (REPUBLISHES, Unit::Count, "work messages published again as the next generation"),
     (REPORTS, Unit::Count, "reports read from the state queue"),
     (STALE_REPORTS, Unit::Count, "reports of a generation that is over"),
     (UNKNOWN_REPORTS, Unit::Count, "reports of a kind that this version does not know"),
     (UNKNOWN_OBSERVERS, Unit::Count, "reports of observers that the database does not know"),
     (UNREADABLE, Unit::Count, "messages that could not be read, by queue"),
-    (BEATS, Unit::Count, "beats read"),
+    (HEARTBEATS, Unit::Count, "heartbeats read"),
     (PROBES, Unit::Count, "probes read"),
     (PASSED_OVER, Unit::Count, "reports about rows that cannot be read"),
     (FAILED_PASSES, Unit::Count, "passes of the reconciler that failed"),
@@ -99,7 +99,7 @@ pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
     }
     for (name, unit, help) in COUNTERS {
         metrics::describe_counter!(name, unit, help);
-        // Naively, a counter is there only after its first step, and alerts miss that one.
+        // Otherwise a counter would appear with its first step, and alerts would miss that step.
         if name != UNREADABLE {
             metrics::counter!(name).absolute(0);
         }

@@ -1,7 +1,7 @@
 //! What a manager can be told: values with defaults, no sources.
 
 use everwatch_core::id::Pool;
-use everwatch_core::row::RowPolicy;
+use everwatch_core::record::row::RowPolicy;
 use everwatch_door::hosts::Hosts;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -18,16 +18,16 @@ pub struct Settings {
     pub prefix: String,
     /// A service that is silent for this long is suspect (default 15 s).
     pub lost_after: Duration,
-    /// How long nobody may hold an observer before it is published anew (default 90 s).
+    /// How long an observer may have no holder before a manager republishes it (default 90 s).
     pub orphan_after: Duration,
     /// So many deaths of a service soon after its start fail an observer (default 5).
     pub quarantine_after: usize,
-    /// How often services beat, and managers mark the queues (default 5 s).
-    pub beat: Duration,
+    /// How often services heartbeat, and managers mark the queues (default 5 s).
+    pub heartbeat_interval: Duration,
     /// Leases, repeats and retention of observers.
     pub row: RowPolicy,
-    /// How many requests one client may send per second; after a pause, twice as many at once. `None`: no limit (default
-    /// 10,000).
+    /// How many requests one client may send per second; after a pause, twice as many at once. `None`: no limit
+    /// (default 10,000).
     pub requests_per_second: Option<NonZeroU32>,
     /// How long an ended service stays readable (default 1 day).
     pub retention_services: Duration,
@@ -70,7 +70,7 @@ impl Default for Settings {
             lost_after: Duration::from_secs(15),
             orphan_after: Duration::from_secs(90),
             quarantine_after: 5,
-            beat: Duration::from_secs(5),
+            heartbeat_interval: Duration::from_secs(5),
             requests_per_second: NonZeroU32::new(10_000),
             row: RowPolicy::default(),
             retention_services: Duration::from_secs(86_400),

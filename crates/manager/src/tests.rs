@@ -10,8 +10,9 @@ mod events;
 mod health;
 
 use self::contract::Contract;
-use crate::shared::{Inboxes, Manager};
-use crate::{RunError, Settings, creator, history, http, link, live, outbox, reconcile};
+use crate::context::{Inboxes, Manager};
+use crate::loops::{confirms, create_batcher, event_feed, event_writer, link, reconcile};
+use crate::{RunError, Settings, http};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::request::Parts;
@@ -22,10 +23,12 @@ use everwatch_broker::{
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, Name, Pool, ServiceId};
-use everwatch_core::message::{
-    Birth, Command, KindInfo, Numbered, Report, Reports, RunEvent, RunReport, StateMessage, Work, WorkRead,
-    decode, encode,
+use everwatch_core::wire::command::Command;
+use everwatch_core::wire::message::{decode, encode};
+use everwatch_core::wire::report::{
+    KindInfo, Registration, Report, Reports, RunEvent, RunReport, SequencedReport, StateMessage,
 };
+use everwatch_core::wire::work::{DecodedWork, Work};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,12 +70,12 @@ impl Stage {
         manager.check_store().await.unwrap();
         let mut loops = JoinSet::new();
         loops.spawn(link::run(Arc::clone(&manager)));
-        loops.spawn(creator::run(Arc::clone(&manager), creates));
-        loops.spawn(outbox::run(Arc::clone(&manager), published));
-        loops.spawn(history::run(Arc::clone(&manager), events));
-        loops.spawn(live::run(Arc::clone(&manager)));
+        loops.spawn(create_batcher::run(Arc::clone(&manager), creates));
+        loops.spawn(confirms::run(Arc::clone(&manager), published));
+        loops.spawn(event_writer::run(Arc::clone(&manager), events));
+        loops.spawn(event_feed::run(Arc::clone(&manager)));
         loops.spawn(reconcile::run(Arc::clone(&manager)));
-        http::scrape::install(&manager);
+        http::metrics::install(&manager);
         let app = http::app(Arc::clone(&manager), Router::new());
         let stage = Self { app, manager, broker, _loops: loops, _dir: dir };
         stage.until("/readyz", |answer| answer.status == StatusCode::OK).await;
@@ -170,18 +173,18 @@ impl Stage {
         let commands = session.consume(&consume(queue)).await.unwrap();
         let work = session.consume(&consume(topology.work(&Pool::default()))).await.unwrap();
         let mut service = Service { id, session, commands, work, seq: 0, state: topology.state() };
-        let birth = Birth {
+        let registration = Registration {
             name: Name::new(name).unwrap(),
             pool: Pool::default(),
             capacity,
             kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Arc::new(schema.clone()) }],
             version: "1".to_owned(),
-            message_version: everwatch_core::message::VERSION,
+            message_version: everwatch_core::wire::message::VERSION,
             host: "h".to_owned(),
             labels: Default::default(),
             predecessor: None,
         };
-        service.report(Report::ServiceBorn(Box::new(birth))).await;
+        service.report(Report::ServiceRegistered(Box::new(registration))).await;
         self.until(&format!("/v1/services/{id}"), |answer| answer.status == StatusCode::OK).await;
         service
     }
@@ -199,34 +202,36 @@ struct Service {
 impl Service {
     async fn report(&mut self, report: Report) {
         self.seq += 1;
-        let entries = vec![Numbered::new(self.seq, clock::now(), report)];
+        let entries = vec![SequencedReport::new(self.seq, clock::now(), report)];
         let body = encode(&StateMessage::Reports(Reports { service: self.id, entries })).unwrap();
         let message = Message { body: body.into(), headers: Vec::new() };
         self.session.publish(&Target::Queue(self.state.clone()), message).await.unwrap();
     }
     async fn take(&mut self) -> (Delivery, Work, Epoch) {
         let delivery = tokio::time::timeout(SOON, self.work.next()).await.unwrap().unwrap();
-        let WorkRead::Ours(work) = Work::read(&delivery.body).unwrap() else { panic!("not ours") };
+        let DecodedWork::Ours(work) = Work::read(&delivery.body).unwrap() else { panic!("not ours") };
         let epoch = Epoch::new(work.generation, delivery.acquisitions);
         (delivery, *work, epoch)
     }
     async fn run_event(&mut self, work: &Work, epoch: Epoch, event: RunEvent) {
         self.report(Report::Run(RunReport { id: work.id, epoch, event })).await;
     }
-    /// Waits for a floor over this epoch.
-    async fn floor_over(&mut self, work: &Work, epoch: Epoch) {
+    /// Waits for a revocation over this epoch.
+    async fn revocation_over(&mut self, work: &Work, epoch: Epoch) {
         let listening = async {
             loop {
                 let delivery = self.commands.next().await.unwrap();
                 self.session.ack(delivery.receipt).await;
-                if let Command::Floors(floors) = decode(&delivery.body).unwrap()
-                    && floors.iter().any(|floor| floor.id == work.id && floor.below > epoch)
+                if let Command::Revoke(revocations) = decode(&delivery.body).unwrap()
+                    && revocations
+                        .iter()
+                        .any(|revocation| revocation.id == work.id && revocation.below > epoch)
                 {
                     return;
                 }
             }
         };
-        tokio::time::timeout(SOON, listening).await.expect("a floor comes");
+        tokio::time::timeout(SOON, listening).await.expect("a revocation comes");
     }
 }
 
@@ -256,7 +261,7 @@ async fn an_observer_is_created_runs_is_deleted_and_stays_deleted() {
     assert_eq!((taken.status, &taken.body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("name-ending")));
     assert!(taken.headers.contains_key(header::RETRY_AFTER));
 
-    service.floor_over(&work, epoch).await;
+    service.revocation_over(&work, epoch).await;
     service.run_event(&work, epoch, RunEvent::Stopped).await;
     service.session.ack(delivery.receipt).await;
     let deleted = stage.send("DELETE", &format!("{place}?wait=20s"), None).await;
@@ -264,7 +269,7 @@ async fn an_observer_is_created_runs_is_deleted_and_stays_deleted() {
 
     // Whoever says that it runs hears that it may not.
     service.run_event(&work, Epoch::new(1, 1), started()).await;
-    service.floor_over(&work, Epoch::new(1, 1)).await;
+    service.revocation_over(&work, Epoch::new(1, 1)).await;
     assert_eq!(stage.get("/v1/observers").await.body["total"], 0);
 }
 

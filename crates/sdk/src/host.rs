@@ -12,11 +12,12 @@ pub use settings::{
 };
 pub use shutdown::on_signals;
 pub use stderr::last_words;
-pub use telemetry::{Teller, Telling, start_telling};
+pub use telemetry::{Teller, Telling, init_telemetry};
 
-use crate::observer::Observer;
-use crate::registry::Registry;
-use crate::runtime::{self, Handle, RunError};
+use crate::handle::Handle;
+use crate::runtime::{self, RunError};
+use crate::tasks::observer::Observer;
+use crate::tasks::registry::Registry;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -114,7 +115,7 @@ impl Service {
         check(&settings.broker, &settings.service)?;
         settings.telemetry.check()?;
         let teller = Teller { role: "everwatch-service", instance: &settings.service.instance() };
-        let _telling = start_telling(&settings.log, &settings.telemetry, teller)?;
+        let _telling = init_telemetry(&settings.log, &settings.telemetry, teller)?;
         if self.built_in {
             self.registry =
                 crate::kinds::add_built_in(self.registry, settings.service.exec_settings(&settings.broker));
@@ -144,7 +145,7 @@ fn config_file() -> Result<Option<PathBuf>, SettingsError> {
 pub fn run(broker: &Broker, section: &ServiceSection, registry: Registry) -> Result<(), HostError> {
     let service = section.settings(broker)?;
     let broker = Arc::new(broker.connectable()?);
-    let tasks = people_s_runtime(section.threads)?;
+    let tasks = observer_runtime(section.threads)?;
     let machine = |error: std::io::Error| HostError::Machine(format!("no thread can be started: {error}"));
     // The control loop has a runtime of its own: code that blocks cannot hold it up.
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(machine)?;
@@ -165,12 +166,12 @@ pub fn run(broker: &Broker, section: &ServiceSection, registry: Registry) -> Res
     ended
 }
 
-/// The runtime for people's code: many more threads than cores, so that some that block leave others free.
+/// The runtime for the code of observers: many more threads than cores, so that code that blocks leaves others free.
 /// `threads` 0: four for each core, at least 16.
 ///
 /// # Errors
 /// If the machine gives no threads.
-pub fn people_s_runtime(threads: u16) -> Result<Runtime, HostError> {
+pub fn observer_runtime(threads: u16) -> Result<Runtime, HostError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = if threads == 0 { (4 * cores).max(16) } else { usize::from(threads) };
     tokio::runtime::Builder::new_multi_thread()

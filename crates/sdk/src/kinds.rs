@@ -8,7 +8,7 @@ pub use exec::{Exec, ExecSettings};
 pub use http::Http;
 pub use ticker::Ticker;
 
-use crate::registry::Registry;
+use crate::tasks::registry::Registry;
 
 /// All built-in kinds; `exec` may start what `allow` says.
 #[must_use]

@@ -18,31 +18,28 @@
 //! }
 //! ```
 
-mod context;
-mod fence;
-mod frost;
+mod boot_clock;
+mod error;
+mod freeze;
+mod handle;
 pub mod host;
+mod host_info;
 pub mod kinds;
-mod logs;
-mod machine;
 mod metric;
-mod mouth;
-mod observer;
-mod proof;
-mod pulse;
-mod registry;
-mod reporter;
 mod runtime;
+mod safety;
 mod session;
 mod settings;
+mod tasks;
 pub mod testing;
-mod unit;
 
-pub use context::Context;
-pub use frost::Frost;
+pub use error::Error;
+pub use freeze::FreezeProof;
+pub use handle::Handle;
 pub use host::Service;
-pub use machine::{FenceOn, Machine};
-pub use observer::{Error, Exit, Observer};
-pub use registry::Registry;
-pub use runtime::{Handle, RunError, run};
+pub use host_info::{FenceOn, Machine};
+pub use runtime::{RunError, run};
 pub use settings::{Capacity, ServiceSettings};
+pub use tasks::context::Context;
+pub use tasks::observer::{Exit, Observer};
+pub use tasks::registry::Registry;

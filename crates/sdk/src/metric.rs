@@ -1,6 +1,6 @@
 //! Every metric of a service: name, unit and help in one table. No label is an observer's id.
 
-use everwatch_core::message::Beat;
+use everwatch_core::wire::heartbeat::Heartbeat;
 use metrics::Unit;
 
 const CAPACITY: &str = "everwatch_service_capacity_slots";
@@ -17,7 +17,7 @@ pub(crate) const UNREADABLE: &str = "everwatch_service_unreadable_commands_total
 const GAUGES: [(&str, Unit, &str); 5] = [
     (CAPACITY, Unit::Count, "slots of this service"),
     (HELD, Unit::Count, "slots in use"),
-    (LOOP_LAG, Unit::Seconds, "by how much the control loop woke late before the newest beat"),
+    (LOOP_LAG, Unit::Seconds, "by how much the control loop woke late before the newest heartbeat"),
     (RESIDENT, Unit::Bytes, "resident memory of the process"),
     (BLOCKED, Unit::Count, "threads that the code of observers has held for too long"),
 ];
@@ -43,10 +43,10 @@ pub(crate) fn describe() {
 }
 
 /// What is told to managers is told here too.
-pub(crate) fn beat(beat: &Beat) {
-    metrics::gauge!(CAPACITY).set(beat.capacity);
-    metrics::gauge!(HELD).set(beat.held);
-    metrics::gauge!(LOOP_LAG).set(f64::from(beat.loop_lag_ms) / 1000.0);
+pub(crate) fn heartbeat(heartbeat: &Heartbeat) {
+    metrics::gauge!(CAPACITY).set(heartbeat.capacity);
+    metrics::gauge!(HELD).set(heartbeat.held);
+    metrics::gauge!(LOOP_LAG).set(f64::from(heartbeat.loop_lag_ms) / 1000.0);
     #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
-    metrics::gauge!(RESIDENT).set(beat.rss_bytes as f64);
+    metrics::gauge!(RESIDENT).set(heartbeat.rss_bytes as f64);
 }

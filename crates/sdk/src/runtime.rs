@@ -1,94 +1,38 @@
 //! A service process: one incarnation after another until it is told to stop.
 
-use crate::frost::Frost;
-use crate::logs::Logs;
-use crate::machine::Machine;
-use crate::pulse::Pulses;
-use crate::registry::Registry;
+use crate::handle::Handle;
+use crate::safety::child_watchdog::ChildWatchdogs;
 use crate::session::{self, End, Incarnation, Unlived};
 use crate::settings::ServiceSettings;
-use everwatch_broker::{Broker, ConnectError, Session, advice};
+use crate::tasks::logs::Logs;
+use crate::tasks::registry::Registry;
+use everwatch_broker::{Broker, ConnectError, Session, ack_timeout};
+use everwatch_core::failure::reconnect::ReconnectBackoff;
 use everwatch_core::id::ServiceId;
-use everwatch_core::message::Predecessor;
-use everwatch_core::rebirth::Losses;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use everwatch_core::wire::report::Predecessor;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// The longest pause between two attempts to reach the broker: it is short, because nothing runs until one
-/// succeeds.
+/// The longest pause between two attempts to reach the broker. It is short, because nothing runs until one succeeds.
 const CONNECT_PAUSE_MAX: Duration = Duration::from_secs(4);
 
-/// Why a service ended though nobody asked it to.
+/// Why a service ended without a request.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The broker will not have it, and trying again is no use.
+    /// The broker refuses the service, and a retry is useless.
     #[error("{0}")]
     Refused(String),
-    /// The machine gives no more threads.
+    /// The operating system starts no more threads.
     #[error("no thread can be started: {0}")]
     NoThread(#[from] std::io::Error),
 }
 
-/// Holds of a service from outside.
-#[derive(Debug, Clone, Default)]
-pub struct Handle {
-    /// Hand everything over, say goodbye, end.
-    pub stop: CancellationToken,
-    /// End at once: requeue everything without waiting for code.
-    pub hard_stop: CancellationToken,
-    /// Dies like a killed process and restarts (for trying out failover).
-    kill: Arc<Mutex<Option<CancellationToken>>>,
-    /// Stand still, as after SIGSTOP (for trying out failover). The control loop's runtime has to have one thread.
-    pub frost: Frost,
-    /// The machine under it.
-    pub machine: Machine,
-    ready: Arc<AtomicBool>,
-}
-
-impl Handle {
-    /// Whether the service has been born and still has its session with the broker.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
-    }
-    /// Lets the service die like a killed process; it restarts after a pause. `false` if it does not live now,
-    /// as in that pause: the call then has no effect, not even on the next incarnation.
-    #[must_use]
-    pub fn kill(&self) -> bool {
-        match self.lock_kill().take() {
-            Some(life) => {
-                life.cancel();
-                true
-            }
-            None => false,
-        }
-    }
-    /// An incarnation lives from now on: cancelled once it is to die.
-    pub(crate) fn born(&self) -> CancellationToken {
-        let life = CancellationToken::new();
-        *self.lock_kill() = Some(life.clone());
-        life
-    }
-    /// No incarnation lives.
-    pub(crate) fn dead(&self) {
-        *self.lock_kill() = None;
-    }
-    fn lock_kill(&self) -> MutexGuard<'_, Option<CancellationToken>> {
-        self.kill.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-    pub(crate) fn set_ready(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Relaxed);
-    }
-}
-
 /// Runs a service until [`Handle::stop`]. The caller's runtime carries the control loop and must not be
-/// the one that runs people's code: that is `tasks`.
+/// the one that runs the code of observers, which is `tasks`.
 ///
 /// # Errors
-/// Only what a person has to mend; a broker that cannot be reached is tried for ever.
+/// If an operator must act. A broker that cannot be reached is tried for ever.
 pub async fn run(
     settings: ServiceSettings,
     registry: Registry,
@@ -110,12 +54,12 @@ async fn incarnations(
     tasks: tokio::runtime::Handle,
     handle: Handle,
 ) -> Result<(), RunError> {
-    let pulses = Pulses::default();
+    let pulses = ChildWatchdogs::default();
     let logs = Arc::new(Logs::new(settings.log_lines));
     let registry = Arc::new(registry.share(pulses.clone()));
     let mut predecessor: Option<Predecessor> = None;
     let mut advised = false;
-    let (mut losses, mut comes_last) = (Losses::NONE, false);
+    let (mut losses, mut comes_last) = (ReconnectBackoff::NONE, false);
     // A broker that has taken this service once refuses it for a reason that passes, as a password that is being
     // changed: only a service that never worked is refused for good.
     let mut worked = false;
@@ -125,11 +69,11 @@ async fn incarnations(
         let Some(session) = connected else { return Ok(()) };
         if !std::mem::replace(&mut advised, true) {
             let version = broker.version().await;
-            if let Some(warning) = version.as_deref().and_then(advice::at_start) {
+            if let Some(warning) = version.as_deref().and_then(ack_timeout::at_start) {
                 tracing::warn!("{warning}");
             }
         }
-        let born = tokio::time::Instant::now();
+        let registered = tokio::time::Instant::now();
         let incarnation = Incarnation {
             id,
             settings: settings.clone(),
@@ -156,17 +100,17 @@ async fn incarnations(
         match end {
             End::Stopped => return Ok(()),
             End::Killed => {
-                tracing::warn!(service = %id, "killed; born again in 5 s");
+                tracing::warn!(service = %id, "killed; starts again in 5 s");
                 comes_last = false;
                 wait(Duration::from_secs(5), &handle).await;
             }
             End::Lost(reason) => {
                 tracing::warn!(service = %id, reason, "the session is lost; coming back as a new incarnation");
-                if let Some(cure) = advice::after_loss(&reason) {
+                if let Some(cure) = ack_timeout::after_loss(&reason) {
                     tracing::error!("{cure}");
                 }
                 predecessor = Some(Predecessor { service: id, ended: reason });
-                let back = losses.on_lost(born.elapsed(), rand::random());
+                let back = losses.on_lost(registered.elapsed(), rand::random());
                 comes_last = back.comes_last;
                 wait(back.pause, &handle).await;
             }
@@ -177,12 +121,12 @@ async fn incarnations(
     }
 }
 
-/// What the broker's refusal means.
+/// What a refusal of the broker means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refusal {
-    /// A person has to mend something: the service ends.
+    /// An operator must act: the service ends.
     IsFinal,
-    /// It is waited out.
+    /// The service tries again.
     Passes,
 }
 

@@ -1,38 +1,43 @@
-//! One incarnation of a service, from its birth to its end: carries out what `core::slots` decides.
+//! One incarnation of a service, from its registration to its end: the loop around `core::run::machine`.
 
 mod channels;
-mod commands;
 mod describing;
-mod ending;
+mod effects;
+mod emitter;
+mod log_replies;
 mod opening;
-mod telling;
-pub(crate) mod traces;
+mod reporter;
+mod shutdown;
 
-use self::describing::Describer;
-use crate::fence::Fence;
-use crate::logs::Logs;
+use self::describing::HeldDescriber;
+use crate::handle::Handle;
 use crate::metric;
-use crate::mouth::Mouth;
-use crate::proof::prove_life;
-use crate::pulse::Pulses;
-use crate::registry::Registry;
-use crate::reporter::{Reporter, Say, Sender};
-use crate::runtime::Handle;
+use crate::safety::child_watchdog::ChildWatchdogs;
+use crate::safety::fence::Fence;
+use crate::safety::liveness_probe::prove_life;
+use crate::session::emitter::Emitter;
+use crate::session::reporter::{Reporter, Say, Sender};
 use crate::settings::ServiceSettings;
-use crate::unit::{Code, Ended, Units};
+use crate::tasks::logs::Logs;
+use crate::tasks::registry::Registry;
+use crate::tasks::task::{Code, Ended, Units};
+use crate::tasks::traces;
 use channels::Channels;
 use everwatch_broker::{
     BrokerError, Delivery, HeaderValue, Message, Receipt, Session, Settle, Target, Topology,
 };
-use everwatch_core::blocks::{BlockId, Blocks};
+use everwatch_core::capacity::blocks::BlockId;
 use everwatch_core::clock;
-use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::message::{
-    Beat, BeatMessage, Birth, Cause, Intent, ListChunk, Predecessor, Report, RunEvent, RunReport, Terms,
-    Work, WorkRead, encode,
-};
-use everwatch_core::slots::{Effect, Input, Now, Pace, Slots};
-use opening::{blocks, declare, policy, watch};
+use everwatch_core::id::ServiceId;
+use everwatch_core::run::machine::{Input, Machine};
+use everwatch_core::run::slots::Now;
+use everwatch_core::wire::command::Command;
+use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage};
+use everwatch_core::wire::message::decode;
+use everwatch_core::wire::message::encode;
+use everwatch_core::wire::report::{InventoryChunk, Predecessor, Registration, Report, RunReport};
+use everwatch_core::wire::work::{DecodedWork, Work};
+use opening::{declare, machine, watch};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -40,22 +45,20 @@ use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long a newborn waits for the managers' welcome: failover must not need a manager.
-const WELCOME: Duration = Duration::from_secs(1);
 /// The most often that observers' progress is told.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// What one incarnation is made of.
+/// The parts of one incarnation.
 pub(crate) struct Incarnation {
     pub(crate) id: ServiceId,
     pub(crate) settings: ServiceSettings,
     pub(crate) registry: Arc<Registry>,
     pub(crate) session: Arc<dyn Session>,
     pub(crate) tasks: tokio::runtime::Handle,
-    pub(crate) pulses: Pulses,
+    pub(crate) pulses: ChildWatchdogs,
     pub(crate) logs: Arc<Logs>,
     pub(crate) predecessor: Option<Predecessor>,
-    /// It may lose this session as soon as the one before.
+    /// It may lose this session as quickly as the previous one.
     pub(crate) comes_last: bool,
     pub(crate) handle: Handle,
 }
@@ -70,26 +73,26 @@ pub(crate) enum End {
     Lost(String),
 }
 
-/// Why an incarnation never lived.
+/// Why an incarnation could not start.
 pub(crate) enum Unlived {
-    /// The session was lost meanwhile.
+    /// The session was lost during the start.
     Lost(String),
     /// The broker refused a queue or an exchange.
     Refused(String),
-    /// The machine gives no more threads.
+    /// The operating system starts no more threads.
     NoThread(std::io::Error),
 }
 
-/// Lives until the session is lost or the service is told to stop.
+/// Runs until the session is lost or the service is told to stop.
 pub(crate) async fn live(incarnation: Incarnation) -> Result<End, Unlived> {
     let (session, handle) = (incarnation.session.clone(), incarnation.handle.clone());
     let tracker = TaskTracker::new();
     let helpers = CancellationToken::new();
-    let end = match Life::begin(incarnation, &tracker, &helpers).await {
+    let end = match ServiceSession::begin(incarnation, &tracker, &helpers).await {
         Ok(life) => Ok(life.run().await),
-        Err(Unborn::Broker(BrokerError::Refused(why))) => Err(Unlived::Refused(why)),
-        Err(Unborn::Broker(error)) => Err(Unlived::Lost(error.to_string())),
-        Err(Unborn::Thread(error)) => Err(Unlived::NoThread(error)),
+        Err(StartError::Broker(BrokerError::Refused(why))) => Err(Unlived::Refused(why)),
+        Err(StartError::Broker(error)) => Err(Unlived::Lost(error.to_string())),
+        Err(StartError::Thread(error)) => Err(Unlived::NoThread(error)),
     };
     handle.set_ready(false);
     handle.dead();
@@ -100,135 +103,126 @@ pub(crate) async fn live(incarnation: Incarnation) -> Result<End, Unlived> {
     end
 }
 
-enum Unborn {
+enum StartError {
     Broker(BrokerError),
     Thread(std::io::Error),
 }
 
-impl From<BrokerError> for Unborn {
+impl From<BrokerError> for StartError {
     fn from(error: BrokerError) -> Self {
         Self::Broker(error)
     }
 }
 
-/// A message that is held, and where.
-#[derive(Debug, Clone, Copy)]
-struct Kept {
-    receipt: Receipt,
-    block: BlockId,
-}
-
-/// Something that came from the broker.
+/// A message or an end from the broker.
 enum Incoming {
     Work(BlockId, Delivery),
     Command(Delivery),
-    /// Nothing more comes from this cancelled block.
+    /// This cancelled block delivers no more messages.
     Ended(BlockId),
-    /// A message that no slot knows of is settled.
+    /// A message that the slots do not know was settled.
     Freed(BlockId),
 }
 
-struct Life {
+/// The receiving ends of the session's queues.
+struct Inboxes {
+    incoming: mpsc::Receiver<Incoming>,
+    ended: mpsc::UnboundedReceiver<Ended>,
+    confirmed: mpsc::UnboundedReceiver<RunReport>,
+}
+
+/// The tasks beside the loop.
+struct Helpers {
+    tracker: TaskTracker,
+    /// Ends them.
+    end: CancellationToken,
+}
+
+impl Helpers {
+    /// Runs a task until the session is over.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let end = self.end.clone();
+        self.tracker.spawn(async move {
+            let _over = end.run_until_cancelled(task).await;
+        });
+    }
+}
+
+/// The numbers and contents of the newest heartbeat and inventory.
+#[derive(Default)]
+struct Pulse {
+    heartbeats: u64,
+    /// The number of held messages in the newest heartbeat.
+    held: u32,
+    inventories: u64,
+    loop_lag: Duration,
+}
+
+/// The loop around one [`Machine`]: feeds it what happens, and carries out its effects.
+struct ServiceSession {
     me: Incarnation,
     topology: Topology,
     started: Instant,
-    slots: Slots<Kept>,
-    blocks: Blocks,
+    machine: Machine<Receipt>,
     channels: Channels,
-    terms: Terms,
-    /// To be handed over once nothing comes in any more.
-    to_hand_over: Vec<ObserverId>,
-    /// Why it was last asked to hold less.
-    asked_for: Cause,
-    /// What was handed over down to because the capacity is less than what was held.
-    shed_to: Option<u32>,
     units: Arc<Units>,
-    mouth: Arc<Mouth>,
+    emitter: Arc<Emitter>,
     fence: Arc<Fence>,
     reporter: Reporter,
-    describer: Describer,
     traces: traces::Traces,
-    /// Once somebody has asked.
-    questions: Option<telling::Questions>,
-    tracker: TaskTracker,
-    /// Ends the helpers of this session.
-    helpers: CancellationToken,
-    /// Cancels the blocks, so that nothing more is taken.
+    describer: HeldDescriber,
+    /// From the first question about logs on.
+    questions: Option<log_replies::Questions>,
+    helpers: Helpers,
+    /// Cancels the blocks, so that no more work is taken.
     closing: CancellationToken,
-    incoming: mpsc::Receiver<Incoming>,
     arrivals: mpsc::Sender<Incoming>,
-    ended: mpsc::UnboundedReceiver<Ended>,
-    settled: mpsc::UnboundedReceiver<RunReport>,
-    /// Whether it takes all that it may.
-    ready: bool,
-    /// Whether the managers' answer to the birth was heard.
-    welcomed: bool,
-    beats: u64,
-    /// What the newest beat said is held.
-    told_held: u32,
-    lists: u64,
-    lag: Duration,
+    inboxes: Inboxes,
+    pulse: Pulse,
 }
 
-impl Life {
+impl ServiceSession {
     async fn begin(
         me: Incarnation,
         tracker: &TaskTracker,
         helpers: &CancellationToken,
-    ) -> Result<Self, Unborn> {
+    ) -> Result<Self, StartError> {
         let topology = Topology::new(&me.settings.prefix);
         let work_queue_created = declare(&me, &topology).await?;
         let (reporter, said) = Reporter::channel();
-        let mouth = Arc::new(Mouth::new(me.session.clone(), topology.output(), reporter.clone()));
+        let emitter = Arc::new(Emitter::new(me.session.clone(), topology.output(), reporter.clone()));
         let (ended_sender, ended) = mpsc::unbounded_channel();
         let (registry, frost) = (me.registry.clone(), me.handle.frost.clone());
-        let code = Code { registry, outlet: mouth.clone(), logs: me.logs.clone(), frost };
+        let code = Code { registry, outlet: emitter.clone(), logs: me.logs.clone(), frost };
         let units = Arc::new(Units::new(me.tasks.clone(), code, ended_sender));
         let fence = watch(&me, &units, tracker)?;
-        let (settled_sender, settled) = mpsc::unbounded_channel();
+        let (confirmed_sender, confirmed) = mpsc::unbounded_channel();
         let sender = Sender {
             service: me.id,
             session: me.session.clone(),
             topology: topology.clone(),
             fence: fence.clone(),
-            settled: settled_sender,
+            settled: confirmed_sender,
         };
-        let ends = helpers.clone();
-        tracker.spawn(async move {
-            let _over = ends.run_until_cancelled(sender.run(said)).await;
-        });
+        let helpers = Helpers { tracker: tracker.clone(), end: helpers.clone() };
+        helpers.spawn(sender.run(said));
         let (arrivals, incoming) = mpsc::channel(1024);
-        let capacity = me.settings.capacity.slots();
         let life = Self {
             started: Instant::now(),
-            slots: Slots::new(policy(&me, capacity))
-                .with_pace(Pace::new(me.settings.start_rate, &me.settings.start_rates)),
-            blocks: blocks(&me, capacity),
+            machine: machine(&me),
             channels: Channels::default(),
-            terms: Terms::default(),
-            to_hand_over: Vec::new(),
-            asked_for: Cause::Drain,
-            shed_to: None,
             units,
-            mouth,
+            emitter,
             fence,
             reporter,
-            describer: Describer::new(),
             traces: traces::Traces::default(),
+            describer: HeldDescriber::new(),
             questions: None,
-            tracker: tracker.clone(),
-            helpers: helpers.clone(),
-            closing: helpers.child_token(),
-            incoming,
+            closing: helpers.end.child_token(),
+            helpers,
             arrivals,
-            ended,
-            settled,
-            ready: false,
-            welcomed: false,
-            beats: 0,
-            told_held: 0,
-            lists: 0,
-            lag: Duration::ZERO,
+            inboxes: Inboxes { incoming, ended, confirmed },
+            pulse: Pulse::default(),
             topology,
             me,
         };
@@ -247,60 +241,49 @@ impl Life {
     }
 
     fn prove_life(&self) -> Result<(), BrokerError> {
-        let probe = encode(&BeatMessage::Probe { service: self.me.id })
+        let probe = encode(&HeartbeatMessage::Probe { service: self.me.id })
             .map_err(|error| BrokerError::Refused(error.to_string()))?;
-        let beats = Target::Queue(self.topology.beats());
-        let proofs = prove_life(self.me.session.clone(), self.fence.clone(), (beats, probe));
-        let ends = self.helpers.clone();
-        self.tracker.spawn(async move {
-            let _over = ends.run_until_cancelled(proofs).await;
-        });
+        let heartbeats = Target::Queue(self.topology.heartbeats());
+        let proofs = prove_life(self.me.session.clone(), self.fence.clone(), (heartbeats, probe));
+        self.helpers.spawn(proofs);
         Ok(())
     }
 
     async fn run(mut self) -> End {
-        let birth = self.birth();
-        if !self.reporter.confirmed(Report::ServiceBorn(Box::new(birth))).await {
-            return self.fallen().await;
+        let registration = self.registration();
+        if !self.reporter.confirmed(Report::ServiceRegistered(Box::new(registration))).await {
+            return self.tripped().await;
         }
-        let kill = self.me.handle.born();
+        let kill = self.me.handle.registered();
         metrics::counter!(metric::SESSIONS).increment(1);
-        tracing::info!(service = %self.me.id, name = %self.me.settings.name, capacity = self.blocks.capacity(), "born");
-        let mut beat = interval(self.me.settings.beat);
+        tracing::info!(service = %self.me.id, name = %self.me.settings.name, capacity = self.machine.capacity(), "registered");
+        self.step(Input::Registered).await;
+        let mut heartbeat = interval(self.me.settings.heartbeat_interval);
         let mut progress = interval(PROGRESS);
         let mut list = interval(self.me.settings.list_every);
         list.reset();
-        let welcome_until = Instant::now() + WELCOME;
         loop {
             // A fenced service takes no step, so its overdue deadlines stay overdue: waiting for them would spin.
             if self.fence.reason().is_some() {
-                return self.fallen().await;
+                return self.tripped().await;
             }
-            if self.welcomed || Instant::now() >= welcome_until {
-                self.welcomed = true;
-                self.follow_blocks().await;
-            }
-            let next = self.next_deadline();
-            let wake = if self.welcomed { next } else { next.min(welcome_until) };
+            let wake = self.next_deadline();
             tokio::select! {
                 biased;
-                () = self.fence.fallen.cancelled() => return self.fallen().await,
+                () = self.fence.tripped.cancelled() => return self.tripped().await,
                 () = kill.cancelled() => return self.die().await,
                 () = self.me.handle.stop.cancelled() => return self.drain().await,
-                Some(report) = self.settled.recv() => self.on_confirmed(report).await,
-                Some(Ended { id, epoch, outcome }) = self.ended.recv() => {
-                    self.step(Input::Ended { id, epoch, outcome }).await;
-                }
-                Some(incoming) = self.incoming.recv() => self.on_incoming(incoming).await,
+                input = self.inboxes.next() => self.on_input(input).await,
                 () = tokio::time::sleep_until(wake) => self.step(Input::Wake).await,
-                due = beat.tick() => {
-                    self.lag = due.elapsed();
-                    self.beat(self.intent());
+                due = heartbeat.tick() => {
+                    self.pulse.loop_lag = due.elapsed();
+                    self.heartbeat();
                 }
                 _ = progress.tick() => {
-                    self.mouth.tell_progress();
-                    if self.blocks.held() != self.told_held {
-                        self.beat(self.intent());
+                    self.emitter.tell_progress();
+                    self.step(Input::Wake).await;
+                    if self.machine.held() != self.pulse.held {
+                        self.heartbeat();
                     }
                 }
                 _ = list.tick() => self.list().await,
@@ -308,47 +291,63 @@ impl Life {
         }
     }
 
-    fn birth(&self) -> Birth {
+    fn registration(&self) -> Registration {
         let settings = &self.me.settings;
-        Birth {
+        Registration {
             name: settings.name.clone(),
             pool: settings.pool.clone(),
-            capacity: self.blocks.capacity(),
+            capacity: self.machine.capacity(),
             kinds: self.me.registry.infos(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            message_version: everwatch_core::message::VERSION,
+            message_version: everwatch_core::wire::message::VERSION,
             host: self.me.handle.machine.host_name.clone(),
             labels: settings.labels.clone(),
             predecessor: self.me.predecessor.clone(),
         }
     }
 
-    async fn on_incoming(&mut self, incoming: Incoming) {
-        match incoming {
-            Incoming::Work(block, delivery) => {
-                self.blocks.took(block);
-                match Work::read(&delivery.body) {
-                    Ok(read) => {
-                        if let WorkRead::Ours(work) = &read {
-                            self.traces.taken(work, &delivery);
-                        }
-                        let Delivery { receipt, acquisitions, .. } = delivery;
-                        let receipt = Kept { receipt, block };
-                        self.step(Input::Delivered { receipt, read, acquisitions }).await;
-                    }
-                    Err(unreadable) => self.park((block, delivery), &unreadable.0),
-                }
+    async fn on_input(&mut self, input: LoopInput) {
+        match input {
+            LoopInput::Confirmed(report) => self.step(Input::Confirmed(report)).await,
+            LoopInput::Ended(Ended { id, epoch, outcome }) => {
+                self.step(Input::Ended { id, epoch, outcome }).await;
             }
-            Incoming::Command(delivery) => {
-                self.on_command(&delivery.body).await;
-                self.on_settle(self.me.session.ack(delivery.receipt).await);
-            }
-            Incoming::Ended(block) => self.blocks.ended(block),
-            Incoming::Freed(block) => self.blocks.freed(block),
+            LoopInput::Incoming(Incoming::Work(block, delivery)) => self.on_work(block, delivery).await,
+            LoopInput::Incoming(Incoming::Command(delivery)) => self.on_command(delivery).await,
+            LoopInput::Incoming(Incoming::Ended(block)) => self.step(Input::BlockEnded(block)).await,
+            LoopInput::Incoming(Incoming::Freed(block)) => self.step(Input::Freed(block)).await,
         }
     }
 
-    /// Keeps what no version can read, as it came, and only then ends it.
+    async fn on_work(&mut self, block: BlockId, delivery: Delivery) {
+        match Work::read(&delivery.body) {
+            Ok(read) => {
+                if let DecodedWork::Ours(work) = &read {
+                    self.traces.taken(work, &delivery);
+                }
+                let Delivery { receipt, acquisitions, .. } = delivery;
+                self.step(Input::Delivered { block, receipt, read, acquisitions }).await;
+            }
+            Err(unreadable) => {
+                self.step(Input::Unreadable { block }).await;
+                self.park((block, delivery), &unreadable.0);
+            }
+        }
+    }
+
+    async fn on_command(&mut self, delivery: Delivery) {
+        match decode::<Command>(&delivery.body) {
+            Ok(Command::Unknown(_)) => tracing::debug!("a command of a newer version is passed over"),
+            Ok(command) => self.step(Input::Command(command)).await,
+            Err(error) => {
+                metrics::counter!(metric::UNREADABLE).increment(1);
+                tracing::warn!(%error, "an unreadable command is dropped");
+            }
+        }
+        self.on_settle(self.me.session.ack(delivery.receipt).await);
+    }
+
+    /// Parks a message that no version can read, unchanged, and acknowledges it only then.
     fn park(&self, (block, delivery): (BlockId, Delivery), reason: &str) {
         tracing::warn!(reason, bytes = delivery.body.len(), "an unreadable work message is parked");
         let (session, fence) = (self.me.session.clone(), self.fence.clone());
@@ -358,116 +357,74 @@ impl Life {
             ("everwatch-reason".to_owned(), HeaderValue::Text(reason.chars().take(500).collect())),
             ("everwatch-queue".to_owned(), HeaderValue::Text(queue)),
         ];
-        let (ends, freed) = (self.helpers.clone(), self.arrivals.clone());
-        self.tracker.spawn(async move {
-            let parked = session.publish(&target, Message { body: delivery.body, headers });
-            match ends.run_until_cancelled(parked).await {
-                Some(Ok(())) if session.ack(delivery.receipt).await == Settle::NotOurs => {
-                    fence.fall("a message is no longer ours");
+        let freed = self.arrivals.clone();
+        self.helpers.spawn(async move {
+            match session.publish(&target, Message { body: delivery.body, headers }).await {
+                Ok(()) if session.ack(delivery.receipt).await == Settle::NotOurs => {
+                    fence.trip("a message is no longer ours");
                 }
-                Some(Ok(())) => drop(freed.send(Incoming::Freed(block)).await),
-                Some(Err(error)) => tracing::warn!(%error, "a message could not be parked; it stays held"),
-                None => {}
+                Ok(()) => drop(freed.send(Incoming::Freed(block)).await),
+                Err(error) => tracing::warn!(%error, "a message could not be parked; it stays held"),
             }
         });
     }
 
-    async fn on_confirmed(&mut self, RunReport { id, epoch, event }: RunReport) {
-        let settled = event.settles();
-        let input = if settled { Input::Confirmed { id, epoch } } else { Input::Announced { id, epoch } };
-        self.step(input).await;
-    }
-
-    async fn step(&mut self, input: Input<Kept>) {
-        // A fenced run reports nothing and nothing starts any more: it is no longer ours.
-        if self.fence.reason().is_some() {
-            return;
-        }
-        for effect in self.slots.step(input, self.now()) {
-            // This loop may run before the fence's thread does, after a freeze for one. And a settlement
-            // that is passed over while the fence stays up would leave its message held for ever.
-            if matches!(effect, Effect::Start { .. } | Effect::Settle(_)) && !self.fence.stands() {
-                return self.fence.fall("the broker has not answered in time");
-            }
-            if let Effect::Announce(it) = &effect {
-                tracing::info!(observer = %it.id, epoch = %it.epoch, "suspected of ending its services: it starts alone");
-            }
-            if let Effect::Report(it) | Effect::Settle(it) | Effect::Announce(it) = &effect
-                && !it.event.holds()
-            {
-                self.me.logs.close(it.id, it.epoch);
-            }
-            match effect {
-                Effect::Start { epoch, attempt, work } => {
-                    metrics::counter!(metric::STARTS).increment(1);
-                    let trace = self.traces.started(work.id, epoch);
-                    self.units.start(work, epoch, attempt, trace);
-                }
-                Effect::Cancel { id } => self.units.cancel(id),
-                Effect::Abort { id } => self.units.abort(id),
-                Effect::Report(report) => {
-                    if let RunEvent::Refused { why } = &report.event {
-                        tracing::warn!(observer = %report.id, why, "refused: handed over to another service");
-                    }
-                    let trace = self.traces.of(&report);
-                    self.reporter.say(Say::Run(report, trace)).await;
-                }
-                Effect::Settle(report) | Effect::Announce(report) => {
-                    let trace = self.traces.of(&report);
-                    self.reporter.say(Say::Settle(report, trace)).await;
-                }
-                Effect::Ack(Kept { receipt, block }) => {
-                    self.on_settle(self.me.session.ack(receipt).await);
-                    self.blocks.freed(block);
-                }
-                Effect::StepBack { until } => self.blocks.step_back(until),
-                Effect::Requeue(Kept { receipt, block }) => {
-                    self.on_settle(self.me.session.requeue(receipt).await);
-                    self.blocks.freed(block);
-                }
-                Effect::Lost { id, epoch } => {
-                    self.fence.fall(&format!("observer {id}, held as {epoch}, was handed out again"));
-                }
-            }
-        }
-    }
-
     fn on_settle(&self, settle: Settle) {
         if settle == Settle::NotOurs {
-            self.fence.fall("a message is no longer ours");
+            self.fence.trip("a message is no longer ours");
         }
     }
 
-    /// One sign of life. It is never waited for: the next one says the same.
-    fn beat(&mut self, state: Intent) {
-        self.beats += 1;
-        self.told_held = self.blocks.held();
-        let beat = Beat {
+    /// Sends a heartbeat. Nothing waits for it: the next one repeats its content.
+    fn heartbeat(&mut self) {
+        self.pulse.heartbeats += 1;
+        self.pulse.held = self.machine.held();
+        let heartbeat = Heartbeat {
             service: self.me.id,
-            seq: self.beats,
-            state,
-            capacity: self.blocks.capacity(),
-            held: self.told_held,
-            loop_lag_ms: u32::try_from(self.lag.as_millis()).unwrap_or(u32::MAX),
+            seq: self.pulse.heartbeats,
+            state: self.machine.intent(),
+            capacity: self.machine.capacity(),
+            held: self.pulse.held,
+            loop_lag_ms: u32::try_from(self.pulse.loop_lag.as_millis()).unwrap_or(u32::MAX),
             rss_bytes: (self.me.handle.machine.resident_bytes)(),
             sent_at: Some(clock::now()),
         };
-        metric::beat(&beat);
-        let Ok(body) = encode(&BeatMessage::Beat(beat)) else { return };
-        let (session, target) = (self.me.session.clone(), Target::Queue(self.topology.beats()));
-        let ends = self.helpers.clone();
-        self.tracker.spawn(async move {
-            let published = session.publish(&target, Message { body: body.into(), headers: Vec::new() });
-            if let Some(Err(error)) = ends.run_until_cancelled(published).await {
-                tracing::debug!(%error, "a beat was not accepted");
+        metric::heartbeat(&heartbeat);
+        let Ok(body) = encode(&HeartbeatMessage::Heartbeat(heartbeat)) else { return };
+        let (session, target) = (self.me.session.clone(), Target::Queue(self.topology.heartbeats()));
+        self.helpers.spawn(async move {
+            let message = Message { body: body.into(), headers: Vec::new() };
+            if let Err(error) = session.publish(&target, message).await {
+                tracing::debug!(%error, "a heartbeat was not accepted");
             }
         });
     }
 
     async fn list(&mut self) {
-        self.lists += 1;
-        for list in ListChunk::all(self.lists, self.slots.list(self.now())) {
-            self.reporter.say(Say::Tell(Report::List(list))).await;
+        self.pulse.inventories += 1;
+        for list in InventoryChunk::all(self.pulse.inventories, self.machine.list(self.now())) {
+            self.reporter.say(Say::Tell(Report::Inventory(list))).await;
+        }
+    }
+}
+
+/// Something that the machine must know.
+enum LoopInput {
+    Confirmed(RunReport),
+    Ended(Ended),
+    Incoming(Incoming),
+}
+
+impl Inboxes {
+    /// The next input: confirms first, so that acknowledgements are not delayed. The session holds a sender of each
+    /// queue, so none of them ends. Cancel-safe.
+    async fn next(&mut self) -> LoopInput {
+        tokio::select! {
+            biased;
+            Some(report) = self.confirmed.recv() => LoopInput::Confirmed(report),
+            Some(ended) = self.ended.recv() => LoopInput::Ended(ended),
+            Some(incoming) = self.incoming.recv() => LoopInput::Incoming(incoming),
+            else => std::future::pending().await,
         }
     }
 }

@@ -1,15 +1,15 @@
-//! What a service can be told.
+//! The settings of a service.
 
 use everwatch_core::id::{Kind, Name, Pool};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many observers a service holds at most.
+/// The capacity of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capacity {
     /// This many.
     Fixed(u32),
-    /// By the machine: 1,000 for each core, at most one for each 256 KiB of a quarter of the memory,
+    /// By the size of the machine: 1,000 for each core, at most one for each 256 KiB of a quarter of the memory,
     /// at least 1, at most 40,000.
     Auto,
 }
@@ -54,21 +54,21 @@ pub struct ServiceSettings {
     pub labels: BTreeMap<String, String>,
     /// Prefix of all queues (default `everwatch.`).
     pub prefix: String,
-    /// Pause between beats (default 5 s).
-    pub beat: Duration,
-    /// Pause between full lists (default 60 s).
+    /// Pause between heartbeats (default 5 s).
+    pub heartbeat_interval: Duration,
+    /// Pause between inventories (default 60 s).
     pub list_every: Duration,
-    /// Silence of the broker after which everything is ended: one heartbeat (default 5 s).
+    /// Silence of the broker after which the service stops every run: one heartbeat (default 5 s).
     pub fence_after: Duration,
-    /// Time that code has to end after a fence (default 500 ms).
+    /// Time that code has to stop after a fence (default 500 ms).
     pub fence_grace: Duration,
     /// Time that an orderly stop may take (default 20 s).
     pub drain_timeout: Duration,
-    /// Starts a second at most, of all kinds together; 0: no limit (default).
+    /// The most starts per second, of all kinds together; 0: no limit (default).
     pub start_rate: f64,
-    /// The same for some kinds by themselves.
+    /// The most starts per second of single kinds.
     pub start_rates: BTreeMap<Kind, f64>,
-    /// The newest lines of each observer that are kept, and a KiB for each of them (default 100).
+    /// The number of log lines kept for each observer, with a KiB for each line (default 100).
     pub log_lines: u32,
 }
 
@@ -82,7 +82,7 @@ impl ServiceSettings {
             capacity: Capacity::Auto,
             labels: BTreeMap::new(),
             prefix: "everwatch.".to_owned(),
-            beat: Duration::from_secs(5),
+            heartbeat_interval: Duration::from_secs(5),
             list_every: Duration::from_secs(60),
             fence_after: Duration::from_secs(5),
             fence_grace: Duration::from_millis(500),

@@ -21,15 +21,16 @@
 //! # });
 //! ```
 
-use crate::context::{Context, Inner, Leftovers, Outlet};
-use crate::logs::{Book, as_speaker};
-use crate::observer::{Error, Exit, Observer};
-use crate::pulse::Pulses;
+use crate::error::Error;
+use crate::safety::child_watchdog::ChildWatchdogs;
+use crate::tasks::context::{Context, Inner, Leftovers, Outlet};
+use crate::tasks::logs::{LogBuffer, as_speaker};
+use crate::tasks::observer::{Exit, Observer};
 use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
-use everwatch_core::message::Work;
-use everwatch_core::observer::Wanted;
+use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::wire::work::Work;
 use serde_json::Value;
 use std::any::{Any, TypeId};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,16 +58,16 @@ pub struct Trial {
     token: CancellationToken,
     values: mpsc::Receiver<Value>,
     status: Arc<Mutex<Option<String>>>,
-    book: Arc<Book>,
+    book: Arc<LogBuffer>,
 }
 
-struct Ear {
+struct TestOutlet {
     values: mpsc::Sender<Value>,
     status: Arc<Mutex<Option<String>>>,
 }
 
 #[async_trait]
-impl Outlet for Ear {
+impl Outlet for TestOutlet {
     async fn emit(&self, _work: &Work, _epoch: Epoch, value: Value) -> Result<(), Error> {
         Ok(self.values.send(value).await?)
     }
@@ -91,18 +92,18 @@ impl Trial {
     pub fn start_sharing<O: Observer, T: Any + Send + Sync>(observer: O, value: T) -> Self {
         let (sender, values) = mpsc::channel(UNREAD);
         let status = Arc::new(Mutex::new(None));
-        let (token, book) = (CancellationToken::new(), Book::new(LOG_LINES));
+        let (token, book) = (CancellationToken::new(), LogBuffer::new(LOG_LINES));
         let leftovers = Leftovers::default();
         let shared = [
             (TypeId::of::<T>(), Arc::new(value) as Arc<dyn Any + Send + Sync>),
-            (TypeId::of::<Pulses>(), Arc::new(Pulses::default())),
+            (TypeId::of::<ChildWatchdogs>(), Arc::new(ChildWatchdogs::default())),
         ];
         let ctx = Context::new(Inner {
             work: Arc::new(work(O::KIND)),
             epoch: Epoch::new(1, 0),
             attempt: 1,
             token: token.clone(),
-            outlet: Arc::new(Ear { values: sender, status: status.clone() }),
+            outlet: Arc::new(TestOutlet { values: sender, status: status.clone() }),
             shared: Arc::new(shared.into_iter().collect()),
             book: book.clone(),
             trace: None,
@@ -164,9 +165,9 @@ impl Trial {
 }
 
 fn work(kind: &str) -> Work {
-    let wanted = serde_json::json!({ "name": "trial", "kind": kind, "spec": {} });
-    serde_json::from_value::<Wanted>(wanted)
-        .and_then(|wanted| Work::of(ObserverId(Uuid::nil()), 1, &wanted))
+    let definition = serde_json::json!({ "name": "trial", "kind": kind, "spec": {} });
+    serde_json::from_value::<ObserverDefinition>(definition)
+        .and_then(|definition| Work::of(ObserverId(Uuid::nil()), 1, &definition))
         .expect("Observer::KIND is 1 to 64 of a-z 0-9 . _ -")
 }
 
@@ -195,7 +196,7 @@ mod tests {
             tracing::info!(size = 3, "looked");
             tracing::debug!("not asked for");
             tokio::task::yield_now().await;
-            tracing::info!(target: crate::logs::OUTPUT, "kept already");
+            tracing::info!(target: crate::tasks::logs::OUTPUT, "kept already");
             tracing::warn!("it is late");
             Ok(Exit::Done)
         }
@@ -205,7 +206,7 @@ mod tests {
     async fn what_is_logged_and_what_is_traced_are_lines() {
         use tracing_subscriber::layer::SubscriberExt as _;
         let log = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
-        let _here = tracing::subscriber::set_default(log.with(crate::logs::Eavesdropper));
+        let _here = tracing::subscriber::set_default(log.with(crate::tasks::logs::LogCaptureLayer));
         let mut trial = Trial::start(Talks {});
         tracing::info!("by nobody");
         assert_eq!(trial.ended().await.unwrap().unwrap(), Exit::Done);

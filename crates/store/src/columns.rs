@@ -1,14 +1,15 @@
 //! A row as its document and the columns beside it, and back. Shared by both databases.
 
+use crate::events::{Event, EventPage};
 use crate::port::{Counts, HealthCounts, StoreError};
+use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::health::{Health, Standing, standing};
-use everwatch_core::id::{BadName, Kind, Pool};
-use everwatch_core::placement::Refused;
-use everwatch_core::reason::ReasonCode;
-use everwatch_core::row::{Row, RowPolicy};
-use everwatch_core::service::ServiceRow;
-use everwatch_core::status::Status;
+use everwatch_core::id::{InvalidName, Kind, Pool};
+use everwatch_core::record::health::{Health, Standing, standing};
+use everwatch_core::record::reason::{ReasonCode, stored_code};
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::record::status::Status;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -47,7 +48,7 @@ pub(crate) struct ServiceColumns {
     pub(crate) pool: String,
     pub(crate) capacity: i64,
     pub(crate) state: &'static str,
-    pub(crate) born_at: i64,
+    pub(crate) registered_at: i64,
     pub(crate) ended_at: Option<i64>,
     pub(crate) document: String,
 }
@@ -58,25 +59,25 @@ impl Columns {
         let row = Row { version, ..row.clone() };
         let (verdict, said) = (row.verdict(), standing(&row));
         let status = verdict.status;
-        let name = row.wanted.name.to_string();
+        let name = row.definition.name.to_string();
         Ok(Self {
             id: row.id.0,
             version,
             name_key: (status != Status::Deleted).then(|| name.clone()),
             name,
-            kind: row.wanted.kind.to_string(),
-            pool: row.wanted.pool.to_string(),
+            kind: row.definition.kind.to_string(),
+            pool: row.definition.pool.to_string(),
             status: status.as_str(),
             service_id: row.holder().map(|service| service.0),
             generation: row.generation.into(),
             created_at: row.created_at.0,
             due_at: row.due_at(policy).map(|due| due.0),
             commanded_at: row.commanded_at.map(|at| at.0),
-            labels: written(&row.wanted.labels)?,
+            labels: written(&row.definition.labels)?,
             document: written(&row)?,
             health: said.map(|said| said.health.as_str()),
             steady_at: said.and_then(|said| said.steady_at).map(|at| at.0),
-            reason_code: verdict.reason.code().map(ReasonCode::as_str),
+            reason_code: stored_code(&row).map(ReasonCode::as_str),
         })
     }
 }
@@ -88,11 +89,11 @@ impl ServiceColumns {
         Ok(Self {
             id: row.id.0,
             version,
-            name: row.birth.name.to_string(),
-            pool: row.birth.pool.to_string(),
+            name: row.registration.name.to_string(),
+            pool: row.registration.pool.to_string(),
             capacity: row.capacity().into(),
             state: row.state().as_str(),
-            born_at: row.born_at.0,
+            registered_at: row.registered_at.0,
             ended_at: row.end.map(|end| end.at.0),
             document: written(&row)?,
         })
@@ -128,7 +129,7 @@ pub(crate) fn refused_as(withdrawn: bool) -> &'static str {
 
 /// Groups of pool, kind, reason code, number.
 pub(crate) fn refused_of(groups: Vec<(String, String, String, i64)>) -> Result<Vec<Refused>, StoreError> {
-    let corrupt = |error: BadName| StoreError::Corrupt(error.to_string());
+    let corrupt = |error: InvalidName| StoreError::Corrupt(error.to_string());
     let read = |(pool, kind, code, count): (String, String, String, i64)| {
         let (pool, kind) = (Pool::new(&pool).map_err(corrupt)?, Kind::new(&kind).map_err(corrupt)?);
         Ok(Refused { pool, kind, withdrawn: code == refused_as(true), count: number(count) })
@@ -181,4 +182,10 @@ pub(crate) fn limit(most: usize) -> i64 {
 /// Text that PostgreSQL takes: it knows no NUL.
 pub(crate) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
+}
+
+/// A page of stored events.
+pub(crate) fn event_page(rows: Vec<(i64, String)>, total: u64) -> Result<EventPage, StoreError> {
+    let event = |(id, document): (i64, String)| read(&document).map(|event| Event { id, ..event });
+    Ok(EventPage { events: rows.into_iter().map(event).collect::<Result<_, _>>()?, total })
 }

@@ -25,10 +25,10 @@ use crate::port::{Created, Store};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, ServiceId};
-use everwatch_core::message::{Birth, RunEvent, RunReport};
-use everwatch_core::observer::Wanted;
-use everwatch_core::row::{Row, RowPolicy};
-use everwatch_core::service::ServiceRow;
+use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::wire::report::{Registration, RunEvent, RunReport};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -53,9 +53,9 @@ fn named(text: &str) -> ObserverRef {
 
 /// A new observer of this body, created at `NOW` plus its number in milliseconds.
 fn observer(number: u128, body: Value) -> Row {
-    let wanted = Wanted::parse(body, &name("unnamed")).unwrap();
+    let definition = ObserverDefinition::parse(body, &name("unnamed")).unwrap();
     let at = Timestamp(NOW.0 + i64::try_from(number).unwrap());
-    Row::created(id(number), wanted, at, &RowPolicy::default())
+    Row::created(id(number), definition, at, &RowPolicy::default())
 }
 
 /// One that waits for a slot, so that capacity does not matter.
@@ -94,16 +94,16 @@ fn started() -> RunEvent {
 }
 
 fn service(number: u128, text: &str, capacity: u32) -> ServiceRow {
-    let birth = Birth {
+    let registration = Registration {
         name: name(text),
         pool: "default".parse().unwrap(),
         capacity,
         kinds: Vec::new(),
         version: "1".into(),
-        message_version: everwatch_core::message::VERSION,
+        message_version: everwatch_core::wire::message::VERSION,
         host: "here".into(),
         labels: [].into(),
         predecessor: None,
     };
-    ServiceRow::born(service_id(number), birth, NOW, NOW)
+    ServiceRow::registered(service_id(number), registration, NOW, NOW)
 }

@@ -1,22 +1,19 @@
-//! Events: what happened, numbered in the order in which it was written down.
+//! Events, numbered in the order in which they were stored.
 
-use crate::columns::read;
-use crate::port::StoreError;
-use async_trait::async_trait;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::record::events::EventKind;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Something with a name, as it was called then.
+/// An observer or a service with its name at that time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
     pub id: Uuid,
     pub name: String,
 }
 
-/// Who asked, as far as a request tells. Without authentication `who` is a claim.
+/// The user of a request, as far as the request tells. Without authentication, `who` is a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct By {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,53 +26,53 @@ pub struct By {
     pub with: Option<String>,
 }
 
-/// One thing that happened.
+/// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// 0 until it is stored.
     #[serde(skip)]
     pub id: i64,
     pub at: Timestamp,
-    pub what: What,
+    pub kind: EventKind,
     pub observer: Option<Named>,
     pub service: Option<Named>,
     pub epoch: Option<u64>,
     /// The cause, as far as it is known.
     pub text: String,
-    /// How a move went, in ms: only where an observer was started on its next service.
+    /// The timing of a move, in ms: only if an observer was started on its next service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_ms: Option<u64>,
-    /// Whose request led to it; none where the manager or a service acted by itself.
+    /// The user whose request caused it; none if a manager or a service acted on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<By>,
 }
 
-/// Which events are wanted; all if empty.
+/// A filter of events; empty: all.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
     pub observer: Option<ObserverId>,
     pub service: Option<ServiceId>,
-    pub what: Vec<What>,
+    pub kinds: Vec<EventKind>,
 }
 
 impl EventFilter {
-    /// Whether this event is one of them.
+    /// Whether the filter matches this event.
     #[must_use]
     pub fn keeps(&self, event: &Event) -> bool {
-        let is = |wanted: Option<Uuid>, named: &Option<Named>| {
-            wanted.is_none_or(|wanted| named.as_ref().is_some_and(|named| named.id == wanted))
+        let is = |definition: Option<Uuid>, named: &Option<Named>| {
+            definition.is_none_or(|definition| named.as_ref().is_some_and(|named| named.id == definition))
         };
         is(self.observer.map(|it| it.0), &event.observer)
             && is(self.service.map(|it| it.0), &event.service)
-            && (self.what.is_empty() || self.what.contains(&event.what))
+            && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
     }
 }
 
-/// Where a page lies.
+/// The range of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stretch {
+pub enum EventRange {
     /// Older than this number, newest first.
     Before(i64),
     /// Younger than this number, oldest first; the total is not counted.
@@ -87,29 +84,4 @@ pub enum Stretch {
 pub struct EventPage {
     pub events: Vec<Event>,
     pub total: u64,
-}
-
-impl EventPage {
-    pub(crate) fn read(rows: Vec<(i64, String)>, total: u64) -> Result<Self, StoreError> {
-        let event = |(id, document): (i64, String)| read(&document).map(|event| Event { id, ..event });
-        Ok(Self { events: rows.into_iter().map(event).collect::<Result<_, _>>()?, total })
-    }
-}
-
-/// The newest part of what happened.
-#[async_trait]
-pub trait Events: Send + Sync + 'static {
-    /// Writes events down, in this order.
-    async fn record(&self, events: &[Event]) -> Result<(), StoreError>;
-    /// A page of them.
-    async fn events(
-        &self,
-        filter: &EventFilter,
-        stretch: Stretch,
-        most: usize,
-    ) -> Result<EventPage, StoreError>;
-    /// The numbers of the oldest and the newest one; 0 if there is none.
-    async fn event_ends(&self) -> Result<(i64, i64), StoreError>;
-    /// Forgets what is older than `before` and what exceeds the newest `keep`; answers how many.
-    async fn forget_events(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError>;
 }

@@ -1,11 +1,10 @@
 //! The store port of Everwatch and its implementations: SQLite for one manager, PostgreSQL for many, memory for
 //! tests and simulations.
 
-mod admission;
 mod columns;
 pub mod conformance;
+mod error_mapping;
 mod events;
-mod failure;
 mod listing;
 mod memory;
 pub mod port;
@@ -17,7 +16,7 @@ pub use events::{By, Named};
 pub use memory::{Backup, MemoryStore};
 pub use port::*;
 
-use everwatch_core::row::RowPolicy;
+use everwatch_core::record::row::RowPolicy;
 use std::sync::Arc;
 
 /// Opens the database at `url`, creating or migrating its tables.

@@ -1,14 +1,15 @@
 //! A list's filter and place as plain values to bind. Shared by both databases.
 
 use crate::columns::{number, without_nul};
-use crate::port::{After, Filter, Page, Sort, StoreError};
-use everwatch_core::health::Health;
-use everwatch_core::row::Row;
-use everwatch_core::status::Status;
+use crate::port::{Filter, ListCursor, Page, Reasons, Sort, StoreError};
+use everwatch_core::record::health::Health;
+use everwatch_core::record::pool_obstacle::Obstacle;
+use everwatch_core::record::row::Row;
+use everwatch_core::record::status::Status;
 use uuid::Uuid;
 
-/// The health of a stored row at this moment: the rule of [`everwatch_core::health::Standing::at`] in the SQL of both
-/// databases, up to the text of the moment.
+/// The health of a stored row at this moment: the rule of [`everwatch_core::record::health::Standing::at`] in the SQL
+/// of both databases, up to the text of the moment.
 macro_rules! effective_health {
     ($now:literal) => {
         concat!(
@@ -23,6 +24,28 @@ macro_rules! effective_health {
 }
 pub(crate) use effective_health;
 
+/// The reason code of a stored row at this moment: the rule of [`everwatch_core::record::reason::code_at`] in the SQL
+/// of both databases, up to the text of the moment and of the obstacle in the row's pool (empty where there is none).
+macro_rules! effective_reason {
+    ($now:literal, $obstacle:literal) => {
+        concat!(
+            "CASE WHEN health IN ('running', 'restarting') AND (service_id IS NULL
+                OR service_id NOT IN (SELECT s.id FROM services s WHERE s.ended_at IS NULL))
+                THEN COALESCE(NULLIF(",
+            $obstacle,
+            ", ''), 'service-lost')
+             WHEN reason_code IN ('waiting-for-slot', 'handed-over')
+                THEN COALESCE(NULLIF(",
+            $obstacle,
+            ", ''), reason_code)
+             WHEN steady_at <= ",
+            $now,
+            " THEN NULL ELSE reason_code END"
+        )
+    };
+}
+pub(crate) use effective_reason;
+
 /// A list as its parameters.
 pub(crate) struct Parameters {
     pub(crate) status: Vec<&'static str>,
@@ -33,13 +56,16 @@ pub(crate) struct Parameters {
     pub(crate) labels: String,
     pub(crate) q: Option<String>,
     pub(crate) health: Option<Vec<&'static str>>,
+    pub(crate) reasons: Option<Vec<&'static str>>,
+    /// A JSON object: the code of the obstacle in each pool that has services, empty if there is none.
+    pub(crate) obstacles: String,
     /// The page holds what lies strictly past this value and id.
     pub(crate) value: String,
     pub(crate) id: Uuid,
 }
 
 impl Parameters {
-    pub(crate) fn of(filter: &Filter, after: Option<&After>) -> Result<Self, StoreError> {
+    pub(crate) fn of(filter: &Filter, after: Option<&ListCursor>) -> Result<Self, StoreError> {
         let all_but_deleted = || Status::ALL.into_iter().filter(|status| *status != Status::Deleted);
         let status: Vec<Status> =
             if filter.status.is_empty() { all_but_deleted().collect() } else { filter.status.clone() };
@@ -59,10 +85,18 @@ impl Parameters {
             q: filter.q.as_deref().map(|q| without_nul(q).to_ascii_lowercase()),
             health: (!filter.health.is_empty())
                 .then(|| filter.health.iter().copied().map(Health::as_str).collect()),
+            reasons: filter.reasons.as_ref().map(|it| it.codes.iter().map(|code| code.as_str()).collect()),
+            obstacles: filter.reasons.as_ref().map_or_else(|| "{}".to_owned(), written),
             value: without_nul(&value),
             id,
         })
     }
+}
+
+fn written(reasons: &Reasons) -> String {
+    let code = |obstacle: Option<Obstacle>| obstacle.map_or("", |it| it.code().as_str());
+    let pools = reasons.obstacles.iter().map(|(pool, obstacle)| (pool.to_string(), code(obstacle).into()));
+    serde_json::Value::Object(pools.collect()).to_string()
 }
 
 /// A place before the first row, so that a first page is a page like any other and uses the index.

@@ -4,23 +4,24 @@
 mod events;
 mod notes;
 
-use crate::admission::{Situation, admit};
 use crate::columns::{Columns, refused_as, without_nul};
 use crate::port::{
-    After, Counts, Created, Event, Filter, Found, HealthCounts, Page, Parked, ParkedHead, Sort, Store,
-    StoreError, Unreadable,
+    Counts, Created, Event, Filter, Found, HealthCounts, ListCursor, Observers, Page, Parked, ParkedHead,
+    ParkedMessages, Services, Sort, Store, StoreError, Unreadable, Worklists,
 };
 use async_trait::async_trait;
-use everwatch_core::adoption::REMEMBERED;
+use everwatch_core::capacity::create_admission::{Occupancy, admit};
+use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
-use everwatch_core::health::{Health, standing};
-use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
-use everwatch_core::message::ListRange;
-use everwatch_core::placement::Refused;
-use everwatch_core::row::{Row, RowPolicy};
-use everwatch_core::service::{ServiceRow, ServiceState};
-use everwatch_core::status::Status;
+use everwatch_core::failure::adoption::REMEMBERED;
+use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::record::health::{Health, standing};
+use everwatch_core::record::reason::code_at;
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::service::{ServiceRow, ServiceState};
+use everwatch_core::record::status::Status;
+use everwatch_core::wire::report::InventoryRange;
 use std::cmp::Ordering;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -113,33 +114,25 @@ impl Tables {
     }
     fn holders(&self) -> HashMap<String, Status> {
         let held = self.observers.values().filter(|kept| kept.has_name);
-        held.map(|kept| (kept.row.wanted.name.to_string(), kept.status)).collect()
+        held.map(|kept| (kept.row.definition.name.to_string(), kept.status)).collect()
     }
     fn free(&self) -> HashMap<String, i64> {
         let mut free = HashMap::new();
         for it in self.services.values().filter(|it| it.state() == ServiceState::Active) {
-            *free.entry(it.birth.pool.to_string()).or_insert(0) += i64::from(it.capacity());
+            *free.entry(it.registration.pool.to_string()).or_insert(0) += i64::from(it.capacity());
         }
         for it in self.observers.values().filter(|it| it.is_counted()) {
-            *free.entry(it.row.wanted.pool.to_string()).or_insert(0) -= 1;
+            *free.entry(it.row.definition.pool.to_string()).or_insert(0) -= 1;
         }
         free
     }
 }
 
 #[async_trait]
-impl Store for MemoryStore {
-    async fn close(&self) {}
-    async fn schema(&self) -> Result<Schema, StoreError> {
-        // It is made by the program that asks.
-        Ok(Schema { found: i64::MAX, known: i64::MAX })
-    }
-    async fn now(&self) -> Result<Timestamp, StoreError> {
-        Ok(clock::now())
-    }
+impl Observers for MemoryStore {
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
         let mut tables = self.tables();
-        let mut answers = admit(rows, Situation { holders: tables.holders(), free: tables.free() });
+        let mut answers = admit(rows, Occupancy { holders: tables.holders(), free: tables.free() });
         for (row, answer) in rows.iter().zip(&mut answers).filter(|(_, answer)| **answer == Created::Done) {
             match tables.observers.entry(row.id) {
                 Entry::Occupied(_) => *answer = Created::NameTaken,
@@ -161,7 +154,7 @@ impl Store for MemoryStore {
         let found = match which {
             ObserverRef::Id(id) => tables.observers.get(id),
             ObserverRef::Name(name) => {
-                let named = tables.observers.values().filter(|kept| kept.row.wanted.name == *name);
+                let named = tables.observers.values().filter(|kept| kept.row.definition.name == *name);
                 named.max_by_key(|kept| (kept.has_name, kept.age()))
             }
         };
@@ -178,51 +171,14 @@ impl Store for MemoryStore {
         }
         Ok(late)
     }
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.rows(most, |kept| kept.due_at.filter(|due| *due <= now.0).map(|due| (due, kept.row.id))))
-    }
-    async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.rows(most, |kept| kept.commanded_at.filter(|at| *at >= since.0).map(|at| (-at, kept.row.id))))
-    }
-    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
-        let ends = |row: &Row| row.awaits_end() && !row.is_withdrawn();
-        Ok(self.rows(most, |kept| ends(&kept.row).then_some((kept.commanded_at, kept.row.id))))
-    }
-    async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
-        let mut counts = BTreeMap::new();
-        for kept in self.tables().observers.values() {
-            if let Some(withdrawn) = kept.refused {
-                let wanted = &kept.row.wanted;
-                *counts.entry((wanted.pool.clone(), wanted.kind.clone(), withdrawn)).or_insert(0) += 1;
-            }
-        }
-        let group = |((pool, kind, withdrawn), count)| Refused { pool, kind, withdrawn, count };
-        Ok(counts.into_iter().map(group).collect())
-    }
-    async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
-        let is_one = |kept: &Kept| {
-            let wanted = &kept.row.wanted;
-            kept.refused == Some(of.withdrawn) && wanted.pool == of.pool && wanted.kind == of.kind
-        };
-        Ok(self.rows(most, |kept| is_one(kept).then(|| kept.age())))
-    }
-    async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
-        let is_held = |kept: &Kept| kept.row.holder().is_some_and(|holder| living.contains(&holder));
-        let is_one = |kept: &Kept| {
-            kept.row.wanted.pool == *pool && kept.is_counted() && !is_held(kept) && kept.refused != Some(true)
-        };
-        Ok(self.rows(most, |kept| is_one(kept).then(|| kept.age())))
-    }
-    async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {
-        let tables = self.tables();
-        let is_in =
-            |id: ObserverId| range.after.is_none_or(|it| id > it) && range.upto.is_none_or(|it| id <= it);
-        let held = tables.observers.values().filter(|kept| kept.row.holder() == Some(service));
-        Ok(held.map(|kept| kept.row.id).filter(|id| is_in(*id)).collect())
-    }
-    async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&ListCursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
         let key = |row: &Row| match filter.sort {
-            Sort::Name => (row.wanted.name.to_string(), 0, row.id),
+            Sort::Name => (row.definition.name.to_string(), 0, row.id),
             Sort::CreatedAt => (String::new(), row.created_at.0, row.id),
         };
         let after = match (after, filter.sort) {
@@ -239,8 +195,16 @@ impl Store for MemoryStore {
             filter.health.is_empty()
                 || tables.health(row, now).is_some_and(|health| filter.health.contains(&health))
         };
+        let of_reason = |row: &Row| {
+            filter.reasons.as_ref().is_none_or(|reasons| {
+                let holder = row.holder().and_then(|holder| tables.services.get(&holder));
+                let held = holder.is_some_and(|holder| holder.end.is_none());
+                let code = code_at(row, held, reasons.obstacles.get(&row.definition.pool), now);
+                code.is_some_and(|code| reasons.codes.contains(&code))
+            })
+        };
         let matches = |kept: &&Kept| {
-            let (row, wanted) = (&kept.row, &kept.row.wanted);
+            let (row, definition) = (&kept.row, &kept.row.definition);
             let by_status = if filter.status.is_empty() {
                 kept.status != Status::Deleted
             } else {
@@ -248,11 +212,13 @@ impl Store for MemoryStore {
             };
             by_status
                 && of_health(row)
-                && filter.kind.as_ref().is_none_or(|kind| wanted.kind == *kind)
-                && filter.pool.as_ref().is_none_or(|pool| wanted.pool == *pool)
+                && of_reason(row)
+                && filter.kind.as_ref().is_none_or(|kind| definition.kind == *kind)
+                && filter.pool.as_ref().is_none_or(|pool| definition.pool == *pool)
                 && filter.service.is_none_or(|service| row.holder() == Some(service))
-                && filter.labels.iter().all(|(key, value)| wanted.labels.get(key) == Some(value))
-                && q.as_ref().is_none_or(|q| wanted.name.as_str().to_ascii_lowercase().contains(q.as_str()))
+                && filter.labels.iter().all(|(key, value)| definition.labels.get(key) == Some(value))
+                && q.as_ref()
+                    .is_none_or(|q| definition.name.as_str().to_ascii_lowercase().contains(q.as_str()))
         };
         let way = |order: Ordering| if filter.descending { order.reverse() } else { order };
         let mut rows: Vec<&Row> = tables.observers.values().filter(matches).map(|kept| &kept.row).collect();
@@ -265,7 +231,7 @@ impl Store for MemoryStore {
     async fn counts(&self) -> Result<Counts, StoreError> {
         let mut counts = Counts::new();
         for kept in self.tables().observers.values() {
-            *counts.entry((kept.row.wanted.pool.clone(), kept.status)).or_insert(0) += 1;
+            *counts.entry((kept.row.definition.pool.clone(), kept.status)).or_insert(0) += 1;
         }
         Ok(counts)
     }
@@ -274,7 +240,7 @@ impl Store for MemoryStore {
         let mut counts = HealthCounts::new();
         for kept in tables.observers.values() {
             if let Some(health) = tables.health(&kept.row, now) {
-                *counts.entry((kept.row.wanted.pool.clone(), health)).or_insert(0) += 1;
+                *counts.entry((kept.row.definition.pool.clone(), health)).or_insert(0) += 1;
             }
         }
         Ok(counts)
@@ -297,27 +263,85 @@ impl Store for MemoryStore {
         // Rows are kept as they are, not as documents.
         Ok(Vec::new())
     }
-    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
-        let tables = self.tables();
-        let known = ids.iter().filter_map(|id| tables.services.get(id));
-        Ok(known.filter_map(|it| Some((it.id, it.end?.at))).collect())
+}
+
+#[async_trait]
+impl Worklists for MemoryStore {
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        Ok(self.rows(most, |kept| kept.due_at.filter(|due| *due <= now.0).map(|due| (due, kept.row.id))))
     }
+    async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        Ok(self.rows(most, |kept| kept.commanded_at.filter(|at| *at >= since.0).map(|at| (-at, kept.row.id))))
+    }
+    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
+        Ok(self.rows(most, |kept| kept.row.awaits_end().then_some((kept.commanded_at, kept.row.id))))
+    }
+    async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
+        let mut counts = BTreeMap::new();
+        for kept in self.tables().observers.values() {
+            if let Some(withdrawn) = kept.refused {
+                let definition = &kept.row.definition;
+                *counts.entry((definition.pool.clone(), definition.kind.clone(), withdrawn)).or_insert(0) +=
+                    1;
+            }
+        }
+        let group = |((pool, kind, withdrawn), count)| Refused { pool, kind, withdrawn, count };
+        Ok(counts.into_iter().map(group).collect())
+    }
+    async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
+        let is_one = |kept: &Kept| {
+            let definition = &kept.row.definition;
+            kept.refused == Some(of.withdrawn) && definition.pool == of.pool && definition.kind == of.kind
+        };
+        Ok(self.rows(most, |kept| is_one(kept).then(|| kept.age())))
+    }
+    async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
+        let is_held = |kept: &Kept| kept.row.holder().is_some_and(|holder| living.contains(&holder));
+        let is_one = |kept: &Kept| {
+            kept.row.definition.pool == *pool
+                && kept.is_counted()
+                && !is_held(kept)
+                && kept.refused != Some(true)
+        };
+        Ok(self.rows(most, |kept| is_one(kept).then(|| kept.age())))
+    }
+    async fn held_by(
+        &self,
+        service: ServiceId,
+        range: InventoryRange,
+    ) -> Result<Vec<ObserverId>, StoreError> {
+        let tables = self.tables();
+        let is_in =
+            |id: ObserverId| range.after.is_none_or(|it| id > it) && range.upto.is_none_or(|it| id <= it);
+        let held = tables.observers.values().filter(|kept| kept.row.holder() == Some(service));
+        Ok(held.map(|kept| kept.row.id).filter(|id| is_in(*id)).collect())
+    }
+}
+
+#[async_trait]
+impl Services for MemoryStore {
     async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
         let tables = self.tables();
         let known =
             tables.services.values().filter(|it| it.end.as_ref().is_none_or(|end| end.at >= ended_since));
         let mut rows: Vec<ServiceRow> = known.cloned().collect();
-        rows.sort_by(|a, b| (&a.birth.name, a.born_at, a.id).cmp(&(&b.birth.name, b.born_at, b.id)));
+        rows.sort_by(|a, b| {
+            (&a.registration.name, a.registered_at, a.id).cmp(&(&b.registration.name, b.registered_at, b.id))
+        });
         Ok(Found { rows, unreadable: Vec::new() })
     }
-    async fn service(
-        &self,
-        id: Option<ServiceId>,
-        name: Option<&Name>,
-    ) -> Result<Option<ServiceRow>, StoreError> {
+    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
         let tables = self.tables();
-        let is_it = |it: &&ServiceRow| id.map_or_else(|| name == Some(&it.birth.name), |id| it.id == id);
-        Ok(tables.services.values().filter(is_it).max_by_key(|it| (it.born_at, it.id)).cloned())
+        let known = ids.iter().filter_map(|id| tables.services.get(id));
+        Ok(known.filter_map(|it| Some((it.id, it.end?.at))).collect())
+    }
+    async fn service(&self, which: &ServiceRef) -> Result<Option<ServiceRow>, StoreError> {
+        let tables = self.tables();
+        let is_it = |it: &&ServiceRow| match which {
+            ServiceRef::Id(id) => it.id == *id,
+            ServiceRef::Name(name) => it.registration.name == *name,
+        };
+        Ok(tables.services.values().filter(is_it).max_by_key(|it| (it.registered_at, it.id)).cloned())
     }
     async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
         let (mut tables, mut late) = (self.tables(), Vec::new());
@@ -340,6 +364,10 @@ impl Store for MemoryStore {
         tables.services.retain(|_, it| it.end.as_ref().is_none_or(|end| end.at >= before));
         Ok((held - tables.services.len()) as u64)
     }
+}
+
+#[async_trait]
+impl ParkedMessages for MemoryStore {
     async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
         let mut tables = self.tables();
         for one in parked {
@@ -370,5 +398,17 @@ impl Store for MemoryStore {
         let tables = self.tables();
         let shown = tables.parked.iter().rev().filter(|it| before.is_none_or(|before| it.id < before));
         Ok((shown.take(limit).map(Parked::head).collect(), tables.parked.len() as u64))
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn close(&self) {}
+    async fn schema(&self) -> Result<Schema, StoreError> {
+        // It is made by the program that asks.
+        Ok(Schema { found: i64::MAX, known: i64::MAX })
+    }
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(clock::now())
     }
 }

@@ -1,31 +1,35 @@
-//! The store port: rows as documents with indexed columns, changed only by compare-and-set on their
-//! version. Every decision about a row's content is made in `core`; the store decides nothing.
+//! The store port: rows as documents with indexed columns, changed only by compare-and-set on their version. `core`
+//! makes every decision, including which creates are admitted; a store supplies the facts in one transaction.
 
-pub use crate::events::{Event, EventFilter, EventPage, Events, Stretch};
+pub use crate::events::{Event, EventFilter, EventPage, EventRange};
 use async_trait::async_trait;
+pub use everwatch_core::capacity::create_admission::Created;
+
+use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::health::Health;
-use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId};
-use everwatch_core::message::ListRange;
-use everwatch_core::placement::Refused;
-use everwatch_core::row::Row;
-use everwatch_core::service::ServiceRow;
-use everwatch_core::status::Status;
+use everwatch_core::id::{Kind, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::record::health::Health;
+use everwatch_core::record::pool_obstacle::Obstacles;
+use everwatch_core::record::reason::ReasonCode;
+use everwatch_core::record::row::Row;
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::record::status::Status;
+use everwatch_core::wire::report::InventoryRange;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Why the store could not do it.
+/// Why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Worth trying again: the database cannot be reached, or is busy.
+    /// The database cannot be reached or is busy: a retry may help.
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
-    /// Others changed the row each time in between.
+    /// The row was changed by others each time in between.
     #[error("{0}")]
     Contended(String),
-    /// A person has to act: bad URL, no rights, unwritable path, unknown schema version.
+    /// An operator must act: bad URL, missing rights, unwritable path, unknown schema version.
     #[error("{0}")]
     Refused(String),
     /// A stored document cannot be read.
@@ -33,19 +37,19 @@ pub enum StoreError {
     Corrupt(String),
 }
 
-/// The rows of one read. One that cannot be read hides no other; nothing may be concluded about it.
+/// The rows of one read. A row that cannot be read hides no other row, and nothing may be concluded about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found<T, I> {
     pub rows: Vec<T>,
-    /// Those that are there and cannot be read.
+    /// The ids of rows that exist and cannot be read.
     pub unreadable: Vec<I>,
 }
 
 impl<T, I: std::fmt::Display> Found<T, I> {
-    /// The one row that was asked for.
+    /// The requested row.
     ///
     /// # Errors
-    /// Corrupt if it is there and cannot be read.
+    /// Corrupt if it exists and cannot be read.
     pub fn one(mut self) -> Result<Option<T>, StoreError> {
         match self.unreadable.first() {
             Some(id) => Err(StoreError::Corrupt(format!("{id}; `everwatch doctor` tells why, and the cure"))),
@@ -79,7 +83,7 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// What a person can do about it.
+    /// What an operator can do about it.
     #[must_use]
     pub fn cure(&self) -> String {
         format!(
@@ -90,24 +94,14 @@ impl Unreadable {
     }
 }
 
-/// What became of one create.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Created {
-    Done,
-    /// A live observer has the name.
-    NameTaken,
-    /// It has the name and is being deleted.
-    NameEnding,
-    /// The pool has no free slot, and the observer does not want to wait.
-    NoCapacity,
-}
-
 /// Which observers a list shows. Without `status`, all but Deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
     pub status: Vec<Status>,
-    /// At the moment of the list, by the database's clock; empty: whether or not they have one.
+    /// At the moment of the list, by the database's clock; empty: any health, or none.
     pub health: Vec<Health>,
+    /// At the moment of the list as well; `None`: any reason, or none.
+    pub reasons: Option<Reasons>,
     pub kind: Option<Kind>,
     pub pool: Option<Pool>,
     pub service: Option<ServiceId>,
@@ -120,7 +114,15 @@ pub struct Filter {
     pub descending: bool,
 }
 
-/// What a list is ordered by; ties by id.
+/// Observers with one of these reason codes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reasons {
+    pub codes: Vec<ReasonCode>,
+    /// Why each pool takes no more observers: the code of a waiting observer depends on it.
+    pub obstacles: Obstacles,
+}
+
+/// The order of a list; ties are ordered by id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sort {
     #[default]
@@ -130,7 +132,7 @@ pub enum Sort {
 
 /// Where the next page starts: the sort value and id of the last row shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct After {
+pub struct ListCursor {
     /// The name, or the creation time in milliseconds as decimal text.
     pub value: String,
     pub id: ObserverId,
@@ -145,7 +147,7 @@ pub struct Page {
     pub more: bool,
 }
 
-/// A message that nobody could read.
+/// A message that no version could read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parked {
     /// 0 until it is stored.
@@ -186,104 +188,144 @@ impl Parked {
     }
 }
 
-/// How many observers there are by pool and status.
+/// The number of observers by pool and status.
 pub type Counts = BTreeMap<(Pool, Status), u64>;
 
-/// How many observers there are by pool and health; those that are not to run have none.
+/// The number of observers by pool and health; observers that are not meant to run have none.
 pub type HealthCounts = BTreeMap<(Pool, Health), u64>;
 
-/// Small facts that managers share: leases, keys, the identity of the database. Each has an end.
+/// Small facts that managers share: leases, keys, the identity of the database. Each of these notes expires.
 #[async_trait]
-pub trait Notes: Send + Sync + 'static {
-    /// Writes the note for `keep` if there is none, it is over, or it has this value already; answers the
-    /// value that stands.
+pub trait KeyValue: Send + Sync + 'static {
+    /// Writes the note for `keep` if it does not exist, has expired, or has this value already. Returns the value that
+    /// is stored afterwards.
     async fn claim(&self, name: &str, value: &str, keep: Duration) -> Result<String, StoreError>;
-    /// The note, unless it is over.
+    /// The note, unless it has expired.
     async fn note(&self, name: &str) -> Result<Option<String>, StoreError>;
-    /// All notes whose name begins so, by name, those that are over left out.
+    /// All notes whose names begin with `prefix`, ordered by name, without expired ones.
     async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError>;
-    /// Writes it whatever stands there.
+    /// Writes the note unconditionally.
     async fn set_note(&self, name: &str, value: &str, keep: Duration) -> Result<(), StoreError>;
-    /// Writes `after` where `before` stands, with the end that it has; answers whether it stood there.
+    /// Replaces the value `before` with `after` and keeps the expiry. Returns whether the value was `before`.
     async fn swap_note(&self, name: &str, before: &str, after: &str) -> Result<bool, StoreError>;
-    /// Removes those that are over; answers how many.
+    /// Deletes expired notes and returns their number.
     async fn forget_notes(&self) -> Result<u64, StoreError>;
 }
 
-/// The database. All times are the database's own clock. Whatever answers a list of rows leaves out those that cannot
-/// be read, and reads on behind them.
+/// The history of observers and services.
 #[async_trait]
-pub trait Store: Notes + Events {
-    /// Ends all connections: what was committed is in the database's own file then, not beside it. Nothing
-    /// else works any more.
-    async fn close(&self);
-    /// How new its tables are.
-    async fn schema(&self) -> Result<Schema, StoreError>;
-    /// The database's clock.
-    async fn now(&self) -> Result<Timestamp, StoreError>;
-    /// Inserts new rows in one transaction, each checked by name and, unless it queues, by capacity:
-    /// the pool's Created + Processing + OnDeleting against the capacities of its active services.
-    /// Answers in order; a refused one does not stop the others. Two of one name in a batch: the first wins.
+pub trait Events: Send + Sync + 'static {
+    /// Stores events in this order.
+    async fn record(&self, events: &[Event]) -> Result<(), StoreError>;
+    /// A page of events.
+    async fn events(
+        &self,
+        filter: &EventFilter,
+        stretch: EventRange,
+        most: usize,
+    ) -> Result<EventPage, StoreError>;
+    /// The numbers of the oldest and the newest event; 0 if there is none.
+    async fn event_ends(&self) -> Result<(i64, i64), StoreError>;
+    /// Deletes events older than `before` and those beyond the newest `keep`; returns their number.
+    async fn forget_events(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError>;
+}
+
+/// The rows of observers. A method that answers a list of rows leaves out those that cannot be read, and reads on
+/// behind them.
+#[async_trait]
+pub trait Observers: Send + Sync + 'static {
+    /// Inserts new rows in one transaction, as far as `create_admission` admits them: by name, and, unless they queue,
+    /// by capacity (the pool's Created + Processing + OnDeleting against the capacities of its active services).
+    /// Returns one result for each row, in order. A refused row does not stop the others.
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError>;
-    /// By identity; ids that are not there are left out.
+    /// Rows by id; unknown ids are left out.
     async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError>;
-    /// One observer: a name means its live holder, else the newest deleted one. Corrupt if that cannot be read.
+    /// One observer: a name means the live observer of that name, otherwise the newest deleted one. Corrupt if its row
+    /// cannot be read.
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError>;
-    /// Saves changed rows whose stored version still is `row.version`, as version + 1, in one
-    /// transaction; answers the ids that had changed meanwhile (those are left as they are).
+    /// Saves changed rows whose stored version is still `row.version`, as version + 1, in one transaction. Returns the
+    /// ids of rows that have changed in the meantime; those are left as they are.
     async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError>;
+    /// A page of observers after `after`.
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&ListCursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError>;
+    /// Counts by pool and status, including Deleted.
+    async fn counts(&self) -> Result<Counts, StoreError>;
+    /// Counts by pool and health, at this moment.
+    async fn health_counts(&self) -> Result<HealthCounts, StoreError>;
+    /// Deletes rows whose version is still the given one. Their ids are remembered for
+    /// [`everwatch_core::failure::adoption::REMEMBERED`].
+    async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError>;
+    /// Those of these ids whose rows were deleted by [`Observers::forget`].
+    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError>;
+    /// The rows that this process found unreadable and that still are; at most 1,000.
+    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError>;
+}
+
+/// The rows of observers that managers must act on.
+#[async_trait]
+pub trait Worklists: Send + Sync + 'static {
     /// Rows whose `due_at` has passed, oldest first.
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
-    /// Rows whose floor went out or rose since `since`, the newest first: what a newborn service must know.
+    /// Rows whose revocation was sent or raised since `since`, the newest first: a new service must know them.
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
-    /// Rows that were told to end and have not, those first that were told longest ago.
+    /// Rows that were told to end and have not ended, the longest ago first.
     async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError>;
     /// The observers that services refused or whose messages are withdrawn, counted by pool and kind.
     async fn refused(&self) -> Result<Vec<Refused>, StoreError>;
-    /// Those of one such group, oldest creation first.
+    /// The rows of one such group, the oldest first.
     async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError>;
-    /// Live observers of the pool whose messages may be in its queue and whose holder is none of `living`, oldest
-    /// creation first.
+    /// Live observers of the pool whose messages may be in its queue and whose holder is none of `living`, the oldest
+    /// first.
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError>;
-    /// What the service holds by its own word, of the ids after the one and up to the other.
-    async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError>;
-    /// A page of observers after `after`.
-    async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError>;
-    /// Counts by pool and status, Deleted included.
-    async fn counts(&self) -> Result<Counts, StoreError>;
-    /// Counts by pool and health at this moment.
-    async fn health_counts(&self) -> Result<HealthCounts, StoreError>;
-    /// Forgets rows for good, where the version still is the given one; their ids are remembered for
-    /// [`everwatch_core::adoption::REMEMBERED`].
-    async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError>;
-    /// Those of these ids whose rows were forgotten.
-    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError>;
-    /// The unreadable rows that were met here and still cannot be read; at most 1,000.
-    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError>;
+    /// The observers in this range that the service holds according to its reports.
+    async fn held_by(&self, service: ServiceId, range: InventoryRange)
+    -> Result<Vec<ObserverId>, StoreError>;
+}
 
-    /// All services that live, and those that ended since `ended_since`.
+/// The rows of services.
+#[async_trait]
+pub trait Services: Send + Sync + 'static {
+    /// All living services, and those that ended since `ended_since`.
     async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError>;
-    /// When those of these services ended that are known here and have ended.
+    /// The end of each of these services that is known and has ended.
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError>;
-    /// By identity or name (the newest of that name). Corrupt if it cannot be read.
-    async fn service(
-        &self,
-        id: Option<ServiceId>,
-        name: Option<&Name>,
-    ) -> Result<Option<ServiceRow>, StoreError>;
-    /// Inserts (version 1 and unknown id) or saves by compare-and-set; answers the ids that lost the race.
+    /// One service: a name means its newest incarnation. Corrupt if its row cannot be read.
+    async fn service(&self, which: &ServiceRef) -> Result<Option<ServiceRow>, StoreError>;
+    /// Inserts (version 1 and unknown id) or saves by compare-and-set; returns the ids of rows that have changed in the
+    /// meantime.
     async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError>;
-    /// Forgets services that ended before `before`.
+    /// Deletes services that ended before `before`.
     async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError>;
+}
 
-    /// Keeps unreadable messages.
+/// Messages that no version could read.
+#[async_trait]
+pub trait ParkedMessages: Send + Sync + 'static {
+    /// Stores unreadable messages.
     async fn park(&self, parked: &[Parked]) -> Result<(), StoreError>;
-    /// One of them.
+    /// One parked message.
     async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError>;
-    /// Forgets one; answers whether it was there.
+    /// Deletes one; returns whether it existed.
     async fn unpark(&self, id: i64) -> Result<bool, StoreError>;
-    /// Forgets those older than `before` and those that exceed the newest `keep`; answers how many.
+    /// Deletes messages older than `before` and those beyond the newest `keep`; returns their number.
     async fn forget_parked(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError>;
     /// Newest first, ids below `before` (all if `None`).
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError>;
+}
+
+/// The database. All times are by the clock of the database.
+#[async_trait]
+pub trait Store: KeyValue + Events + Observers + Worklists + Services + ParkedMessages {
+    /// Closes all connections. Everything that was committed is then in the database file itself, not in its log. No
+    /// other method works afterwards.
+    async fn close(&self);
+    /// The schema version of the tables.
+    async fn schema(&self) -> Result<Schema, StoreError>;
+    /// The database's clock.
+    async fn now(&self) -> Result<Timestamp, StoreError>;
 }

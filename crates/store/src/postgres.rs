@@ -6,17 +6,17 @@ mod observers;
 mod parked;
 mod services;
 
-use crate::failure::{failure, migration};
+use crate::error_mapping::{failure, migration};
 use crate::port::*;
 use crate::unreadable::Ledger;
 use async_trait::async_trait;
+use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
-use everwatch_core::message::ListRange;
-use everwatch_core::placement::Refused;
-use everwatch_core::row::{Row, RowPolicy};
-use everwatch_core::service::ServiceRow;
+use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::wire::report::InventoryRange;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, Transaction};
@@ -75,7 +75,7 @@ async fn migrate(options: &PgConnectOptions) -> Result<(), StoreError> {
     connection.close().await.map_err(failure)
 }
 
-/// Naively, each call waits for the server's answer: but a server behind a cut link never gives one, and
+/// Without a limit, each call waits for the server's answer; but a server behind a cut link never answers, and
 /// then neither does the manager.
 async fn answered<T>(call: impl Future<Output = Result<T, StoreError>> + Send) -> Result<T, StoreError> {
     let silent = || StoreError::Unavailable(format!("it did not answer within {ANSWER_TIMEOUT:?}"));
@@ -83,7 +83,7 @@ async fn answered<T>(call: impl Future<Output = Result<T, StoreError>> + Send) -
 }
 
 #[async_trait]
-impl Notes for PgStore {
+impl KeyValue for PgStore {
     async fn claim(&self, name: &str, value: &str, keep: Duration) -> Result<String, StoreError> {
         answered(notes::claim(&self.pool, name, value, keep)).await
     }
@@ -112,7 +112,7 @@ impl Events for PgStore {
     async fn events(
         &self,
         filter: &EventFilter,
-        stretch: Stretch,
+        stretch: EventRange,
         most: usize,
     ) -> Result<EventPage, StoreError> {
         answered(events::page(&self.pool, filter, stretch, most)).await
@@ -122,6 +122,117 @@ impl Events for PgStore {
     }
     async fn forget_events(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
         answered(events::forget(&self.pool, before, keep)).await
+    }
+}
+
+#[async_trait]
+impl Observers for PgStore {
+    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
+        answered(observers::create(&self.pool, rows, &self.policy)).await
+    }
+    async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
+        answered(observers::load(self.reading(), ids)).await
+    }
+    async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
+        answered(observers::find(self.reading(), which)).await
+    }
+    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
+        answered(observers::save(&self.pool, rows, &self.policy)).await
+    }
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&ListCursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        answered(observers::list(self.reading(), filter, after, limit)).await
+    }
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        answered(observers::counts(&self.pool)).await
+    }
+    async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
+        answered(observers::health_counts(&self.pool)).await
+    }
+    async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
+        answered(observers::forget(&self.pool, rows)).await
+    }
+    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
+        answered(observers::forgotten(&self.pool, ids)).await
+    }
+    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError> {
+        answered(observers::look(self.reading())).await?;
+        answered(services::look(self.reading())).await?;
+        Ok(self.unreadable.all())
+    }
+}
+
+#[async_trait]
+impl Worklists for PgStore {
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        answered(observers::due(self.reading(), now, most)).await
+    }
+    async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        answered(observers::commanded_since(self.reading(), since, most)).await
+    }
+    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
+        answered(observers::ending(self.reading(), most)).await
+    }
+    async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
+        answered(observers::refused(&self.pool)).await
+    }
+    async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
+        answered(observers::refused_rows(self.reading(), of, most)).await
+    }
+    async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
+        answered(observers::unheld(self.reading(), pool, living, most)).await
+    }
+    async fn held_by(
+        &self,
+        service: ServiceId,
+        range: InventoryRange,
+    ) -> Result<Vec<ObserverId>, StoreError> {
+        answered(observers::held_by(&self.pool, service, range)).await
+    }
+}
+
+#[async_trait]
+impl Services for PgStore {
+    async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+        answered(services::all(self.reading(), ended_since)).await
+    }
+    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
+        answered(services::ends(&self.pool, ids)).await
+    }
+    async fn service(&self, which: &ServiceRef) -> Result<Option<ServiceRow>, StoreError> {
+        answered(services::find(self.reading(), which)).await
+    }
+    async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
+        answered(services::save(&self.pool, rows)).await
+    }
+    async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
+        answered(services::forget(&self.pool, before)).await
+    }
+}
+
+#[async_trait]
+impl ParkedMessages for PgStore {
+    async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
+        for part in parked::parts(parked) {
+            answered(parked::park(&self.pool, part)).await?;
+        }
+        Ok(())
+    }
+    async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError> {
+        answered(parked::one(&self.pool, id)).await
+    }
+    async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
+        answered(parked::unpark(&self.pool, id)).await
+    }
+    async fn forget_parked(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
+        answered(parked::forget(&self.pool, before, keep)).await
+    }
+    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
+        answered(parked::page(&self.pool, before, limit)).await
     }
 }
 
@@ -142,95 +253,5 @@ impl Store for PgStore {
         answered(async { sqlx::query_scalar(now).fetch_one(&self.pool).await.map_err(failure) })
             .await
             .map(Timestamp)
-    }
-    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
-        answered(observers::create(&self.pool, rows, &self.policy)).await
-    }
-    async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
-        answered(observers::load(self.reading(), ids)).await
-    }
-    async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
-        answered(observers::find(self.reading(), which)).await
-    }
-    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
-        answered(observers::save(&self.pool, rows, &self.policy)).await
-    }
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::due(self.reading(), now, most)).await
-    }
-    async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::commanded_since(self.reading(), since, most)).await
-    }
-    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::ending(self.reading(), most)).await
-    }
-    async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
-        answered(observers::refused(&self.pool)).await
-    }
-    async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::refused_rows(self.reading(), of, most)).await
-    }
-    async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::unheld(self.reading(), pool, living, most)).await
-    }
-    async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {
-        answered(observers::held_by(&self.pool, service, range)).await
-    }
-    async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
-        answered(observers::list(self.reading(), filter, after, limit)).await
-    }
-    async fn counts(&self) -> Result<Counts, StoreError> {
-        answered(observers::counts(&self.pool)).await
-    }
-    async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
-        answered(observers::health_counts(&self.pool)).await
-    }
-    async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
-        answered(observers::forget(&self.pool, rows)).await
-    }
-    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
-        answered(observers::forgotten(&self.pool, ids)).await
-    }
-    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError> {
-        answered(observers::look(self.reading())).await?;
-        answered(services::look(self.reading())).await?;
-        Ok(self.unreadable.all())
-    }
-    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
-        answered(services::ends(&self.pool, ids)).await
-    }
-    async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
-        answered(services::all(self.reading(), ended_since)).await
-    }
-    async fn service(
-        &self,
-        id: Option<ServiceId>,
-        name: Option<&Name>,
-    ) -> Result<Option<ServiceRow>, StoreError> {
-        answered(services::find(self.reading(), id, name)).await
-    }
-    async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
-        answered(services::save(&self.pool, rows)).await
-    }
-    async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
-        answered(services::forget(&self.pool, before)).await
-    }
-    async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
-        for part in parked::parts(parked) {
-            answered(parked::park(&self.pool, part)).await?;
-        }
-        Ok(())
-    }
-    async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError> {
-        answered(parked::one(&self.pool, id)).await
-    }
-    async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
-        answered(parked::unpark(&self.pool, id)).await
-    }
-    async fn forget_parked(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
-        answered(parked::forget(&self.pool, before, keep)).await
-    }
-    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
-        answered(parked::page(&self.pool, before, limit)).await
     }
 }

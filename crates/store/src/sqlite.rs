@@ -6,17 +6,17 @@ mod observers;
 mod parked;
 mod services;
 
-use crate::failure::{failure, migration};
+use crate::error_mapping::{failure, migration};
 use crate::port::*;
 use crate::unreadable::Ledger;
 use async_trait::async_trait;
+use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
-use everwatch_core::message::ListRange;
-use everwatch_core::placement::Refused;
-use everwatch_core::row::{Row, RowPolicy};
-use everwatch_core::service::ServiceRow;
+use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::wire::report::InventoryRange;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
@@ -51,7 +51,7 @@ impl SqliteStore {
             .busy_timeout(Duration::from_secs(5))
             .pragma("journal_size_limit", "67108864")
             .pragma("wal_autocheckpoint", "8000")
-            // 16 MiB for each connection; the default of 2 is read through anew by every batch
+            // 16 MiB for each connection; every batch reads the default of 2 again
             .pragma("cache_size", "-16384")
             // each time this many rows wait, two threads take turns
             .row_buffer_size(1000)
@@ -97,8 +97,8 @@ fn at(path: &Path, error: StoreError) -> StoreError {
     }
 }
 
-/// Naively, a second manager opens the file and both work: but then each waits for the other's writes and
-/// leases, which SQLite cannot hand over. So the file belongs to one process, until that ends in any way.
+/// Without the lock, a second manager could open the file and both would work, but each would wait for the other's
+/// writes and leases, which SQLite cannot hand over. So the file belongs to one process, until that ends in any way.
 fn lock(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -126,14 +126,14 @@ async fn snapshot(readers: &SqlitePool) -> Result<Transaction<'static, Sqlite>, 
     readers.begin().await.map_err(failure)
 }
 
-/// A transaction that may write. Naively it begins as a reader and turns into a writer at its first
-/// write: but if somebody wrote meanwhile, that fails at once, without waiting.
+/// A transaction that may write. One that begins as a reader and becomes a writer at its first write fails at once,
+/// without waiting, if another connection has written in the meantime.
 async fn writing(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
     writer.begin_with("BEGIN IMMEDIATE").await.map_err(failure)
 }
 
 #[async_trait]
-impl Notes for SqliteStore {
+impl KeyValue for SqliteStore {
     async fn claim(&self, name: &str, value: &str, keep: Duration) -> Result<String, StoreError> {
         notes::claim(&self.writer, name, value, keep).await
     }
@@ -162,7 +162,7 @@ impl Events for SqliteStore {
     async fn events(
         &self,
         filter: &EventFilter,
-        stretch: Stretch,
+        stretch: EventRange,
         most: usize,
     ) -> Result<EventPage, StoreError> {
         events::page(&self.readers, filter, stretch, most).await
@@ -176,25 +176,7 @@ impl Events for SqliteStore {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
-    async fn close(&self) {
-        self.readers.close().await;
-        // Naively, the last connection of all brings the log into the file; but a reader's thread may end later than
-        // the writer's, and a reader may not write.
-        let emptied = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await;
-        if let Err(error) = emptied {
-            tracing::warn!(%error, "the log of the database file stays beside it");
-        }
-        self.writer.close().await;
-    }
-    async fn schema(&self) -> Result<Schema, StoreError> {
-        let found = sqlx::query_scalar(SCHEMA).fetch_one(&self.readers).await.map_err(failure)?;
-        let known = MIGRATOR.iter().map(|change| change.version).max().unwrap_or(0);
-        Ok(Schema { found, known })
-    }
-    async fn now(&self) -> Result<Timestamp, StoreError> {
-        Ok(clock::now())
-    }
+impl Observers for SqliteStore {
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
         observers::create(&self.writer, rows, &self.policy).await
     }
@@ -207,28 +189,12 @@ impl Store for SqliteStore {
     async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
         observers::save(&self.writer, rows, &self.policy).await
     }
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::due(self.reading(), now, most).await
-    }
-    async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::commanded_since(self.reading(), since, most).await
-    }
-    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::ending(self.reading(), most).await
-    }
-    async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
-        observers::refused(&self.readers).await
-    }
-    async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::refused_rows(self.reading(), of, most).await
-    }
-    async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::unheld(self.reading(), pool, living, most).await
-    }
-    async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {
-        observers::held_by(&self.readers, service, range).await
-    }
-    async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&ListCursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
         observers::list(self.reading(), filter, after, limit).await
     }
     async fn counts(&self) -> Result<Counts, StoreError> {
@@ -248,18 +214,47 @@ impl Store for SqliteStore {
         services::look(self.reading()).await?;
         Ok(self.unreadable.all())
     }
-    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
-        services::ends(&self.readers, ids).await
+}
+
+#[async_trait]
+impl Worklists for SqliteStore {
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        observers::due(self.reading(), now, most).await
     }
+    async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
+        observers::commanded_since(self.reading(), since, most).await
+    }
+    async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
+        observers::ending(self.reading(), most).await
+    }
+    async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
+        observers::refused(&self.readers).await
+    }
+    async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
+        observers::refused_rows(self.reading(), of, most).await
+    }
+    async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
+        observers::unheld(self.reading(), pool, living, most).await
+    }
+    async fn held_by(
+        &self,
+        service: ServiceId,
+        range: InventoryRange,
+    ) -> Result<Vec<ObserverId>, StoreError> {
+        observers::held_by(&self.readers, service, range).await
+    }
+}
+
+#[async_trait]
+impl Services for SqliteStore {
     async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
         services::all(self.reading(), ended_since).await
     }
-    async fn service(
-        &self,
-        id: Option<ServiceId>,
-        name: Option<&Name>,
-    ) -> Result<Option<ServiceRow>, StoreError> {
-        services::find(self.reading(), id, name).await
+    async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
+        services::ends(&self.readers, ids).await
+    }
+    async fn service(&self, which: &ServiceRef) -> Result<Option<ServiceRow>, StoreError> {
+        services::find(self.reading(), which).await
     }
     async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
         services::save(&self.writer, rows).await
@@ -267,6 +262,10 @@ impl Store for SqliteStore {
     async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
         services::forget(&self.writer, before).await
     }
+}
+
+#[async_trait]
+impl ParkedMessages for SqliteStore {
     async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
         parked::park(&self.writer, parked).await
     }
@@ -281,5 +280,27 @@ impl Store for SqliteStore {
     }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
         parked::page(&self.readers, before, limit).await
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn close(&self) {
+        self.readers.close().await;
+        // By default the last connection writes the log into the file; but a reader's thread may end later than
+        // the writer's, and a reader may not write.
+        let emptied = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await;
+        if let Err(error) = emptied {
+            tracing::warn!(%error, "the log of the database file stays beside it");
+        }
+        self.writer.close().await;
+    }
+    async fn schema(&self) -> Result<Schema, StoreError> {
+        let found = sqlx::query_scalar(SCHEMA).fetch_one(&self.readers).await.map_err(failure)?;
+        let known = MIGRATOR.iter().map(|change| change.version).max().unwrap_or(0);
+        Ok(Schema { found, known })
+    }
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(clock::now())
     }
 }

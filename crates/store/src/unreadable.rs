@@ -1,10 +1,10 @@
-//! Stored rows that cannot be read: a read passes over them, and remembers them for people. Shared by both databases.
+//! Stored rows that cannot be read: a read skips them and remembers them for operators. Shared by both databases.
 
 use crate::columns::limit;
 use crate::port::{Found, StoreError, Table, Unreadable};
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::row::Row;
-use everwatch_core::service::ServiceRow;
+use everwatch_core::record::row::Row;
+use everwatch_core::record::service::ServiceRow;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

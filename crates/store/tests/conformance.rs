@@ -4,8 +4,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use everwatch_core::id::ObserverId;
-use everwatch_core::observer::Wanted;
-use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::record::row::{Row, RowPolicy};
 use everwatch_store::{Created, Store, StoreError, conformance, open};
 use sqlx::{ConnectOptions as _, Connection as _};
 use std::str::FromStr as _;
@@ -45,7 +45,7 @@ macro_rules! both {
         mod in_memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $check() {
-                let store = everwatch_store::MemoryStore::new(everwatch_core::row::RowPolicy::default());
+                let store = everwatch_store::MemoryStore::new(everwatch_core::record::row::RowPolicy::default());
                 super::conformance::$check(&store).await;
             })*
         }
@@ -95,6 +95,7 @@ both! {
     a_place_that_is_no_time_is_refused
     counts_are_by_pool_and_status
     health_is_that_of_the_moment
+    reason_codes_are_those_of_the_moment
     health_follows_the_service_without_a_save
     a_service_is_born_once_and_found
     a_service_is_saved_by_compare_and_set
@@ -144,9 +145,9 @@ damaged! {
 
 fn row() -> Row {
     let body = serde_json::json!({"name": "a", "kind": "ticker", "on_full": "queue"});
-    let wanted = Wanted::parse(body, &"b".parse().unwrap()).unwrap();
+    let definition = ObserverDefinition::parse(body, &"b".parse().unwrap()).unwrap();
     let now = everwatch_core::clock::Timestamp(1_800_000_000_000);
-    Row::created(ObserverId(Uuid::from_u128(1)), wanted, now, &RowPolicy::default())
+    Row::created(ObserverId(Uuid::from_u128(1)), definition, now, &RowPolicy::default())
 }
 
 async fn reopening_keeps_everything(fresh: Fresh) {

@@ -13,7 +13,7 @@ mod otlp;
 pub use lost::{LOST, LOST_LOG_LINES};
 pub use otlp::{Export, ExportError, Exporting};
 
-use everwatch_core::trace::TraceContext;
+use everwatch_core::wire::trace::TraceContext;
 use opentelemetry::trace::{
     FutureExt as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
     TraceState, Tracer as _, WithContext,
@@ -103,7 +103,7 @@ pub fn within<F: Future>(trace: &TraceContext, future: F) -> WithContext<F> {
     future.with_context(context_of(trace))
 }
 
-/// A new trace that nobody exports.
+/// A new trace that is not exported.
 fn unsampled() -> TraceContext {
     let trace = NonZeroU128::new(rand::random()).unwrap_or(NonZeroU128::MIN);
     let span = NonZeroU64::new(rand::random()).unwrap_or(NonZeroU64::MIN);

@@ -1,6 +1,5 @@
 //! Both ends of the queue to the collector: what finds no room, or is not taken, is counted and told.
 
-use crate::otlp::WAITING_MAX;
 use opentelemetry::Context;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
@@ -13,6 +12,8 @@ use std::time::{Duration, Instant};
 pub const LOST: &str = "everwatch_lost_spans_total";
 /// Lines of the log that are lost because standard error did not take them.
 pub const LOST_LOG_LINES: &str = "everwatch_lost_log_lines_total";
+/// Spans that may wait, about a KiB each, and how many go in one request, and how often.
+pub(crate) const WAITING_MAX: usize = 8192;
 /// What is lost is told this often.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
@@ -44,7 +45,8 @@ impl Ledger {
     }
 }
 
-/// The end where spans come in. Naively the queue behind it says when it is full, but that drops them silently.
+/// The receiving end of the span queue. The queue behind it drops spans silently when it is full, so they are counted
+/// here.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) queue: BatchSpanProcessor,

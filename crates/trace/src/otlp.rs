@@ -2,7 +2,7 @@
 //! room, or no collector, is lost, and nobody waits for it.
 
 use crate::SCOPE;
-use crate::lost::{Incoming, Ledger, Outgoing};
+use crate::lost::{Incoming, Ledger, Outgoing, WAITING_MAX};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use opentelemetry::trace::TracerProvider as _;
@@ -18,8 +18,6 @@ use std::time::Duration;
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Spans that may wait, about a KiB each, and how many go in one request, and how often.
-pub(crate) const WAITING_MAX: usize = 8192;
 const BATCH: usize = 512;
 const EVERY: Duration = Duration::from_secs(1);
 /// How long a request may take, and the last ones of a process together.
@@ -86,7 +84,7 @@ impl Exporting {
         Ok(Self(Some(provider)))
     }
 
-    /// Exports what people's code tells by `tracing` spans.
+    /// Exports the `tracing` spans of observers' code.
     #[must_use]
     pub fn layer<S>(&self) -> Option<OpenTelemetryLayer<S, SdkTracer>>
     where

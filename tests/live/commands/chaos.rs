@@ -44,11 +44,11 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
 
     let (code, said, beside) = dev.run(&format!("chaos freeze {frozen}"));
     assert!(code == Some(0) && said.contains("stands still"), "{said} {beside}");
-    let beat = dev.api.get(&format!("/v1/services/{before}")).await["last_beat_at"].clone();
+    let heartbeat = dev.api.get(&format!("/v1/services/{before}")).await["last_heartbeat_at"].clone();
     for name in ["child", "tick"] {
         until_on(&dev, name, other).await;
     }
-    // Its children end with its pulse, though nobody there could end them.
+    // Its children end with its pulse, although no process there could end them.
     wait_for("the child of the frozen one to be gone", || {
         let there = Path::new("/proc").join(&pid).exists();
         std::future::ready(if there { Err(pid.clone()) } else { Ok(()) })
@@ -60,7 +60,7 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
         if it["state"] == "lost" { Ok(()) } else { Err(it.to_string()) }
     })
     .await;
-    assert_eq!(dev.api.get(&path).await["last_beat_at"], beat, "it said nothing meanwhile");
+    assert_eq!(dev.api.get(&path).await["last_heartbeat_at"], heartbeat, "it said nothing meanwhile");
 
     assert_eq!(dev.run(&format!("chaos thaw {frozen}")).0, Some(0));
     wait_for("another incarnation", || async {
@@ -70,7 +70,7 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
     .await;
     assert_eq!(dev.api.items("/v1/observers/child/runs").await.len(), 2);
     for name in ["child", "tick"] {
-        let overlaps = dev.api.items(&format!("/v1/observers/{name}/events?what=started")).await;
+        let overlaps = dev.api.items(&format!("/v1/observers/{name}/events?type=started")).await;
         assert_eq!(holder(&dev, name).await, other);
         assert!(overlaps.iter().all(|it| it["overlap_ms"].as_u64().unwrap_or(0) == 0), "{overlaps:?}");
     }
@@ -90,9 +90,9 @@ async fn a_short_freeze_loses_nothing() {
     assert!(code == Some(3) && said.contains("no service `service-9` here; there are service-1"), "{said}");
     let (code, _, said) = dev.run("chaos thaw service-1");
     assert!(code == Some(4) && said.contains("not frozen"), "{said}");
-    wait_for("it to beat again", || async {
+    wait_for("it to heartbeat again", || async {
         let it = dev.api.get("/v1/services/service-1").await;
-        let goes_on = it["id"] == before["id"] && it["last_beat_at"] != before["last_beat_at"];
+        let goes_on = it["id"] == before["id"] && it["last_heartbeat_at"] != before["last_heartbeat_at"];
         if goes_on { Ok(()) } else { Err(it.to_string()) }
     })
     .await;
@@ -113,12 +113,13 @@ async fn a_service_that_is_dead_cannot_be_killed_and_its_next_incarnation_lives(
         if it["state"] == "active" && it["id"] != before["id"] { Ok(it) } else { Err(it.to_string()) }
     })
     .await;
-    wait_for("it to beat twice", || async {
+    wait_for("it to heartbeat twice", || async {
         let it = dev.api.get("/v1/services/service-1").await;
         assert_eq!(it["id"], next["id"], "the second kill hit the next incarnation");
-        let since = |it: &Value| it["last_beat_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-        let beats = since(&it).duration_since(since(&next)).as_secs() >= 5;
-        if beats { Ok(()) } else { Err(it.to_string()) }
+        let since =
+            |it: &Value| it["last_heartbeat_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let heartbeats = since(&it).duration_since(since(&next)).as_secs() >= 5;
+        if heartbeats { Ok(()) } else { Err(it.to_string()) }
     })
     .await;
 }

@@ -9,7 +9,9 @@ use everwatch_broker::{
 };
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::message::{Label, StateMessage, Work, WorkRead, decode};
+use everwatch_core::wire::message::decode;
+use everwatch_core::wire::report::StateMessage;
+use everwatch_core::wire::work::{DecodedWork, Work, WorkHeader};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,8 +43,8 @@ pub(crate) struct Node {
 /// The identity of a work message.
 pub(crate) fn label(body: &[u8]) -> Option<(ObserverId, u32)> {
     match Work::read(body) {
-        Ok(WorkRead::Ours(work)) => Some((work.id, work.generation)),
-        Ok(WorkRead::Foreign(Label { id, generation, .. }, _)) => Some((id, generation)),
+        Ok(DecodedWork::Ours(work)) => Some((work.id, work.generation)),
+        Ok(DecodedWork::Foreign(WorkHeader { id, generation, .. }, _)) => Some((id, generation)),
         Err(_) => None,
     }
 }
@@ -103,7 +105,7 @@ pub(crate) async fn serve(
     };
     let Ok(session) = node.memory.connect(&name).await else { return };
     node.network.down((conn, lane), Down::Reply(0, Ok(Answer::Done)));
-    if session.is_blocked() {
+    if lane == Lane::Publish && session.is_blocked() {
         node.network.down((conn, lane), Down::Blocked(true));
     }
     let (pumped, mut deliveries) = unbounded_channel();
@@ -303,7 +305,7 @@ impl End {
             }
             Ask::Probe => session.probe().await.map(|()| Answer::Done),
             Ask::Depth(queue) => session.depth(&queue).await.map(Answer::Depth),
-            Ask::Fate(queue) => session.fate(&queue).await.map(Answer::Fate),
+            Ask::OwnerLiveness(queue) => session.fate(&queue).await.map(Answer::OwnerLiveness),
             Ask::Publish(..) | Ask::Consume(..) | Ask::Cancel(_) | Ask::Resume { .. } => {
                 unreachable!("carried out where it arrives")
             }

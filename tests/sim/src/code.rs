@@ -4,7 +4,7 @@ use crate::machine;
 use crate::record::{Fact, Start, note, number};
 use everwatch::{Context, Error, Exit, Observer};
 use everwatch_core::epoch::Epoch;
-use everwatch_core::slots::Outcome;
+use everwatch_core::run::slots::Outcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) enum Stops {
 pub(crate) struct Code {
     pub(crate) does: Does,
     pub(crate) stops: Stops,
-    /// Counts the changes that people made to it.
+    /// Counts the changes that users made to it.
     pub(crate) edition: u32,
 }
 
@@ -101,8 +101,8 @@ async fn run(code: Code, ctx: Context) -> Result<Exit, Error> {
             running.own = Some(Outcome::Failed(why.clone()));
             Ok(Exit::Failed(why))
         }
-        Outcome::Erred(why) => {
-            running.own = Some(Outcome::Erred(why.clone()));
+        Outcome::Errored(why) => {
+            running.own = Some(Outcome::Errored(why.clone()));
             if matches!(code.does, Does::Panics { .. }) {
                 std::panic::resume_unwind(Box::new(why));
             }
@@ -121,7 +121,7 @@ async fn until_its_end(code: Code, ctx: &Context) -> Outcome {
         Does::CompletesAfter(after) => (after, Outcome::Done),
         Does::FailsAfter(after) => (after, Outcome::Failed("bad business".to_owned())),
         Does::Errs { times, after } | Does::Panics { times, after } if ctx.attempt() <= times => {
-            (after, Outcome::Erred("bad luck".to_owned()))
+            (after, Outcome::Errored("bad luck".to_owned()))
         }
         Does::EndsItsService(after) => (after, Outcome::Aborted),
         Does::RunsForEver | Does::Errs { .. } | Does::Panics { .. } => return std::future::pending().await,

@@ -4,17 +4,18 @@
 use crate::machine;
 use crate::record::{Fact, note};
 use async_trait::async_trait;
+use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId};
-use everwatch_core::message::ListRange;
-use everwatch_core::placement::Refused;
-use everwatch_core::row::{Row, RowPolicy};
-use everwatch_core::service::ServiceRow;
-use everwatch_core::status::Status;
+use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::record::status::Status;
+use everwatch_core::wire::report::InventoryRange;
 use everwatch_store::{
-    After, Backup, Counts, Created, Event, EventFilter, EventPage, Events, Filter, Found, HealthCounts,
-    MemoryStore, Notes, Page, Parked, ParkedHead, Store, StoreError, Stretch, Unreadable,
+    Backup, Counts, Created, Event, EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts,
+    KeyValue, ListCursor, MemoryStore, Observers, Page, Parked, ParkedHead, ParkedMessages, Services, Store,
+    StoreError, Unreadable, Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -127,6 +128,7 @@ impl RemoteStore {
         if access == Access::Write
             && lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
         {
+            note(Fact::AnswerLost { until: machine::now() + ANSWER_WITHIN });
             tokio::time::sleep(Duration::from_millis(ANSWER_WITHIN)).await;
             return Err(StoreError::Unavailable("the connection was closed before the answer".to_owned()));
         }
@@ -185,7 +187,7 @@ impl RemoteStore {
 }
 
 #[async_trait]
-impl Notes for RemoteStore {
+impl KeyValue for RemoteStore {
     async fn claim(&self, name: &str, value: &str, keep: Duration) -> Result<String, StoreError> {
         self.operation(Access::Write, self.memory().claim(name, value, keep)).await
     }
@@ -214,7 +216,7 @@ impl Events for RemoteStore {
     async fn events(
         &self,
         filter: &EventFilter,
-        stretch: Stretch,
+        stretch: EventRange,
         most: usize,
     ) -> Result<EventPage, StoreError> {
         self.operation(Access::Read, self.memory().events(filter, stretch, most)).await
@@ -228,14 +230,7 @@ impl Events for RemoteStore {
 }
 
 #[async_trait]
-impl Store for RemoteStore {
-    async fn close(&self) {}
-    async fn schema(&self) -> Result<Schema, StoreError> {
-        self.operation(Access::Read, self.memory().schema()).await
-    }
-    async fn now(&self) -> Result<Timestamp, StoreError> {
-        self.operation(Access::Read, self.memory().now()).await
-    }
+impl Observers for RemoteStore {
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
         self.operation(Access::Write, self.insert(rows)).await
     }
@@ -248,6 +243,33 @@ impl Store for RemoteStore {
     async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
         self.operation(Access::Write, self.update(rows)).await
     }
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&ListCursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.rows(|page: &Page| page.rows.len(), self.memory().list(filter, after, limit)).await
+    }
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        self.operation(Access::Read, self.memory().counts()).await
+    }
+    async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
+        self.operation(Access::Read, self.memory().health_counts()).await
+    }
+    async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
+        self.operation(Access::Write, self.memory().forget(rows)).await
+    }
+    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
+        self.operation(Access::Read, self.memory().forgotten(ids)).await
+    }
+    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError> {
+        self.operation(Access::Read, self.memory().unreadable()).await
+    }
+}
+
+#[async_trait]
+impl Worklists for RemoteStore {
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
         self.rows(Vec::len, self.memory().due(now, most)).await
     }
@@ -266,39 +288,25 @@ impl Store for RemoteStore {
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         self.rows(Vec::len, self.memory().unheld(pool, living, most)).await
     }
-    async fn held_by(&self, service: ServiceId, range: ListRange) -> Result<Vec<ObserverId>, StoreError> {
+    async fn held_by(
+        &self,
+        service: ServiceId,
+        range: InventoryRange,
+    ) -> Result<Vec<ObserverId>, StoreError> {
         self.operation(Access::Read, self.memory().held_by(service, range)).await
     }
-    async fn list(&self, filter: &Filter, after: Option<&After>, limit: usize) -> Result<Page, StoreError> {
-        self.rows(|page: &Page| page.rows.len(), self.memory().list(filter, after, limit)).await
-    }
-    async fn counts(&self) -> Result<Counts, StoreError> {
-        self.operation(Access::Read, self.memory().counts()).await
-    }
-    async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
-        self.operation(Access::Read, self.memory().health_counts()).await
-    }
-    async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
-        self.operation(Access::Write, self.memory().forget(rows)).await
-    }
-    async fn forgotten(&self, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
-        self.operation(Access::Read, self.memory().forgotten(ids)).await
-    }
-    async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError> {
-        self.operation(Access::Read, self.memory().unreadable()).await
+}
+
+#[async_trait]
+impl Services for RemoteStore {
+    async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+        self.operation(Access::Read, self.memory().services(ended_since)).await
     }
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
         self.operation(Access::Read, self.memory().ends(ids)).await
     }
-    async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
-        self.operation(Access::Read, self.memory().services(ended_since)).await
-    }
-    async fn service(
-        &self,
-        id: Option<ServiceId>,
-        name: Option<&Name>,
-    ) -> Result<Option<ServiceRow>, StoreError> {
-        self.operation(Access::Read, self.memory().service(id, name)).await
+    async fn service(&self, which: &ServiceRef) -> Result<Option<ServiceRow>, StoreError> {
+        self.operation(Access::Read, self.memory().service(which)).await
     }
     async fn save_services(&self, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
         self.operation(Access::Write, self.update_services(rows)).await
@@ -306,6 +314,10 @@ impl Store for RemoteStore {
     async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
         self.operation(Access::Write, self.memory().forget_services(before)).await
     }
+}
+
+#[async_trait]
+impl ParkedMessages for RemoteStore {
     async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
         self.operation(Access::Write, self.memory().park(parked)).await
     }
@@ -320,5 +332,16 @@ impl Store for RemoteStore {
     }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
         self.operation(Access::Read, self.memory().parked(before, limit)).await
+    }
+}
+
+#[async_trait]
+impl Store for RemoteStore {
+    async fn close(&self) {}
+    async fn schema(&self) -> Result<Schema, StoreError> {
+        self.operation(Access::Read, self.memory().schema()).await
+    }
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.operation(Access::Read, self.memory().now()).await
     }
 }

@@ -5,7 +5,7 @@ use crate::history::{Action, Ask, Fault, History, ObserverSetup, Order, Runs, Se
 use crate::network::Lane;
 use crate::world::Power;
 use everwatch_core::id::{Name, Pool};
-use everwatch_core::observer::Overlap;
+use everwatch_core::observer::definition::Overlap;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 

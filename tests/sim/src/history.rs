@@ -1,11 +1,11 @@
-//! What a history is made of: who takes part, what people ask for, what goes wrong and when. A seed rolls one
+//! The parts of a history: hosts, requests of users, faults and their times. A seed determines one
 //! (`dice`); a file holds one, so that a part of it can be played alone.
 
 use crate::code::Code;
 use crate::network::Lane;
 use crate::world::Power;
 use everwatch_core::id::{Name, Pool};
-use everwatch_core::observer::{Overlap, Wanted};
+use everwatch_core::observer::definition::{ObserverDefinition, Overlap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -31,10 +31,10 @@ pub(crate) struct ServiceSetup {
 }
 
 impl ServiceSetup {
-    pub(crate) fn can_run(&self, wanted: &Wanted) -> bool {
+    pub(crate) fn can_run(&self, definition: &ObserverDefinition) -> bool {
         match self.runs {
             Runs::All => true,
-            Runs::Common => wanted.kind.as_str() == "common",
+            Runs::Common => definition.kind.as_str() == "common",
             Runs::Nothing => false,
         }
     }
@@ -70,8 +70,8 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// Whether a service of its pool cannot run it.
-    pub(crate) fn may_be_refused(&self, wanted: &Wanted) -> bool {
-        self.services.iter().any(|it| it.pool == wanted.pool && !it.can_run(wanted))
+    pub(crate) fn may_be_refused(&self, definition: &ObserverDefinition) -> bool {
+        self.services.iter().any(|it| it.pool == definition.pool && !it.can_run(definition))
     }
     pub(crate) fn pools(&self) -> Vec<Pool> {
         let pools: BTreeSet<&Pool> = self.services.iter().map(|it| &it.pool).collect();
@@ -171,7 +171,7 @@ pub(crate) enum Fault {
         delay: u64,
         for_ms: u64,
     },
-    /// The broker drops a connection; the client hears of it, or not.
+    /// The broker drops a connection, with or without telling the client.
     Reset {
         host: usize,
         lane: Lane,

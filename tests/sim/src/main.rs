@@ -37,7 +37,7 @@ use std::process::ExitCode;
 /// The prefix of all queues.
 pub(crate) const PREFIX: &str = "everwatch.";
 /// The note in which managers keep the switch of safe mode.
-pub(crate) const SAFE_MODE_NOTE: &str = "hold";
+pub(crate) const SAFE_MODE_NOTE: &str = "safe_mode";
 
 /// What the names of all work queues begin with.
 pub(crate) fn work_prefix() -> String {

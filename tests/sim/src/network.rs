@@ -2,7 +2,7 @@
 //! connections, one for each lane. The world carries the frames; the ends are in `session` and `broker`.
 
 use everwatch_broker::{
-    BrokerError, Consume, Declared, Delivery, Depth, Fate, Message, QueueKind, Receipt, Target,
+    BrokerError, Consume, Declared, Delivery, Depth, Message, OwnerLiveness, QueueKind, Receipt, Target,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -46,7 +46,7 @@ pub(crate) enum Ask {
     Get(String, usize),
     Probe,
     Depth(String),
-    Fate(String),
+    OwnerLiveness(String),
     Cancel(u64),
     Resume { cancelled: u64, next: u64, consume: Consume },
 }
@@ -78,7 +78,7 @@ pub(crate) enum Answer {
     Declared(Declared),
     Got(Vec<Delivery>),
     Depth(Depth),
-    Fate(Fate),
+    OwnerLiveness(OwnerLiveness),
 }
 
 /// What a broker's end of a lane is told.

@@ -1,5 +1,5 @@
-//! The people: they ask some manager over its HTTP router, ask again when no answer comes, and remember what was
-//! promised to them.
+//! The users: they send requests to a manager through its HTTP router, repeat them if no answer comes, and remember
+//! what was promised to them.
 
 use crate::actors;
 use crate::code::Code;
@@ -10,7 +10,7 @@ use crate::record::number;
 use crate::world::World;
 use axum::body::Body;
 use axum::http::Request as HttpRequest;
-use everwatch_core::row::{Desired, Row};
+use everwatch_core::record::row::{Desired, Row};
 use everwatch_store::Backup;
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -72,6 +72,7 @@ pub(crate) struct People {
     /// What each request asks for. A manager may carry out a request that was sent twice after it was answered.
     asked: BTreeMap<u64, Ask>,
     batch: Vec<usize>,
+    ended_safe_mode: bool,
     pub(crate) answers: BTreeMap<(&'static str, u16), u64>,
 }
 
@@ -95,7 +96,7 @@ fn definition(observer: usize, setup: &ObserverSetup, edition: u32) -> Value {
 
 /// Which edition of its spec a row wants.
 pub(crate) fn edition(row: &Row) -> u32 {
-    Code::of(&row.wanted.spec.to_string()).edition
+    Code::of(&row.definition.spec.to_string()).edition
 }
 
 impl People {
@@ -109,7 +110,7 @@ impl People {
 
     /// A commit was made by a request: what a person asked for is written down.
     pub(crate) fn on_saved(&mut self, request: Option<u64>, before: Option<&Row>, row: &Row) {
-        let name = row.wanted.name.as_str();
+        let name = row.definition.name.as_str();
         let number = name.strip_prefix("observer-").and_then(|it| it.parse::<usize>().ok());
         let Some(observer) = number.and_then(|it| it.checked_sub(1)) else { return };
         let Some(before) = before else {
@@ -137,7 +138,7 @@ impl People {
         }
     }
 
-    /// The database is what it was at its backup: so is what people were promised.
+    /// The database is as it was at its backup, and so are the promises to users.
     pub(crate) fn on_restored(&mut self) {
         for orders in &mut self.orders {
             orders.forget();
@@ -241,7 +242,8 @@ impl World {
             }
             Order::Rebalance => ("POST", "/v1/rebalance:apply".to_owned(), Some(json!({}))),
             Order::SafeMode { on } => {
-                ("PUT", "/v1/hold".to_owned(), Some(json!({"on": on, "reason": "an operator"})))
+                self.people.ended_safe_mode = !on;
+                ("PUT", "/v1/safe-mode".to_owned(), Some(json!({"on": on, "reason": "an operator"})))
             }
         };
         self.request(asked, Subject::Operator(order));
@@ -355,6 +357,10 @@ impl World {
                 if let Some((service, order)) = order.of_service() {
                     let answered = Answered { done, sent_once: request.attempts == 1 };
                     self.people.orders[service].on_answered(order, answered);
+                }
+                // The answer to an earlier request may come last.
+                if done && matches!(order, Order::SafeMode { on: true }) && self.people.ended_safe_mode {
+                    self.operator_asks(Order::SafeMode { on: false });
                 }
             }
         }

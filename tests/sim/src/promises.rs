@@ -2,7 +2,7 @@
 //! can have overtaken.
 
 use crate::history::Order;
-use everwatch_core::fleet::Orders;
+use everwatch_core::capacity::maintenance::Orders;
 
 /// An order for one service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,11 @@
 use crate::network::ConnId;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::message::{Command, Numbered, RunReport};
-use everwatch_core::row::Row;
-use everwatch_core::service::ServiceRow;
-use everwatch_core::slots::Outcome;
+use everwatch_core::record::row::Row;
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::run::slots::Outcome;
+use everwatch_core::wire::command::Command;
+use everwatch_core::wire::report::{RunReport, SequencedReport};
 use std::cell::{Cell, RefCell};
 
 /// How the broker came to take a delivery back from a service.
@@ -35,6 +36,10 @@ pub(crate) enum Fact {
     /// The process on a host is gone, and all its code with it.
     Died {
         host: usize,
+    },
+    /// A write was committed, and its client waits for the answer until then, in ms.
+    AnswerLost {
+        until: u64,
     },
     /// The host runs nothing until [`Fact::Thawed`].
     Frozen {
@@ -75,7 +80,7 @@ pub(crate) enum Fact {
     /// The state queue accepted reports.
     Reported {
         service: ServiceId,
-        entries: Vec<Numbered>,
+        entries: Vec<SequencedReport>,
     },
     /// A service heard that the broker has this report of a run.
     ReportConfirmed {

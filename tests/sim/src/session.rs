@@ -5,11 +5,14 @@ use crate::network::{Answer, Ask, Asked, ConnId, Down, Lane, Network, Up};
 use crate::record::{Fact, note};
 use async_trait::async_trait;
 use everwatch_broker::{
-    Broker, BrokerError, ConnectError, Consume, Consumer, Declared, Delivery, Depth, Fate, Message,
-    QueueKind, Receipt, Session, Settle, Target, Topology,
+    Broker, BrokerError, ConnectError, Consume, Consumer, Declare, Declared, Delivery, Depth, Message,
+    OwnerLiveness, QueueKind, Receipt, Session, Settle, Target, Topology,
 };
 use everwatch_core::doctor::Server;
-use everwatch_core::message::{Command, Report, StateMessage, VERSION, Work, WorkRead, decode, encode};
+use everwatch_core::wire::command::Command;
+use everwatch_core::wire::message::{VERSION, decode, encode};
+use everwatch_core::wire::report::{Report, StateMessage};
+use everwatch_core::wire::work::{DecodedWork, Work};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -208,7 +211,7 @@ impl RemoteSession {
                 }
             }
         } else if queue.starts_with(&crate::work_prefix())
-            && let Ok(WorkRead::Ours(work)) = Work::read(&message.body)
+            && let Ok(DecodedWork::Ours(work)) = Work::read(&message.body)
         {
             note(Fact::Confirmed { id: work.id, generation: work.generation });
         }
@@ -216,7 +219,7 @@ impl RemoteSession {
 }
 
 #[async_trait]
-impl Session for RemoteSession {
+impl Declare for RemoteSession {
     async fn declare(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
         match self.0.ask(Ask::Declare(queue.to_owned(), kind.clone())).await? {
             Answer::Declared(declared) => Ok(declared),
@@ -229,6 +232,10 @@ impl Session for RemoteSession {
     async fn bind(&self, queue: &str, exchange: &str) -> Result<(), BrokerError> {
         self.0.done(Ask::Bind(queue.to_owned(), exchange.to_owned())).await
     }
+}
+
+#[async_trait]
+impl Session for RemoteSession {
     async fn publish(&self, target: &Target, message: Message) -> Result<(), BrokerError> {
         let message = if self.0.is_older { as_older(message) } else { message };
         self.0.done(Ask::Publish(target.clone(), message.clone())).await?;
@@ -263,9 +270,9 @@ impl Session for RemoteSession {
             other => panic!("a depth is answered with {other:?}"),
         }
     }
-    async fn fate(&self, queue: &str) -> Result<Fate, BrokerError> {
-        match self.0.ask(Ask::Fate(queue.to_owned())).await? {
-            Answer::Fate(fate) => Ok(fate),
+    async fn fate(&self, queue: &str) -> Result<OwnerLiveness, BrokerError> {
+        match self.0.ask(Ask::OwnerLiveness(queue.to_owned())).await? {
+            Answer::OwnerLiveness(fate) => Ok(fate),
             other => panic!("a fate is answered with {other:?}"),
         }
     }
@@ -286,7 +293,7 @@ impl Session for RemoteSession {
 
 /// A work message as a process reads it that is older than the managers: of a version that it does not know.
 fn as_newer(delivery: Delivery) -> Delivery {
-    let Ok(WorkRead::Ours(mut work)) = Work::read(&delivery.body) else { return delivery };
+    let Ok(DecodedWork::Ours(mut work)) = Work::read(&delivery.body) else { return delivery };
     work.v = VERSION + 1;
     Delivery { body: serde_json::to_vec(&work).unwrap().into(), ..delivery }
 }
@@ -295,8 +302,8 @@ fn as_newer(delivery: Delivery) -> Delivery {
 fn as_older(message: Message) -> Message {
     let Ok(StateMessage::Reports(mut reports)) = decode(&message.body) else { return message };
     for entry in &mut reports.entries {
-        if let Report::ServiceBorn(birth) = &mut entry.report {
-            birth.message_version = VERSION - 1;
+        if let Report::ServiceRegistered(registration) = &mut entry.report {
+            registration.message_version = VERSION - 1;
         }
     }
     Message { body: encode(&StateMessage::Reports(reports)).unwrap().into(), ..message }
@@ -329,7 +336,7 @@ impl RemoteConsumer {
     fn tap(&self, delivery: &Delivery) {
         let host = self.client.host;
         if self.is_of_work() {
-            if let Ok(WorkRead::Ours(work)) = Work::read(&delivery.body) {
+            if let Ok(DecodedWork::Ours(work)) = Work::read(&delivery.body) {
                 self.client.held.lock().unwrap().insert(delivery.receipt, *work);
             }
         } else if self.queue.starts_with(&format!("{}.", Topology::new(crate::PREFIX).commands()))

@@ -65,8 +65,11 @@ impl World {
                 }) {
                     return;
                 }
-                let (name, status) = (&after.wanted.name, verdict.status);
+                let (name, status) = (&after.definition.name, verdict.status);
                 format!("row {name}: {status} {} ({})", after.epoch(), verdict.reason)
+            }
+            Fact::AnswerLost { .. } => {
+                "FAULT a write of the database is committed and never answered".to_owned()
             }
             Fact::Frozen { host: it } => format!("{} is frozen", host(it)),
             Fact::Thawed { host: it } => format!("{} thaws", host(it)),
@@ -77,7 +80,7 @@ impl World {
             Fact::SafeMode { on } => format!("safe mode: {on}"),
             Fact::Restored => "the database is restored from its backup".to_owned(),
             Fact::ServiceSaved { row } if row.end.is_some() || row.suspect_since.is_some() => {
-                format!("service row {}: {:?}", row.birth.name, row.state())
+                format!("service row {}: {:?}", row.registration.name, row.state())
             }
             _ => return,
         };

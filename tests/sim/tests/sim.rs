@@ -9,7 +9,7 @@ use std::process::Command;
 /// Histories of an ordinary run.
 const SEEDS: u64 = 500;
 /// Seeds that have found a fault, with what it was.
-const FOUND: [(u64, &str); 13] = [
+const FOUND: [(u64, &str); 17] = [
     (2_002_376, "a welcome that came late was dropped, and with it the order to cordon"),
     (2_002_700, "a publish whose lease had exactly its margin left was tried without a pause"),
     (
@@ -41,6 +41,16 @@ const FOUND: [(u64, &str); 13] = [
         20_004_854,
         "a service that was born after a restart took the message of the ended run, which its service had not acknowledged",
     ),
+    (
+        30_400_460,
+        "an observer was quarantined for deaths of another one, because its check had waited in safe mode",
+    ),
+    (
+        40_204_488,
+        "an observer that a rebalance had moved waited for a slow one, because its new service was cordoned meanwhile",
+    ),
+    (60_003_567, "suspects waited a minute each after the cause of the deaths had been found"),
+    (50_201_416, "a service that had fenced itself took another observer before its session ended"),
 ];
 /// Histories that are played twice.
 const TWICE: u64 = 20;

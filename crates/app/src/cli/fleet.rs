@@ -1,62 +1,62 @@
 //! What can be typed about services and their balance.
 
-use super::{Shown, Watched, duration};
+use super::{OutputArgs, Watched, duration};
 use clap::{Args, Subcommand};
 use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Service {
-    /// Show those that live
+    /// List services
     List {
         #[command(flatten)]
         which: WhichServices,
         #[command(flatten)]
         watched: Watched,
     },
-    /// Show one in a line, or for programs
+    /// Show a service in one line, or as JSON or YAML
     Get {
-        /// Name (the newest of it) or id
+        /// Name (of its newest incarnation) or id
         name: String,
         #[command(flatten)]
         watched: Watched,
     },
-    /// Tell everything about one: what it is, what it holds and what happened to it
+    /// Show the details of a service: state, observers and events
     Describe {
-        /// Name (the newest of it) or id
+        /// Name (of its newest incarnation) or id
         name: String,
     },
-    /// Take nothing new there; what runs goes on
+    /// Let the service accept no more observers; those that it runs continue
     Cordon {
         /// Name or id
         name: String,
     },
-    /// Take again there
+    /// Let the service accept observers again
     Uncordon {
         /// Name or id
         name: String,
     },
-    /// Give everything that it holds to others and take nothing new, until it is uncordoned
+    /// Hand over all observers of a service and keep it cordoned until it is uncordoned
     #[command(after_help = Drain::EXAMPLES)]
     Drain(Drain),
-    /// Set how many observers it holds, until that is taken back
+    /// Set the capacity of a service
     Capacity {
         /// Name or id
         name: String,
-        /// A number, or `default`: as its own settings say
+        /// Number of slots, or `default` for its own configuration
         slots: String,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct WhichServices {
-    /// Only in this state; several: comma-separated
+    /// Show only services in these states (comma-separated)
     #[arg(long, value_delimiter = ',',
           value_parser = ["active", "cordoned", "draining", "suspect", "lost", "gone"])]
     pub(crate) state: Vec<String>,
-    /// Only of this pool
+    /// Show only services of this pool
     #[arg(long)]
     pub(crate) pool: Option<String>,
-    /// Those that ended lately as well
+    /// Include services that ended recently
     #[arg(short, long, conflicts_with = "state")]
     pub(crate) all: bool,
 }
@@ -65,16 +65,16 @@ pub(crate) struct WhichServices {
 pub(crate) struct Drain {
     /// Name or id
     pub(crate) name: String,
-    /// Observers handed over in a second, at most
+    /// Maximum number of observers to hand over per second
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) per_second: Option<u32>,
-    /// After so long the rest is handed over whether or not anybody has room
+    /// Deadline; after it the rest is handed over even if no service has room
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) within: Option<Duration>,
-    /// Hand over whether or not anybody has room
+    /// Hand over even if no service has room
     #[arg(long)]
     pub(crate) force: bool,
-    /// Wait until it holds nothing, and tell how far it is
+    /// Wait until the service holds nothing, and show the progress
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 }
@@ -87,20 +87,20 @@ impl Drain {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rebalance {
-    /// Show what would make services evenly used
+    /// Show the moves that would even out the services
     Plan(Balance),
-    /// Do it
+    /// Carry out the moves
     Apply(Balance),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Balance {
-    /// Only this pool
+    /// Rebalance only this pool
     #[arg(long)]
     pub(crate) pool: Option<String>,
-    /// Move at most so many observers of each pool
+    /// Maximum number of observers to move in each pool
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) moves: Option<u32>,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }

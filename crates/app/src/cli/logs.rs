@@ -6,13 +6,13 @@ use clap::{Args, ValueEnum};
 pub(crate) struct Logs {
     /// Name or id
     pub(crate) name: String,
-    /// Go on with what it says from now, on whichever service it runs
+    /// Follow new output, on whichever service the observer runs
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// How many of the newest lines are shown first
+    /// Number of past lines to show first
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) tail: u32,
-    /// The form of a line
+    /// Line format
     #[arg(short, long, default_value = "text")]
     pub(crate) output: LogOutput,
 }

@@ -2,22 +2,23 @@
 
 use super::{Labels, duration};
 use clap::Args;
-use everwatch_core::health::Health;
-use everwatch_core::status::Status;
+use everwatch_core::record::health::Health;
+use everwatch_core::record::reason::ReasonCode;
+use everwatch_core::record::status::Status;
 use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct Create {
-    /// Its name; without one the manager makes one up
+    /// Name; the manager generates one by default
     pub(crate) name: Option<String>,
-    /// What code it runs
+    /// Kind: the code to run
     #[arg(long)]
     pub(crate) kind: String,
-    /// Its arguments as JSON, or @FILE
+    /// Spec: the arguments of the kind, as JSON or @FILE
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) spec: Option<String>,
-    /// Where it is to run
+    /// Pool to run in
     #[arg(long)]
     pub(crate) pool: Option<String>,
     #[command(flatten)]
@@ -25,13 +26,13 @@ pub(crate) struct Create {
     /// What to do when the pool is full
     #[arg(long, value_parser = ["reject", "queue"])]
     pub(crate) on_full: Option<String>,
-    /// When it is started again after an error, as JSON, or @FILE
+    /// Retry policy after an error, as JSON or @FILE
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) retry: Option<String>,
-    /// Whether two runs may overlap for a blink when one service takes it over from another
+    /// Whether two runs may overlap briefly during a failover
     #[arg(long, value_parser = ["allow", "forbid"])]
     pub(crate) overlap: Option<String>,
-    /// How long its code may take to end before it is aborted, as 10s
+    /// Time that the code may take to stop before it is aborted, as 10s
     #[arg(long, value_name = "TIME")]
     pub(crate) grace: Option<String>,
     /// Create it paused
@@ -50,45 +51,48 @@ impl Create {
       --retry '{\"kind\": \"fixed\", \"every\": \"5s\", \"attempts\": 10}'";
 }
 
-/// Which observers.
+/// Observers to list.
 #[derive(Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) filter: Filter,
-    /// In which order
+    /// Sort order
     #[arg(long, allow_hyphen_values = true, value_parser = ["name", "-name", "created_at", "-created_at"])]
     pub(crate) sort: Option<String>,
-    /// At most so many
+    /// Maximum number of observers
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
 }
 
-/// What observers are found by; all of it has to fit.
+/// A filter of observers; all conditions must match.
 #[derive(Debug, Args)]
 pub(crate) struct Filter {
-    /// Only with this status; several: comma-separated. Without it all but Deleted
+    /// Match these statuses (comma-separated); the default is all but Deleted
     #[arg(long, value_delimiter = ',', value_parser = status)]
     pub(crate) status: Vec<Status>,
-    /// Only with this health: running, restarting, waiting, moving or stopping; several: comma-separated
+    /// Match these healths (comma-separated): running, restarting, waiting, moving, stopping
     #[arg(long, value_delimiter = ',')]
     pub(crate) health: Vec<Health>,
-    /// Only of this kind
+    /// Match these reason codes (comma-separated), such as pool-is-full
+    #[arg(long, value_delimiter = ',', value_name = "CODE")]
+    pub(crate) reason: Vec<ReasonCode>,
+    /// Match this kind
     #[arg(long)]
     pub(crate) kind: Option<String>,
-    /// Only in this pool
+    /// Match this pool
     #[arg(long)]
     pub(crate) pool: Option<String>,
-    /// Only what this service holds, by its name or id
+    /// Match the observers that this service holds (name or id)
     #[arg(long)]
     pub(crate) service: Option<String>,
     #[command(flatten)]
     pub(crate) labels: Labels,
-    /// Only those whose name contains this
+    /// Match names that contain this text
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) query: Option<String>,
 }
 
-impl Which {
+impl ListArgs {
     pub(crate) const EXAMPLES: &'static str = "Examples:
   everwatch observer list --status Failed -o wide
   everwatch observer list --health restarting,waiting
@@ -110,9 +114,9 @@ pub(crate) struct Names {
     pub(crate) names: Vec<String>,
 }
 
-/// Those with these names, or all that a filter finds.
+/// Observers by name, or all that match a filter.
 #[derive(Debug, Args)]
-pub(crate) struct Chosen {
+pub(crate) struct Selection {
     /// Names or ids
     #[arg(
         value_name = "NAME",
@@ -122,16 +126,17 @@ pub(crate) struct Chosen {
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) filter: Filter,
-    /// With a filter: only if it finds so many, without asking
+    /// With a filter: do it without asking if exactly this many observers match
     #[arg(long, value_name = "COUNT", conflicts_with = "names")]
     pub(crate) expect: Option<u64>,
-    /// With a filter: however many it finds, without asking
+    /// With a filter: do it without asking
     #[arg(short, long, conflicts_with_all = ["names", "expect"])]
     pub(crate) yes: bool,
 }
 
-impl Chosen {
-    const FILTERS: [&'static str; 7] = ["status", "health", "kind", "pool", "service", "labels", "query"];
+impl Selection {
+    const FILTERS: [&'static str; 8] =
+        ["status", "health", "reason", "kind", "pool", "service", "labels", "query"];
     pub(crate) const EXAMPLES: &'static str = "Examples, alike for delete, pause, resume, restart and retry:
   everwatch observer restart prices-1 prices-2
   everwatch observer restart -l team=prices                asks: Restart 37 observers?
@@ -152,15 +157,15 @@ pub(crate) struct Wait {
 
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
-    /// A YAML or JSON file of observers, a folder of such files, or - for standard input; repeatable
+    /// YAML or JSON file of observers, a folder of such files, or - for standard input; repeatable
     #[arg(short, long = "file", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// End what has the labels of --label and is in no file
+    /// Delete observers that match --label and that no file defines
     #[arg(long)]
     pub(crate) prune: bool,
     #[command(flatten)]
     pub(crate) labels: Labels,
-    /// Only say what would be done
+    /// Show what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

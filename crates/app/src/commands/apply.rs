@@ -1,9 +1,9 @@
 //! `everwatch observer apply`: makes observers what files say, and ends those that no file names.
 
-use super::observer::all;
 use crate::cli::Apply;
 use crate::client::{Client, Failure};
 use crate::output::print;
+use crate::requests::all;
 use anyhow::Context as _;
 use futures::StreamExt as _;
 use indicatif::ProgressBar;

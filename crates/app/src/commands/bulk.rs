@@ -1,10 +1,10 @@
 //! One verb for all that a filter finds, in one request. What a person agreed to is a number: if the filter
 //! finds more or fewer by then, nothing happens.
 
-use super::observer::told;
-use crate::cli::Chosen;
+use crate::cli::Selection;
 use crate::client::{Client, Failure, refused};
 use crate::output::{note, print, text};
+use crate::requests::told;
 use anyhow::Context as _;
 use reqwest::Method;
 use serde_json::Value;
@@ -13,11 +13,11 @@ use std::io::{IsTerminal as _, Write as _};
 /// Answers the ids of those for which it was taken.
 ///
 /// # Errors
-/// If nobody agrees, if the count differs, and with the first failure of one of them.
+/// If the user declines, if the count differs, and the first failure of an observer.
 pub(super) async fn run(
     client: &Client,
     verb: &str,
-    (chosen, filter): (&Chosen, &[(&str, String)]),
+    (chosen, filter): (&Selection, &[(&str, String)]),
 ) -> anyhow::Result<Vec<String>> {
     let query: String = filter.iter().map(|(key, value)| format!("&{key}={}", Client::part(value))).collect();
     let count = match chosen.expect {
@@ -42,7 +42,7 @@ pub(super) async fn run(
     tell(answer["items"].as_array().map(Vec::as_slice).unwrap_or_default())
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the user at the terminal.
 #[expect(clippy::print_stderr, reason = "a question, which is no answer")]
 fn agree(verb: &str, count: u64) -> anyhow::Result<()> {
     let things = if count == 1 { "1 observer".to_owned() } else { format!("{count} observers") };

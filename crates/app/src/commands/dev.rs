@@ -10,7 +10,7 @@ use crate::output::print;
 use crate::settings::Settings;
 use crate::wiring;
 use anyhow::Context as _;
-use everwatch::host::{self, CapacityText, Teller, on_signals, people_s_runtime};
+use everwatch::host::{self, CapacityText, Teller, observer_runtime, on_signals};
 use everwatch::kinds::built_in;
 use everwatch_broker::Broker;
 use everwatch_manager::RunError;
@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 /// How long the greeting waits for the services, and the pause between two looks at them.
@@ -35,16 +36,20 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
         "warn,lapin=off".clone_into(&mut settings.log.filter);
     }
     let teller = Teller { role: "everwatch-dev", instance: &settings.manager.listen };
-    let _telling = host::start_telling(&settings.log, &settings.telemetry, teller)?;
-    // A database that nobody asked to keep goes with the process.
-    let scratch = std::env::temp_dir().join(format!("everwatch-dev-{}", std::process::id()));
-    match &arguments.store {
-        Some(url) => settings.store.url.clone_from(url),
-        None => {
-            std::fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-            settings.store.url = format!("sqlite://{}", scratch.join("everwatch.db").display());
+    let _telling = host::init_telemetry(&settings.log, &settings.telemetry, teller)?;
+    // The temporary database is deleted with its folder. The folder's name is random: a killed process leaves its
+    // folder behind, and a later process may have the same id.
+    let scratch = match &arguments.store {
+        Some(url) => {
+            settings.store.url.clone_from(url);
+            None
         }
-    }
+        None => {
+            let folder = tempfile::Builder::new().prefix("everwatch-dev-").tempdir()?;
+            settings.store.url = format!("sqlite://{}", folder.path().join("everwatch.db").display());
+            Some(folder)
+        }
+    };
     if let Some(listen) = &arguments.listen {
         settings.manager.listen.clone_from(listen);
     }
@@ -66,16 +71,14 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
         None => wiring::in_process(),
     };
     let ended = everything(&settings, arguments, broker);
-    if arguments.store.is_none() {
-        std::fs::remove_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-    }
+    scratch.map_or(Ok(()), TempDir::close).context("the temporary database could not be deleted")?;
     ended
 }
 
 fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> anyhow::Result<()> {
     let mut manager = wiring::manager(settings)?;
     manager.adopt = arguments.adopt;
-    let tasks = people_s_runtime(settings.service.threads)?;
+    let tasks = observer_runtime(settings.service.threads)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let names = (1..=arguments.services).map(|number| format!("service-{number}"));
     let services: Services = Arc::new(names.map(|name| (name, everwatch::Handle::default())).collect());
@@ -113,7 +116,7 @@ fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> 
         tokio::select! {
             ended = greeted => ended,
             ended = async {
-                // The services go first, so that their goodbyes are still heard.
+                // The services stop first, so that the manager still applies that they unregister.
                 signals.cancelled().await;
                 for handle in services.values() {
                     handle.frost.thaw();

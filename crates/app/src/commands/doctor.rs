@@ -2,7 +2,7 @@
 
 use crate::cli::{Doctor, Output};
 use crate::client::{Client, Failure};
-use crate::output::{self, Paper, print, text};
+use crate::output::{self, TerminalStyle, print, text};
 use reqwest::Method;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(crate) async fn run(server: &str, arguments: &Doctor) -> anyhow::Result<()> 
         Output::Name => items.iter().for_each(|it| print(&text(it, "code"))),
         Output::Table | Output::Wide if items.is_empty() => print("nothing is wrong"),
         Output::Table | Output::Wide => {
-            let colours = Paper::stdout().colours;
+            let colours = TerminalStyle::stdout().colours;
             let told: Vec<String> = items.iter().map(|it| paragraph(it, colours)).collect();
             print(&told.join("\n\n"));
         }

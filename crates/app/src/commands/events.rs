@@ -1,10 +1,10 @@
 //! `everwatch events` and `everwatch observer events`: history, and what happens from now on.
 
-use super::observer;
 use crate::cli::{EventPart, Events};
 use crate::client::{Client, Failure};
 use crate::live;
-use crate::output::{self, EVENTS, Lines, Output, Paper, note, print, text};
+use crate::output::{self, EVENTS, Lines, Output, TerminalStyle, note, print, text};
+use crate::requests::path as observer_path;
 use everwatch_core::clock;
 use reqwest::Method;
 use serde_json::Value;
@@ -16,7 +16,7 @@ const EVENT_MAX: usize = 1024 * 1024;
 pub(crate) async fn everywhere(server: &str, asked: &Events) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     let path = match (&asked.observer, &asked.service) {
-        (Some(name), _) => format!("{}/events", observer::path(name)),
+        (Some(name), _) => format!("{}/events", observer_path(name)),
         (None, Some(name)) => {
             let (_, it) =
                 client.call(Method::GET, &format!("/v1/services/{}", Client::part(name)), None).await?;
@@ -34,9 +34,9 @@ pub(super) async fn run(client: &Client, path: &str, part: &EventPart) -> anyhow
         let mark = if path.contains('?') { '&' } else { '?' };
         if query.is_empty() { path.to_owned() } else { format!("{path}{mark}{query}") }
     };
-    let what = match part.what.join(",") {
+    let what = match part.kinds.join(",") {
         words if words.is_empty() => words,
-        words => format!("what={}", Client::part(&words)),
+        words => format!("type={}", Client::part(&words)),
     };
     // Before the history is read: what comes between the two is told once, by its number.
     let newest = newest(client).await?;
@@ -44,7 +44,11 @@ pub(super) async fn run(client: &Client, path: &str, part: &EventPart) -> anyhow
         client.call(Method::GET, &with(&[format!("limit={}", part.limit), what.clone()]), None).await?;
     let mut history: Vec<Value> = page["items"].as_array().cloned().unwrap_or_default();
     history.reverse();
-    let mut told = Told { lines: Lines::new(&EVENTS, part.output, Paper::stdout()), last: 0, begun: false };
+    let mut told = EventPrinter {
+        lines: Lines::new(&EVENTS, part.output, TerminalStyle::stdout()),
+        last: 0,
+        begun: false,
+    };
     if history.is_empty() && !part.follow {
         note("no events");
     }
@@ -62,8 +66,8 @@ async fn newest(client: &Client) -> anyhow::Result<i64> {
     Ok(page["items"][0]["id"].as_i64().unwrap_or(0))
 }
 
-/// Goes on for ever; a lost connection is made anew from the last event that was seen.
-async fn follow(client: &Client, path: &str, told: &mut Told, output: Output) -> anyhow::Result<()> {
+/// Goes on for ever; a lost connection is opened again after the last event.
+async fn follow(client: &Client, path: &str, told: &mut EventPrinter, output: Output) -> anyhow::Result<()> {
     let mut reached = false;
     loop {
         match client.follow(path, Some(told.last)).await {
@@ -80,7 +84,7 @@ async fn follow(client: &Client, path: &str, told: &mut Told, output: Output) ->
 }
 
 /// Until the stream ends.
-async fn read(stream: &mut reqwest::Response, told: &mut Told, output: Output) -> anyhow::Result<()> {
+async fn read(stream: &mut reqwest::Response, told: &mut EventPrinter, output: Output) -> anyhow::Result<()> {
     let mut text = Vec::new();
     while let Ok(Ok(Some(chunk))) = tokio::time::timeout(live::SILENT_MAX, stream.chunk()).await {
         text.extend_from_slice(&chunk);
@@ -98,13 +102,13 @@ async fn read(stream: &mut reqwest::Response, told: &mut Told, output: Output) -
 }
 
 /// What was told so far.
-struct Told {
+struct EventPrinter {
     lines: Lines,
     last: i64,
     begun: bool,
 }
 
-impl Told {
+impl EventPrinter {
     fn tell(&mut self, events: &[Value], output: Output) -> anyhow::Result<()> {
         if events.is_empty() {
             return Ok(());

@@ -1,10 +1,10 @@
 //! `everwatch observer logs`: lines to standard output, what is to be known about them to standard error.
 
-use super::observer::path;
 use crate::cli::{LogOutput, Logs};
 use crate::client::{Client, Failure};
 use crate::live;
 use crate::output::{self, print, text};
+use crate::requests::path;
 use reqwest::Method;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
@@ -25,7 +25,7 @@ pub(super) async fn run(client: &Client, asked: &Logs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Goes on until the observer is over; a lost connection is made anew from the last line that was seen.
+/// Goes on until the observer is over; a lost connection is opened again after the last line.
 async fn follow(client: &Client, path: &str, output: LogOutput) -> anyhow::Result<()> {
     let (mut last, mut reached) = (None, false);
     loop {

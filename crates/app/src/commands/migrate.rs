@@ -17,10 +17,10 @@ pub(crate) async fn run(settings: &Settings, is_restored: bool) -> anyhow::Resul
     if is_restored {
         let Restored { observers } = restored(store.as_ref()).await.with_context(named)?;
         println!(
-            "{observers} observers are prepared for what has run on since the backup. Managers start on hold:\n\
+            "{observers} observers are prepared for what has run on since the backup. Managers start in safe mode:\n\
              - what was created since then is adopted from its service within a minute\n\
              - what was deleted or paused since then would run again: delete or pause it once more\n\
-             - then let managers conclude again: everwatch hold off"
+             - then end safe mode: everwatch safe-mode off"
         );
     }
     Ok(())

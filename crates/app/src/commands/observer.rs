@@ -1,9 +1,10 @@
 //! `everwatch observer …`
 
-use super::{apply, bulk, events, logs, many, watch};
-use crate::cli::{Chosen, Create, Filter, Observer, Wait, Watched, Which};
+use super::{apply, bulk, events, fan_out, logs, watch};
+use crate::cli::{Create, Filter, ListArgs, Observer, Selection, Wait, Watched};
 use crate::client::{Client, Failure};
-use crate::output::{self, OBSERVERS, Paper, note, print, text};
+use crate::output::{self, OBSERVERS, TerminalStyle, note, print, text};
+use crate::requests::{all, described_observer, path, told};
 use everwatch_core::clock;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -11,10 +12,6 @@ use std::time::{Duration, Instant};
 
 /// The longest that one long poll may last.
 const POLL: Duration = Duration::from_secs(30);
-/// Events that are told of one observer.
-const TOLD: usize = 15;
-/// Of one page.
-const PAGE: usize = 1000;
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
@@ -25,7 +22,7 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
         Observer::Get { name, watched } => get(client, &name, watched).await,
         Observer::List { which, watched } => list(client, &which, watched).await,
         Observer::Describe { name } => {
-            print(&described(client, &name, Paper::stdout()).await?);
+            print(&described_observer(client, &name, TerminalStyle::stdout()).await?);
             Ok(())
         }
         Observer::Delete { chosen, wait, dry_run } => delete(client, &chosen, wait, dry_run).await,
@@ -74,14 +71,9 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
     wait(client, &Wait { name, until: "status=Processing".to_owned(), timeout }).await
 }
 
-pub(super) fn told(name: &str, it: &Value) -> String {
-    let (status, reason) = (text(it, "status"), text(it, "reason"));
-    format!("{name} {status} {reason}").trim_end().to_owned()
-}
-
 async fn delete(
     client: &Client,
-    chosen: &Chosen,
+    chosen: &Selection,
     wait: Option<Duration>,
     dry_run: bool,
 ) -> anyhow::Result<()> {
@@ -98,7 +90,7 @@ async fn delete(
         }
     };
     let query = wait.map_or_else(String::new, |it| format!("?wait={}s", it.as_secs().clamp(1, 60)));
-    many::each(&names, "deleted", |name| {
+    fan_out::each(&names, "deleted", |name| {
         let path = if dry_run { path(name) } else { format!("{}{query}", path(name)) };
         async move {
             let method = if dry_run { Method::GET } else { Method::DELETE };
@@ -111,7 +103,7 @@ async fn delete(
 }
 
 /// One of the verbs that are for many as well.
-async fn act_on(client: &Client, chosen: &Chosen, verb: &str) -> anyhow::Result<()> {
+async fn act_on(client: &Client, chosen: &Selection, verb: &str) -> anyhow::Result<()> {
     let filter = query(&chosen.filter);
     if filter.is_empty() {
         return act(client, &chosen.names, verb, None).await;
@@ -120,7 +112,7 @@ async fn act_on(client: &Client, chosen: &Chosen, verb: &str) -> anyhow::Result<
 }
 
 async fn act(client: &Client, names: &[String], verb: &str, body: Option<&Value>) -> anyhow::Result<()> {
-    many::each(names, "done", |name| async move {
+    fan_out::each(names, "done", |name| async move {
         let (_, it) = client.call(Method::POST, &format!("{}/{verb}", path(name)), body).await?;
         Ok(told(name, &it))
     })
@@ -137,7 +129,7 @@ async fn get(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()
     output::show_one(&OBSERVERS, &it, watched.shown.output)
 }
 
-async fn list(client: &Client, which: &Which, watched: Watched) -> anyhow::Result<()> {
+async fn list(client: &Client, which: &ListArgs, watched: Watched) -> anyhow::Result<()> {
     let mut query = query(&which.filter);
     query.extend(which.sort.clone().map(|sort| ("sort", sort)));
     let most = which.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -153,9 +145,12 @@ fn query(which: &Filter) -> Vec<(&'static str, String)> {
     let status = Some(statuses.join(",")).filter(|text| !text.is_empty());
     let healths: Vec<_> = which.health.iter().map(|health| health.as_str()).collect();
     let health = Some(healths.join(",")).filter(|text| !text.is_empty());
+    let codes: Vec<_> = which.reason.iter().map(|code| code.as_str()).collect();
+    let reason = Some(codes.join(",")).filter(|text| !text.is_empty());
     let one = [
         ("status", status),
         ("health", health),
+        ("reason_code", reason),
         ("kind", which.kind.clone()),
         ("pool", which.pool.clone()),
         ("service", which.service.clone()),
@@ -163,41 +158,6 @@ fn query(which: &Filter) -> Vec<(&'static str, String)> {
     ];
     let labels = which.labels.labels.iter().map(|(key, value)| ("label", format!("{key}={value}")));
     one.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(labels).collect()
-}
-
-/// Everything that a query finds, up to `most`.
-pub(super) async fn all(
-    client: &Client,
-    query: &[(&str, String)],
-    most: usize,
-) -> anyhow::Result<Vec<Value>> {
-    let query: String = query.iter().map(|(key, value)| format!("&{key}={}", Client::part(value))).collect();
-    let (mut items, mut cursor) = (Vec::new(), String::new());
-    loop {
-        let limit = (most - items.len()).min(PAGE);
-        let path = format!("/v1/observers?limit={limit}{query}{cursor}");
-        let (_, mut page) = client.call(Method::GET, &path, None).await?;
-        if let Value::Array(found) = page["items"].take() {
-            items.extend(found);
-        }
-        match page["next_cursor"].as_str().filter(|_| items.len() < most) {
-            Some(next) => cursor = format!("&cursor={}", Client::part(next)),
-            None => return Ok(items),
-        }
-    }
-}
-
-/// Everything about one, for a person.
-pub(crate) async fn described(client: &Client, name: &str, paper: Paper) -> anyhow::Result<String> {
-    let path = path(name);
-    let (_, it) = client.call(Method::GET, &path, None).await?;
-    let (_, runs) = client.call(Method::GET, &format!("{path}/runs"), None).await?;
-    let (_, events) = client.call(Method::GET, &format!("{path}/events?limit={TOLD}"), None).await?;
-    let newest = |page: &Value| {
-        let items = page["items"].as_array().into_iter().flatten();
-        items.take(TOLD).cloned().collect::<Vec<_>>()
-    };
-    Ok(output::describe_observer(&it, (&newest(&runs), &newest(&events)), (paper, clock::now())))
 }
 
 async fn wait(client: &Client, asked: &Wait) -> anyhow::Result<()> {
@@ -227,10 +187,6 @@ async fn wait(client: &Client, asked: &Wait) -> anyhow::Result<()> {
             last = reason;
         }
     }
-}
-
-pub(super) fn path(name: &str) -> String {
-    format!("/v1/observers/{}", Client::part(name))
 }
 
 fn read_json(member: &str, given: &str) -> anyhow::Result<Value> {

@@ -1,7 +1,7 @@
-//! `everwatch parked`, `hold` and `pool`.
+//! `everwatch parked`, `safe_mode` and `pool`.
 
 use super::watch;
-use crate::cli::{Hold, Parked, Pool, Watched};
+use crate::cli::{Parked, Pool, SafeMode, Watched};
 use crate::client::Client;
 use crate::output::{self, PARKED, POOLS, View, print, text};
 use reqwest::Method;
@@ -25,17 +25,17 @@ pub(crate) async fn parked(server: &str, verb: Parked) -> anyhow::Result<()> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-pub(crate) async fn hold(server: &str, verb: Hold) -> anyhow::Result<()> {
+pub(crate) async fn safe_mode(server: &str, verb: SafeMode) -> anyhow::Result<()> {
     let client = Client::new(server)?;
-    let wanted = match verb {
-        Hold::Show => None,
-        Hold::On { reason } => Some(json!({ "on": true, "reason": reason })),
-        Hold::Off => Some(json!({ "on": false })),
+    let definition = match verb {
+        SafeMode::Show => None,
+        SafeMode::On { reason } => Some(json!({ "on": true, "reason": reason })),
+        SafeMode::Off => Some(json!({ "on": false })),
     };
-    let method = if wanted.is_some() { Method::PUT } else { Method::GET };
-    let (_, hold) = client.call(method, "/v1/hold", wanted.as_ref()).await?;
-    let on = if hold["on"] == true { "on" } else { "off" };
-    print(format!("hold is {on} {}", text(&hold, "reason")).trim_end());
+    let method = if definition.is_some() { Method::PUT } else { Method::GET };
+    let (_, safe_mode) = client.call(method, "/v1/safe-mode", definition.as_ref()).await?;
+    let on = if safe_mode["on"] == true { "on" } else { "off" };
+    print(format!("safe mode is {on} {}", text(&safe_mode, "reason")).trim_end());
     Ok(())
 }
 

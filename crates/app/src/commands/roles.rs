@@ -20,7 +20,7 @@ pub(crate) fn run(config: Option<&Path>, role: Role) -> anyhow::Result<()> {
         Role::Manager { .. } => Teller { role: "everwatch-manager", instance: &settings.manager.listen },
         Role::Service => Teller { role: "everwatch-service", instance: &instance },
     };
-    let _telling = host::start_telling(&settings.log, &settings.telemetry, teller)?;
+    let _telling = host::init_telemetry(&settings.log, &settings.telemetry, teller)?;
     match role {
         Role::Manager { adopt } => manager(&settings, adopt),
         Role::Service => service(&settings),
@@ -31,7 +31,7 @@ fn manager(settings: &Settings, adopt: bool) -> anyhow::Result<()> {
     let mut manager = wiring::manager(settings).map_err(|error| usage(&error))?;
     manager.adopt = adopt;
     if !manager.listen.ip().is_loopback() {
-        tracing::warn!(listen = %manager.listen, "the API has no authentication yet: whoever reaches it commands everything");
+        tracing::warn!(listen = %manager.listen, "the API has no authentication yet: every client that reaches it controls everything");
     }
     let broker = wiring::rabbit(settings).map_err(|error| usage(&error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -3,14 +3,13 @@
 use super::{operations, watch};
 use crate::cli::{Balance, Chaos, Drain, Rebalance, Service, Watched, WhichServices};
 use crate::client::{Client, Failure};
-use crate::output::{self, Paper, REBALANCE, SERVICES, print, text};
+use crate::output::{self, REBALANCE, SERVICES, TerminalStyle, print, text};
+use crate::requests::described_service;
 use everwatch_core::clock;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
-/// Observers and events that are told of one service.
-const TOLD: usize = 15;
 /// Pause between two looks at a drain.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -21,7 +20,7 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
         Service::List { which, watched } => return list(&client, &which, watched).await,
         Service::Get { name, watched } => return get(&client, &name, watched).await,
         Service::Describe { name } => {
-            print(&described(&client, &name, Paper::stdout()).await?);
+            print(&described_service(&client, &name, TerminalStyle::stdout()).await?);
             return Ok(());
         }
         Service::Cordon { name } => order(&client, &name, "cordon", None).await,
@@ -81,20 +80,6 @@ async fn get(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()
     }
     let (_, it) = client.call(Method::GET, &path, None).await?;
     output::show_one(&SERVICES, &it, watched.shown.output)
-}
-
-/// Everything about one, for a person.
-pub(crate) async fn described(client: &Client, name: &str, paper: Paper) -> anyhow::Result<String> {
-    let (_, it) = client.call(Method::GET, &path(name), None).await?;
-    let id = text(&it, "id");
-    let (_, held) =
-        client.call(Method::GET, &format!("/v1/observers?service={id}&limit={TOLD}"), None).await?;
-    let (_, events) =
-        client.call(Method::GET, &format!("/v1/events?service={id}&limit={TOLD}"), None).await?;
-    let items = |page: &Value| page["items"].as_array().cloned().unwrap_or_default();
-    let total = held["total"].as_u64().unwrap_or(0);
-    let on = (paper, clock::now());
-    Ok(output::describe_service(&it, ((&items(&held), total), &items(&events)), on))
 }
 
 async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {

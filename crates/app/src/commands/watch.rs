@@ -2,7 +2,7 @@
 
 use crate::client::{Client, Failure};
 use crate::live;
-use crate::output::{self, Lines, Output, Paper, View, note, print, text};
+use crate::output::{self, Lines, Output, TerminalStyle, View, note, print, text};
 use crossterm::cursor::MoveTo;
 use crossterm::execute;
 use crossterm::terminal::{self, Clear, ClearType};
@@ -25,7 +25,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let changed = Notify::new();
     let looking = async {
-        let mut shown = Shown::new(view, output);
+        let mut shown = OutputArgs::new(view, output);
         shown.now(&load(shown.room()).await?)?;
         let mut lost = false;
         loop {
@@ -60,17 +60,17 @@ fn is_passing(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Failure::Unreachable(_) | Failure::Failed(_)))
 }
 
-enum Shown<'a> {
+enum OutputArgs<'a> {
     Screen { view: &'a View, output: Output },
     Changes { view: &'a View, output: Output, lines: Lines, known: HashMap<String, Vec<String>> },
 }
 
-impl<'a> Shown<'a> {
+impl<'a> OutputArgs<'a> {
     fn new(view: &'a View, output: Output) -> Self {
         if std::io::stdout().is_terminal() && matches!(output, Output::Table | Output::Wide) {
             return Self::Screen { view, output };
         }
-        let lines = Lines::new(view, output, Paper::stdout());
+        let lines = Lines::new(view, output, TerminalStyle::stdout());
         Self::Changes { view, output, lines, known: HashMap::new() }
     }
 
@@ -90,7 +90,7 @@ impl<'a> Shown<'a> {
         match self {
             Self::Screen { view, output } => {
                 let seen = &items[..items.len().min(room)];
-                let on = (Paper::stdout(), clock::now());
+                let on = (TerminalStyle::stdout(), clock::now());
                 let table = output::many(view, seen, *output, on)?;
                 execute!(std::io::stdout(), Clear(ClearType::All), MoveTo(0, 0))?;
                 print(&if seen.is_empty() { format!("no {}", view.noun) } else { table });

@@ -56,7 +56,7 @@ pub(super) fn labels(it: &Value) -> String {
     told.collect::<Vec<_>>().join(",")
 }
 
-/// An epoch as people see it: generation, acquisitions.
+/// An epoch for display: generation, acquisitions.
 pub(super) fn epoch(it: &Value) -> String {
     match it["epoch"].as_u64() {
         Some(epoch) => format!("{}.{}", epoch >> 32, epoch & u64::from(u32::MAX)),
@@ -64,7 +64,7 @@ pub(super) fn epoch(it: &Value) -> String {
     }
 }
 
-/// A duration in milliseconds for people: `52 ms`, `1.3 s`.
+/// A duration in milliseconds for display: `52 ms`, `1.3 s`.
 pub(super) fn millis(ms: u64) -> String {
     if ms < 1000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1000, ms % 1000 / 100) }
 }

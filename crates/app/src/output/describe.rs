@@ -2,12 +2,16 @@
 
 use super::cells::{labels, line, moment, name_of, second, text};
 use super::views::note;
-use super::{Column, EVENTS, Lines, Output, Paper, View, age, yaml};
+use super::{Column, EVENTS, Lines, Output, TerminalStyle, View, age, yaml};
 use everwatch_core::clock::Timestamp;
 use serde_json::Value;
 
 /// Everything about an observer: itself, its runs and its events, newest first.
-pub(crate) fn observer(it: &Value, (runs, events): (&[Value], &[Value]), on: (Paper, Timestamp)) -> String {
+pub(crate) fn observer(
+    it: &Value,
+    (runs, events): (&[Value], &[Value]),
+    on: (TerminalStyle, Timestamp),
+) -> String {
     let (_, now) = on;
     let service = match (name_of(it, "service"), text(&it["service"], "id")) {
         (name, _) if name.is_empty() => "none".to_owned(),
@@ -50,7 +54,7 @@ pub(crate) fn observer(it: &Value, (runs, events): (&[Value], &[Value]), on: (Pa
 pub(crate) fn service(
     it: &Value,
     (held, events): ((&[Value], u64), &[Value]),
-    on: (Paper, Timestamp),
+    on: (TerminalStyle, Timestamp),
 ) -> String {
     let (_, now) = on;
     let kinds = it["kinds"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -61,7 +65,7 @@ pub(crate) fn service(
         ("Note", note(it)),
         ("Pool", text(it, "pool")),
         ("Capacity", format!("{} of {} held, {} free", it["held"], it["capacity"], it["free"])),
-        ("Last beat", when(it, "last_beat_at", now)),
+        ("Last heartbeat", when(it, "last_heartbeat_at", now)),
         ("Born", when(it, "created_at", now)),
         ("Host", text(it, "host")),
         ("Version", text(it, "version")),
@@ -147,7 +151,7 @@ fn retry(it: &Value) -> String {
     match it["kind"].as_str() {
         Some("exponential") => {
             let (first, max, reset) = (of("first"), of("max"), of("reset_after"));
-            format!("after {first}, doubling to {max}, {attempts}; anew after {reset} of health")
+            format!("after {first}, doubling to {max}, {attempts}; reset after {reset} of health")
         }
         Some("fixed") => format!("every {}, {attempts}", of("every")),
         Some("intervals") => {
@@ -169,11 +173,11 @@ fn block(title: &str, text: &str) -> String {
     format!("{title}:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
-fn listed(title: &str, view: &View, items: &[Value], (paper, now): (Paper, Timestamp)) -> String {
+fn listed(title: &str, view: &View, items: &[Value], (paper, now): (TerminalStyle, Timestamp)) -> String {
     if items.is_empty() {
         return format!("{title}:\n  none");
     }
-    let paper = Paper { width: paper.width.map(|width| width.saturating_sub(2)), ..paper };
+    let paper = TerminalStyle { width: paper.width.map(|width| width.saturating_sub(2)), ..paper };
     let table = Lines::new(view, Output::Table, paper).page(items, now);
     let lines: Vec<_> = table.lines().map(|it| format!("  {it}")).collect();
     format!("{title}:\n{}", lines.join("\n"))

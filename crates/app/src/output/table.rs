@@ -1,7 +1,7 @@
 //! Tables: columns by need, cut with … where the paper ends, never wrapped.
 
 use super::cells::line;
-use super::{Output, Paper};
+use super::{Output, TerminalStyle};
 use everwatch_core::clock::Timestamp;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
@@ -76,7 +76,7 @@ impl Tone {
         match word {
             "running" | "Completed" | "active" | "started" => Self::Good,
             "restarting" | "waiting" | "moving" | "stopping" => Self::Wait,
-            "Created" | "OnDeleting" | "cordoned" | "draining" | "suspect" | "erred" | "refused" => {
+            "Created" | "OnDeleting" | "cordoned" | "draining" | "suspect" | "errored" | "refused" => {
                 Self::Wait
             }
             "Failed" | "lost" | "failed" | "service_lost" | "service_suspect" => Self::Bad,
@@ -97,11 +97,11 @@ impl Tone {
 pub(crate) struct Lines {
     columns: Vec<&'static Column>,
     widths: Vec<usize>,
-    paper: Paper,
+    paper: TerminalStyle,
 }
 
 impl Lines {
-    pub(crate) fn new(view: &View, output: Output, paper: Paper) -> Self {
+    pub(crate) fn new(view: &View, output: Output, paper: TerminalStyle) -> Self {
         let shown = |column: &&'static Column| output == Output::Wide || !column.wide;
         let columns: Vec<_> = view.columns.iter().filter(shown).collect();
         let widths = columns.iter().map(|column| column.head.width()).collect();
@@ -217,7 +217,7 @@ mod tests {
             json!({"a": "first", "n": 7, "why": "because it was so"}),
             json!({"a": "zweiter", "n": 1234, "why": "日本語の理由です"}),
         ];
-        Lines::new(&VIEW, Output::Table, Paper { width, colours: false }).page(&items, Timestamp(0))
+        Lines::new(&VIEW, Output::Table, TerminalStyle { width, colours: false }).page(&items, Timestamp(0))
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn later_rows_keep_to_the_columns() {
-        let mut lines = Lines::new(&VIEW, Output::Table, Paper { width: None, colours: false });
+        let mut lines = Lines::new(&VIEW, Output::Table, TerminalStyle { width: None, colours: false });
         lines.page(&[json!({"a": "first", "n": 7, "why": "x"})], Timestamp(0));
         assert_eq!(lines.rows(&[json!({"a": "b", "n": 8, "why": ""})], Timestamp(0)), ["b      8"]);
     }

@@ -9,8 +9,8 @@ fn ago(secs: i64) -> String {
     Timestamp(NOW.0 - secs * 1000).to_string()
 }
 
-fn paper(width: usize) -> (Paper, Timestamp) {
-    (Paper { width: Some(width), colours: false }, NOW)
+fn paper(width: usize) -> (TerminalStyle, Timestamp) {
+    (TerminalStyle { width: Some(width), colours: false }, NOW)
 }
 
 fn observer(name: &str, status: &str, reason: &str) -> Value {
@@ -59,7 +59,7 @@ fn service(name: &str, state: &str) -> Value {
     json!({
         "id": "0198c1de-0000-7000-8000-00000000000a", "name": name, "pool": "default", "capacity": 10, "held": 3, "free": 7,
         "state": state, "kinds": ["exec", "http", "ticker"], "version": "0.1.0", "host": "node-17.example.org",
-        "labels": {"zone": "b"}, "created_at": ago(9000), "modified_at": ago(3), "last_beat_at": ago(3),
+        "labels": {"zone": "b"}, "created_at": ago(9000), "modified_at": ago(3), "last_heartbeat_at": ago(3),
         "is_deleted": false, "cordoned": state != "active", "capacity_set": if state == "active" { json!(10) } else { Value::Null },
         "drain": if state == "draining" { json!({"of": 9, "moved": 6, "per_second": 100, "until": null, "force": false,
             "waits": "no other service of pool default has a free slot"}) } else { Value::Null },
@@ -69,7 +69,7 @@ fn service(name: &str, state: &str) -> Value {
 fn event(id: i64, what: &str, text: &str) -> Value {
     let gap = if what == "started" { json!(52) } else { Value::Null };
     json!({
-        "id": id, "at": ago(300 - id), "what": what, "epoch": (3_u64 << 32) | 2, "text": text, "gap_ms": gap, "overlap_ms": null,
+        "id": id, "at": ago(300 - id), "type": what, "epoch": (3_u64 << 32) | 2, "text": text, "gap_ms": gap, "overlap_ms": null,
         "observer": {"id": "0198c1de-4e6b-7c33-9d0a-1f2e3d4c5b6a", "name": "prices-nyse"},
         "service": {"id": "0198c1de-0000-7000-8000-00000000000a", "name": "amber"},
     })
@@ -103,8 +103,8 @@ fn events_as_tables() {
     let all = [
         event(1, "created", ""),
         event(2, "started", ""),
-        event(3, "erred", "cannot connect: connection refused; again at 12:00:05Z"),
-        json!({"id": 4, "at": ago(1), "what": "hold", "observer": null, "service": null, "epoch": null, "text": "off",
+        event(3, "errored", "cannot connect: connection refused; again at 12:00:05Z"),
+        json!({"id": 4, "at": ago(1), "type": "safe_mode", "observer": null, "service": null, "epoch": null, "text": "off",
             "by": {"who": "ada@laptop", "from": "10.0.0.7", "with": "everwatch/0.1.0"}}),
     ];
     insta::assert_snapshot!(shapes(&EVENTS, &all));
@@ -166,7 +166,7 @@ fn yaml_says_what_json_says() {
 
 #[test]
 fn a_status_is_coloured_only_where_colours_are_wanted() {
-    let on = |colours| (Paper { width: Some(80), colours }, NOW);
+    let on = |colours| (TerminalStyle { width: Some(80), colours }, NOW);
     let told = |colours| many(&OBSERVERS, &observers(), Output::Table, on(colours)).unwrap();
     assert!(told(true).contains("\u{1b}[31mFailed\u{1b}[0m "), "{}", told(true));
     assert!(!told(false).contains('\u{1b}'));

@@ -34,7 +34,7 @@ pub(crate) const SERVICES: View = View {
         Column::new("POOL", |it, _| text(it, "pool")).least(8),
         Column::new("HELD", |it, _| text(it, "held")).right(),
         Column::new("CAPACITY", |it, _| text(it, "capacity")).right(),
-        Column::new("BEAT", |it, now| since(it, "last_beat_at", now)).right().moving(),
+        Column::new("HEARTBEAT", |it, now| since(it, "last_heartbeat_at", now)).right().moving(),
         Column::new("AGE", |it, now| since(it, "created_at", now)).right().moving(),
         Column::new("HOST", |it, _| text(it, "host")).least(6),
         Column::new("VERSION", |it, _| text(it, "version")).wide(),
@@ -84,7 +84,7 @@ pub(crate) const EVENTS: View = View {
     columns: &[
         Column::new("ID", |it, _| text(it, "id")).right().wide(),
         Column::new("AT", |it, _| second(it, "at")),
-        Column::new("WHAT", |it, _| text(it, "what")).toned(),
+        Column::new("EVENT", |it, _| text(it, "type")).toned(),
         Column::new("OBSERVER", |it, _| or_dash(name_of(it, "observer"))).least(10),
         Column::new("SERVICE", |it, _| or_dash(name_of(it, "service"))).least(8),
         Column::new("EPOCH", |it, _| or_dash(epoch(it))).wide(),

@@ -1,10 +1,10 @@
 //! Asks the manager what the model wants to know, and does what it wants done.
 
 use super::model::{Focus, Query, Target, Trouble, Verb, Wish};
-use super::seen::{Hold, Observer, Page, Pool, Seen, Service, Stats};
+use super::seen::{Observer, Page, Pool, SafeMode, Seen, Service, Stats};
 use crate::client::{Client, Failure};
-use crate::commands::{observer, service};
-use crate::output::{Paper, text};
+use crate::output::{TerminalStyle, text};
+use crate::requests::{described_observer, described_service};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -16,14 +16,14 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub(super) async fn screen(client: &Client, query: &Query) -> Result<Box<Seen>, Trouble> {
     let observers = path(query);
     let all = async {
-        let (stats, pools, services, hold, observers) = tokio::try_join!(
+        let (stats, pools, services, safe_mode, observers) = tokio::try_join!(
             read::<Stats>(client, "/v1/stats"),
             read::<Page<Pool>>(client, "/v1/pools"),
             read::<Page<Service>>(client, "/v1/services?state=active,cordoned,draining,suspect&limit=1000"),
-            read::<Hold>(client, "/v1/hold"),
+            read::<SafeMode>(client, "/v1/safe-mode"),
             read::<Page<Observer>>(client, &observers),
         )?;
-        Ok(Box::new(Seen { stats, pools: pools.items, services: services.items, observers, hold }))
+        Ok(Box::new(Seen { stats, pools: pools.items, services: services.items, observers, safe_mode }))
     };
     within(all).await
 }
@@ -34,10 +34,10 @@ async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Resul
 }
 
 pub(super) async fn describe(client: &Client, target: &Target, width: usize) -> Result<String, Trouble> {
-    let paper = Paper { width: Some(width), colours: false };
+    let paper = TerminalStyle { width: Some(width), colours: false };
     match target.what {
-        Focus::Observers => within(observer::described(client, &target.id, paper)).await,
-        Focus::Services => within(service::described(client, &target.id, paper)).await,
+        Focus::Observers => within(described_observer(client, &target.id, paper)).await,
+        Focus::Services => within(described_service(client, &target.id, paper)).await,
     }
 }
 

@@ -45,7 +45,7 @@ impl Sort {
             Self::Oldest => Self::Name,
         }
     }
-    /// As the manager calls it, and as people do.
+    /// Its id, and its name.
     pub(super) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Name => ("name", "by name"),
@@ -119,7 +119,7 @@ pub(super) enum Effect {
 /// Why nothing could be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// Nobody answers.
+    /// No manager answers.
     Unreachable(String),
     /// The manager does not do it.
     Refused(String),
@@ -253,7 +253,7 @@ impl Model {
     fn on_loaded(&mut self, query: &Query, outcome: Result<Box<Seen>, Trouble>) -> Vec<Effect> {
         self.loading = false;
         match outcome {
-            // It answers a question that nobody has any more.
+            // The selection has changed since this request.
             Ok(_) if !query.starts_like(&self.query) => self.link = Link::Up,
             Ok(seen) if seen.observers.items.is_empty() && !self.query.pages.is_empty() => {
                 self.query.pages.pop();

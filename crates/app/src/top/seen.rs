@@ -46,7 +46,7 @@ pub(super) struct Service {
     pub(super) state: String,
     pub(super) held: u32,
     pub(super) capacity: u32,
-    pub(super) last_beat_at: Timestamp,
+    pub(super) last_heartbeat_at: Timestamp,
     #[serde(default)]
     pub(super) cordoned: bool,
     pub(super) capacity_set: Option<u32>,
@@ -73,7 +73,7 @@ pub(super) struct Pool {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub(super) struct Hold {
+pub(super) struct SafeMode {
     pub(super) on: bool,
     #[serde(default)]
     pub(super) reason: String,
@@ -94,7 +94,7 @@ pub(super) struct Seen {
     pub(super) pools: Vec<Pool>,
     pub(super) services: Vec<Service>,
     pub(super) observers: Page<Observer>,
-    pub(super) hold: Hold,
+    pub(super) safe_mode: SafeMode,
 }
 
 impl Seen {

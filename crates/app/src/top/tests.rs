@@ -4,7 +4,7 @@ mod drawing;
 mod steering;
 
 use super::model::{Effect, Focus, Input, Model, Query, Target, Trouble};
-use super::seen::{Hold, Named, Observer, Page, Pool, Seen, Service, Stats};
+use super::seen::{Named, Observer, Page, Pool, SafeMode, Seen, Service, Stats};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use everwatch_core::clock::Timestamp;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ fn ago(secs: i64) -> Timestamp {
     Timestamp(NOW.0 - secs * 1000)
 }
 
-fn service(name: &str, state: &str, held: u32, beat: i64) -> Service {
+fn service(name: &str, state: &str, held: u32, heartbeat: i64) -> Service {
     Service {
         id: format!("id-of-{name}"),
         name: name.to_owned(),
@@ -23,7 +23,7 @@ fn service(name: &str, state: &str, held: u32, beat: i64) -> Service {
         state: state.to_owned(),
         held,
         capacity: 10,
-        last_beat_at: ago(beat),
+        last_heartbeat_at: ago(heartbeat),
         cordoned: state == "cordoned",
         capacity_set: None,
         drain: None,
@@ -77,7 +77,7 @@ fn seen(observers: Vec<Observer>, next: Option<&str>) -> Seen {
             service("dolomite", "suspect", 0, 17),
         ],
         observers: Page { items: observers, next_cursor: next.map(str::to_owned), total: 50_000 },
-        hold: Hold::default(),
+        safe_mode: SafeMode::default(),
     }
 }
 

@@ -6,7 +6,7 @@ mod rows;
 use super::model::{Link, Mode, Model, Said};
 use super::seen::{Seen, Stats};
 use crate::output::{Tone, age, line};
-use everwatch_core::health::Health;
+use everwatch_core::record::health::Health;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect, Size};
 use ratatui::style::{Color, Modifier, Style};
@@ -184,13 +184,13 @@ fn message_line(model: &Model, paint: Paint) -> Line<'static> {
         let hint = "   part of a name, or status=Failed service=s1 label=value …";
         return Line::from(vec![Span::raw(format!("/{text}▏")), Span::styled(hint, paint.dim())]);
     }
-    let hold = model.seen.as_ref().map(|seen| &seen.hold).filter(|hold| hold.on);
-    match (&model.link, &model.said, hold) {
+    let safe_mode = model.seen.as_ref().map(|seen| &seen.safe_mode).filter(|safe_mode| safe_mode.on);
+    match (&model.link, &model.said, safe_mode) {
         (Link::Lost { why, .. }, ..) => Line::styled(line(why), bad),
         (_, Some(Said::Badly(why)), _) => Line::styled(line(why), bad),
         (_, Some(Said::Well(told)), _) => Line::raw(line(told)),
-        (_, None, Some(hold)) => Line::styled(
-            line(&format!("on hold: nothing is concluded from silence. {}", hold.reason)),
+        (_, None, Some(safe_mode)) => Line::styled(
+            line(&format!("safe mode: managers conclude nothing from silence. {}", safe_mode.reason)),
             paint.tone(Tone::Wait),
         ),
         (_, None, None) if model.seen.as_ref().is_some_and(|seen| !seen.stats.broker) => {

@@ -1,7 +1,9 @@
 //! What the conformance tests say in one word: connect, put, receive, wait until. No assertion about a
 //! promise of the port stands here.
 
-use crate::port::{Broker, Consume, Consumer, Delivery, Depth, Fate, Message, QueueKind, Session, Target};
+use crate::port::{
+    Broker, Consume, Consumer, Delivery, Depth, Message, OwnerLiveness, QueueKind, Session, Target,
+};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +99,7 @@ async fn until(session: &dyn Session, queue: &str, wanted: impl Fn(Depth) -> boo
 
 pub(super) async fn until_gone(session: &dyn Session, queue: &str) {
     let deadline = Instant::now() + WAIT;
-    while within("fate", session.fate(queue)).await.unwrap() == Fate::Alive {
+    while within("fate", session.fate(queue)).await.unwrap() == OwnerLiveness::Alive {
         assert!(Instant::now() < deadline, "{queue} outlives its session");
         tokio::task::yield_now().await;
     }

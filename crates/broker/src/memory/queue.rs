@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-const BEATS_TTL: Duration = Duration::from_secs(15);
-const BEATS_MAX_LENGTH: usize = 100_000;
+const HEARTBEATS_TTL: Duration = Duration::from_secs(15);
+const HEARTBEATS_MAX_LENGTH: usize = 100_000;
 
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
@@ -77,10 +77,10 @@ impl Queue {
             QueueKind::Durable { max_length: Some(most) } if self.ready.len() >= most as usize => {
                 return false;
             }
-            QueueKind::Beats if self.ready.len() >= BEATS_MAX_LENGTH => {
+            QueueKind::Heartbeats if self.ready.len() >= HEARTBEATS_MAX_LENGTH => {
                 self.ready.pop_front();
             }
-            QueueKind::Durable { .. } | QueueKind::Beats | QueueKind::Exclusive => {}
+            QueueKind::Durable { .. } | QueueKind::Heartbeats | QueueKind::Exclusive => {}
         }
         let since = Instant::now();
         let Message { body, headers } = message;
@@ -132,10 +132,10 @@ impl Queue {
     }
 
     pub(super) fn expire(&mut self) {
-        if self.kind != QueueKind::Beats {
+        if self.kind != QueueKind::Heartbeats {
             return;
         }
-        while self.ready.front().is_some_and(|oldest| oldest.since.elapsed() >= BEATS_TTL) {
+        while self.ready.front().is_some_and(|oldest| oldest.since.elapsed() >= HEARTBEATS_TTL) {
             self.ready.pop_front();
         }
     }

@@ -4,8 +4,8 @@ use super::queue::Outlet;
 use super::{Confirm, Held, Inner};
 use crate::loss::Loss;
 use crate::port::{
-    BrokerError, Consume, Consumer, Declared, Delivery, Depth, Fate, Message, QueueKind, Receipt, Session,
-    Settle, Target, still_open,
+    BrokerError, Consume, Consumer, Declare, Declared, Delivery, Depth, Message, OwnerLiveness, QueueKind,
+    Receipt, Session, Settle, Target, still_open,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -34,12 +34,11 @@ impl MemorySession {
 }
 
 #[async_trait]
-impl Session for MemorySession {
+impl Declare for MemorySession {
     async fn declare(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
         self.alive()?;
         self.inner.state().declare(self.id, queue, kind)
     }
-
     async fn declare_exchange(&self, target: &Target) -> Result<(), BrokerError> {
         self.alive()?;
         if let Target::Fanout(exchange) | Target::Topic { exchange, .. } = target {
@@ -47,7 +46,6 @@ impl Session for MemorySession {
         }
         Ok(())
     }
-
     async fn bind(&self, queue: &str, exchange: &str) -> Result<(), BrokerError> {
         self.alive()?;
         let mut state = self.inner.state();
@@ -56,7 +54,10 @@ impl Session for MemorySession {
         state.exchanges.entry(exchange.to_owned()).or_default().insert(queue.to_owned());
         Ok(())
     }
+}
 
+#[async_trait]
+impl Session for MemorySession {
     async fn publish(&self, target: &Target, message: Message) -> Result<(), BrokerError> {
         self.alive()?;
         if self.is_blocked() {
@@ -76,7 +77,6 @@ impl Session for MemorySession {
             }
         }
     }
-
     async fn consume(&self, consume: &Consume) -> Result<Box<dyn Consumer>, BrokerError> {
         self.alive()?;
         let (id, deliveries) = begin(&self.inner, self.id, consume)?;
@@ -90,7 +90,6 @@ impl Session for MemorySession {
             cancelled_here: false,
         }))
     }
-
     async fn get(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError> {
         self.alive()?;
         let mut state = self.inner.state();
@@ -104,7 +103,6 @@ impl Session for MemorySession {
         }
         Ok(taken)
     }
-
     async fn ack(&self, receipt: Receipt) -> Settle {
         if !self.owns(receipt) {
             return Settle::NotOurs;
@@ -118,7 +116,6 @@ impl Session for MemorySession {
             None => Settle::NotOurs,
         }
     }
-
     async fn requeue(&self, receipt: Receipt) -> Settle {
         if !self.owns(receipt) {
             return Settle::NotOurs;
@@ -132,11 +129,9 @@ impl Session for MemorySession {
             None => Settle::NotOurs,
         }
     }
-
     async fn probe(&self) -> Result<(), BrokerError> {
         self.alive()
     }
-
     async fn depth(&self, queue: &str) -> Result<Depth, BrokerError> {
         self.alive()?;
         let mut state = self.inner.state();
@@ -144,25 +139,20 @@ impl Session for MemorySession {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Ok(Depth { ready: count(queue.ready()), consumers: count(queue.consumers.len()) })
     }
-
-    async fn fate(&self, exclusive_queue: &str) -> Result<Fate, BrokerError> {
+    async fn fate(&self, exclusive_queue: &str) -> Result<OwnerLiveness, BrokerError> {
         self.alive()?;
         let there = self.inner.state().queues.contains_key(exclusive_queue);
-        Ok(if there { Fate::Alive } else { Fate::Gone })
+        Ok(if there { OwnerLiveness::Alive } else { OwnerLiveness::Gone })
     }
-
     fn is_blocked(&self) -> bool {
         *self.inner.blocked.borrow()
     }
-
     fn heartbeat(&self) -> Option<Duration> {
         None
     }
-
     async fn lost(&self) -> String {
         self.loss.wait().await
     }
-
     async fn close(&self) {
         self.inner.state().end(self.id, "closed by this side");
     }

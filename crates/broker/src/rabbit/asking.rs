@@ -4,7 +4,7 @@
 //! again. The obvious way, to ask on a connection of the session, ends that session after some 2,000 questions, and a
 //! suspect is asked about once a second.
 
-use super::session::open_channel;
+use super::channel::open_channel;
 use super::{AmqpRuntime, dial};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;

@@ -1,7 +1,8 @@
 //! Queues and exchanges: their frozen arguments, and what a passive look at them means.
 
-use super::session::{RabbitSession, code, open_channel};
-use crate::port::{BrokerError, Declared, Depth, Fate, QueueKind, Target};
+use super::channel::{code, open_channel};
+use super::session::RabbitSession;
+use crate::port::{BrokerError, Declared, Depth, OwnerLiveness, QueueKind, Target};
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{ExchangeKind, Queue};
@@ -33,7 +34,7 @@ pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTab
                 set("x-max-length", AMQPValue::LongLongInt(i64::from(*most)));
             }
         }
-        QueueKind::Beats => {
+        QueueKind::Heartbeats => {
             set("x-queue-type", text("quorum"));
             set("x-message-ttl", AMQPValue::LongInt(15_000));
             set("x-max-length", AMQPValue::LongInt(100_000));
@@ -50,7 +51,7 @@ fn text(value: &str) -> AMQPValue {
 
 fn options(kind: &QueueKind) -> QueueDeclareOptions {
     match kind {
-        QueueKind::Durable { .. } | QueueKind::Beats => QueueDeclareOptions::durable(),
+        QueueKind::Durable { .. } | QueueKind::Heartbeats => QueueDeclareOptions::durable(),
         QueueKind::Exclusive => QueueDeclareOptions::exclusive(),
     }
 }
@@ -108,12 +109,12 @@ impl RabbitSession {
         Ok(Depth { ready: seen.message_count(), consumers: seen.consumer_count() })
     }
 
-    pub(super) async fn fate_of(&self, queue: &str) -> Result<Fate, BrokerError> {
+    pub(super) async fn fate_of(&self, queue: &str) -> Result<OwnerLiveness, BrokerError> {
         match self.asking.look(queue).await {
-            Ok(_) => Ok(Fate::Alive),
+            Ok(_) => Ok(OwnerLiveness::Alive),
             Err(error) => match code(&error) {
-                RESOURCE_LOCKED => Ok(Fate::Alive),
-                NOT_FOUND => Ok(Fate::Gone),
+                RESOURCE_LOCKED => Ok(OwnerLiveness::Alive),
+                NOT_FOUND => Ok(OwnerLiveness::Gone),
                 // The session itself does not depend on the connection for questions.
                 _ => Err(BrokerError::Silent(format!("{queue} ({error})"))),
             },

@@ -2,7 +2,7 @@
 
 use super::declare::arguments;
 use crate::port::QueueKind;
-use everwatch_core::doctor::{Difference, Management, NodeFacts, QueueFacts, Told};
+use everwatch_core::doctor::{Difference, Management, ManagementSnapshot, NodeFacts, QueueFacts};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lapin::types::AMQPValue;
 use reqwest::{Client, StatusCode, Url};
@@ -32,13 +32,18 @@ pub(super) fn check(url: &str) -> Result<Url, String> {
 pub(super) async fn ask(url: &str, vhost: &str, prefix: &str, queues: &[(String, QueueKind)]) -> Management {
     let asked = tokio::time::timeout(ALL_TIMEOUT, tell(url, vhost, prefix, queues)).await;
     match asked {
-        Ok(Ok(told)) => Management::Told(told),
+        Ok(Ok(told)) => Management::ManagementSnapshot(told),
         Ok(Err(why)) => Management::Silent(why),
         Err(_) => Management::Silent(format!("not within {} s", ALL_TIMEOUT.as_secs())),
     }
 }
 
-async fn tell(url: &str, vhost: &str, prefix: &str, queues: &[(String, QueueKind)]) -> Result<Told, String> {
+async fn tell(
+    url: &str,
+    vhost: &str,
+    prefix: &str,
+    queues: &[(String, QueueKind)],
+) -> Result<ManagementSnapshot, String> {
     let base = check(url)?;
     let client = Client::builder().timeout(ANSWER_TIMEOUT).build().map_err(|error| error.to_string())?;
     let nodes = get(&client, &base, &["nodes"]).await?.unwrap_or_default();
@@ -54,7 +59,7 @@ async fn tell(url: &str, vhost: &str, prefix: &str, queues: &[(String, QueueKind
         }
     });
     let queues: Vec<Option<QueueFacts>> = stream::iter(told).buffered(AT_ONCE).try_collect().await?;
-    Ok(Told { nodes, queues: queues.into_iter().flatten().collect() })
+    Ok(ManagementSnapshot { nodes, queues: queues.into_iter().flatten().collect() })
 }
 
 /// `None`: there is no such thing.

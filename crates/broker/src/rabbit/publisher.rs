@@ -3,7 +3,7 @@
 //! lapin hands a returned message to whichever confirm it completes next, not to the one it belongs to.
 //! So messages that may be returned never share a channel with messages for another queue.
 
-use super::session::open_channel;
+use super::channel::open_channel;
 use crate::loss::Loss;
 use crate::port::{BrokerError, HeaderValue, Message, Target};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};

@@ -2,18 +2,20 @@
 
 use super::AmqpRuntime;
 use super::asking::Asking;
-use super::consumer::{Block, Ending, RabbitConsumer, Receipts};
+use super::channel::{Shared, open_channel};
+use super::consumer::RabbitConsumer;
 use super::publisher::Publisher;
+use super::receipts::{Block, Ending, Receipts};
 use crate::loss::Loss;
 use crate::port::{
-    BrokerError, Consume, Consumer, Declared, Delivery, Depth, Fate, Message, QueueKind, Receipt, Session,
-    Settle, Target,
+    BrokerError, Consume, Consumer, Declare, Declared, Delivery, Depth, Message, OwnerLiveness, QueueKind,
+    Receipt, Session, Settle, Target,
 };
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
 use lapin::options::{BasicGetOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
-use lapin::{Channel, Connection, ErrorKind, Event};
+use lapin::{Channel, Connection, Event};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,53 +24,6 @@ use tokio_util::task::TaskTracker;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// For one answer.
 const GET_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// What consumers share with their session.
-pub(super) struct Shared {
-    pub(super) loss: Loss,
-    pub(super) receipts: Receipts,
-    tasks: TaskTracker,
-    runtime: Arc<AmqpRuntime>,
-}
-
-impl Shared {
-    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn_on(work, self.runtime.handle());
-    }
-
-    /// The broker's refusals end one channel; anything else is the end of the session.
-    pub(super) fn fail(&self, error: &lapin::Error, queue: &str) -> BrokerError {
-        match code(error) {
-            404 if error.to_string().contains("no queue") => BrokerError::NoQueue(queue.to_owned()),
-            403..=406 => BrokerError::Refused(format!("{queue}: {error}")),
-            _ => {
-                self.loss.lose(error.to_string());
-                self.loss.error()
-            }
-        }
-    }
-}
-
-/// The broker's reply code for a channel that it closed, else 0.
-pub(super) fn code(error: &lapin::Error) -> u16 {
-    match error.kind() {
-        ErrorKind::ProtocolError(said) if error.is_amqp_soft_error() => said.get_id(),
-        _ => 0,
-    }
-}
-
-/// Opens a channel. lapin never forgives a channel number that the broker once closed with an error: when
-/// the numbers come round, the old error comes back once from here, and that number is never used again.
-/// Naively, the 404 of one queue is then taken for the answer about another.
-pub(super) async fn open_channel(connection: &Connection) -> lapin::Result<Channel> {
-    loop {
-        match connection.create_channel().await {
-            // no broker answers the opening of a channel so; ends with `ChannelsLimitReached` at the latest
-            Err(error) if error.is_amqp_soft_error() => {}
-            opened => return opened,
-        }
-    }
-}
 
 /// A lost session keeps its healthy connection until it is closed or dropped: its owner first ends what
 /// runs, then the broker may give the work away.
@@ -211,7 +166,7 @@ async fn watch(
 }
 
 #[async_trait]
-impl Session for RabbitSession {
+impl Declare for RabbitSession {
     async fn declare(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
         self.shared.loss.guard(self.declare_queue(queue, kind)).await
     }
@@ -221,6 +176,10 @@ impl Session for RabbitSession {
     async fn bind(&self, queue: &str, exchange: &str) -> Result<(), BrokerError> {
         self.shared.loss.guard(self.bind_queue(queue, exchange)).await
     }
+}
+
+#[async_trait]
+impl Session for RabbitSession {
     async fn publish(&self, target: &Target, message: Message) -> Result<(), BrokerError> {
         self.shared.loss.guard(self.publisher.publish(target, message)).await
     }
@@ -244,7 +203,7 @@ impl Session for RabbitSession {
     async fn depth(&self, queue: &str) -> Result<Depth, BrokerError> {
         self.shared.loss.guard(self.depth_of(queue)).await
     }
-    async fn fate(&self, exclusive_queue: &str) -> Result<Fate, BrokerError> {
+    async fn fate(&self, exclusive_queue: &str) -> Result<OwnerLiveness, BrokerError> {
         self.shared.loss.guard(self.fate_of(exclusive_queue)).await
     }
     fn is_blocked(&self) -> bool {
@@ -266,7 +225,7 @@ impl Session for RabbitSession {
         match tokio::time::timeout(CLOSE_TIMEOUT, closing).await {
             Ok((Ok(()), Ok(()))) => {}
             Ok((consume, publish)) => tracing::debug!(?consume, ?publish, "a connection had ended before"),
-            Err(_) => tracing::debug!("the broker does not answer the goodbye"),
+            Err(_) => tracing::debug!("the broker does not answer the close"),
         }
     }
 }

@@ -12,7 +12,7 @@ const HELLO: &[u8] = b"AMQP\x00\x00\x09\x01";
 /// RabbitMQ's own is below 600 bytes.
 const GREETING_MAX: usize = 64 * 1024;
 
-/// Connects, hears the greeting, and leaves.
+/// Connects, reads the greeting, and disconnects.
 pub(super) async fn of(
     node: &AMQPUri,
     runtime: &async_rs::Runtime<async_rs::Tokio>,

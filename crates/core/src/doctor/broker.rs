@@ -1,23 +1,23 @@
-//! The broker: what of its version, settings and policies takes observers away from their services.
+//! The broker: versions, settings and policies that take observers away from their services.
 
-use super::{Facts, Finding, FleetFacts, Management, Server, SessionFacts, Severity, Told, queue};
+use super::queue::TIMEOUT_CURE;
+use super::{
+    Facts, Finding, FleetFacts, Management, ManagementSnapshot, Server, SessionFacts, Severity, queue,
+};
 use crate::clock::show;
 use std::time::Duration;
 
-/// Those that were tried; what is newer may differ.
+/// The tested versions; newer ones may behave differently.
 const OLDEST: (u32, u32) = (3, 10);
 const NEWEST: (u32, u32) = (4, 3);
-/// From here on a queue can lift the acknowledgement time-out itself, and the broker tells what is in force.
+/// From this version on, a queue can lift the acknowledgement timeout, and the broker reports the effective one.
 const QUEUES_LIFT_TIMEOUT: (u32, u32) = (3, 12);
-/// From here on the log of a queue no longer grows behind its oldest message.
+/// From this version on, the log of a queue no longer grows behind its oldest message.
 const LOG_IS_COMPACTED: (u32, u32) = (4, 3);
-/// Held for longer than this, the default of 30 minutes (evaluated each minute) is not in force.
+/// A message held for longer proves that the default of 30 minutes (checked once a minute) is not in force.
 const DEFAULT_TIMEOUT_DISPROVED: Duration = Duration::from_secs(35 * 60);
-/// A log that grows for longer is worth a word.
+/// A log that has grown for longer is reported.
 const LOG_AGE: Duration = Duration::from_secs(7 * 86_400);
-/// The line for `rabbitmq.conf` that every version takes.
-pub(super) const TIMEOUT_CURE: &str =
-    "set `consumer_timeout = 315360000000` in rabbitmq.conf and restart the broker";
 
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let Some(server) = &facts.server else { return Vec::new() };
@@ -30,9 +30,9 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
             severity: Severity::Critical,
             subject: server.place.clone(),
             what: format!("this manager has no session with the broker: {why}"),
-            why: "services that still have one go on; nothing new is published and nothing is reported".to_owned(),
+            why: "services with a session keep running; nothing is published or reported".to_owned(),
             cure: format!(
-                "`rabbitmq-diagnostics check_running` on the host of {}; correct `[broker] url` if it is elsewhere",
+                "run `rabbitmq-diagnostics check_running` on the host of {}, or correct `[broker] url`",
                 server.place
             ),
         }),
@@ -48,8 +48,8 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
             code: "management-unset",
             severity: Severity::Info,
             subject: server.place.clone(),
-            what: "policies, alarms, nodes and the arguments of queues could not be looked at".to_owned(),
-            why: "a policy that limits deliveries, lengths or ages takes observers away without a word"
+            what: "policies, alarms, nodes and queue arguments were not checked".to_owned(),
+            why: "a policy that limits deliveries, lengths or ages can silently take observers away"
                 .to_owned(),
             cure: "set `[broker] management_url = \"http://user:password@host:15672\"` (a user with the tag \
                    `monitoring`) or `management_url_file`, and restart the manager"
@@ -60,11 +60,11 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
             severity: Severity::Warning,
             subject: server.place.clone(),
             what: format!("the broker's management API does not answer: {why}"),
-            why: "policies, alarms, nodes and the arguments of queues could not be looked at".to_owned(),
+            why: "policies, alarms, nodes and queue arguments were not checked".to_owned(),
             cure: "`rabbitmq-plugins enable rabbitmq_management`, or correct `[broker] management_url`"
                 .to_owned(),
         }),
-        Management::Told(told) => findings.extend(of_management(told, server, version)),
+        Management::ManagementSnapshot(told) => findings.extend(of_management(told, server, version)),
     }
     findings
 }
@@ -79,14 +79,14 @@ fn of_version(server: &Server, version: Option<(u32, u32)>) -> Option<Finding> {
     let (severity, what, cure) = match version {
         Some(it) if it < OLDEST => (Severity::Critical, "is not supported", "upgrade it to 3.10 or newer"),
         Some(it) if it <= NEWEST => return None,
-        _ => (Severity::Info, "was never tried with this version of Everwatch", "look for a newer Everwatch"),
+        _ => (Severity::Info, "is untested with this version of Everwatch", "upgrade Everwatch if possible"),
     };
     Some(Finding {
         code: "broker-version",
         severity,
         subject: server.place.clone(),
-        what: format!("RabbitMQ {told} {what}; known are 3.10 to 4.3"),
-        why: "ownership rests on how the broker gives messages away, which differs between versions"
+        what: format!("RabbitMQ {told} {what}; supported are 3.10 to 4.3"),
+        why: "ownership depends on how the broker redelivers messages, which differs between versions"
             .to_owned(),
         cure: cure.to_owned(),
     })
@@ -99,21 +99,21 @@ fn of_session(session: &SessionFacts, server: &Server) -> Vec<Finding> {
             code: "broker-alarm",
             severity: Severity::Critical,
             subject: server.place.clone(),
-            what: "the broker blocks publishers: memory or disk runs low".to_owned(),
-            why: "what runs goes on, but nothing is created, ended or reported".to_owned(),
+            what: "the broker blocks publishers because memory or disk space is low".to_owned(),
+            why: "running observers continue, but nothing is created, ended or reported".to_owned(),
             cure: "`rabbitmq-diagnostics alarms` names the node; free memory or disk there".to_owned(),
         });
     }
     if let Some(heartbeat) = session.heartbeat.filter(|heartbeat| *heartbeat != server.heartbeat) {
-        let (agreed, wanted) = (show(heartbeat), show(server.heartbeat));
+        let (agreed, definition) = (show(heartbeat), show(server.heartbeat));
         findings.push(Finding {
             code: "heartbeat",
             severity: Severity::Warning,
             subject: server.place.clone(),
-            what: format!("the broker wants a heartbeat of {agreed}, `[broker] heartbeat` is {wanted}"),
+            what: format!("the broker uses a heartbeat of {agreed}, `[broker] heartbeat` is {definition}"),
             why:
-                "services that are cut off end their observers by the configured one, the broker gives them \
-                  away by its own: too early means twice at once, too late means a longer gap"
+                "an isolated service stops its observers by the configured value, and the broker redelivers them \
+                  by its own: a shorter broker value causes overlaps, a longer one causes gaps"
                     .to_owned(),
             cure: format!(
                 "set `[broker] heartbeat = \"{agreed}\"` everywhere, or `heartbeat = {}` in rabbitmq.conf",
@@ -126,8 +126,8 @@ fn of_session(session: &SessionFacts, server: &Server) -> Vec<Finding> {
             code: "guest-over-network",
             severity: Severity::Warning,
             subject: server.place.clone(),
-            what: "the user guest, whose password everybody knows, logs in over the network".to_owned(),
-            why: "whoever reaches the broker can take, read and forge every observer".to_owned(),
+            what: "the user guest, whose password is public, logs in over the network".to_owned(),
+            why: "anyone who can reach the broker can take, read and forge every observer".to_owned(),
             cure:
                 "`rabbitmqctl add_user everwatch PASSWORD`, `rabbitmqctl set_permissions everwatch '.*' '.*' \
                    '.*'`, put it into `[broker] url`, then `rabbitmqctl delete_user guest`"
@@ -135,25 +135,29 @@ fn of_session(session: &SessionFacts, server: &Server) -> Vec<Finding> {
         });
     }
     let known = |queue: &str| match &server.management {
-        Management::Told(told) => told.queues.iter().any(|it| it.name == queue && !it.differs.is_empty()),
+        Management::ManagementSnapshot(told) => {
+            told.queues.iter().any(|it| it.name == queue && !it.differs.is_empty())
+        }
         Management::Unset | Management::Silent(_) => false,
     };
     let refused = session.refused.iter().filter(|(queue, _)| !known(queue));
     findings.extend(
         refused
-            .map(|(queue, said)| queue::other_arguments(server, queue, &format!("the broker says: {said}"))),
+            .map(|(queue, said)| queue::other_arguments(server, queue, &format!("the broker said: {said}"))),
     );
     findings
 }
 
 fn has_alarm(server: &Server) -> bool {
     match &server.management {
-        Management::Told(told) => told.nodes.iter().any(|node| node.memory_alarm || node.disk_alarm),
+        Management::ManagementSnapshot(told) => {
+            told.nodes.iter().any(|node| node.memory_alarm || node.disk_alarm)
+        }
         Management::Unset | Management::Silent(_) => false,
     }
 }
 
-/// The acknowledgement time-out has fired on services that live again.
+/// The acknowledgement timeout has fired on services that have come back since.
 fn timed_out(fleet: &FleetFacts, server: &Server) -> Option<Finding> {
     let (name, cure) = fleet.timed_out.first()?;
     let others = match fleet.timed_out.len() {
@@ -165,18 +169,18 @@ fn timed_out(fleet: &FleetFacts, server: &Server) -> Option<Finding> {
         severity: Severity::Critical,
         subject: server.place.clone(),
         what: format!(
-            "the broker took back what service {name}{others} held: its acknowledgement time-out fired"
+            "the acknowledgement timeout fired: the broker took back the messages of service {name}{others}"
         ),
-        why: "all observers of a service are stopped and run elsewhere, again and again".to_owned(),
+        why: "each time it fires, a service stops all its observers and they start elsewhere".to_owned(),
         cure: cure.clone(),
     })
 }
 
-/// Before 3.12 only the configuration lifts the time-out, and nobody can ask for it from outside.
+/// Before 3.12 only the configuration lifts the timeout, and no API reports it.
 fn unseen_timeout(fleet: &FleetFacts, facts: &Facts, version: Option<(u32, u32)>) -> Option<Finding> {
     let (server, version) = (facts.server.as_ref()?, version?);
     let held_since =
-        fleet.running.iter().filter_map(|row| row.seen.started.as_ref()).map(|it| it.value.at).min();
+        fleet.running.iter().filter_map(|row| row.observed.started.as_ref()).map(|it| it.value.at).min();
     let disproved = held_since.is_some_and(|since| facts.now.since(since) > DEFAULT_TIMEOUT_DISPROVED);
     if version >= QUEUES_LIFT_TIMEOUT || disproved || !fleet.timed_out.is_empty() {
         return None;
@@ -186,43 +190,43 @@ fn unseen_timeout(fleet: &FleetFacts, facts: &Facts, version: Option<(u32, u32)>
         severity: Severity::Info,
         subject: server.place.clone(),
         what: format!(
-            "RabbitMQ {} does not tell its acknowledgement time-out, which only its configuration can lift, and \
-             nothing was held for longer than the default of 30 minutes yet",
+            "RabbitMQ {} does not report its acknowledgement timeout, which only its configuration can lift, and \
+             no message has been held for longer than the default of 30 minutes yet",
             server.version.as_deref().unwrap_or_default()
         ),
-        why: "each time it fires, all observers of a service are stopped and run elsewhere".to_owned(),
+        why: "each time it fires, a service stops all its observers and they start elsewhere".to_owned(),
         cure: format!(
-            "`rabbitmqctl environment | grep consumer_timeout`; if it says 1800000, {TIMEOUT_CURE}"
+            "`rabbitmqctl environment | grep consumer_timeout`; if it prints 1800000, {TIMEOUT_CURE}"
         ),
     })
 }
 
 fn log_growth(fleet: &FleetFacts, facts: &Facts, version: Option<(u32, u32)>) -> Option<Finding> {
     let (server, version) = (facts.server.as_ref()?, version?);
-    let published = |row: &&crate::row::Row| row.published_at;
+    let published = |row: &&crate::record::row::Row| row.published_at;
     let oldest = fleet.running.iter().filter(|row| row.published_at.is_some()).min_by_key(published)?;
     let age = facts.now.since(oldest.published_at?);
     if version >= LOG_IS_COMPACTED || age < LOG_AGE {
         return None;
     }
-    let name = &oldest.wanted.name;
+    let name = &oldest.definition.name;
     Some(Finding {
         code: "log-growth",
         severity: Severity::Info,
-        subject: format!("queue of pool {}", oldest.wanted.pool),
+        subject: format!("queue of pool {}", oldest.definition.pool),
         what: format!(
-            "before 4.3 RabbitMQ keeps all that was published to a queue since its oldest message, here that of \
-             {name}, {} days old",
+            "RabbitMQ before 4.3 keeps everything published to a queue since its oldest message; here that is \
+             the message of {name}, {} days old",
             age.as_secs() / 86_400
         ),
-        why: "each create and restart adds its size and 260 bytes to the disk of every node; a full disk blocks \
+        why: "each create and restart adds its size plus 260 bytes to the disk of every node; a full disk blocks \
               all publishers"
             .to_owned(),
         cure: format!("`everwatch observer restart {name}` (the oldest first), or upgrade {} to 4.3", server.place),
     })
 }
 
-fn of_management(told: &Told, server: &Server, version: Option<(u32, u32)>) -> Vec<Finding> {
+fn of_management(told: &ManagementSnapshot, server: &Server, version: Option<(u32, u32)>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for node in &told.nodes {
         let mut add = |code, what: &str, why: &str, cure: &str| {
@@ -236,11 +240,11 @@ fn of_management(told: &Told, server: &Server, version: Option<(u32, u32)>) -> V
             });
         };
         let blocks =
-            "all publishers are blocked: what runs goes on, but nothing is created, ended or reported";
+            "all publishers are blocked: observers keep running, but nothing is created, ended or reported";
         if node.memory_alarm {
             add(
                 "broker-alarm",
-                "memory alarm: it uses more than its high watermark",
+                "memory alarm: memory use exceeds the high watermark",
                 blocks,
                 "give it more memory, or `rabbitmqctl set_vm_memory_high_watermark 0.6`",
             );
@@ -248,25 +252,25 @@ fn of_management(told: &Told, server: &Server, version: Option<(u32, u32)>) -> V
         if node.disk_alarm {
             add(
                 "broker-alarm",
-                "disk alarm: less is free than its limit",
+                "disk alarm: free space is below the limit",
                 blocks,
-                "free space on its disk, or lower the limit: `rabbitmqctl set_disk_free_limit 50MB`",
+                "free space on the disk, or lower the limit: `rabbitmqctl set_disk_free_limit 50MB`",
             );
         }
         if !node.running {
             add(
                 "broker-node-down",
-                "it does not run",
-                "the loss of one more node may stop the queues",
+                "the node is not running",
+                "the loss of another node may stop the queues",
                 "start it, or `rabbitmqctl forget_cluster_node` if it never comes back",
             );
         }
         if !node.partitions.is_empty() {
             add(
                 "broker-partition",
-                &format!("it does not see {}", node.partitions.join(", ")),
-                "observers of services on the smaller side run twice until the fence falls",
-                "mend the network, then restart the nodes of the smaller side",
+                &format!("the node cannot reach {}", node.partitions.join(", ")),
+                "observers of services on the smaller side run twice until the fence stops them",
+                "repair the network, then restart the nodes of the smaller side",
             );
         }
     }

@@ -1,22 +1,22 @@
-//! Services and observers, as the database has them.
+//! Services and observers, as the database records them.
 
 use super::{Facts, Finding, FleetFacts, Severity, UnreadableRow, capacity};
+use crate::capacity::maintenance::{progress, room_by_pool};
 use crate::clock::{Timestamp, show};
-use crate::fleet::{progress, room_by_pool};
 use crate::id::{Kind, Pool};
-use crate::service::ServiceRow;
+use crate::record::service::ServiceRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Clocks that differ by less are not worth a word.
+/// A smaller clock difference is not reported.
 const SKEW_MAX_MS: i64 = 2000;
-/// A beat that says that a clock is behind may have waited; one that waited longer proves nothing.
-const BEAT_WAITS: i64 = 3000;
-/// So long after the last birth, services of several versions are no deployment under way any more.
+/// A heartbeat that waited in the queue makes a clock look slow; up to this much is not reported as skew.
+const HEARTBEAT_WAITS: i64 = 3000;
+/// This long after the last registration, services of several versions no longer indicate a rollout in progress.
 const DEPLOYMENT: Duration = Duration::from_secs(900);
-/// So many lost sessions of one service in a while are no accident.
+/// A service that loses this many sessions within [`super::LATELY`] is reported.
 const LOSSES_MANY: usize = 3;
-/// Services that are named; of the others only the number is told.
+/// The number of services or rows that are named; the rest are only counted.
 const NAMED_MAX: usize = 5;
 
 pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
@@ -29,14 +29,18 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     findings.extend(capacity::findings(fleet));
     findings
         .extend(fleet.unreadable.iter().take(NAMED_MAX).map(|row| unreadable(row, fleet.unreadable.len())));
-    if let Some(why) = &fleet.hold {
+    if let Some(why) = &fleet.safe_mode {
         findings.push(Finding {
-            code: "hold-on",
+            code: "safe-mode-on",
             severity: Severity::Warning,
-            subject: "hold".to_owned(),
-            what: if why.is_empty() { "hold is on".to_owned() } else { format!("hold is on: {why}") },
-            why: "no service is called lost, nothing is published anew and nothing is quarantined".to_owned(),
-            cure: "`everwatch hold off`".to_owned(),
+            subject: "safe-mode".to_owned(),
+            what: if why.is_empty() {
+                "safe mode is on".to_owned()
+            } else {
+                format!("safe mode is on: {why}")
+            },
+            why: "no service is declared lost; no observer is republished or quarantined".to_owned(),
+            cure: "`everwatch safe-mode off`".to_owned(),
         });
     }
     if fleet.parked > 0 {
@@ -44,8 +48,8 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
             code: "parked",
             severity: Severity::Warning,
             subject: "parked messages".to_owned(),
-            what: format!("{} messages that nobody could read are parked", fleet.parked),
-            why: "each may be an observer that does not run, or a report that was not applied".to_owned(),
+            what: format!("{} unreadable messages are parked", fleet.parked),
+            why: "each may be an observer that does not run or a report that was not applied".to_owned(),
             cure:
                 "`everwatch parked list`, then `everwatch parked retry ID` or `everwatch parked discard ID`"
                     .to_owned(),
@@ -54,7 +58,7 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// One finding for each row, as each has a cure of its own; beyond [`NAMED_MAX`] only their number is told.
+/// One finding per row, as each row has its own cure; rows beyond [`NAMED_MAX`] are only counted.
 fn unreadable(row: &UnreadableRow, count: usize) -> Finding {
     let of = if count > NAMED_MAX { format!(" (one of {count} such rows)") } else { String::new() };
     Finding {
@@ -73,10 +77,12 @@ fn unreadable(row: &UnreadableRow, count: usize) -> Finding {
 fn skew(fleet: &FleetFacts, manager_ahead_ms: i64) -> Vec<Finding> {
     let clocks =
         fleet.services.iter().filter(|service| service.suspect_since.is_none()).filter_map(|service| {
-            let sent_at = service.beat.as_ref()?.sent_at?;
+            let sent_at = service.heartbeat.as_ref()?.sent_at?;
             let ahead = sent_at.0 - service.heard_at.0;
-            let differs = !(-(SKEW_MAX_MS + BEAT_WAITS)..=SKEW_MAX_MS).contains(&ahead);
-            differs.then(|| (format!("service {}", service.birth.name), service.birth.host.clone(), ahead))
+            let differs = !(-(SKEW_MAX_MS + HEARTBEAT_WAITS)..=SKEW_MAX_MS).contains(&ahead);
+            differs.then(|| {
+                (format!("service {}", service.registration.name), service.registration.host.clone(), ahead)
+            })
         });
     let manager = (manager_ahead_ms.abs() > SKEW_MAX_MS)
         .then(|| ("this manager".to_owned(), "the manager's host".to_owned(), manager_ahead_ms));
@@ -88,7 +94,7 @@ fn skew(fleet: &FleetFacts, manager_ahead_ms: i64) -> Vec<Finding> {
             severity: Severity::Warning,
             subject,
             what: format!("the clock of {host} is {by} {way} the database's"),
-            why: "start times, gaps and overlaps are shown wrong by as much (no decision rests on them)"
+            why: "start times, gaps and overlaps are off by that much (no decision depends on them)"
                 .to_owned(),
             cure: format!("`timedatectl set-ntp true` on {host}"),
         }
@@ -98,20 +104,20 @@ fn skew(fleet: &FleetFacts, manager_ahead_ms: i64) -> Vec<Finding> {
 
 fn namesakes(fleet: &FleetFacts) -> Vec<Finding> {
     let mut names: BTreeMap<&str, Vec<&ServiceRow>> = BTreeMap::new();
-    // A younger one of its name makes the older one suspect, until that beats again.
-    for service in fleet.services.iter().filter(|it| it.suspect_since.is_none() && it.beat.is_some()) {
-        names.entry(service.birth.name.as_str()).or_default().push(service);
+    // A newer service of the same name makes the older one suspect until the older one sends a heartbeat again.
+    for service in fleet.services.iter().filter(|it| it.suspect_since.is_none() && it.heartbeat.is_some()) {
+        names.entry(service.registration.name.as_str()).or_default().push(service);
     }
     let several = names.into_iter().filter(|(_, services)| services.len() > 1);
     let finding = |(name, services): (&str, Vec<&ServiceRow>)| {
-        let hosts: Vec<&str> = services.iter().map(|service| service.birth.host.as_str()).collect();
+        let hosts: Vec<&str> = services.iter().map(|service| service.registration.host.as_str()).collect();
         Finding {
             code: "same-name",
             severity: Severity::Warning,
             subject: format!("service {name}"),
-            what: format!("{} living services have this name, on {}", services.len(), hosts.join(", ")),
-            why: "cordon, drain and capacity go by the name and meet all of them, and each birth makes the \
-                  others suspect"
+            what: format!("{} living services share this name, on {}", services.len(), hosts.join(", ")),
+            why: "cordon, drain and capacity apply to all services of a name, and each registration makes \
+                  the others suspect"
                 .to_owned(),
             cure: "give each its own `[service] name` (EVERWATCH_SERVICE__NAME) and restart it".to_owned(),
         }
@@ -119,15 +125,16 @@ fn namesakes(fleet: &FleetFacts) -> Vec<Finding> {
     several.map(finding).collect()
 }
 
-/// Services that lose one session with the broker after the other.
+/// Services that repeatedly lose their session with the broker.
 fn losing(fleet: &FleetFacts) -> Option<Finding> {
     let mut losses: BTreeMap<&str, Vec<&ServiceRow>> = BTreeMap::new();
-    for service in fleet.born_lately.iter().filter(|service| service.birth.predecessor.is_some()) {
-        losses.entry(service.birth.name.as_str()).or_default().push(service);
+    for service in fleet.registered_lately.iter().filter(|service| service.registration.predecessor.is_some())
+    {
+        losses.entry(service.registration.name.as_str()).or_default().push(service);
     }
-    losses.retain(|_, births| births.len() >= LOSSES_MANY);
-    let newest = losses.values().flatten().max_by_key(|service| service.born_at)?;
-    let reason = &newest.birth.predecessor.as_ref()?.ended;
+    losses.retain(|_, registrations| registrations.len() >= LOSSES_MANY);
+    let newest = losses.values().flatten().max_by_key(|service| service.registered_at)?;
+    let reason = &newest.registration.predecessor.as_ref()?.ended;
     let most = losses.values().map(Vec::len).max()?;
     let named = losses.keys().copied().take(NAMED_MAX).collect::<Vec<_>>().join(", ");
     let more = losses.len().saturating_sub(NAMED_MAX);
@@ -138,13 +145,13 @@ fn losing(fleet: &FleetFacts) -> Option<Finding> {
         severity: Severity::Warning,
         subject: format!("service{plural} {named}{others}"),
         what: format!(
-            "lost the session with the broker up to {most} times in 10 minutes, at last because {reason}"
+            "lost the session with the broker up to {most} times in 10 minutes, last because {reason}"
         ),
-        why: "each time all observers of the service are stopped and run elsewhere, or wait".to_owned(),
+        why: "each time, the service stops all its observers; they start elsewhere or wait".to_owned(),
         cure: format!(
-            "if it is one service, its host or its network is to blame: look at {}, and keep work away with \
-             `everwatch service cordon {}`; if it is all of them, look at the broker's log",
-            newest.birth.host, newest.birth.name
+            "if one service is affected, check its host and network ({}) and keep work away with \
+             `everwatch service cordon {}`; if all services are affected, check the broker's log",
+            newest.registration.host, newest.registration.name
         ),
     })
 }
@@ -152,12 +159,12 @@ fn losing(fleet: &FleetFacts) -> Option<Finding> {
 fn versions(fleet: &FleetFacts, now: Timestamp) -> Option<Finding> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for service in &fleet.services {
-        versions.entry(&service.birth.version).or_default().insert(service.birth.name.as_str());
+        versions.entry(&service.registration.version).or_default().insert(service.registration.name.as_str());
     }
     if versions.len() < 2 {
         return None;
     }
-    let under_way = fleet.services.iter().any(|service| now.since(service.born_at) < DEPLOYMENT);
+    let under_way = fleet.services.iter().any(|service| now.since(service.registered_at) < DEPLOYMENT);
     let all: Vec<String> = versions
         .iter()
         .map(|(version, names)| {
@@ -169,8 +176,8 @@ fn versions(fleet: &FleetFacts, now: Timestamp) -> Option<Finding> {
         severity: if under_way { Severity::Info } else { Severity::Warning },
         subject: "services".to_owned(),
         what: format!("services of {} versions run: {}", versions.len(), all.join("; ")),
-        why: "an observer may behave differently after it moved".to_owned(),
-        cure: "restart those of the older version with the newer program".to_owned(),
+        why: "an observer may behave differently after it moves".to_owned(),
+        cure: "upgrade the services of the older version and restart them".to_owned(),
     })
 }
 
@@ -178,31 +185,31 @@ fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     let room = room_by_pool(&fleet.services);
     let living = fleet.services.iter().filter(|service| !service.state().is_over());
     let stuck = living.filter_map(|service| {
-        let name = service.birth.name.as_str();
+        let name = service.registration.name.as_str();
         let drain = fleet.orders.get(name)?.drain.as_ref()?;
-        let room = room.get(&service.birth.pool).copied().unwrap_or(0);
+        let room = room.get(&service.registration.pool).copied().unwrap_or(0);
         let told = progress(drain, service, room, now);
         Some(Finding {
             code: "drain-waits",
             severity: Severity::Warning,
             subject: format!("service {name}"),
-            what: format!("its drain stands still at {} of {}: {}", told.moved, told.of, told.waits?),
-            why: "it stays as long as it holds something".to_owned(),
+            what: format!("its drain is stuck at {} of {}: {}", told.moved, told.of, told.waits?),
+            why: "the drain ends only when the service holds no observer".to_owned(),
             cure: format!(
                 "start another service of pool {}, or `everwatch service drain {name} --force`",
-                service.birth.pool
+                service.registration.pool
             ),
         })
     });
     stuck.collect()
 }
 
-/// Observers that no service would take.
+/// Observers that no service takes.
 fn waiting(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     let mut groups: BTreeMap<(&Pool, &Kind), (usize, &str, Option<Timestamp>)> = BTreeMap::new();
     for row in &fleet.waiting {
-        let key = (&row.wanted.pool, &row.wanted.kind);
-        let group = groups.entry(key).or_insert((0, row.wanted.name.as_str(), None));
+        let key = (&row.definition.pool, &row.definition.kind);
+        let group = groups.entry(key).or_insert((0, row.definition.name.as_str(), None));
         group.0 += 1;
         group.2 = match (group.2, row.refused_since) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -211,42 +218,44 @@ fn waiting(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     }
     let of_pool = |pool: &Pool| {
         let living = fleet.services.iter().filter(|service| !service.state().is_over());
-        living.filter(|service| service.birth.pool == *pool).collect::<Vec<_>>()
+        living.filter(|service| service.registration.pool == *pool).collect::<Vec<_>>()
     };
-    let finding =
-        |((pool, kind), (count, first, refused)): ((&Pool, &Kind), (usize, &str, Option<Timestamp>))| {
-            let services = of_pool(pool);
-            let has_kind = |it: &&ServiceRow| it.birth.kinds.iter().any(|known| known.name == *kind);
-            let (code, severity, what) = if services.is_empty() {
-                let what = format!(
-                    "{count} observers of kind {kind} wait, {first} first, and the pool has no service"
-                );
-                ("no-service", Severity::Critical, what)
-            } else if !services.iter().any(has_kind) {
-                let what = format!(
-                    "{count} observers wait, {first} first, for kind {kind}, which no service of the pool has"
-                );
-                ("no-service-for-kind", Severity::Critical, what)
-            } else if let Some(since) = refused {
-                let what = format!(
-                    "{count} observers of kind {kind} wait, {first} first, and are refused since {}",
-                    show(Duration::from_secs(now.since(since).as_secs()))
-                );
-                ("refused", Severity::Warning, what)
-            } else {
-                return None;
-            };
-            Some(Finding {
-                code,
-                severity,
-                subject: format!("pool {pool}"),
-                what,
-                why: "they do not run; after `[manager] refused_max` those that are refused fail".to_owned(),
-                cure: format!(
-                    "start a service that has kind {kind} with `[service] pool = \"{pool}\"`, or \
-                 `everwatch observer move NAME --pool POOL`"
-                ),
-            })
+    let finding = |((pool, kind), (count, first, refused)): (
+        (&Pool, &Kind),
+        (usize, &str, Option<Timestamp>),
+    )| {
+        let services = of_pool(pool);
+        let has_kind = |it: &&ServiceRow| it.registration.kinds.iter().any(|known| known.name == *kind);
+        let (code, severity, what) = if services.is_empty() {
+            let what = format!(
+                "{count} observers of kind {kind} wait ({first} the longest), and the pool has no service"
+            );
+            ("no-service", Severity::Critical, what)
+        } else if !services.iter().any(has_kind) {
+            let what = format!(
+                "{count} observers wait ({first} the longest); no service of the pool offers their kind {kind}"
+            );
+            ("no-service-for-kind", Severity::Critical, what)
+        } else if let Some(since) = refused {
+            let what = format!(
+                "{count} observers of kind {kind} wait ({first} the longest); services have refused them for {}",
+                show(Duration::from_secs(now.since(since).as_secs()))
+            );
+            ("refused", Severity::Warning, what)
+        } else {
+            return None;
         };
+        Some(Finding {
+            code,
+            severity,
+            subject: format!("pool {pool}"),
+            what,
+            why: "they do not run; refused observers fail after `[manager] refused_max`".to_owned(),
+            cure: format!(
+                "start a service that offers kind {kind} with `[service] pool = \"{pool}\"`, or \
+                 `everwatch observer move NAME --pool POOL`"
+            ),
+        })
+    };
     groups.into_iter().filter_map(finding).collect()
 }

@@ -1,14 +1,14 @@
-//! Observers that do not do their work though a service has room for them, and services that went without a goodbye.
+//! Observers that fail although a service has room for them, and services that were lost and did not come back.
 
 use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
-use crate::health::is_crash_looping;
-use crate::row::Row;
-use crate::service::{Ended, ServiceRow};
+use crate::record::health::is_crash_looping;
+use crate::record::row::Row;
+use crate::record::service::{Ended, ServiceRow};
 use std::collections::BTreeSet;
 
-/// An observer that was started again this often in a row is in a crash loop.
+/// An observer with this many restarts in a row is in a crash loop.
 const LOOPS_FROM: u32 = 2;
-/// Names in one finding.
+/// The number of names in one finding.
 const NAMED_MAX: usize = 5;
 
 pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
@@ -26,83 +26,83 @@ fn observers(count: u64) -> String {
     if count == 1 { "one observer".to_owned() } else { format!("{count} observers") }
 }
 
-/// Observers that fail again and again.
+/// Observers that fail repeatedly.
 fn looping(restarting: &SomeRows) -> Option<Finding> {
     let mut loops: Vec<&Row> = restarting
         .rows
         .iter()
-        .filter(|row| row.restarts() >= LOOPS_FROM || is_crash_looping(&row.seen))
+        .filter(|row| row.restarts() >= LOOPS_FROM || is_crash_looping(&row.observed))
         .collect();
     loops.sort_by_key(|row| std::cmp::Reverse(row.restarts()));
     let first = loops.first()?;
-    let name = |row: &&Row| format!("{} ({} restarts)", row.wanted.name, row.restarts());
+    let name = |row: &&Row| format!("{} ({} restarts)", row.definition.name, row.restarts());
     let names: Vec<String> = loops.iter().map(name).collect();
     let count = loops.len() as u64;
     let unread = restarting.total > restarting.rows.len() as u64;
     let least = if unread { "at least " } else { "" };
-    let unknown = "none, its services died soon after its starts";
-    let error = first.seen.last_error.as_ref().map_or(unknown, |error| error.value.as_str());
+    let unknown = "none; its services died soon after its starts";
+    let error = first.observed.last_error.as_ref().map_or(unknown, |error| error.value.as_str());
     let error: String = error.chars().take(200).collect();
     Some(Finding {
         code: "crash-loop",
         severity: Severity::Warning,
         subject: "observers".to_owned(),
-        what: format!("{least}{} failed again and again: {}", observers(count), listed(&names, count)),
+        what: format!("{least}{} failed repeatedly: {}", observers(count), listed(&names, count)),
         why: format!(
-            "between two attempts they do not do their work; the newest error of the first is: {error}"
+            "between two attempts they do no work; the latest error of the first observer is: {error}"
         ),
         cure: format!(
-            "`everwatch observer logs {0}` and `everwatch observer describe {0}`; correct its spec or what it depends \
-             on, or `everwatch observer pause {0}`; `everwatch observer list --health restarting` lists all",
-            first.wanted.name
+            "run `everwatch observer logs {0}` and `everwatch observer describe {0}`; fix its spec or its \
+             dependencies, or `everwatch observer pause {0}`; `everwatch observer list --health restarting` lists all",
+            first.definition.name
         ),
     })
 }
 
 fn failed(failed: &SomeRows) -> Option<Finding> {
     let first = failed.rows.first()?;
-    let names: Vec<String> = failed.rows.iter().map(|row| row.wanted.name.to_string()).collect();
+    let names: Vec<String> = failed.rows.iter().map(|row| row.definition.name.to_string()).collect();
     Some(Finding {
         code: "failed",
         severity: Severity::Warning,
         subject: "observers".to_owned(),
         what: format!("{} failed: {}", observers(failed.total), listed(&names, failed.total)),
-        why: "a failed observer stays down until a person retries it".to_owned(),
+        why: "a failed observer does not run until a user retries it".to_owned(),
         cure: format!(
-            "`everwatch observer list --status Failed` tells why; once that is cured, `everwatch observer retry {}`, or \
-             delete it",
-            first.wanted.name
+            "`everwatch observer list --status Failed` shows why; fix the cause, then `everwatch observer retry {}`, \
+             or delete it",
+            first.definition.name
         ),
     })
 }
 
-/// Services that were lost lately and did not come back under their name.
+/// Services that were lost recently and did not come back under their name.
 fn lost(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
-    let living: BTreeSet<&str> = fleet.services.iter().map(|it| it.birth.name.as_str()).collect();
+    let living: BTreeSet<&str> = fleet.services.iter().map(|it| it.registration.name.as_str()).collect();
     let is_lost = |it: &&ServiceRow| {
         it.end.is_some_and(|end| end.how == Ended::Lost && facts.now.since(end.at) < super::LATELY)
-            && !living.contains(it.birth.name.as_str())
+            && !living.contains(it.registration.name.as_str())
     };
     let mut names: Vec<String> =
-        fleet.ended_lately.iter().filter(is_lost).map(|it| it.birth.name.to_string()).collect();
+        fleet.ended_lately.iter().filter(is_lost).map(|it| it.registration.name.to_string()).collect();
     names.sort_unstable();
     names.dedup();
     let first = fleet
         .ended_lately
         .iter()
-        .find(|it| Some(it.birth.name.as_str()) == names.first().map(String::as_str))?;
+        .find(|it| Some(it.registration.name.as_str()) == names.first().map(String::as_str))?;
     let plural = if names.len() == 1 { "service was" } else { "services were" };
     Some(Finding {
         code: "service-lost",
         severity: Severity::Warning,
         subject: "services".to_owned(),
         what: format!(
-            "{} {plural} lost within 10 minutes and did not come back: {}",
+            "{} {plural} lost in the last 10 minutes and did not come back: {}",
             names.len(),
             listed(&names, names.len() as u64)
         ),
-        why: "a lost service ended without a goodbye: its process was killed, or its host or network is gone"
+        why: "a lost service ended without unregistering: its process was killed, or its host or network failed"
             .to_owned(),
-        cure: format!("look at host {} and its log, and start the service again", first.birth.host),
+        cure: format!("check host {} and its log, and start the service again", first.registration.host),
     })
 }

@@ -1,18 +1,20 @@
-//! One queue that is to keep everything: arguments and policies that make it lose or give away observers.
+//! One queue that must keep every message: arguments and policies that make it lose or redeliver observers.
 
-use super::broker::TIMEOUT_CURE;
 use super::{Finding, QueueFacts, Server, Severity};
 use crate::clock::show;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Anything shorter counts as a time-out; ours is ten years.
+/// The line for `rabbitmq.conf` that every version accepts.
+pub(super) const TIMEOUT_CURE: &str =
+    "set `consumer_timeout = 315360000000` in rabbitmq.conf and restart the broker";
+/// A shorter timeout is reported; Everwatch sets ten years.
 const NO_TIMEOUT_MS: u64 = 365 * 86_400_000;
-/// Anything lower counts as a limit; ours is a billion.
+/// A lower limit is reported; Everwatch sets a billion.
 const NO_DELIVERY_LIMIT: i64 = 1_000_000;
-const TIMEOUT_STOPS: &str = "each time it fires, all observers of a service are stopped and run elsewhere";
+const TIMEOUT_STOPS: &str = "each time it fires, a service stops all its observers and they start elsewhere";
 
-/// `lifts`: the broker looks at time-outs of queues.
+/// `lifts`: the broker supports a timeout per queue.
 pub(super) fn findings(queue: &QueueFacts, server: &Server, lifts: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !queue.differs.is_empty() {
@@ -27,7 +29,7 @@ pub(super) fn findings(queue: &QueueFacts, server: &Server, lifts: bool) -> Vec<
         code: "policy",
         severity: harm.severity,
         subject: format!("queue {}", queue.name),
-        what: format!("{} gives it {}", named(queue), harm.what),
+        what: format!("{} sets {} on the queue", named(queue), harm.what),
         why: harm.why.to_owned(),
         cure: cure(queue, server, harm.key),
     }));
@@ -38,7 +40,7 @@ pub(super) fn findings(queue: &QueueFacts, server: &Server, lifts: bool) -> Vec<
             code: "ack-timeout-short",
             severity: Severity::Critical,
             subject: format!("queue {}", queue.name),
-            what: format!("its consumers have an acknowledgement time-out of {timeout}"),
+            what: format!("its consumers have an acknowledgement timeout of {timeout}"),
             why: TIMEOUT_STOPS.to_owned(),
             cure: TIMEOUT_CURE.to_owned(),
         });
@@ -51,17 +53,17 @@ pub(super) fn other_arguments(server: &Server, queue: &str, what: &str) -> Findi
         code: "queue-arguments",
         severity: Severity::Critical,
         subject: format!("queue {queue}"),
-        what: format!("it was made with other arguments than Everwatch's: {what}"),
-        why: "it loses observers or gives them away, or cannot be used at all".to_owned(),
+        what: format!("the queue has other arguments than Everwatch declares: {what}"),
+        why: "the queue loses or redelivers observers, or cannot be used at all".to_owned(),
         cure: format!(
-            "`rabbitmqctl -p {} delete_queue {queue}`: it is made anew, and observers of a work queue are \
-             published again (each restarts once)",
+            "`rabbitmqctl -p {} delete_queue {queue}`: Everwatch creates it again and republishes the observers \
+             of a work queue (each restarts once)",
             server.vhost
         ),
     }
 }
 
-/// What a policy does to a queue.
+/// The effect of a policy on a queue.
 struct Harm {
     severity: Severity,
     key: &'static str,
@@ -74,11 +76,11 @@ fn number(queue: &QueueFacts, key: &str) -> Option<i64> {
 }
 
 fn limits(queue: &QueueFacts) -> Vec<Harm> {
-    let drops = "an observer whose service dies is dropped from the queue for good";
+    let drops = "the queue drops observers for good when their service dies";
     let mut harms = Vec::new();
     if let Some(limit) = number(queue, "delivery-limit").filter(|limit| *limit < NO_DELIVERY_LIMIT) {
         let (what, why) =
-            (format!("a delivery limit of {limit}"), "an observer that moved so often is dropped for good");
+            (format!("a delivery limit of {limit}"), "observers delivered more often are dropped for good");
         harms.push(Harm { severity: Severity::Critical, key: "delivery-limit", what, why });
     }
     for key in ["message-ttl", "expires"] {
@@ -91,10 +93,10 @@ fn limits(queue: &QueueFacts) -> Vec<Harm> {
             });
         }
     }
-    // a policy's overflow stands above the argument of the queue
+    // The overflow of a policy takes precedence over the argument of the queue.
     let (severity, why) = match queue.definition.get("overflow") {
         Some(overflow) if overflow == "drop-head" => (Severity::Critical, drops),
-        _ => (Severity::Warning, "when so much waits, creates and reports are refused"),
+        _ => (Severity::Warning, "a full queue refuses creates and reports"),
     };
     for key in ["max-length", "max-length-bytes"] {
         if let Some(most) = number(queue, key) {
@@ -103,7 +105,7 @@ fn limits(queue: &QueueFacts) -> Vec<Harm> {
     }
     if queue.definition.get("delayed-retry-type").is_some_and(|it| it != "disabled") {
         let (what, why) =
-            ("delayed retries".to_owned(), "observers of a service that died start later than they could");
+            ("delayed retries".to_owned(), "observers of a dead service start later than necessary");
         harms.push(Harm { severity: Severity::Warning, key: "delayed-retry-type", what, why });
     }
     harms
@@ -113,7 +115,7 @@ fn time_out(queue: &QueueFacts) -> Option<Harm> {
     let key = "consumer-timeout";
     let millis =
         number(queue, key).filter(|millis| u64::try_from(*millis).is_ok_and(|it| it < NO_TIMEOUT_MS))?;
-    let what = format!("an acknowledgement time-out of {millis} ms");
+    let what = format!("an acknowledgement timeout of {millis} ms");
     Some(Harm { severity: Severity::Critical, key, what, why: TIMEOUT_STOPS })
 }
 
@@ -134,7 +136,7 @@ fn cure(queue: &QueueFacts, server: &Server, key: &str) -> String {
     ];
     let commands: Vec<String> = both.into_iter().flatten().collect();
     if commands.is_empty() {
-        return format!("take {key} out of the policy that matches it (`rabbitmqctl list_policies`)");
+        return format!("remove {key} from the policy that matches the queue (`rabbitmqctl list_policies`)");
     }
-    format!("{}, or a pattern that leaves out Everwatch's queues", commands.join(" or "))
+    format!("{}, or change the pattern to exclude Everwatch's queues", commands.join(" or "))
 }

@@ -1,12 +1,13 @@
-//! Each finding where it belongs, and none where all is well.
+//! Each problem yields its finding, and a healthy deployment yields none.
 
 use super::*;
-use crate::fleet::Drain;
+use crate::capacity::maintenance::Drain;
 use crate::id::{Kind, Name, ObserverId, ServiceId};
-use crate::message::{Beat, Birth, Intent, KindInfo, Predecessor};
-use crate::observer::Wanted;
-use crate::row::RowPolicy;
-use crate::seen::{Key, Start, Told as Heard};
+use crate::observer::definition::ObserverDefinition;
+use crate::record::observed::{Key, Stamped, Start};
+use crate::record::row::RowPolicy;
+use crate::wire::heartbeat::{Heartbeat, Intent};
+use crate::wire::report::{KindInfo, Predecessor, Registration};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -15,13 +16,12 @@ const DAY_S: i64 = 86_400;
 fn at(seconds: i64) -> Timestamp {
     Timestamp(1_000_000_000 + seconds * 1000)
 }
-/// All facts are of this moment.
 fn now() -> Timestamp {
     at(30 * DAY_S)
 }
 
 fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
-    let birth = Birth {
+    let registration = Registration {
         name: Name::new(name).unwrap(),
         pool: Pool::default(),
         capacity,
@@ -30,34 +30,35 @@ fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
             schema: std::sync::Arc::new(Value::Null),
         }],
         version: "1.0.0".to_owned(),
-        message_version: crate::message::VERSION,
+        message_version: crate::wire::message::VERSION,
         host: format!("host-of-{name}"),
         labels: BTreeMap::new(),
         predecessor: None,
     };
     let id = ServiceId(Uuid::from_u128(number));
-    let mut row = ServiceRow::born(id, birth, at(0), at(0));
+    let mut row = ServiceRow::registered(id, registration, at(0), at(0));
     let (state, sent_at) = (Intent::Active, Some(now()));
-    let beat = Beat { service: id, seq: 1, state, capacity, held: 0, loop_lag_ms: 0, rss_bytes: 0, sent_at };
-    assert!(row.on_beat(&beat, now()));
+    let heartbeat =
+        Heartbeat { service: id, seq: 1, state, capacity, held: 0, loop_lag_ms: 0, rss_bytes: 0, sent_at };
+    assert!(row.on_heartbeat(&heartbeat, now()));
     row
 }
 
 fn observer(name: &str, kind: &str) -> Row {
-    let wanted = json!({"name": name, "kind": kind});
-    let wanted = Wanted::parse(wanted, &Name::new(name).unwrap()).unwrap();
-    Row::created(ObserverId(Uuid::from_u128(1)), wanted, now(), &RowPolicy::default())
+    let definition = json!({"name": name, "kind": kind});
+    let definition = ObserverDefinition::parse(definition, &Name::new(name).unwrap()).unwrap();
+    Row::created(ObserverId(Uuid::from_u128(1)), definition, now(), &RowPolicy::default())
 }
 
 fn running(name: &str, published_at: Timestamp, started_at: Timestamp) -> Row {
     let mut row = observer(name, "ticker");
     row.published_at = Some(published_at);
     let key = Key { acquisitions: 0, seq: 1 };
-    row.seen.started = Some(Heard { key, value: Start { attempt: 1, at: started_at } });
+    row.observed.started = Some(Stamped { key, value: Start { attempt: 1, at: started_at } });
     row
 }
 
-/// Three services of ten slots, ten observers, RabbitMQ 4.3 that tells everything.
+/// Three services of ten slots each, ten observers, and RabbitMQ 4.3 with its management API.
 fn healthy() -> Facts {
     let services = vec![service(1, "a", 10), service(2, "b", 10), service(3, "c", 10)];
     let queue = QueueFacts { name: "everwatch.work.default".to_owned(), ..QueueFacts::default() };
@@ -72,13 +73,16 @@ fn healthy() -> Facts {
             version: Some("4.3.6".to_owned()),
             guest_over_network: false,
             heartbeat,
-            management: Management::Told(Told { queues: vec![queue], nodes: vec![node] }),
+            management: Management::ManagementSnapshot(ManagementSnapshot {
+                queues: vec![queue],
+                nodes: vec![node],
+            }),
         }),
         session: Ok(SessionFacts { heartbeat: Some(heartbeat), ..SessionFacts::default() }),
         schema: Some(Schema { found: 4, known: 4 }),
         fleet: Ok(FleetFacts {
             services,
-            wanted: [(Pool::default(), 10)].into(),
+            definition: [(Pool::default(), 10)].into(),
             running: vec![running("o", at(0), at(0))],
             ..FleetFacts::default()
         }),
@@ -94,18 +98,19 @@ fn fleet(facts: &mut Facts) -> &mut FleetFacts {
 fn version(facts: &mut Facts, version: &str) {
     server(facts).version = Some(version.to_owned());
 }
-fn told(facts: &mut Facts) -> &mut Told {
-    let Management::Told(told) = &mut server(facts).management else { unreachable!("it is told") };
+fn told(facts: &mut Facts) -> &mut ManagementSnapshot {
+    let Management::ManagementSnapshot(told) = &mut server(facts).management else {
+        unreachable!("the management API answers")
+    };
     told
 }
-/// A policy on the work queue.
 fn policy(facts: &mut Facts, definition: &Value) {
     let queue = &mut told(facts).queues[0];
     queue.policy = Some("all".to_owned());
     queue.definition = definition.as_object().unwrap().clone();
 }
 
-/// What is found once the healthy deployment was changed, as `severity code subject`.
+/// The findings after a change to the healthy deployment, as `severity code subject`.
 fn found(change: impl FnOnce(&mut Facts)) -> Vec<String> {
     diagnosed(change).into_iter().map(|it| format!("{:?} {} {}", it.severity, it.code, it.subject)).collect()
 }
@@ -127,7 +132,7 @@ const WORK: &str = "queue everwatch.work.default";
 #[test]
 fn a_healthy_deployment_has_no_finding() {
     assert_eq!(found(|_| {}), NONE);
-    assert_eq!(found(|facts| facts.server = None), NONE, "nor has one with the broker inside it");
+    assert_eq!(found(|facts| facts.server = None), NONE, "the same with an embedded broker");
     for known in ["3.12.0", "3.13.7", "4.0.5", "4.2.1"] {
         assert_eq!(
             found(|facts| version(facts, known)),
@@ -138,14 +143,14 @@ fn a_healthy_deployment_has_no_finding() {
 }
 
 #[test]
-fn versions_of_the_broker() {
+fn untested_broker_versions_are_reported() {
     assert_eq!(found(|facts| version(facts, "3.9.29"))[0], "Critical broker-version mq:5672");
     assert_eq!(found(|facts| version(facts, "5.0.0")), ["Info broker-version mq:5672"]);
     assert_eq!(found(|facts| version(facts, "next")), ["Info broker-version mq:5672"]);
 }
 
 #[test]
-fn an_acknowledgement_time_out_that_only_the_configuration_lifts() {
+fn an_unknown_acknowledgement_timeout_is_reported_until_disproved() {
     let young = |facts: &mut Facts| {
         version(facts, "3.10.8");
         let started_at = now().minus(Duration::from_secs(60 * 34));
@@ -166,7 +171,7 @@ fn an_acknowledgement_time_out_that_only_the_configuration_lifts() {
 }
 
 #[test]
-fn an_acknowledgement_time_out_that_the_broker_tells() {
+fn a_short_acknowledgement_timeout_is_reported_once() {
     let consumers =
         |millis| move |facts: &mut Facts| told(facts).queues[0].consumer_timeout_ms = Some(millis);
     assert_eq!(found(consumers(1_800_000)), [format!("Critical ack-timeout-short {WORK}")]);
@@ -175,12 +180,12 @@ fn an_acknowledgement_time_out_that_the_broker_tells() {
         policy(facts, &json!({"consumer-timeout": 60_000}));
         told(facts).queues[0].consumer_timeout_ms = Some(60_000);
     });
-    assert_eq!(by_policy.len(), 1, "told once: {by_policy:?}");
+    assert_eq!(by_policy.len(), 1, "reported once: {by_policy:?}");
     assert!(by_policy[0].cure.contains("rabbitmqctl -p / clear_policy all"), "{by_policy:?}");
 }
 
 #[test]
-fn policies_that_take_observers_away() {
+fn policies_that_limit_a_queue_are_reported() {
     let critical = [format!("Critical policy {WORK}")];
     let warning = [format!("Warning policy {WORK}")];
     for (definition, expected) in [
@@ -204,7 +209,7 @@ fn policies_that_take_observers_away() {
 }
 
 #[test]
-fn queues_that_were_made_otherwise() {
+fn queues_with_other_arguments_are_reported() {
     let refuse = |facts: &mut Facts| {
         let said = "PRECONDITION_FAILED - inequivalent arg 'x-overflow'".to_owned();
         facts.session.as_mut().unwrap().refused = vec![("everwatch.work.default".to_owned(), said)];
@@ -219,12 +224,12 @@ fn queues_that_were_made_otherwise() {
         let (argument, ours, theirs) = ("x-overflow".to_owned(), json!("reject-publish"), Value::Null);
         told(facts).queues[0].differs = vec![Difference { argument, ours, theirs }];
     });
-    assert_eq!(both.len(), 1, "told once: {both:?}");
+    assert_eq!(both.len(), 1, "reported once: {both:?}");
     assert!(both[0].what.contains("x-overflow is not set instead of \"reject-publish\""), "{both:?}");
 }
 
 #[test]
-fn alarms_nodes_and_partitions() {
+fn alarms_down_nodes_and_partitions_are_reported() {
     let blocked = |facts: &mut Facts| facts.session.as_mut().unwrap().blocked = true;
     assert_eq!(found(blocked), ["Critical broker-alarm mq:5672"]);
     let named = |facts: &mut Facts| {
@@ -243,7 +248,7 @@ fn alarms_nodes_and_partitions() {
 }
 
 #[test]
-fn what_cannot_be_reached_or_seen() {
+fn unreachable_components_are_reported() {
     let nothing = found(|facts| {
         facts.session = Err("connection refused".to_owned());
         facts.fleet = Err("the database cannot be reached".to_owned());
@@ -261,7 +266,7 @@ fn what_cannot_be_reached_or_seen() {
 }
 
 #[test]
-fn heartbeat_and_guest() {
+fn a_different_heartbeat_and_the_guest_account_are_reported() {
     let other = |facts: &mut Facts| facts.session.as_mut().unwrap().heartbeat = Some(Duration::from_secs(2));
     assert_eq!(found(other), ["Warning heartbeat mq:5672"]);
     assert_eq!(
@@ -271,39 +276,39 @@ fn heartbeat_and_guest() {
 }
 
 #[test]
-fn clocks_that_differ() {
+fn clock_skew_is_reported() {
     let sent = |ahead_ms: i64| {
         move |facts: &mut Facts| {
-            let beat = fleet(facts).services[0].beat.as_mut().unwrap();
-            beat.sent_at = Some(Timestamp(now().0 + ahead_ms));
+            let heartbeat = fleet(facts).services[0].heartbeat.as_mut().unwrap();
+            heartbeat.sent_at = Some(Timestamp(now().0 + ahead_ms));
         }
     };
     assert_eq!(found(sent(2001)), ["Warning clock-skew service a"]);
     assert_eq!(found(sent(-5001)), ["Warning clock-skew service a"]);
-    assert_eq!(found(sent(-4000)), NONE, "a beat may have waited");
+    assert_eq!(found(sent(-4000)), NONE, "a heartbeat may have waited");
     assert_eq!(found(|facts| facts.manager.clock_ahead_ms = -2500), ["Warning clock-skew this manager"]);
 }
 
 #[test]
-fn services_that_lose_one_session_after_the_other() {
+fn services_that_repeatedly_lose_sessions_are_reported() {
     let lost = |name: &str, times: u128, ended: &str| {
-        let births = (0..times).map(|number| {
+        let registrations = (0..times).map(|number| {
             let mut it = service(100 + number, name, 10);
-            it.born_at = at(i64::try_from(number).unwrap());
-            it.birth.predecessor =
+            it.registered_at = at(i64::try_from(number).unwrap());
+            it.registration.predecessor =
                 Some(Predecessor { service: ServiceId(Uuid::from_u128(number)), ended: ended.to_owned() });
             it
         });
-        births.collect::<Vec<_>>()
+        registrations.collect::<Vec<_>>()
     };
     let once = |facts: &mut Facts| {
-        fleet(facts).born_lately =
+        fleet(facts).registered_lately =
             [lost("a", 2, "reset"), lost("b", 2, "reset"), vec![service(9, "c", 10)]].concat();
     };
     assert_eq!(found(once), NONE);
     let sick = diagnosed(|facts| {
         once(facts);
-        fleet(facts).born_lately.extend(lost("sick", 4, "the broker has not answered for 5000 ms"));
+        fleet(facts).registered_lately.extend(lost("sick", 4, "the broker has not answered for 5000 ms"));
     });
     assert_eq!((sick.len(), sick[0].code, &*sick[0].subject), (1, "sessions-lost", "service sick"));
     assert!(
@@ -312,45 +317,49 @@ fn services_that_lose_one_session_after_the_other() {
     );
     assert!(sick[0].cure.contains("host-of-sick") && sick[0].cure.contains("cordon sick"), "{sick:?}");
     let all = diagnosed(|facts| {
-        fleet(facts).born_lately =
+        fleet(facts).registered_lately =
             ["a", "b", "c", "d", "e", "f", "g"].map(|name| lost(name, 3, "reset")).concat();
     });
     assert_eq!(all[0].subject, "services a, b, c, d, e and 2 others");
 }
 
 #[test]
-fn services_of_one_name_and_of_several_versions() {
+fn duplicate_names_and_mixed_versions_are_reported() {
     let twins = |facts: &mut Facts| fleet(facts).services.push(service(4, "a", 10));
     assert_eq!(found(twins), ["Warning same-name service a"]);
     let restarted = |facts: &mut Facts| {
         twins(facts);
         fleet(facts).services[0].suspect(now());
     };
-    assert_eq!(found(restarted), NONE, "the older one is not heard of any more");
-    let mixed = |facts: &mut Facts| "1.1.0".clone_into(&mut fleet(facts).services[0].birth.version);
+    assert_eq!(found(restarted), NONE, "the older one no longer sends heartbeats");
+    let mixed = |facts: &mut Facts| "1.1.0".clone_into(&mut fleet(facts).services[0].registration.version);
     assert_eq!(found(mixed), ["Warning versions-differ services"]);
     let under_way = |facts: &mut Facts| {
         mixed(facts);
-        fleet(facts).services[0].born_at = now();
+        fleet(facts).services[0].registered_at = now();
     };
     assert_eq!(found(under_way), ["Info versions-differ services"]);
 }
 
 #[test]
-fn holds_parked_messages_and_drains() {
-    let hold = |facts: &mut Facts| fleet(facts).hold = Some("storm".to_owned());
-    assert_eq!(found(hold), ["Warning hold-on hold"]);
+fn safe_mode_parked_messages_and_stuck_drains_are_reported() {
+    let safe_mode = |facts: &mut Facts| fleet(facts).safe_mode = Some("storm".to_owned());
+    assert_eq!(found(safe_mode), ["Warning safe-mode-on safe-mode"]);
     assert_eq!(found(|facts| fleet(facts).parked = 2), ["Warning parked parked messages"]);
     let drain = |room: u32| {
         move |facts: &mut Facts| {
             let drain = Drain { asked_at: now(), of: 5, per_second: 100, until: None, force: false };
-            let orders = crate::fleet::Orders { cordoned: true, drain: Some(drain), ..Default::default() };
+            let orders = crate::capacity::maintenance::Orders {
+                cordoned: true,
+                drain: Some(drain),
+                ..Default::default()
+            };
             fleet(facts).orders.insert("a".to_owned(), orders);
             let services = &mut fleet(facts).services;
-            services[0].beat.as_mut().unwrap().state = Intent::Draining;
-            services[0].beat.as_mut().unwrap().held = 5;
+            services[0].heartbeat.as_mut().unwrap().state = Intent::Draining;
+            services[0].heartbeat.as_mut().unwrap().held = 5;
             services.truncate(2);
-            services[1].beat.as_mut().unwrap().held = 10 - room;
+            services[1].heartbeat.as_mut().unwrap().held = 10 - room;
         }
     };
     assert!(found(drain(0)).contains(&"Warning drain-waits service a".to_owned()));
@@ -358,7 +367,7 @@ fn holds_parked_messages_and_drains() {
 }
 
 #[test]
-fn observers_that_nobody_takes() {
+fn observers_that_no_service_takes_are_reported() {
     let wait = |kind: &'static str| move |facts: &mut Facts| fleet(facts).waiting = vec![observer("w", kind)];
     assert_eq!(found(wait("ticker")), NONE);
     assert_eq!(found(wait("camera")), ["Critical no-service-for-kind pool default"]);
@@ -375,13 +384,13 @@ fn observers_that_nobody_takes() {
 }
 
 #[test]
-fn room_after_a_loss() {
-    let sizes = |sizes: &'static [u32], wanted: u64| {
+fn missing_headroom_is_reported() {
+    let sizes = |sizes: &'static [u32], definition: u64| {
         move |facts: &mut Facts| {
             let services =
                 (1..).zip(sizes).map(|(number, size)| service(number, &format!("s{number}"), *size));
             fleet(facts).services = services.collect();
-            fleet(facts).wanted = [(Pool::default(), wanted)].into();
+            fleet(facts).definition = [(Pool::default(), definition)].into();
         }
     };
     assert_eq!(found(sizes(&[10, 10, 10], 10)), NONE);
@@ -395,8 +404,8 @@ fn room_after_a_loss() {
 }
 
 #[test]
-fn losses_go_from_the_largest_on() {
-    for (sizes, wanted, survived) in [
+fn losses_survived_counts_the_largest_services_first() {
+    for (sizes, definition, survived) in [
         (&[10, 10, 10][..], 10, Some(2)),
         (&[10, 10, 10], 11, Some(1)),
         (&[1, 30, 1], 2, Some(1)),
@@ -405,12 +414,12 @@ fn losses_go_from_the_largest_on() {
         (&[], 0, Some(0)),
         (&[5, 5], 0, Some(2)),
     ] {
-        assert_eq!(losses_survived(sizes, wanted), survived, "{sizes:?} for {wanted}");
+        assert_eq!(losses_survived(sizes, definition), survived, "{sizes:?} for {definition}");
     }
 }
 
 #[test]
-fn the_manager_itself() {
+fn an_open_api_a_queue_lag_and_lost_events_are_reported() {
     let open = |facts: &mut Facts| facts.manager.listen = "0.0.0.0:7700".parse().ok();
     assert_eq!(found(open), ["Warning api-open this manager"]);
     let lag = |facts: &mut Facts| facts.manager.state_lag = Duration::from_secs(16);
@@ -419,7 +428,7 @@ fn the_manager_itself() {
 }
 
 #[test]
-fn the_worst_comes_first() {
+fn findings_are_sorted_by_severity() {
     let severities: Vec<Severity> = diagnosed(|facts| {
         version(facts, "3.9.0");
         fleet(facts).parked = 1;
@@ -432,31 +441,30 @@ fn the_worst_comes_first() {
 }
 
 #[test]
-fn tables_of_another_version() {
+fn another_schema_version_is_reported() {
     let tables = |found, known| move |facts: &mut Facts| facts.schema = Some(Schema { found, known });
     assert_eq!(found(tables(5, 4)), ["Warning schema-newer database"]);
     assert_eq!(found(tables(3, 4)), ["Critical schema-older database"]);
     assert_eq!(found(tables(0, 4)), ["Critical schema-older database"]);
-    assert_eq!(found(|facts| facts.schema = None), NONE, "that it does not answer is told as such");
+    assert_eq!(found(|facts| facts.schema = None), NONE, "an unreachable database has its own finding");
     let newer = diagnosed(tables(5, 4)).remove(0);
-    assert_eq!(newer.what, "its tables are of version 5, and this manager is made for version 4");
-    assert!(newer.cure.contains("replace this manager"), "{newer:?}");
+    assert_eq!(newer.what, "the schema has version 5, but this manager requires version 4");
+    assert!(newer.cure.contains("upgrade this manager"), "{newer:?}");
     assert!(diagnosed(tables(3, 4))[0].cure.contains("`everwatch migrate`"));
 }
 
-/// A row that has been started so often, after errors.
 fn looping(name: &str, attempts: u32) -> Row {
     let mut row = running(name, at(0), now());
-    row.seen.started.as_mut().unwrap().value.attempt = attempts;
-    row.seen.last_error =
-        Some(Heard { key: Key { acquisitions: 0, seq: 1 }, value: "no such file".to_owned() });
+    row.observed.started.as_mut().unwrap().value.attempt = attempts;
+    row.observed.last_error =
+        Some(Stamped { key: Key { acquisitions: 0, seq: 1 }, value: "no such file".to_owned() });
     row
 }
 
 #[test]
-fn observers_that_fail_again_and_again_are_named_the_worst_first() {
+fn crash_looping_observers_are_named_by_number_of_restarts() {
     let set = |rows: Vec<Row>| move |facts: &mut Facts| fleet(facts).restarting = SomeRows { total: 9, rows };
-    assert_eq!(found(set(vec![looping("once", 2)])), NONE, "one error is no loop");
+    assert_eq!(found(set(vec![looping("once", 2)])), NONE, "one restart is no crash loop");
     let all = vec![looping("few", 3), looping("once", 2), looping("often", 40)];
     let findings = diagnosed(set(all));
     assert_eq!(
@@ -464,13 +472,13 @@ fn observers_that_fail_again_and_again_are_named_the_worst_first() {
         (1, "crash-loop", Severity::Warning)
     );
     let Finding { what, why, cure, .. } = &findings[0];
-    let expected = "at least 2 observers failed again and again: often (39 restarts), few (2 restarts)";
+    let expected = "at least 2 observers failed repeatedly: often (39 restarts), few (2 restarts)";
     assert_eq!(what, expected);
     assert!(why.ends_with("no such file") && cure.contains("everwatch observer logs often"), "{why} {cure}");
 }
 
 #[test]
-fn failed_observers_are_counted_and_some_are_named() {
+fn failed_observers_are_counted_and_the_first_five_are_named() {
     let rows: Vec<Row> = (1..=7).map(|number| observer(&format!("o{number}"), "ticker")).collect();
     let findings = diagnosed(|facts| fleet(facts).failed = SomeRows { total: 12, rows });
     assert_eq!((findings.len(), findings[0].code), (1, "failed"));
@@ -478,19 +486,19 @@ fn failed_observers_are_counted_and_some_are_named() {
 }
 
 #[test]
-fn services_that_were_lost_and_did_not_come_back() {
+fn services_that_do_not_come_back_are_reported() {
     let lost = |number, name: &str, secs_ago: u64| {
         let mut row = service(number, name, 10);
         assert!(row.on_session_gone(now().minus(Duration::from_secs(secs_ago))));
         row
     };
     let set = |ended| move |facts: &mut Facts| fleet(facts).ended_lately = ended;
-    assert_eq!(found(set(vec![lost(7, "a", 10), lost(8, "x", 601)])), NONE, "one is back, one is long ago");
+    assert_eq!(found(set(vec![lost(7, "a", 10), lost(8, "x", 601)])), NONE, "one is back, one is too old");
     let mut left = service(7, "y", 10);
     assert!(left.on_gone(now()));
-    assert_eq!(found(set(vec![left])), NONE, "it said goodbye");
+    assert_eq!(found(set(vec![left])), NONE, "it unregistered");
     let findings = diagnosed(set(vec![lost(7, "x", 10), lost(8, "x", 20), lost(9, "w", 30)]));
     assert_eq!((findings.len(), findings[0].code), (1, "service-lost"));
-    assert_eq!(findings[0].what, "2 services were lost within 10 minutes and did not come back: w, x");
+    assert_eq!(findings[0].what, "2 services were lost in the last 10 minutes and did not come back: w, x");
     assert!(findings[0].cure.contains("host-of-w"), "{findings:?}");
 }

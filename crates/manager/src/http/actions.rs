@@ -1,25 +1,29 @@
-//! What a person asks of an observer that is there: pause, resume, restart, retry, move.
+//! Actions on an existing observer: pause, resume, restart, retry, move.
 
-use super::api::{Observer, ProblemBody};
 use super::body::OptionalJson;
-use super::observers::{find, not_found, one};
-use super::once;
+use super::creating::check_kind;
+use super::etag::tag;
+use super::idempotency;
+use super::lookup::{find, not_found, one};
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::Params;
-use crate::shared::Manager;
-use crate::{outbox, telling};
+use crate::api::{Observer, ProblemBody};
+use crate::commit::change_row;
+use crate::context::Manager;
+use crate::outgoing::commands;
+use crate::outgoing::publish;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use everwatch_core::actions::Refusal;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, Pool};
-use everwatch_core::message::{Cause, Command, HandOver};
-use everwatch_core::observer::FieldError;
-use everwatch_core::row::{Row, RowPolicy};
+use everwatch_core::observer::definition::FieldError;
+use everwatch_core::record::events::EventKind;
+use everwatch_core::record::operations::Refusal;
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::wire::command::{Cause, Command, HandOver};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,12 +39,12 @@ macro_rules! action {
         #[doc = $doc]
         #[utoipa::path(post, path = $path, tag = "observers",
                             params(("key" = String, Path, description = "id or name"),
-                            ("idempotency-key" = Option<String>, Header, description = "sent again with its key, an action acts once"),
-                            ("if-match" = Option<String>, Header, description = "the ETag that it is meant for, or *")),
+                            ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once"),
+                            ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or *")),
                             responses((status = 400, body = ProblemBody, description = "bad-header"),
                             (status = 412, body = ProblemBody, description = "observer-changed"),
-                            (status = 200, body = Observer, description = "it was so already"),
-                            (status = 202, body = Observer, description = "asked for"),
+                            (status = 200, body = Observer, description = "nothing to change"),
+                            (status = 202, body = Observer, description = "requested"),
                             (status = 404, body = ProblemBody, description = "not-found"),
                             (status = 409, body = ProblemBody, description = $refusals)))]
         pub(crate) async fn $name(
@@ -51,7 +55,7 @@ macro_rules! action {
             headers: HeaderMap,
         ) -> Result<Response, Problem> {
             params.finish()?;
-            let once = once::action(&headers, stringify!($name))?;
+            let once = idempotency::action(&headers, stringify!($name))?;
             plain(&manager, &key, (stringify!($name), $act, once), &precondition).await
         }
     };
@@ -62,28 +66,28 @@ action!(
     "/v1/observers/{key}/pause",
     Row::pause,
     "observer-deleted",
-    "End what runs, until it is resumed."
+    "Stop the run until the observer is resumed."
 );
 action!(
     resume,
     "/v1/observers/{key}/resume",
     Row::resume,
     "observer-deleted",
-    "Let a paused observer run again."
+    "Run a paused observer again."
 );
 action!(
     restart,
     "/v1/observers/{key}/restart",
     Row::restart,
     "observer-deleted, observer-paused",
-    "End what runs and start it anew."
+    "Stop the run and start it again."
 );
 action!(
     retry,
     "/v1/observers/{key}/retry",
     Row::retry,
     "observer-deleted, observer-not-failed",
-    "Bring a failed observer back."
+    "Run a failed observer again."
 );
 
 async fn plain(
@@ -103,27 +107,27 @@ async fn plain(
         return Err(problem);
     }
     if fresh {
-        info!(observer = %id, name = %row.wanted.name, what, "asked for by a person");
+        info!(observer = %id, name = %row.definition.name, what, "requested by a user");
     }
     answer(manager, &row, fresh).await
 }
 
-/// Where to.
+/// The destination of a move.
 #[derive(Debug, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "it is read member by member, so that an error names its place")]
 pub(super) struct MoveTo {
-    /// Without one another service of the same pool takes it.
+    /// The destination pool; without it, another service of the same pool takes the observer.
     pool: Option<String>,
 }
 
 /// Move an observer to another pool, or let its queue choose another service.
 #[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", request_body = Option<MoveTo>,
     params(("key" = String, Path, description = "id or name"),
-    ("idempotency-key" = Option<String>, Header, description = "sent again with its key, a move acts once")),
-    responses((status = 200, body = Observer, description = "it is there already"),
+    ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once")),
+    responses((status = 200, body = Observer, description = "nothing to move"),
     (status = 400, body = ProblemBody, description = "bad-header"),
-    (status = 202, body = Observer, description = "asked for"),
+    (status = 202, body = Observer, description = "requested"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-deleted, observer-paused (without a pool)"),
     (status = 422, body = ProblemBody, description = "no-service-for-kind")))]
@@ -137,33 +141,33 @@ pub(crate) async fn relocate(
     params.finish()?;
     let row = find(&manager, &key).await?;
     let Some(pool) = pool_of(body)? else { return hand_over(&manager, &row, &headers).await };
-    let once = once::action(&headers, "move")?;
-    let mut wanted = row.wanted.clone();
-    wanted.pool = pool.clone();
-    super::observers::check_kind(&manager, &wanted).await?;
+    let once = idempotency::action(&headers, "move")?;
+    let mut definition = row.definition.clone();
+    definition.pool = pool.clone();
+    check_kind(&manager, &definition).await?;
     let (row, fresh) = act_on(&manager, (row.id, once), &key, |row, now, policy| {
-        let mut wanted = row.wanted.clone();
-        wanted.pool = pool.clone();
-        row.update(wanted, now, policy)
+        let mut definition = row.definition.clone();
+        definition.pool = pool.clone();
+        row.update(definition, now, policy)
     })
     .await?;
     answer(&manager, &row, fresh).await
 }
 
-/// Its service takes nothing for a moment, so that the queue gives it to another.
+/// The service takes nothing for this long, so that the queue delivers the message to another one.
 const RESTS: Duration = Duration::from_secs(2);
 
 async fn hand_over(manager: &Arc<Manager>, row: &Row, headers: &HeaderMap) -> Result<Response, Problem> {
     let Some(service) = row.leaves().map_err(|refusal| refused(row, refusal))? else {
         return answer(manager, row, false).await;
     };
-    if !once::is_first(manager, headers, ("move", row.id)).await? {
+    if !idempotency::is_first(manager, headers, ("move", row.id)).await? {
         return answer(manager, row, true).await;
     }
     let (ids, cause) = (vec![row.id], Cause::Move);
     let asked = HandOver { service, ids, down_to: None, rest: RESTS, cause };
-    telling::order_later(manager, Command::HandOver(asked));
-    manager.tell_observer(What::MoveAsked, row, "whoever has room next".to_owned());
+    commands::order_later(manager, Command::HandOver(asked));
+    manager.events.tell_observer(EventKind::MoveRequested, row, "to the next service with room".to_owned());
     answer(manager, row, true).await
 }
 
@@ -180,7 +184,7 @@ fn pool_of(body: Option<Value>) -> Result<Option<Pool>, Problem> {
     pool.map(serde_json::from_value).transpose().map_err(|error| wrong("/pool", error.to_string()))
 }
 
-/// Acts on a row, once for each key, and does what follows: its floor goes out, then its new generation.
+/// Changes a row, once for each idempotency key, then sends its revocation and publishes its new generation.
 pub(super) async fn act_on(
     manager: &Arc<Manager>,
     (id, once): (ObserverId, Option<Uuid>),
@@ -194,25 +198,25 @@ pub(super) async fn act_on(
         outcome = row.act_once(once, |row| act(row, now, &manager.settings.row));
         outcome == Ok(true)
     };
-    let row = manager.change(id, change).await?.ok_or_else(|| not_found(key))?;
+    let row = change_row(manager, id, change).await?.row().ok_or_else(|| not_found(key))?;
     let fresh = outcome.map_err(|refusal| refused(&row, refusal))?;
     if row.generation > before {
-        // The floor first: no run of the generations before may meet the new one.
+        // The revocation first: no run of the generations before may meet the new one.
         if row.generation > 1 {
-            telling::floors(manager, &[row.floor()]).await;
+            commands::revocations(manager, &[row.revocation()]).await;
         }
-        outbox::publish(manager, vec![row.clone()]);
+        publish::publish(manager, vec![row.clone()]);
     } else if fresh && row.awaits_end() {
-        telling::floors_later(manager, vec![row.floor()]);
+        commands::revocations_later(manager, vec![row.revocation()]);
     }
     Ok((row, fresh))
 }
 
 fn refused(row: &Row, refusal: Refusal) -> Problem {
-    let (name, status) = (&row.wanted.name, row.verdict().status);
+    let (name, status) = (&row.definition.name, row.verdict().status);
     let (code, cure) = match refusal {
         Refusal::Deleted => (Code::Deleted, "create a new one"),
-        Refusal::NotFailed => (Code::NotFailed, "only a failed one is retried; restart starts it anew"),
+        Refusal::NotFailed => (Code::NotFailed, "only a failed observer can be retried; use restart"),
         Refusal::Paused => (Code::Paused, "resume it instead"),
     };
     Problem::new(code, format!("observer {name} is {status}: {cure}"))
@@ -220,5 +224,5 @@ fn refused(row: &Row, refusal: Refusal) -> Problem {
 
 async fn answer(manager: &Manager, row: &Row, fresh: bool) -> Result<Response, Problem> {
     let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, super::edits::tag(row), Json(one(manager, row).await?)).into_response())
+    Ok((status, tag(row), Json(one(manager, row).await?)).into_response())
 }

@@ -2,11 +2,11 @@
 
 use super::BODY_MAX;
 use super::problem::{Code, Problem};
-use crate::shared::Manager;
+use crate::context::Manager;
 use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
-use everwatch_core::observer::FieldError;
+use everwatch_core::observer::definition::FieldError;
 use everwatch_door::json::{self, TooMuch};
 use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
@@ -15,21 +15,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// From the head of a request to the end of its body.
+/// The time limit from the head of a request to the end of its body.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
-/// The deepest nesting that the JSON reader takes.
+/// The deepest nesting that the JSON reader accepts.
 const DEPTH_MAX: usize = 127;
 /// The most values in a body. One takes 32 bytes in memory and more in an object.
 const VALUES_MAX: usize = 1_000_000;
 
-/// Any JSON value; its members are judged in `core`.
+/// Any JSON value; `core` checks its members.
 pub(crate) struct JsonBody(pub(crate) Value);
 
 impl FromRequest<Arc<Manager>> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, manager: &Arc<Manager>) -> Result<Self, Problem> {
-        read(request, &manager.bodies, BODY_MAX).await.map(Self)
+        read(request, &manager.limits.bodies, BODY_MAX).await.map(Self)
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
     serde_json::from_value(body).map_err(|error| wrong(error.to_string()))
 }
 
-/// A body that may be left out.
+/// An optional body.
 pub(crate) struct OptionalJson(pub(crate) Option<Value>);
 
 impl FromRequest<Arc<Manager>> for OptionalJson {

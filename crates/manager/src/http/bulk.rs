@@ -1,25 +1,27 @@
-//! Many observers at once: a batch of different wishes, or one wish for all that a filter finds.
+//! Many observers at once: a batch of different requests, or one request for all observers that match a filter.
 
 use super::actions::act_on;
-use super::api::{NewObserver, Observer, ProblemBody};
 use super::body;
-use super::edits;
-use super::observers::{self, create_row, doom, find, one};
-use super::once::{self, Identities, Once};
+use super::creating::{create_row, made_up_name};
+use super::draft::draft;
+use super::idempotency::{self, Identities, Once};
+use super::lookup::{find, one};
+use super::observers::{self, request_delete};
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
-use crate::shared::Manager;
+use crate::api::{NewObserver, Observer, ProblemBody};
+use crate::context::Manager;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
-use everwatch_core::actions::Refusal;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ObserverId;
-use everwatch_core::observer::FieldError;
-use everwatch_core::row::{Row, RowPolicy};
-use everwatch_core::status::Status;
-use everwatch_store::{After, Filter};
+use everwatch_core::observer::definition::FieldError;
+use everwatch_core::record::operations::Refusal;
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::status::Status;
+use everwatch_store::{Filter, ListCursor};
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,21 +31,21 @@ use tracing::info;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// The most observers that one request is about.
+/// The most observers in one request.
 const MOST: usize = 10_000;
 /// The largest body of a batch, in bytes.
 pub(super) const BODY_MAX: usize = 16 * 1024 * 1024;
-/// Wishes that are worked on at once.
+/// Requests of a batch in progress at once.
 const AT_ONCE: usize = 256;
 const PAGE: usize = 1000;
 
 type Shared = State<Arc<Manager>>;
 
-/// What is wished for one observer.
+/// One request of a batch.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 enum Wish {
-    /// As the body of a create.
+    /// The body of a create.
     Create {
         #[schema(value_type = NewObserver)]
         observer: Value,
@@ -66,10 +68,10 @@ enum Wish {
     },
 }
 
-/// What became of one wish.
+/// The result of one request of a batch.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Outcome {
-    /// As the request for this one alone would have been answered.
+    /// The status that a single request would have had.
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     observer: Option<Observer>,
@@ -77,7 +79,7 @@ pub(super) struct Outcome {
     problem: Option<ProblemBody>,
 }
 
-/// What became of each, in order.
+/// The results, in order.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Outcomes {
     items: Vec<Outcome>,
@@ -97,11 +99,11 @@ impl Outcome {
     }
 }
 
-/// Create, delete, pause, resume, restart and retry up to 10,000 observers; one that fails stops no other.
+/// Create, delete, pause, resume, restart and retry up to 10,000 observers; a failure stops no other request.
 ///
-/// What is asked of the same observer, by the same name or id, is done in this order.
+/// Requests for the same observer, by the same name or id, are processed in order.
 #[utoipa::path(post, path = "/v1/observers:batch", tag = "observers", request_body = Vec<Wish>,
-    params(("idempotency-key" = Option<String>, Header, description = "sent again with its key, a batch creates and acts once")),
+    params(("idempotency-key" = Option<String>, Header, description = "a batch that is repeated with its key creates and acts once")),
     responses((status = 422, body = ProblemBody, description = "idempotency-key-reused"),
     (status = 400, body = ProblemBody, description = "bad-header"), (status = 200, body = Outcomes, description = "each with its own status, in order")))]
 pub(crate) async fn batch(
@@ -111,7 +113,7 @@ pub(crate) async fn batch(
 ) -> Result<Json<Outcomes>, Problem> {
     params.finish()?;
     let headers = request.headers().clone();
-    let body = body::read(request, &manager.bodies, BODY_MAX).await?;
+    let body = body::read(request, &manager.limits.bodies, BODY_MAX).await?;
     let identities = &Identities::reserve(&manager, &headers, &body).await?;
     let wrong = |detail: String| Problem::invalid(vec![FieldError { pointer: String::new(), detail }]);
     let Value::Array(wishes) = body else {
@@ -131,7 +133,7 @@ pub(crate) async fn batch(
     Ok(Json(Outcomes { items }))
 }
 
-/// Cuts wishes, each with its place, so that a wave speaks of no observer twice: what one wish did is there for the
+/// Splits a batch into waves, so that no wave names an observer twice: the result of one request is visible to the
 /// next.
 fn waves(wishes: Vec<Value>) -> Vec<Vec<(usize, Value)>> {
     let (mut waves, mut met) = (vec![Vec::new()], HashSet::new());
@@ -155,7 +157,7 @@ async fn fulfil(
 ) -> Result<(StatusCode, Observer), Problem> {
     let (id, act): (String, Act) = match body::parsed(wish)? {
         Wish::Create { observer } => {
-            let draft = edits::draft(observer, &observers::made_up_name()?)?;
+            let draft = draft(observer, &made_up_name()?)?;
             let made = match identities.of(manager, place).await? {
                 Once::Make { id, again } => create_row(manager, (id, again), draft).await?.1,
                 Once::Made(row) => one(manager, &row).await?,
@@ -177,7 +179,7 @@ async fn fulfil(
 type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
 
 async fn deleted(manager: &Arc<Manager>, id: ObserverId) -> Result<(StatusCode, Observer), Problem> {
-    let row = doom(manager, id, &id.to_string(), (None, &Precondition::default())).await?;
+    let row = request_delete(manager, id, &id.to_string(), (None, &Precondition::default())).await?;
     let over = row.verdict().status == Status::Deleted;
     let status = if over { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, one(manager, &row).await?))
@@ -193,10 +195,11 @@ async fn acted(
     Ok((status, one(manager, &row).await?))
 }
 
-/// Delete all that the filter finds.
+/// Delete all observers that match the filter.
 #[utoipa::path(delete, path = "/v1/observers", tag = "observers", params(
-    ("expect" = u32, Query, description = "how many there are to be: else 409 and nothing happens"),
-    ("status" = Option<String>, Query), ("health" = Option<String>, Query), ("kind"= Option<String>, Query), ("pool" = Option<String>, Query),
+    ("expect" = u32, Query, description = "the expected number of observers; if it differs, 409 and no change"),
+    ("status" = Option<String>, Query), ("health" = Option<String>, Query),
+    ("reason_code" = Option<String>, Query), ("kind"= Option<String>, Query), ("pool" = Option<String>, Query),
     ("service" = Option<String>, Query), ("q" = Option<String>, Query),
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
     responses((status = 200, body = Outcomes), (status = 409, body = ProblemBody, description = "count-differs")))]
@@ -213,9 +216,10 @@ macro_rules! for_all {
     ($name:ident, $path:literal, $act:path, $doc:literal) => {
         #[doc = $doc]
         #[utoipa::path(post, path = $path, tag = "observers", params(
-            ("expect" = u32, Query, description = "how many there are to be: else 409 and nothing happens"),
-            ("idempotency-key" = Option<String>, Header, description = "sent again with its key, it acts once on each"),
-            ("status" = Option<String>, Query), ("health" = Option<String>, Query), ("kind"= Option<String>, Query),
+            ("expect" = u32, Query, description = "the expected number of observers; if it differs, 409 and no change"),
+            ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once on each observer"),
+            ("status" = Option<String>, Query), ("health" = Option<String>, Query),
+            ("reason_code" = Option<String>, Query), ("kind"= Option<String>, Query),
             ("pool" = Option<String>, Query), ("service" = Option<String>, Query),
             ("q" = Option<String>, Query),
             ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
@@ -226,7 +230,7 @@ macro_rules! for_all {
             params: Params,
             headers: HeaderMap,
         ) -> Result<Json<Outcomes>, Problem> {
-            let once = once::action(&headers, $path)?;
+            let once = idempotency::action(&headers, $path)?;
             let ids = found(&manager, params).await?;
             let manager = &manager;
             let done = futures::stream::iter(ids)
@@ -237,16 +241,15 @@ macro_rules! for_all {
     };
 }
 
-for_all!(pause, "/v1/observers:pause", Row::pause, "Pause all that the filter finds.");
-for_all!(resume, "/v1/observers:resume", Row::resume, "Resume all that the filter finds.");
-for_all!(restart, "/v1/observers:restart", Row::restart, "Restart all that the filter finds.");
-for_all!(retry, "/v1/observers:retry", Row::retry, "Retry all that the filter finds.");
+for_all!(pause, "/v1/observers:pause", Row::pause, "Pause all observers that match the filter.");
+for_all!(resume, "/v1/observers:resume", Row::resume, "Resume all observers that match the filter.");
+for_all!(restart, "/v1/observers:restart", Row::restart, "Restart all observers that match the filter.");
+for_all!(retry, "/v1/observers:retry", Row::retry, "Retry all observers that match the filter.");
 
-/// What the filter finds, if it is as many as expected.
+/// The observers that match the filter, if their number is as expected.
 async fn found(manager: &Manager, mut params: Params) -> Result<Vec<ObserverId>, Problem> {
     let expected = params.parsed::<usize>("expect")?;
-    let service = observers::holder(manager, &mut params).await?;
-    let filter = Filter { service, ..observers::filter(&mut params)? };
+    let filter = observers::filter(manager, &mut params).await?;
     params.finish()?;
     let Some(expected) = expected else {
         return Err(bad("expect", "say how many observers you expect this to be about"));
@@ -255,10 +258,10 @@ async fn found(manager: &Manager, mut params: Params) -> Result<Vec<ObserverId>,
     if filter == every {
         return Err(bad(
             "label",
-            "give at least one filter: label, kind, pool, service, status, health or q",
+            "give at least one filter: label, kind, pool, service, status, health, reason_code or q",
         ));
     }
-    let (mut ids, mut after): (Vec<ObserverId>, Option<After>) = (Vec::new(), None);
+    let (mut ids, mut after): (Vec<ObserverId>, Option<ListCursor>) = (Vec::new(), None);
     loop {
         let page = manager.store.list(&filter, after.as_ref(), PAGE).await?;
         let total = usize::try_from(page.total).unwrap_or(usize::MAX);
@@ -271,6 +274,6 @@ async fn found(manager: &Manager, mut params: Params) -> Result<Vec<ObserverId>,
         }
         ids.extend(page.rows.iter().map(|row| row.id));
         let Some(last) = page.rows.last().filter(|_| page.more) else { return Ok(ids) };
-        after = Some(After { value: observers::sort_value(&filter, last), id: last.id });
+        after = Some(ListCursor { value: observers::sort_value(&filter, last), id: last.id });
     }
 }

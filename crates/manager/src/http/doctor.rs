@@ -1,10 +1,11 @@
-//! What is wrong, over HTTP.
+//! The findings of the doctor over HTTP.
 
-use super::api::Listed;
+mod facts;
+
 use super::problem::Problem;
 use super::query::Params;
-use crate::doctor;
-use crate::shared::Manager;
+use crate::api::Listed;
+use crate::context::Manager;
 use axum::Json;
 use axum::extract::State;
 use everwatch_core::doctor::{self as core, Severity, diagnose};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// One thing that a person should know.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(super) struct Finding {
     /// Stable, for programs.
@@ -21,12 +22,12 @@ pub(super) struct Finding {
     /// info, warning, critical
     #[schema(value_type = String, example = "warning")]
     severity: Severity,
-    /// What it is about.
+    /// The subject of the finding.
     #[schema(example = "service a")]
     subject: String,
     what: String,
     why: String,
-    /// The command or setting that mends it.
+    /// The command or setting that cures it.
     cure: String,
 }
 
@@ -37,15 +38,15 @@ impl Finding {
     }
 }
 
-/// What is wrong with this deployment and what cures it, the worst first.
+/// The problems of this deployment and their cures, the worst first.
 ///
-/// It answers also without the broker or the database, which are findings then.
+/// A broker or a database that does not answer is itself a finding.
 #[utoipa::path(get, path = "/v1/doctor", tag = "operations", responses((status = 200, body = Listed<Finding>)))]
 pub(crate) async fn doctor(
     State(manager): State<Arc<Manager>>,
     params: Params,
 ) -> Result<Json<Listed<Finding>>, Problem> {
     params.finish()?;
-    let items: Vec<Finding> = diagnose(&doctor::facts(&manager).await).into_iter().map(Finding::of).collect();
+    let items: Vec<Finding> = diagnose(&facts::facts(&manager).await).into_iter().map(Finding::of).collect();
     Ok(Json(Listed { total: items.len() as u64, items, next_cursor: None }))
 }

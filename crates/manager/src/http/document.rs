@@ -1,8 +1,8 @@
 //! The OpenAPI document: made from the handlers, completed here with what every route can answer.
 
-use super::api::ProblemBody;
 use super::examples::Examples;
 use super::problem::{Code, MEDIA_TYPE};
+use crate::api::ProblemBody;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::http::header;
@@ -13,14 +13,14 @@ use utoipa::openapi::{
 };
 use utoipa::{PartialSchema as _, ToSchema as _};
 
-/// What this API offers.
+/// The OpenAPI document of this API.
 #[utoipa::path(get, path = "/openapi.json", tag = "operations",
     responses((status = 200, body = Object, description = "this document")))]
 pub(crate) async fn document(Extension(Written(text)): Extension<Written>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], text)
 }
 
-/// As it is sent: it is large and never changes.
+/// The serialized document: it is large and never changes.
 #[derive(Clone)]
 pub(crate) struct Written(Bytes);
 

@@ -1,23 +1,24 @@
-//! What happened: history, and live as server-sent events.
+//! Events: the history, and a live stream as server-sent events.
 
-use super::api::{Event, Listed, ProblemBody, Run};
-use super::observers::find;
-use super::page::Part;
+use super::lookup::find;
+use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
-use crate::asked;
-use crate::live::{PAGE, Told};
-use crate::shared::Manager;
+use crate::api::{Event, Listed, ProblemBody, Run};
+use crate::context::Manager;
+use crate::events::actor;
+use crate::events::recent::PublishedEvent;
+use crate::loops::event_feed::PAGE;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::record::events::EventKind;
 use everwatch_door::quota::Permit;
-use everwatch_store::{EventFilter, StoreError, Stretch};
+use everwatch_store::{EventFilter, EventRange, StoreError};
 use futures::Stream;
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -34,12 +35,12 @@ const LOST: &str = "lost";
 /// Events of one observer that its runs are read from.
 const RUNS_FROM: usize = 1000;
 
-/// What happened, newest first; with `Accept: text/event-stream`, what happens from now on.
+/// Events, the newest first; with `Accept: text/event-stream`, new events as they happen.
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(
     ("observer" = Option<String>, Query, description = "id"), ("service" = Option<String>, Query, description = "id"),
-    ("what" = Option<String>, Query, description = "one or several, comma-separated"),
+    ("type" = Option<String>, Query, description = "one or several, comma-separated"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
-    ("last-event-id" = Option<i64>, Header, description = "live: the last one that was seen")),
+    ("last-event-id" = Option<i64>, Header, description = "live: the last event that the client has")),
     responses((status = 200, content((Listed<Event> = "application/json"), (String = "text/event-stream"))),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 410, body = ProblemBody, description = "events-gone"),
@@ -52,17 +53,17 @@ pub(crate) async fn list(
     let filter = EventFilter {
         observer: params.parsed::<ObserverId>("observer")?,
         service: params.parsed::<ServiceId>("service")?,
-        what: words(&mut params)?,
+        kinds: words(&mut params)?,
     };
     page_or_stream(&manager, params, &headers, filter).await
 }
 
-/// What happened to one observer; with `Accept: text/event-stream`, what happens from now on.
+/// Events of one observer, the newest first; with `Accept: text/event-stream`, new events as they happen.
 #[utoipa::path(get, path = "/v1/observers/{key}/events", tag = "events", params(
     ("key" = String, Path, description = "id or name"),
-    ("what" = Option<String>, Query, description = "one or several, comma-separated"),
+    ("type" = Option<String>, Query, description = "one or several, comma-separated"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
-    ("last-event-id" = Option<i64>, Header, description = "live: the last one that was seen")),
+    ("last-event-id" = Option<i64>, Header, description = "live: the last event that the client has")),
     responses((status = 200, content((Listed<Event> = "application/json"), (String = "text/event-stream"))),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
@@ -75,14 +76,14 @@ pub(crate) async fn of_observer(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let observer = Some(find(&manager, &key).await?.id);
-    let filter = EventFilter { observer, service: None, what: words(&mut params)? };
+    let filter = EventFilter { observer, service: None, kinds: words(&mut params)? };
     page_or_stream(&manager, params, &headers, filter).await
 }
 
-fn words(params: &mut Params) -> Result<Vec<What>, Problem> {
-    let words = params.many("what");
+fn words(params: &mut Params) -> Result<Vec<EventKind>, Problem> {
+    let words = params.many("type");
     let words = words.iter().flat_map(|text| text.split(','));
-    words.map(|word| word.trim().parse().map_err(|error: String| bad("what", error))).collect()
+    words.map(|word| word.trim().parse().map_err(|error: String| bad("type", error))).collect()
 }
 
 async fn page_or_stream(
@@ -98,7 +99,7 @@ async fn page_or_stream(
     }
     let part: Part<i64> = Part::read(&mut params)?;
     params.finish()?;
-    let before = Stretch::Before(part.after.unwrap_or(i64::MAX));
+    let before = EventRange::Before(part.after.unwrap_or(i64::MAX));
     let mut page = manager.store.events(&filter, before, part.limit + 1).await?;
     let more = page.events.len() > part.limit;
     page.events.truncate(part.limit);
@@ -113,8 +114,9 @@ async fn stream(
     filter: EventFilter,
 ) -> Result<Response, Problem> {
     let permit = manager
+        .limits
         .streams
-        .acquire(asked::client())
+        .acquire(actor::client())
         .map_err(|full| Problem::too_many(Code::TooManyStreams, full, "follow the events"))?;
     let (oldest, newest) = manager.store.event_ends().await?;
     let last = match headers.get("last-event-id") {
@@ -127,12 +129,12 @@ async fn stream(
         }
     };
     if last.saturating_add(1) < oldest || last > newest {
-        let detail = format!("events after {last} are not kept any more; read the list, then follow anew");
+        let detail = format!("events after {last} are not kept any more; read the list, then follow again");
         return Err(Problem::new(Code::EventsGone, detail));
     }
-    let live = manager.live.watch();
+    let live = manager.recent.watch();
     // The first to follow wakes who reads for all.
-    manager.recorded.send_modify(|count| *count = count.wrapping_add(1));
+    manager.events.written.send_modify(|count| *count = count.wrapping_add(1));
     let manager = Arc::clone(manager);
     let follower = Follower { manager, filter, last, ready: VecDeque::new(), live, _permit: permit };
     let comments = KeepAlive::new().interval(COMMENT_EVERY).text("still here");
@@ -143,7 +145,7 @@ struct Follower {
     manager: Arc<Manager>,
     filter: EventFilter,
     last: i64,
-    ready: VecDeque<Arc<Told>>,
+    ready: VecDeque<Arc<PublishedEvent>>,
     live: watch::Receiver<i64>,
     _permit: Permit,
 }
@@ -168,7 +170,7 @@ fn follow(follower: Follower) -> impl Stream<Item = Result<sse::Event, Infallibl
 
 impl Follower {
     async fn look(&mut self) {
-        if let Some((newest, told)) = self.manager.live.since(self.last) {
+        if let Some((newest, told)) = self.manager.recent.since(self.last) {
             self.last = newest.max(self.last);
             self.ready.extend(told.into_iter().filter(|it| self.filter.keeps(&it.event)));
         } else if let Err(error) = self.catch_up().await {
@@ -176,15 +178,15 @@ impl Follower {
         }
     }
 
-    /// Too far behind, or the first one: reads for itself.
+    /// Too far behind, or the first read: reads the database.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         let store = &self.manager.store;
         let (_, newest) = store.event_ends().await?;
-        let events = store.events(&self.filter, Stretch::After(self.last), PAGE).await?.events;
+        let events = store.events(&self.filter, EventRange::After(self.last), PAGE).await?.events;
         let last = events.last().map_or(self.last, |event| event.id);
         // What the filter leaves out need not be looked at again.
         self.last = if events.len() < PAGE { last.max(newest) } else { last };
-        self.ready.extend(events.into_iter().filter_map(Told::new).map(Arc::new));
+        self.ready.extend(events.into_iter().filter_map(PublishedEvent::new).map(Arc::new));
         Ok(())
     }
 }
@@ -200,13 +202,13 @@ pub(crate) async fn runs(
 ) -> Result<Json<Listed<Run>>, Problem> {
     params.finish()?;
     let filter = EventFilter { observer: Some(find(&manager, &key).await?.id), ..EventFilter::default() };
-    let mut page = manager.store.events(&filter, Stretch::Before(i64::MAX), RUNS_FROM).await?;
+    let mut page = manager.store.events(&filter, EventRange::Before(i64::MAX), RUNS_FROM).await?;
     page.events.reverse();
     let mut runs = runs_of(&page.events);
     end_superseded(&mut runs);
     if let Some(newest) = runs.values_mut().next_back().filter(|run| run.ended.is_none())
         && let Some(service) = &newest.service
-        && let Some(row) = manager.store.service(Some(ServiceId(service.id)), None).await?
+        && let Some(row) = manager.store.service(&ServiceId(service.id).into()).await?
         && let Some(end) = row.end
     {
         newest.end(end.at.max(newest.started_at), LOST);
@@ -221,18 +223,18 @@ fn runs_of(events: &[everwatch_store::Event]) -> BTreeMap<u64, Run> {
     let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
     for event in events {
         let Some(epoch) = event.epoch else { continue };
-        match event.what {
-            What::Started => {
+        match event.kind {
+            EventKind::Started => {
                 runs.insert(epoch, Run::started(epoch, event));
             }
-            What::Restarted => {
+            EventKind::Restarted => {
                 if let Some(run) = runs.get_mut(&epoch) {
                     run.attempts += 1;
                 }
             }
-            What::HandedOver | What::Stopped | What::Completed | What::Failed => {
+            EventKind::HandedOver | EventKind::Stopped | EventKind::Completed | EventKind::Failed => {
                 if let Some(run) = runs.get_mut(&epoch) {
-                    run.end(event.at, event.what.as_str());
+                    run.end(event.at, event.kind.as_str());
                 }
             }
             _ => {}
@@ -262,19 +264,19 @@ mod tests {
     use everwatch_core::epoch::Epoch;
     use everwatch_store::Event;
 
-    fn event(what: What, acquisitions: u32, at: i64, gap_ms: Option<u64>) -> Event {
+    fn event(kind: EventKind, acquisitions: u32, at: i64, gap_ms: Option<u64>) -> Event {
         let epoch = Some(Epoch::new(1, acquisitions).into());
-        Event { epoch, gap_ms, ..crate::history::plain(what, Timestamp(at), String::new()) }
+        Event { epoch, gap_ms, ..crate::events::log::plain(kind, Timestamp(at), String::new()) }
     }
 
     #[test]
     fn a_run_whose_service_died_ends_where_the_gap_before_the_next_one_begins() {
         let mut runs = runs_of(&[
-            event(What::Started, 0, 1000, None),
-            event(What::HandedOver, 0, 5000, None),
-            event(What::Started, 1, 5000, Some(0)),
-            event(What::Restarted, 1, 6000, None),
-            event(What::Started, 2, 9000, Some(1500)),
+            event(EventKind::Started, 0, 1000, None),
+            event(EventKind::HandedOver, 0, 5000, None),
+            event(EventKind::Started, 1, 5000, Some(0)),
+            event(EventKind::Restarted, 1, 6000, None),
+            event(EventKind::Started, 2, 9000, Some(1500)),
         ]);
         end_superseded(&mut runs);
         let ends: Vec<_> = runs.values().map(|run| (run.ended.as_deref(), run.ended_at)).collect();

@@ -1,8 +1,8 @@
 //! Examples in the OpenAPI document: bodies out of `examples.json`, problems made from their codes.
 
-use super::edits::merge_member;
+use super::draft::merge_member;
 use super::problem::{Code, MEDIA_TYPE, Problem};
-use everwatch_core::observer::FieldError;
+use everwatch_core::observer::definition::FieldError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use utoipa::openapi::example::{Example, ExampleBuilder};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, RefOr, Schema};
 
-/// What `examples.json` holds.
+/// The contents of `examples.json`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Examples {
     /// By the name of a schema.

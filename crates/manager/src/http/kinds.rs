@@ -1,16 +1,16 @@
-//! Kinds of observers: what the living services say that they can run.
+//! The kinds of observers that the living services offer.
 
-use super::api::{Kind, Listed, MemberError, ProblemBody};
 use super::body::{JsonBody, parsed};
 use super::problem::{Code, Problem};
 use super::query::Params;
-use crate::schemas;
-use crate::shared::Manager;
+use crate::api::{Kind, Listed, MemberError, ProblemBody};
+use crate::context::Manager;
+use crate::context::schemas;
 use axum::Json;
 use axum::extract::{Path, State};
 use everwatch_core::id as core;
-use everwatch_core::observer::FieldError;
-use everwatch_core::service::ServiceRow;
+use everwatch_core::observer::definition::FieldError;
+use everwatch_core::record::service::ServiceRow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -30,14 +30,14 @@ pub(crate) async fn list(
     Ok(Json(Listed { items, next_cursor: None, total }))
 }
 
-/// A spec to be checked.
+/// A spec to check.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SpecBody {
     spec: Value,
 }
 
-/// What there is to say of a spec.
+/// The result of checking a spec.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Validity {
     valid: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Validity {
     errors: Vec<FieldError>,
 }
 
-/// Check a spec by what the youngest service that can run the kind says of it, as a create does.
+/// Check a spec against the schema of the newest service that offers the kind, as a create does.
 #[utoipa::path(post, path = "/v1/kinds/{kind}/validate", tag = "services", request_body = SpecBody,
     params(("kind" = String, Path, description = "its name")),
     responses((status = 200, body = Validity),
@@ -61,7 +61,7 @@ pub(crate) async fn validate(
     let SpecBody { spec } = parsed(body)?;
     let services = manager.services(Duration::ZERO).await?;
     let kind = kind.parse::<core::Kind>().ok().filter(|kind| {
-        services.iter().any(|service| service.birth.kinds.iter().any(|info| info.name == *kind))
+        services.iter().any(|service| service.registration.kinds.iter().any(|info| info.name == *kind))
     });
     let Some(kind) = kind else {
         return Err(Problem::new(
@@ -77,16 +77,16 @@ pub(crate) async fn validate(
 fn gather(services: &[ServiceRow]) -> Vec<Kind> {
     let mut kinds: BTreeMap<String, (Kind, &ServiceRow)> = BTreeMap::new();
     for service in services {
-        for info in &service.birth.kinds {
+        for info in &service.registration.kinds {
             let fresh = || Kind { name: info.name.to_string(), ..Kind::default() };
             let (kind, youngest) = kinds.entry(info.name.to_string()).or_insert_with(|| (fresh(), service));
             kind.services += 1;
-            let pool = service.birth.pool.to_string();
+            let pool = service.registration.pool.to_string();
             if let Err(at) = kind.pools.binary_search(&pool) {
                 kind.pools.insert(at, pool);
             }
             // In a rolling deploy the youngest service speaks for what is to come.
-            if kind.schema.is_null() || service.born_at >= youngest.born_at {
+            if kind.schema.is_null() || service.registered_at >= youngest.registered_at {
                 kind.schema = info.schema.as_ref().clone();
                 *youngest = service;
             }

@@ -1,15 +1,15 @@
-//! What observers said lately, and live. The service that runs an observer keeps its lines; the manager asks it
+//! The logs of observers, recent and live. The service that runs an observer keeps its lines; the manager asks it
 //! for them and keeps nothing.
 
 mod follower;
 
-use self::follower::{Follower, Told};
-use super::api::{LogLine, Logs, ProblemBody, ServiceName};
-use super::observers::find;
+use self::follower::{Follower, LogItem};
+use super::lookup::find;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
-use crate::questions::{self, ANSWER_WITHIN, Unanswered};
-use crate::shared::Manager;
+use crate::api::{LogLine, Logs, ProblemBody, ServiceName};
+use crate::context::Manager;
+use crate::outgoing::log_requests::{self, ANSWER_WITHIN, Unanswered};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -17,8 +17,8 @@ use axum::http::{HeaderMap, header};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_core::id::ServiceId;
-use everwatch_core::logs::{Lines, Place, keeper};
-use everwatch_core::row::Row;
+use everwatch_core::record::row::Row;
+use everwatch_core::wire::logs::{Lines, LogCursor};
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ const TAIL_DEFAULT: u32 = 100;
 const TAIL_MAX: u32 = 1000;
 const PLAIN: &str = "text/plain";
 
-/// How lines are written.
+/// The format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// JSON; live as server-sent events.
@@ -40,16 +40,17 @@ enum Form {
     Plain,
 }
 
-/// The newest lines that an observer said, or the first ones after a line.
+/// The newest log lines of an observer, or those after a given line.
 ///
-/// With `follow`, or `Accept: text/event-stream`, what it says from then on, across moves to other services.
-/// An observer that does not run answers what is left of its last run, and a reason. `Accept: text/plain`: one line each, without ids.
+/// With `follow`, or `Accept: text/event-stream`, new lines as they are written, across moves to other services. For an
+/// observer that does not run, the remaining lines of its last run and a reason. `Accept: text/plain`: one line each,
+/// without ids.
 #[utoipa::path(get, path = "/v1/observers/{key}/logs", tag = "observers", params(
     ("key" = String, Path, description = "id or name"),
-    ("tail" = Option<u32>, Query, description = "how many lines at most: 1 to 1000 (default 100)"),
-    ("after" = Option<String>, Query, description = "the id of a line: those after it, the oldest first"),
-    ("follow" = Option<bool>, Query, description = "go on: events `line`, `note` (it moved, it waits) and `end`"),
-    ("last-event-id" = Option<String>, Header, description = "live: the last line that was seen, as `after`")),
+    ("tail" = Option<u32>, Query, description = "the most lines to return: 1 to 1000 (default 100)"),
+    ("after" = Option<String>, Query, description = "the id of a line: the lines after it, the oldest first"),
+    ("follow" = Option<bool>, Query, description = "follow: events `line`, `note` (moved, waiting) and `end`"),
+    ("last-event-id" = Option<String>, Header, description = "live: the last line that the client has, as `after`")),
     responses((status = 200, content((Logs = "application/json"), (String = "text/event-stream"), (String = "text/plain"))),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
@@ -65,7 +66,7 @@ pub(crate) async fn read(
     if !(1..=TAIL_MAX).contains(&most) {
         return Err(bad("tail", format_args!("1 to {TAIL_MAX}")));
     }
-    let after = params.parsed::<Place>("after")?;
+    let after = params.parsed::<LogCursor>("after")?;
     let accepts = |kind: &str| {
         let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
         accept.is_some_and(|accept| accept.contains(kind))
@@ -90,19 +91,23 @@ pub(crate) async fn read(
     })
 }
 
-fn seen(headers: &HeaderMap) -> Result<Option<Place>, Problem> {
+fn seen(headers: &HeaderMap) -> Result<Option<LogCursor>, Problem> {
     let Some(id) = headers.get("last-event-id") else { return Ok(None) };
     let place = id.to_str().ok().and_then(|id| id.parse().ok());
     let wrong = || Problem::new(Code::BadHeader, "the header last-event-id is the id of a line, as 3.2.57");
     place.map(Some).ok_or_else(wrong)
 }
 
-async fn newest(manager: &Manager, row: &Row, (after, most): (Option<Place>, u32)) -> Result<Logs, Problem> {
-    let Some(service) = keeper(row) else {
+async fn newest(
+    manager: &Manager,
+    row: &Row,
+    (after, most): (Option<LogCursor>, u32),
+) -> Result<Logs, Problem> {
+    let Some(service) = row.log_holder() else {
         return Ok(Logs { items: Vec::new(), missed: 0, service: None, reason: standing(row) });
     };
     let name = name(manager, service).await?;
-    let (lines, reason) = match questions::logs(manager, service, (row.id, after, most)).await {
+    let (lines, reason) = match log_requests::logs(manager, service, (row.id, after, most)).await {
         Ok(lines) if row.holder().is_none() => (lines, standing(row)),
         Ok(lines) if lines.lines.is_empty() && after.is_none() => {
             (lines, format!("it has said nothing yet on service {}", name.name))
@@ -128,7 +133,7 @@ async fn newest(manager: &Manager, row: &Row, (after, most): (Option<Place>, u32
     Ok(Logs { items: lines.into_iter().map(LogLine::of).collect(), missed, service: Some(name), reason })
 }
 
-/// Where it stands, in a sentence.
+/// Its status as a sentence.
 fn standing(row: &Row) -> String {
     let verdict = row.verdict();
     let reason = verdict.reason.to_string();
@@ -142,8 +147,8 @@ fn gone(row: &Row, service: &ServiceName) -> String {
 }
 
 async fn name(manager: &Manager, id: ServiceId) -> Result<ServiceName, Problem> {
-    let known = manager.store.service(Some(id), None).await?;
-    let name = known.map_or_else(|| id.to_string(), |service| service.birth.name.to_string());
+    let known = manager.store.service(&id.into()).await?;
+    let name = known.map_or_else(|| id.to_string(), |service| service.registration.name.to_string());
     Ok(ServiceName { id: id.0, name })
 }
 
@@ -157,8 +162,8 @@ fn live(follower: Follower, form: Form) -> Response {
         Form::Plain => {
             let lines = told.map(|told| {
                 Ok::<_, Infallible>(match told {
-                    Told::Line(line) => plain(&line),
-                    Told::Note(note) | Told::End(note) => format!("— {} —\n", note.text),
+                    LogItem::Line(line) => plain(&line),
+                    LogItem::Note(note) | LogItem::End(note) => format!("— {} —\n", note.text),
                 })
             });
             ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(lines)).into_response()
@@ -171,13 +176,13 @@ fn live(follower: Follower, form: Form) -> Response {
 }
 
 fn events(
-    told: impl Stream<Item = Told> + Send,
+    told: impl Stream<Item = LogItem> + Send,
 ) -> impl Stream<Item = Result<sse::Event, Infallible>> + Send {
     told.filter_map(async |told| {
         let event = match &told {
-            Told::Line(line) => written(sse::Event::default().id(&line.id), "line", line),
-            Told::Note(note) => written(sse::Event::default(), "note", note),
-            Told::End(note) => written(sse::Event::default(), "end", note),
+            LogItem::Line(line) => written(sse::Event::default().id(&line.id), "line", line),
+            LogItem::Note(note) => written(sse::Event::default(), "note", note),
+            LogItem::End(note) => written(sse::Event::default(), "end", note),
         };
         event.map(Ok)
     })

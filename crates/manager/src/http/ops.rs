@@ -1,17 +1,17 @@
-//! What operators and orchestrators ask: totals, health.
+//! Totals, safe mode, and the health checks of orchestrators.
 
-use super::api::{Health, Hold, ProblemBody, Stats, Version};
 use super::body::{JsonBody, parsed};
 use super::problem::{Code, Problem};
 use super::query::Params;
-use crate::hold;
-use crate::shared::Manager;
+use crate::api::{Health, ProblemBody, SafeMode, Stats, Version};
+use crate::context::Manager;
+use crate::fleet::safe_mode;
 use axum::Json;
 use axum::extract::State;
-use everwatch_core::health;
-use everwatch_core::observer::FieldError;
-use everwatch_core::service::ServiceState;
-use everwatch_core::status::Status;
+use everwatch_core::observer::definition::FieldError;
+use everwatch_core::record::health;
+use everwatch_core::record::service::ServiceState;
+use everwatch_core::record::status::Status;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ type Shared = State<Arc<Manager>>;
 #[utoipa::path(get, path = "/v1/stats", tag = "operations", responses((status = 200, body = Stats)))]
 pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json<Stats>, Problem> {
     params.finish()?;
-    let mut stats = Stats { broker: manager.session().is_some(), ..Stats::default() };
+    let mut stats = Stats { broker: manager.session.get().is_some(), ..Stats::default() };
     stats.observers.extend(Status::ALL.map(|status| (status.to_string(), 0)));
     for ((_, status), count) in manager.store.counts().await? {
         *stats.observers.entry(status.to_string()).or_default() += count;
@@ -44,7 +44,7 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
     Ok(Json(stats))
 }
 
-/// Which program answers.
+/// The program and its version.
 #[utoipa::path(get, path = "/v1/version", tag = "operations", responses((status = 200, body = Version)))]
 pub(crate) async fn version(State(manager): Shared, params: Params) -> Result<Json<Version>, Problem> {
     params.finish()?;
@@ -61,33 +61,36 @@ pub(crate) async fn livez() -> Json<Health> {
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = Health), (status = 503, body = ProblemBody, description = "not-ready")))]
 pub(crate) async fn readyz(State(manager): Shared) -> Result<Json<Health>, Problem> {
-    match manager.lacks() {
-        lacks if lacks.is_empty() => Ok(Json(Health { ok: true })),
-        lacks => Err(Problem::new(Code::NotReady, lacks.join("; "))),
+    match manager.readiness_blockers() {
+        readiness_blockers if readiness_blockers.is_empty() => Ok(Json(Health { ok: true })),
+        readiness_blockers => Err(Problem::new(Code::NotReady, readiness_blockers.join("; "))),
     }
 }
 
-/// Whether managers hold back with conclusions from silence.
-#[utoipa::path(get, path = "/v1/hold", tag = "operations", responses((status = 200, body = Hold)))]
-pub(crate) async fn read_hold(State(manager): Shared, params: Params) -> Result<Json<Hold>, Problem> {
+/// Whether safe mode is on.
+#[utoipa::path(get, path = "/v1/safe-mode", tag = "operations", responses((status = 200, body = SafeMode)))]
+pub(crate) async fn read_safe_mode(
+    State(manager): Shared,
+    params: Params,
+) -> Result<Json<SafeMode>, Problem> {
     params.finish()?;
-    Ok(Json(hold::read(&manager).await?))
+    Ok(Json(safe_mode::read(&manager).await?))
 }
 
-/// Switch the hold: while it is on no service is called lost and nothing is published anew out of silence.
-#[utoipa::path(put, path = "/v1/hold", tag = "operations", request_body = Hold,
-    responses((status = 200, body = Hold)))]
-pub(crate) async fn write_hold(
+/// Switch safe mode. While it is on, managers declare no service lost and republish no observer because of silence.
+#[utoipa::path(put, path = "/v1/safe-mode", tag = "operations", request_body = SafeMode,
+    responses((status = 200, body = SafeMode)))]
+pub(crate) async fn write_safe_mode(
     State(manager): Shared,
     params: Params,
     JsonBody(body): JsonBody,
-) -> Result<Json<Hold>, Problem> {
+) -> Result<Json<SafeMode>, Problem> {
     params.finish()?;
-    let wanted: Hold = parsed(body)?;
-    if wanted.reason.len() > REASON_MAX {
+    let definition: SafeMode = parsed(body)?;
+    if definition.reason.len() > REASON_MAX {
         let detail = format!("at most {REASON_MAX} bytes");
         return Err(Problem::invalid(vec![FieldError { pointer: "/reason".to_owned(), detail }]));
     }
-    hold::write(&manager, &wanted).await?;
-    Ok(Json(wanted))
+    safe_mode::write(&manager, &definition).await?;
+    Ok(Json(definition))
 }

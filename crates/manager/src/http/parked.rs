@@ -1,10 +1,10 @@
-//! Messages that nobody could read: shown as they came, sent back, or thrown away by a person.
+//! Messages that no version could read: lists them, sends them back, deletes them.
 
-use super::api::{Listed, ParkedMessage, ProblemBody};
-use super::page::Part;
+use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::Params;
-use crate::shared::Manager;
+use crate::api::{Listed, ParkedMessage, ProblemBody};
+use crate::context::Manager;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -18,10 +18,10 @@ use tracing::info;
 
 type Shared = State<Arc<Manager>>;
 
-/// How long the broker may take to confirm a message that goes back.
+/// The time limit for the confirm of a message that is sent back.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
 
-/// List messages that nobody could read, newest first.
+/// List messages that no version could read, newest first.
 #[utoipa::path(get, path = "/v1/parked", tag = "operations",
     params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
     responses((status = 200, body = Listed<ParkedMessage>)))]
@@ -63,7 +63,7 @@ fn shown(it: ParkedHead) -> ParkedMessage {
 #[utoipa::path(post, path = "/v1/parked/{id}/retry", tag = "operations",
     params(("id" = String, Path, description = "number of the message")),
     responses((status = 202, body = ParkedMessage), (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 409, body = ProblemBody, description = "no-such-queue: what it came from is gone or unknown"),
+    (status = 409, body = ProblemBody, description = "no-such-queue: the queue of the message does not exist"),
     (status = 503, body = ProblemBody, description = "broker-unavailable")))]
 pub(crate) async fn retry(
     State(manager): Shared,
@@ -87,10 +87,10 @@ pub(crate) async fn retry(
 
 async fn send_back(manager: &Manager, parked: &Parked) -> Result<(), Problem> {
     let unavailable = |why: String| Problem::new(Code::BrokerUnavailable, why);
-    let Some(session) = manager.session().filter(|session| !session.is_blocked()) else {
+    let Some(session) = manager.session.get().filter(|session| !session.is_blocked()) else {
         return Err(unavailable("the broker is not connected or takes no messages now".to_owned()));
     };
-    let reason = HeaderValue::Text("sent back by a person".to_owned());
+    let reason = HeaderValue::Text("sent back by an operator".to_owned());
     let headers = vec![("everwatch-reason".to_owned(), reason)];
     let message = Message { body: parked.body.clone().into(), headers };
     let target = Target::Queue(parked.queue.clone());
@@ -104,7 +104,7 @@ async fn send_back(manager: &Manager, parked: &Parked) -> Result<(), Problem> {
     }
 }
 
-/// Throw a message away.
+/// Delete a message.
 #[utoipa::path(delete, path = "/v1/parked/{id}", tag = "operations",
     params(("id" = String, Path, description = "number of the message")),
     responses((status = 204), (status = 404, body = ProblemBody, description = "not-found")))]

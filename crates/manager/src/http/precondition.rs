@@ -1,11 +1,11 @@
 //! The state that a request requires of its observer: `If-Match` and `If-None-Match` (RFC 9110, 13.1).
 
-use super::edits::tag;
+use super::etag::tag;
 use super::problem::{Code, Problem};
 use axum::extract::FromRequestParts;
 use axum::http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 use axum::http::request::Parts;
-use everwatch_core::row::Row;
+use everwatch_core::record::row::Row;
 
 /// One of the two headers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -58,9 +58,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Precondition {
 }
 
 impl Precondition {
-    /// Refuses to change an observer that the request is not meant for.
+    /// Refuses to change an observer that does not meet the precondition.
     pub(crate) fn check(&self, row: &Row) -> Result<(), Problem> {
-        let name = &row.wanted.name;
+        let name = &row.definition.name;
         let detail = if self.if_match != Tag::Absent && !self.if_match.fits(row) {
             format!("observer {name} was changed meanwhile: read it again")
         } else if self.if_none_match.fits(row) {
@@ -71,7 +71,7 @@ impl Precondition {
         Err(Problem::new(Code::Changed, detail))
     }
 
-    /// Refuses to create an observer if the request is meant for one that exists.
+    /// Refuses to create an observer if the request requires an existing one.
     pub(crate) fn check_missing(&self, name: &str) -> Result<(), Problem> {
         if self.if_match == Tag::Absent {
             return Ok(());
@@ -79,7 +79,7 @@ impl Precondition {
         Err(Problem::new(Code::Changed, format!("no observer {name}: drop if-match to create it")))
     }
 
-    /// Whether the client has the observer as it is.
+    /// Whether the client has the present definition.
     pub(crate) fn is_known(&self, row: &Row) -> bool {
         self.if_none_match.fits(row)
     }

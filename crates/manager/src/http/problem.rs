@@ -1,12 +1,12 @@
 //! Errors as RFC 9457 problems. A handler answers a [`Problem`]; [`render`] writes its body, and that of
 //! every error which the web framework answered itself.
 
-use super::api::ProblemBody;
+use crate::api::ProblemBody;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use everwatch_core::observer::FieldError;
+use everwatch_core::observer::definition::FieldError;
 use everwatch_door::quota::Exceeded;
 use everwatch_store::StoreError;
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use tracing::error;
 
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// What went wrong, as a word that programs rely on.
+/// The kind of an error: a stable word for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     MalformedJson,
@@ -218,11 +218,11 @@ impl Code {
         words.filter_map(|word| Self::NAMED.into_iter().find(|code| code.word() == word)).collect()
     }
 
-    /// The status it is answered with.
+    /// Its HTTP status.
     pub(crate) fn status(self) -> StatusCode {
         self.describe().0
     }
-    /// The word that programs rely on.
+    /// The stable word.
     pub(crate) fn word(self) -> &'static str {
         self.describe().1
     }
@@ -240,7 +240,7 @@ impl Code {
     }
 }
 
-/// An error on its way to the client.
+/// An error to be sent to the client.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     code: Code,
@@ -252,12 +252,12 @@ impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), errors: Vec::new() }
     }
-    /// With what is wrong, member by member.
+    /// Adds one error for each member.
     pub(crate) fn with(mut self, errors: Vec<FieldError>) -> Self {
         self.errors = errors;
         self
     }
-    /// Clients hold as much open as they may.
+    /// The clients have reached a limit.
     pub(crate) fn too_many(code: Code, exceeded: Exceeded, act: &str) -> Self {
         let who = match exceeded {
             Exceeded::Total => "clients",
@@ -274,7 +274,7 @@ impl Problem {
         Self { code: Code::Invalid, detail, errors }
     }
 
-    /// As it is sent.
+    /// The body of the response.
     pub(crate) fn body(&self, instance: &str) -> ProblemBody {
         let (status, code, title) = self.code.describe();
         ProblemBody {

@@ -1,19 +1,19 @@
-//! Making the services of a pool evenly used: what it would take, and doing it.
+//! Evening out the services of a pool: the plan, and carrying it out.
 
-use super::api::ProblemBody;
 use super::body::{OptionalJson, parsed};
-use super::fleet::within;
+use super::maintenance::within;
 use super::problem::{Code, Problem};
 use super::query::Params;
-use crate::rebalance;
-use crate::shared::Manager;
+use crate::api::ProblemBody;
+use crate::context::Manager;
+use crate::fleet::rebalance;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use everwatch_core::fleet::CAPACITY_MAX;
+use everwatch_core::capacity::maintenance::CAPACITY_MAX;
+use everwatch_core::capacity::rebalance::{PoolPlan, Share};
 use everwatch_core::id::Pool;
-use everwatch_core::rebalance::{PoolPlan, Share};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -109,8 +109,8 @@ pub(crate) async fn plan(
 
 /// Make the services of each pool evenly used: plans afresh and begins.
 #[utoipa::path(post, path = "/v1/rebalance:apply", tag = "services", request_body = Option<Balance>,
-    responses((status = 200, body = Rebalance, description = "all is even already"),
-    (status = 202, body = Rebalance, description = "begun"),
+    responses((status = 200, body = Rebalance, description = "already even"),
+    (status = 202, body = Rebalance, description = "started"),
     (status = 422, body = ProblemBody, description = "invalid"),
     (status = 503, body = ProblemBody, description = "rebalance-running")))]
 pub(crate) async fn apply(
@@ -122,7 +122,7 @@ pub(crate) async fn apply(
     let wish = wish(body)?;
     let plans = rebalance::plan(&manager, wish.pool.as_ref(), wish.moves).await?;
     for plan in &plans {
-        if !rebalance::begin(&manager, plan, "asked for by a person").await? {
+        if !rebalance::begin(&manager, plan, "requested by a user").await? {
             let detail = format!("the pool {} is being rebalanced: wait until that has settled", plan.pool);
             return Err(Problem::new(Code::RebalanceRunning, detail));
         }

@@ -1,15 +1,15 @@
 //! Services and pools over HTTP.
 
-use super::api::{self, Listed, ProblemBody, Service};
-use super::fleet;
-use super::page::Part;
+use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
-use crate::shared::Manager;
+use super::service_lookup::{ServiceViews, find};
+use crate::api::{self, Listed, ProblemBody, Service};
+use crate::context::Manager;
 use axum::Json;
 use axum::extract::{Path, State};
-use everwatch_core::id::{Name, ObserverRef, Pool, ServiceId};
-use everwatch_core::service::{ServiceRow, ServiceState};
+use everwatch_core::id::{Name, Pool, ServiceId};
+use everwatch_core::record::service::{ServiceRow, ServiceState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,17 +43,17 @@ pub(crate) async fn list(
     let mut rows = manager.store.services(since).await?.rows;
     rows.retain(|row| {
         (states.is_empty() || states.iter().any(|state| state == row.state().as_str()))
-            && pool.as_ref().is_none_or(|pool| *pool == row.birth.pool)
-            && name.as_ref().is_none_or(|name| *name == row.birth.name)
+            && pool.as_ref().is_none_or(|pool| *pool == row.registration.pool)
+            && name.as_ref().is_none_or(|name| *name == row.registration.name)
     });
     let total = rows.len() as u64;
-    let key = |row: &ServiceRow| (row.birth.name.clone(), row.id);
+    let key = |row: &ServiceRow| (row.registration.name.clone(), row.id);
     rows.sort_by_key(key);
     rows.retain(|row| part.after.as_ref().is_none_or(|after| key(row) > *after));
     let more = rows.len() > part.limit;
     rows.truncate(part.limit);
     let next_cursor = rows.last().filter(|_| more).and_then(|row| part.cursor(key(row)));
-    let shown = fleet::Shown::load(&manager).await?;
+    let shown = ServiceViews::load(&manager).await?;
     Ok(Json(Listed { items: rows.iter().map(|row| shown.service(row)).collect(), next_cursor, total }))
 }
 
@@ -73,18 +73,7 @@ pub(crate) async fn read(
 ) -> Result<Json<Service>, Problem> {
     params.finish()?;
     let row = find(&manager, &key).await?;
-    Ok(Json(fleet::Shown::load(&manager).await?.service(&row)))
-}
-
-/// By id, or the newest of a name.
-pub(super) async fn find(manager: &Manager, key: &str) -> Result<ServiceRow, Problem> {
-    let found = match key.parse::<ObserverRef>() {
-        Ok(ObserverRef::Id(id)) => manager.store.service(Some(ServiceId(id.0)), None).await?,
-        Ok(ObserverRef::Name(name)) => manager.store.service(None, Some(&name)).await?,
-        Err(_) => None,
-    };
-    let shown: String = key.chars().take(140).collect();
-    found.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no service `{shown}`")))
+    Ok(Json(ServiceViews::load(&manager).await?.service(&row)))
 }
 
 /// List pools.
@@ -125,11 +114,11 @@ pub(crate) async fn pool(
 
 async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Problem> {
     let mut pools: BTreeMap<String, api::Pool> = BTreeMap::new();
-    for pool in manager.pools() {
+    for pool in manager.pools.all() {
         pools.entry(pool.to_string()).or_default();
     }
     for service in manager.services(Duration::ZERO).await?.iter() {
-        let pool = pools.entry(service.birth.pool.to_string()).or_default();
+        let pool = pools.entry(service.registration.pool.to_string()).or_default();
         pool.services += 1;
         pool.held = pool.held.saturating_add(service.held());
         if service.state() == ServiceState::Active {

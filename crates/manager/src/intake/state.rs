@@ -1,19 +1,27 @@
-//! The state queue: run reports folded into rows, births and ends of services, marks.
+//! The state queue: folds run reports into rows, and applies registrations, ends of services and watermarks.
 
-use super::births::{self, Newborn};
-use super::lists::{self, Part};
+use super::insist;
+use super::inventories::{self, Part};
+use super::registrations::{self, NewService};
+use super::runs::{Run, RunSource};
 use super::unknown::{self, Answers};
-use super::{ack_all, insist, next, next_ready, open};
-use crate::shared::{CAS_TRIES, Manager, Marked};
-use crate::{hold, metric, orphans, traced};
+use crate::commit::CAS_TRIES;
+use crate::commit::{RowChange, Then, save};
+use crate::context::Manager;
+use crate::context::freshness::WatermarkQueue;
+use crate::fleet::safe_mode;
+use crate::metric;
+use crate::outgoing::spans;
+use crate::outgoing::work_queues;
+use crate::queue_reader::{ack_all, next, next_ready, open};
 use everwatch_broker::{Delivery, Receipt, Session};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::history::What;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
-use everwatch_core::message::{
-    BATCH_MAX, Described, HeldWork, Numbered, Report, Reports, RunReport, StateMessage, Tick, decode, encode,
-};
-use everwatch_core::row::{Applied, Row};
+use everwatch_core::record::events::EventKind;
+use everwatch_core::record::row::{Applied, Row};
+use everwatch_core::wire::heartbeat::Watermark;
+use everwatch_core::wire::message::{BATCH_MAX, decode, encode};
+use everwatch_core::wire::report::{HeldMessages, HeldWork, Report, Reports, SequencedReport, StateMessage};
 use everwatch_store::{Found, Parked, StoreError};
 use everwatch_trace::Span;
 use std::collections::{HashMap, HashSet};
@@ -21,41 +29,20 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-/// One report about one run, with who said it and when.
-#[derive(Debug)]
-pub(super) struct Run {
-    pub(super) service: ServiceId,
-    seq: u64,
-    at: Timestamp,
-    pub(super) report: RunReport,
-    pub(super) told: Told,
-}
-
-/// What makes a service tell of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
-    /// Something happened to it.
-    Event,
-    /// It lists all that it holds.
-    List,
-    /// It was asked what it holds there.
-    Described,
-}
-
 /// What was taken from the queue in one go.
 #[derive(Debug, Default)]
 struct Batch {
     receipts: Vec<Receipt>,
     runs: Vec<Run>,
-    newborns: Vec<Newborn>,
+    new_services: Vec<NewService>,
     gone: Vec<ServiceId>,
-    /// Whose work queues were made anew, and when.
+    /// Pools whose work queues were created again, and when.
     pools: Vec<(Pool, Timestamp)>,
     /// One for each report that came with a trace: they end with the batch.
     spans: Vec<Span>,
-    described: Vec<Described>,
+    described: Vec<HeldMessages>,
     lists: Vec<Part>,
-    ticks: Vec<Tick>,
+    watermarks: Vec<Watermark>,
     parked: Vec<Parked>,
 }
 
@@ -82,7 +69,7 @@ impl Batch {
     fn add(&mut self, manager: &Manager, delivery: &Delivery) {
         self.receipts.push(delivery.receipt);
         match decode::<StateMessage>(&delivery.body) {
-            Ok(StateMessage::Tick(tick)) => self.ticks.push(tick),
+            Ok(StateMessage::Watermark(watermark)) => self.watermarks.push(watermark),
             Ok(StateMessage::Reports(Reports { service, entries })) => {
                 for entry in entries {
                     self.add_report(service, entry);
@@ -102,27 +89,33 @@ impl Batch {
         }
     }
 
-    fn add_report(&mut self, service: ServiceId, Numbered { seq, at, report, trace }: Numbered) {
+    fn add_report(
+        &mut self,
+        service: ServiceId,
+        SequencedReport { seq, at, report, trace }: SequencedReport,
+    ) {
         metrics::counter!(metric::REPORTS).increment(1);
         if let (Report::Run(run), Some(trace)) = (&report, &trace) {
-            self.spans.push(traced::report(service, run, trace));
+            self.spans.push(spans::report(service, run, trace));
         }
         match report {
-            Report::Run(report) => self.runs.push(Run { service, seq, at, report, told: Told::Event }),
-            Report::List(chunk) => {
+            Report::Run(report) => self.runs.push(Run { service, seq, at, report, told: RunSource::Event }),
+            Report::Inventory(chunk) => {
                 self.lists.push(Part::of(service, seq, &chunk));
-                let run = |report| Run { service, seq, at, report, told: Told::List };
+                let run = |report| Run { service, seq, at, report, told: RunSource::List };
                 self.runs.extend(chunk.entries.into_iter().map(run));
             }
-            Report::ServiceBorn(birth) => self.newborns.push(Newborn { service, birth: *birth, at }),
+            Report::ServiceRegistered(registration) => {
+                self.new_services.push(NewService { service, registration: *registration, at });
+            }
             Report::ServiceGone => self.gone.push(service),
-            Report::Described(described) => {
+            Report::HeldMessages(described) => {
                 let run = |held: &HeldWork| Run {
                     service,
                     seq,
                     at,
                     report: held.run.clone(),
-                    told: Told::Described,
+                    told: RunSource::HeldMessages,
                 };
                 self.runs.extend(described.held.iter().map(run));
                 self.described.push(described);
@@ -136,12 +129,12 @@ impl Batch {
     }
 }
 
-/// Commits the batch; answers what its senders must hear.
+/// Commits the batch and returns the answers to its senders.
 async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> {
-    births::apply(manager, &batch.newborns, &batch.gone).await?;
+    registrations::apply(manager, &batch.new_services, &batch.gone).await?;
     for (pool, at) in &batch.pools {
-        // By the service's clock, which may be ahead: nothing was created later than now.
-        orphans::note_new_queue(manager, pool, (*at).min(manager.clock.now())).await?;
+        // The time is by the service's clock, which may be ahead.
+        work_queues::note_created(manager, pool, (*at).min(manager.clock.now())).await?;
     }
     unknown::adopt(manager, &batch.described).await?;
     if !batch.parked.is_empty() {
@@ -155,7 +148,7 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> 
         Err(StoreError::Corrupt(_)) => apply_singly(manager, by_id).await?,
         applied => applied?,
     };
-    lists::apply(manager, &batch.lists).await?;
+    inventories::apply(manager, &batch.lists).await?;
     Ok(answers)
 }
 
@@ -194,38 +187,33 @@ async fn apply_runs(
         pass_over(manager, &about).await?;
         let unknown = pending.values().flatten().copied().filter(|run| !known.contains(&run.report.id));
         answers.add_unknown(manager, &unknown.collect::<Vec<_>>()).await?;
-        let (mut changed, mut same, mut before) = (Vec::new(), Vec::new(), HashMap::new());
+        let (mut changes, mut same) = (Vec::new(), Vec::new());
         for mut row in rows {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
-            let was = row.clone();
+            let before = row.clone();
             if let Some(run) = runs.iter().find(|run| row.is_behind(&run.report)) {
-                hold::on_behind(manager, &row, &run.report).await?;
+                safe_mode::on_behind(manager, &row, &run.report).await?;
             }
             if fold(manager, &mut row, runs) {
-                before.insert(row.id, was);
-                changed.push(row);
+                changes.push(RowChange { before, after: row, then: Then::Tell });
             } else {
                 same.push(row);
             }
         }
-        // Those that another manager has changed meanwhile are loaded and folded again: a join, so
-        // that the order in which the two come does not matter.
-        let lost: HashSet<ObserverId> = if changed.is_empty() {
-            HashSet::new()
-        } else {
-            manager.store.save(&changed).await?.into_iter().collect()
-        };
-        for row in changed.iter().filter(|row| !lost.contains(&row.id)) {
-            let was = before.get(&row.id);
-            manager.tell(was, row);
-            if let Some((service, floor)) = was.and_then(|was| row.taken_over_from(was)) {
-                answers.taken_over.entry(service).or_default().push(floor);
+        // Rows that another manager has changed in the meantime are loaded and folded again: folding is a join, so the
+        // order does not matter.
+        let mut lost: HashSet<ObserverId> = changes.iter().map(|it| it.after.id).collect();
+        let saved = save(manager, changes).await?;
+        for RowChange { before, after, .. } in &saved {
+            lost.remove(&after.id);
+            if let Some((service, revocation)) = after.taken_over_from(before) {
+                answers.taken_over.entry(service).or_default().push(revocation);
             }
         }
-        for row in changed.iter().chain(&same).filter(|row| !lost.contains(&row.id)) {
+        for row in saved.iter().map(|it| &it.after).chain(&same) {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
-            answers.floors.extend(runs.iter().filter_map(|run| row.answer(&run.report)));
-            if row.wants_reissue() {
+            answers.revocations.extend(runs.iter().filter_map(|run| row.answer(&run.report)));
+            if row.wants_republish() {
                 manager.wake.notify_one();
             }
         }
@@ -234,14 +222,14 @@ async fn apply_runs(
     Err(StoreError::Contended("the rows keep changing".to_owned()))
 }
 
-/// Reports about rows that cannot be read are parked, so that a person can send them back once the cure is done.
-/// The obvious way, to wait for that, would hold up the reports of all others. What a list says is said again.
+/// Parks reports about rows that cannot be read, so that an operator can send them back once the row is repaired. To
+/// wait for that would delay the reports of all other observers. Inventories are repeated, so they are not parked.
 async fn pass_over(manager: &Manager, runs: &[&Run]) -> Result<(), StoreError> {
     let mut parked = Vec::new();
     for run in runs {
         metrics::counter!(metric::PASSED_OVER).increment(1);
-        if run.told == Told::Event {
-            let entries = vec![Numbered::new(run.seq, run.at, Report::Run(run.report.clone()))];
+        if run.told == RunSource::Event {
+            let entries = vec![SequencedReport::new(run.seq, run.at, Report::Run(run.report.clone()))];
             let body = encode(&StateMessage::Reports(Reports { service: run.service, entries }));
             parked.push(Parked {
                 id: 0,
@@ -259,7 +247,7 @@ fn fold(manager: &Manager, row: &mut Row, runs: &[&Run]) -> bool {
     let now = manager.clock.now();
     let mut changed = false;
     for run in runs {
-        if run.told != Told::Event && row.repeats(run.service, &run.report) {
+        if run.told != RunSource::Event && row.repeats(run.service, &run.report) {
             continue;
         }
         match row.apply(run.service, run.seq, run.at, &run.report, now) {
@@ -274,27 +262,27 @@ fn fold(manager: &Manager, row: &mut Row, runs: &[&Run]) -> bool {
     changed
 }
 
-/// What follows the commit: answers, work queues, marks.
+/// What follows the commit: answers, work queues, watermarks.
 async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, answers: Answers) {
     answers.tell_later(manager);
-    for tick in &batch.ticks {
-        manager.on_tick(Marked::State, tick.sent_at);
+    for watermark in &batch.watermarks {
+        manager.freshness.on_watermark(WatermarkQueue::State, watermark.sent_at);
     }
     for (pool, _) in &batch.pools {
         info!(%pool, "a service made the work queue of its pool");
-        manager.tell_all(What::WorkQueueCreated, format!("pool {pool}"));
+        manager.events.tell_all(EventKind::WorkQueueCreated, format!("pool {pool}"));
     }
-    let newborn_pools = batch.newborns.iter().map(|newborn| &newborn.birth.pool);
-    for pool in newborn_pools.chain(batch.pools.iter().map(|(pool, _)| pool)) {
-        if let Err(error) = manager.ensure_work(session, pool).await {
+    let new_service_pools = batch.new_services.iter().map(|new_service| &new_service.registration.pool);
+    for pool in new_service_pools.chain(batch.pools.iter().map(|(pool, _)| pool)) {
+        if let Err(error) = work_queues::ensure(manager, session, pool).await {
             warn!(%pool, %error, "a work queue could not be declared");
         }
     }
-    if !batch.newborns.is_empty() {
-        births::welcome(manager, &batch.newborns).await;
+    if !batch.new_services.is_empty() {
+        registrations::welcome(manager, &batch.new_services).await;
         manager.wake.notify_one();
     }
-    if batch.receipts.len() > batch.ticks.len() {
+    if batch.receipts.len() > batch.watermarks.len() {
         manager.note_change();
     }
 }

@@ -1,34 +1,36 @@
-//! Reports of services and about observers that the database does not know: after a backup was restored, most
-//! of all. What is concluded is `core::adoption`'s; here are the questions and the rows.
+//! Reports of services, and about observers, that the database does not know, mostly after a backup was restored.
+//! `core::failure::adoption` decides; this file asks services and writes rows.
 
-use crate::shared::Manager;
-use crate::{metric, telling};
-use everwatch_core::adoption::{self, Unknown, adopted, other_name};
+use crate::context::Manager;
+use crate::metric;
+use crate::outgoing::commands;
+use everwatch_core::failure::adoption::{self, Unknown, adopted, other_name};
 use everwatch_core::id::{Name, ObserverId, ServiceId};
-use everwatch_core::message::{Described, Floor, HeldWork};
-use everwatch_core::row::Row;
+use everwatch_core::record::row::Row;
+use everwatch_core::wire::command::Revocation;
+use everwatch_core::wire::report::{HeldMessages, HeldWork};
 use everwatch_store::{Created, StoreError};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use tracing::{debug, info, warn};
 
-use super::state::{Run, Told};
+use super::runs::{Run, RunSource};
 
-/// What is to be said about the reports of one batch.
+/// What a manager sends after one batch of reports.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    pub(crate) floors: Vec<Floor>,
-    /// What services held until others reported that they have it.
-    pub(crate) taken_over: BTreeMap<ServiceId, Vec<Floor>>,
-    /// Which services hold what nobody here knows.
+    pub(crate) revocations: Vec<Revocation>,
+    /// Revocations for services whose observers another service has reported.
+    pub(crate) taken_over: BTreeMap<ServiceId, Vec<Revocation>>,
+    /// Services that hold observers without a row.
     pub(crate) ask: BTreeMap<ServiceId, BTreeSet<ObserverId>>,
 }
 
 impl Answers {
     pub(crate) fn extend(&mut self, other: Self) {
-        self.floors.extend(other.floors);
-        for (service, floors) in other.taken_over {
-            self.taken_over.entry(service).or_default().extend(floors);
+        self.revocations.extend(other.revocations);
+        for (service, revocations) in other.taken_over {
+            self.taken_over.entry(service).or_default().extend(revocations);
         }
         for (service, ids) in other.ask {
             self.ask.entry(service).or_default().extend(ids);
@@ -47,9 +49,9 @@ impl Answers {
         for run in runs {
             let (id, service) = (run.report.id, run.service);
             match adoption::unknown(&run.report, forgotten.contains(&id)) {
-                Unknown::End(floor) => self.floors.push(floor),
-                // What it is was just told, and did not help.
-                Unknown::Ask if run.told == Told::Described => {}
+                Unknown::End(revocation) => self.revocations.push(revocation),
+                // The service has just described it, in vain.
+                Unknown::Ask if run.told == RunSource::HeldMessages => {}
                 Unknown::Ask => {
                     debug!(observer = %id, %service, "it is asked what this is that it holds");
                     self.ask.entry(service).or_default().insert(id);
@@ -62,38 +64,38 @@ impl Answers {
 
     /// Sends all of it without waiting.
     pub(crate) fn tell_later(self, manager: &Arc<Manager>) {
-        telling::floors_later(manager, self.floors);
-        for (service, floors) in self.taken_over {
-            telling::floors_to_later(manager, service, floors);
+        commands::revocations_later(manager, self.revocations);
+        for (service, revocations) in self.taken_over {
+            commands::revocations_to_later(manager, service, revocations);
         }
         for (service, ids) in self.ask {
-            telling::describe_later(manager, service, ids.into_iter().collect());
+            commands::describe_later(manager, service, ids.into_iter().collect());
         }
     }
 }
 
-/// Asks services that live and have no row who they are.
+/// Asks living services without a row to register again.
 pub(crate) async fn ask_who(manager: &Arc<Manager>, services: &[ServiceId]) -> Result<(), StoreError> {
-    // A birth may still stand in the state queue.
-    if !manager.lacks().is_empty() {
+    // A registration may still be in the state queue.
+    if !manager.readiness_blockers().is_empty() {
         return Ok(());
     }
     for service in services {
-        let known = manager.store.service(Some(*service), None).await;
-        // Its row is there, and tells nothing.
+        let known = manager.store.service(&(*service).into()).await;
+        // Its row exists and cannot be read.
         if matches!(known, Err(StoreError::Corrupt(_))) {
             continue;
         }
         if known?.is_none() {
-            info!(%service, "a service beats that is not in the database: it is asked who it is");
-            telling::describe_later(manager, *service, Vec::new());
+            info!(%service, "a service heartbeats that is not in the database: it is asked who it is");
+            commands::describe_later(manager, *service, Vec::new());
         }
     }
     Ok(())
 }
 
-/// Writes down what was described, unless it is known by now, or was forgotten.
-pub(crate) async fn adopt(manager: &Manager, described: &[Described]) -> Result<(), StoreError> {
+/// Adopts the described observers, unless their rows exist by now or were forgotten.
+pub(crate) async fn adopt(manager: &Manager, described: &[HeldMessages]) -> Result<(), StoreError> {
     let all = described.iter().flat_map(|it| it.held.iter().map(move |held| (&it.pool, held)));
     let by_id: HashMap<ObserverId, _> = all.map(|(pool, held)| (held.run.id, (pool, held))).collect();
     if by_id.is_empty() {
@@ -111,7 +113,7 @@ pub(crate) async fn adopt(manager: &Manager, described: &[Described]) -> Result<
         }
         match adopted(run, work, pool, now, &manager.settings.row) {
             Ok(row) => {
-                told.insert(id, row.wanted.name.clone());
+                told.insert(id, row.definition.name.clone());
                 rows.push(row);
             }
             Err(why) => warn!(observer = %id, %why, "what runs and is not in the database cannot be adopted"),
@@ -119,7 +121,7 @@ pub(crate) async fn adopt(manager: &Manager, described: &[Described]) -> Result<
     }
     let mut late = insert(manager, rows, &told).await?;
     for row in &mut late {
-        row.wanted.name = other_name(&row.wanted.name, row.id);
+        row.definition.name = other_name(&row.definition.name, row.id);
     }
     insert(manager, late, &told).await.map(drop)
 }
@@ -138,9 +140,9 @@ async fn insert(
     let mut late = Vec::new();
     for (row, answer) in rows.into_iter().zip(answers) {
         if answer == Created::Done {
-            let name = told.get(&row.id).unwrap_or(&row.wanted.name);
-            manager.tell_adopted(&row, name);
-            info!(observer = %row.id, name = %row.wanted.name, "adopted: it runs and was not in the database");
+            let name = told.get(&row.id).unwrap_or(&row.definition.name);
+            manager.events.tell_adopted(&row, name);
+            info!(observer = %row.id, name = %row.definition.name, "adopted: it runs and was not in the database");
         } else {
             late.push(row);
         }

@@ -1,8 +1,8 @@
 //! The HTTP surface: what is refused and how, what is documented, what happens once.
 
 use super::*;
-use crate::intake::births;
-use everwatch_core::history::What;
+use crate::intake::registrations;
+use everwatch_core::record::events::EventKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Method, path, body, status, code, and words that the detail must hold.
@@ -160,7 +160,7 @@ async fn a_bad_body_is_named_with_its_cure() {
             post(uuid, 422, "invalid", &["/name", "UUID"]),
             ("POST", "/v1/observers", Some(&name), 422, "invalid", &["/name", "128"]),
             ("POST", "/v1/observers", Some(&spec), 422, "invalid", &["/spec", "65536"]),
-            ("PUT", "/v1/hold", Some("[true, \"why\"]"), 422, "invalid", &["object"]),
+            ("PUT", "/v1/safe-mode", Some("[true, \"why\"]"), 422, "invalid", &["object"]),
             ("POST", "/v1/observers", Some(&deep), 422, "invalid", &["/spec", "64 levels"]),
             ("POST", "/v1/observers", Some(&deeper), 422, "invalid", &["flatter"]),
             ("POST", "/v1/observers", Some(&big), 413, "too-large", &["1048576"]),
@@ -284,23 +284,23 @@ async fn a_service_that_says_goodbye_twice_has_gone_once() {
     let stage = Stage::new().await;
     let service = stage.service(1).await.id;
     for _ in 0..3 {
-        births::apply(&stage.manager, &[], &[service]).await.unwrap();
+        registrations::apply(&stage.manager, &[], &[service]).await.unwrap();
     }
-    let gone = async || stage.get("/v1/events?what=service_gone").await.body["total"].clone();
-    stage.until("/v1/events?what=service_gone", |answer| answer.body["total"] != 0).await;
-    stage.manager.tell_all(What::Hold, "written after all of them".to_owned());
-    stage.until("/v1/events?what=hold", |answer| answer.body["total"] != 0).await;
+    let gone = async || stage.get("/v1/events?type=service_gone").await.body["total"].clone();
+    stage.until("/v1/events?type=service_gone", |answer| answer.body["total"] != 0).await;
+    stage.manager.events.tell_all(EventKind::SafeMode, "written after all of them".to_owned());
+    stage.until("/v1/events?type=safe_mode", |answer| answer.body["total"] != 0).await;
     assert_eq!(gone().await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_cannot_be_read_is_on() {
     let stage = Stage::new().await;
-    stage.manager.store.set_note("hold", "{", Duration::MAX).await.unwrap();
-    let hold = stage.get("/v1/hold").await.body;
+    stage.manager.store.set_note("safe_mode", "{", Duration::MAX).await.unwrap();
+    let hold = stage.get("/v1/safe-mode").await.body;
     assert!(hold["on"] == true && hold["reason"].as_str().unwrap().contains("cannot be read"), "{hold}");
-    assert_eq!(stage.send("PUT", "/v1/hold", Some(r#"{"on": false}"#)).await.status, StatusCode::OK);
-    assert_eq!(stage.get("/v1/hold").await.body["on"], false);
+    assert_eq!(stage.send("PUT", "/v1/safe-mode", Some(r#"{"on": false}"#)).await.status, StatusCode::OK);
+    assert_eq!(stage.get("/v1/safe-mode").await.body["on"], false);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

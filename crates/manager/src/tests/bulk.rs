@@ -1,7 +1,7 @@
 //! Many observers at once, and orders to services, over HTTP.
 
 use super::*;
-use everwatch_core::message::{Beat, BeatMessage, Intent};
+use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent};
 
 async fn post(stage: &Stage, path: &str, body: &Value) -> Answer {
     stage.send("POST", path, Some(&body.to_string())).await
@@ -112,8 +112,8 @@ async fn orders_reach_the_service_and_stay_with_its_name() {
     let mut service = stage.named_service("s1", 4).await;
     let cordoned = stage.send("POST", "/v1/services/s1/cordon", None).await;
     assert_eq!((cordoned.status, &cordoned.body["cordoned"]), (StatusCode::ACCEPTED, &json!(true)));
-    let terms = service.until_terms().await;
-    assert!(terms.cordoned && !terms.draining);
+    let directives = service.until_directives().await;
+    assert!(directives.cordoned && !directives.draining);
     assert_eq!(stage.send("POST", "/v1/services/s1/cordon", None).await.status, StatusCode::OK);
     let resized = stage.send("PATCH", "/v1/services/s1", Some(r#"{"capacity": 9}"#)).await;
     assert_eq!((resized.status, &resized.body["capacity_set"]), (StatusCode::ACCEPTED, &json!(9)));
@@ -125,9 +125,9 @@ async fn orders_reach_the_service_and_stay_with_its_name() {
         "{drain:?}"
     );
     loop {
-        let terms = service.until_terms().await;
-        if terms.draining {
-            assert_eq!((terms.cordoned, terms.capacity), (true, Some(9)));
+        let directives = service.until_directives().await;
+        if directives.draining {
+            assert_eq!((directives.cordoned, directives.capacity), (true, Some(9)));
             break;
         }
     }
@@ -149,7 +149,7 @@ async fn orders_reach_the_service_and_stay_with_its_name() {
     assert_eq!(stage.send("POST", "/v1/services/nobody/cordon", None).await.body["code"], "not-found");
     // Whoever has the name next is told at its birth.
     let mut reborn = stage.named_service("s1", 4).await;
-    assert_eq!(reborn.until_terms().await.capacity, Some(9));
+    assert_eq!(reborn.until_directives().await.capacity, Some(9));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,35 +157,36 @@ async fn an_order_that_a_service_does_not_follow_is_shown_as_asked() {
     let stage = Stage::new().await;
     let mut service = stage.service(4).await;
     stage.send("POST", "/v1/services/s1/cordon", None).await;
-    service.until_terms().await;
-    let beat = async |seq, state| {
+    service.until_directives().await;
+    let heartbeat = async |seq, state| {
         let (capacity, sent_at) = (4, Some(clock::now()));
         let id = service.id;
-        let beat = Beat { service: id, seq, state, capacity, held: 0, loop_lag_ms: 0, rss_bytes: 0, sent_at };
-        let body = encode(&BeatMessage::Beat(beat)).unwrap();
+        let heartbeat =
+            Heartbeat { service: id, seq, state, capacity, held: 0, loop_lag_ms: 0, rss_bytes: 0, sent_at };
+        let body = encode(&HeartbeatMessage::Heartbeat(heartbeat)).unwrap();
         let message = Message { body: body.into(), headers: Vec::new() };
-        let beats = Target::Queue(stage.manager.topology.beats());
-        service.session.publish(&beats, message).await.unwrap();
+        let heartbeats = Target::Queue(stage.manager.topology.heartbeats());
+        service.session.publish(&heartbeats, message).await.unwrap();
     };
-    beat(1, Intent::Active).await;
+    heartbeat(1, Intent::Active).await;
     let told = stage.until("/v1/services/s1", |it| it.body["unconfirmed"].is_string()).await.body;
     assert_eq!((&told["state"], &told["cordoned"]), (&json!("active"), &json!(true)));
     assert_eq!(told["unconfirmed"], "cordon asked, not confirmed yet");
-    beat(2, Intent::Cordoned).await;
+    heartbeat(2, Intent::Cordoned).await;
     stage.until("/v1/services/s1", |it| it.body["unconfirmed"].is_null()).await;
 }
 
 impl Service {
     /// The next orders to this service, in a welcome or by themselves.
-    async fn until_terms(&mut self) -> everwatch_core::message::Terms {
+    async fn until_directives(&mut self) -> everwatch_core::wire::command::ServiceDirectives {
         loop {
             let delivery = self.commands.next().await.unwrap();
             self.session.ack(delivery.receipt).await;
             match decode(&delivery.body).unwrap() {
-                Command::Terms { service, terms } if service == self.id => return terms,
+                Command::Directives { service, directives } if service == self.id => return directives,
                 Command::Welcome(welcome) if welcome.service == self.id => {
-                    if let Some(terms) = welcome.terms {
-                        return terms;
+                    if let Some(directives) = welcome.directives {
+                        return directives;
                     }
                 }
                 _ => {}

@@ -106,7 +106,7 @@ async fn the_manager_takes_the_bodies_that_it_shows() {
             .to_string()
     };
     let _service = stage.named_service("service-1", 1).await;
-    let put = stage.send("PUT", "/v1/hold", Some(&shown("PUT", "/v1/hold"))).await;
+    let put = stage.send("PUT", "/v1/safe-mode", Some(&shown("PUT", "/v1/safe-mode"))).await;
     assert_eq!(put.status, StatusCode::OK, "{}", put.body);
     for (method, path, status) in [
         ("POST", "/v1/services/service-1/drain", 202),

@@ -30,9 +30,9 @@ impl Service {
             .await;
         (delivery, work, epoch)
     }
-    /// Does what a floor asks for.
+    /// Does what a revocation asks for.
     async fn stop(&mut self, (delivery, work, epoch): (Delivery, Work, Epoch)) {
-        self.floor_over(&work, epoch).await;
+        self.revocation_over(&work, epoch).await;
         self.run_event(&work, epoch, RunEvent::Stopped).await;
         self.session.ack(delivery.receipt).await;
     }
@@ -113,7 +113,7 @@ async fn a_patch_changes_some_and_only_what_it_was_meant_for() {
     assert_eq!((bad.status.as_u16(), &bad.body["code"]), (400, &json!("bad-header")));
     let fixed = json!({"retry": {"kind": "fixed", "every": "1s"}, "spec": {"every": "2s"}});
     let changed = stage.edit("PATCH", &fixed, None).await;
-    assert_eq!(changed.body["reason"], "told to stop, then started anew");
+    assert_eq!(changed.body["reason"], "told to stop, then restarts");
     service.stop(run).await;
     let (_, work, _) = service.run(&stage, 2).await;
     assert_eq!(work.spec.get(), r#"{"every":"2s"}"#);

@@ -10,7 +10,7 @@ type Lines = std::pin::Pin<Box<dyn futures::Stream<Item = String> + Send>>;
 impl Stage {
     async fn words(&self, path: &str) -> Vec<String> {
         let body = self.get(path).await.body;
-        let word = |event: &Value| event["what"].as_str().unwrap().to_owned();
+        let word = |event: &Value| event["type"].as_str().unwrap().to_owned();
         body["items"].as_array().unwrap().iter().map(word).collect()
     }
 
@@ -39,7 +39,7 @@ async fn next(lines: &mut Lines) -> (String, Value) {
         line.unwrap_or_else(|| panic!("no {name} in {text}")).trim().to_owned()
     };
     let body: Value = serde_json::from_str(&field("data:")).unwrap();
-    assert_eq!(body["what"], field("event:"));
+    assert_eq!(body["type"], field("event:"));
     (field("id:"), body)
 }
 
@@ -59,13 +59,13 @@ async fn a_life_is_listed_and_its_runs_are_told() {
     let path = "/v1/observers/a/events";
     stage.until(path, |answer| answer.body["items"][0]["gap_ms"].is_number()).await;
     assert_eq!(stage.words(path).await, ["started", "handed_over", "started", "created"]);
-    assert_eq!(stage.words("/v1/events?what=handed_over,created&limit=1").await, ["handed_over"]);
-    let page = stage.get("/v1/events?limit=2&what=started,created").await.body;
+    assert_eq!(stage.words("/v1/events?type=handed_over,created&limit=1").await, ["handed_over"]);
+    let page = stage.get("/v1/events?limit=2&type=started,created").await.body;
     assert_eq!(page["total"], 3);
-    let rest = format!("/v1/events?what=started,created&cursor={}", page["next_cursor"].as_str().unwrap());
+    let rest = format!("/v1/events?type=started,created&cursor={}", page["next_cursor"].as_str().unwrap());
     assert_eq!(stage.words(&rest).await, ["created"]);
     let of_service = format!("/v1/events?service={}", second.id);
-    assert_eq!(stage.words(&of_service).await, ["started", "service_born"]);
+    assert_eq!(stage.words(&of_service).await, ["started", "service_registered"]);
     let moved = &stage.get(path).await.body["items"][0];
     assert_eq!((&moved["service"]["name"], &moved["overlap_ms"]), (&json!("s1"), &json!(0)));
     assert!(moved["gap_ms"].as_u64().unwrap() < 10_000, "{moved}");
@@ -75,7 +75,7 @@ async fn a_life_is_listed_and_its_runs_are_told() {
         (&runs["items"][1]["ended"], &runs["items"][1]["acquisitions"]),
         (&json!("handed_over"), &json!(0))
     );
-    assert_eq!(stage.get("/v1/events?what=moved").await.body["code"], "bad-query");
+    assert_eq!(stage.get("/v1/events?type=moved").await.body["code"], "bad-query");
     assert_eq!(stage.get("/v1/observers/none/runs").await.status, StatusCode::NOT_FOUND);
 }
 
@@ -86,20 +86,20 @@ async fn events_are_followed_resumed_and_end_with_the_manager() {
         stage.create(json!({"kind": "ticker", "name": name, "on_full": "queue"})).await;
     };
     create("before").await;
-    stage.until("/v1/events?what=created", |answer| answer.body["total"] == 1).await;
+    stage.until("/v1/events?type=created", |answer| answer.body["total"] == 1).await;
     let mut live = stage.follow("/v1/events", None).await.unwrap();
-    let mut paused = stage.follow("/v1/events?what=pause_asked", None).await.unwrap();
+    let mut paused = stage.follow("/v1/events?type=pause_requested", None).await.unwrap();
     create("a").await;
     let (id, event) = next(&mut live).await;
-    assert_eq!((&event["what"], &event["observer"]["name"]), (&json!("created"), &json!("a")));
+    assert_eq!((&event["type"], &event["observer"]["name"]), (&json!("created"), &json!("a")));
     assert_eq!(event["id"].to_string(), id);
     stage.send("POST", "/v1/observers/a/pause", None).await;
-    assert_eq!(next(&mut live).await.1["what"], "pause_asked");
-    assert_eq!(next(&mut paused).await.1["what"], "pause_asked");
+    assert_eq!(next(&mut live).await.1["type"], "pause_requested");
+    assert_eq!(next(&mut paused).await.1["type"], "pause_requested");
     drop(live);
     create("b").await;
     let mut resumed = stage.follow("/v1/events", Some(&id)).await.unwrap();
-    assert_eq!(next(&mut resumed).await.1["what"], "pause_asked");
+    assert_eq!(next(&mut resumed).await.1["type"], "pause_requested");
     assert_eq!(next(&mut resumed).await.1["observer"]["name"], "b");
 
     stage.manager.store.forget_events(Timestamp(i64::MAX), 0).await.unwrap();
@@ -130,9 +130,9 @@ async fn what_somebody_asks_for_is_recorded_with_who_asked() {
     let draft = json!({"kind": "ticker", "name": "a", "on_full": "queue"});
     ask("POST", "/v1/observers", "ada@laptop", draft).await;
     ask("POST", "/v1/observers:pause?kind=ticker&expect=1", " ", json!(null)).await;
-    ask("PUT", "/v1/hold", &"o".repeat(200), json!({"on": true, "reason": "a test"})).await;
-    let answer =
-        stage.until("/v1/events?what=hold&what=created&what=pause_asked", |it| it.body["total"] == 3);
+    ask("PUT", "/v1/safe-mode", &"o".repeat(200), json!({"on": true, "reason": "a test"})).await;
+    let answer = stage
+        .until("/v1/events?type=safe_mode&type=created&type=pause_requested", |it| it.body["total"] == 3);
     let items = answer.await.body["items"].clone();
     let by = |who: Value| json!({"who": who, "from": "10.0.0.7", "with": "a tool/1"});
     assert_eq!(items[0]["by"], by(json!("o".repeat(128))), "{items}");
@@ -143,6 +143,6 @@ async fn what_somebody_asks_for_is_recorded_with_who_asked() {
     stage.send("POST", "/v1/observers/a/resume", None).await;
     let (_kept, work, epoch) = service.take().await;
     service.run_event(&work, epoch, started()).await;
-    let begun = stage.until("/v1/events?what=started", |it| it.body["total"] == 1).await;
+    let begun = stage.until("/v1/events?type=started", |it| it.body["total"] == 1).await;
     assert_eq!(begun.body["items"][0]["by"], Value::Null, "{begun:?}");
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn erred(attempt: u32) -> RunEvent {
-    RunEvent::Erred { attempt, error: "no such file".to_owned(), next_at: clock::now() }
+fn errored(attempt: u32) -> RunEvent {
+    RunEvent::Errored { attempt, error: "no such file".to_owned(), next_at: clock::now() }
 }
 
 fn again(attempt: u32) -> RunEvent {
@@ -35,7 +35,7 @@ async fn a_crash_loop_is_seen_wherever_one_looks() {
     service.run_event(&work, epoch, again(1)).await;
     stage.until_health("loops", &json!("running"), &Value::Null).await;
     for attempt in 1..4 {
-        service.run_event(&work, epoch, erred(attempt)).await;
+        service.run_event(&work, epoch, errored(attempt)).await;
         let it = stage.until_health("loops", &json!("restarting"), &json!("backing-off")).await;
         assert_eq!((&it["status"], &it["restarts"]), (&json!("Processing"), &json!(attempt - 1)));
         service.run_event(&work, epoch, again(attempt + 1)).await;
@@ -52,6 +52,20 @@ async fn a_crash_loop_is_seen_wherever_one_looks() {
     assert_eq!(stage.names("health=running,restarting&kind=ticker").await, ["loops", "steady"]);
     assert_eq!(stage.names("health=waiting&pool=gpu").await, ["nowhere"]);
     assert_eq!(stage.names("health=running&status=Failed").await, [""; 0]);
+    assert_eq!(stage.names("reason_code=recently-failed").await, ["loops"]);
+    // The filter finds what the answers show.
+    let all = stage.get("/v1/observers").await.body;
+    for one in all["items"].as_array().unwrap().iter().filter(|one| one["reason_code"].is_string()) {
+        let alike = |it: &&Value| it["reason_code"] == one["reason_code"];
+        let alike: Vec<_> =
+            all["items"].as_array().unwrap().iter().filter(alike).map(|it| &it["name"]).collect();
+        let code = one["reason_code"].as_str().unwrap();
+        assert_eq!(json!(stage.names(&format!("reason_code={code}")).await), json!(alike), "{code}");
+    }
+    assert_eq!(stage.names("reason_code=no-service-in-pool&pool=default").await, [""; 0]);
+    let refused = stage.get("/v1/observers?reason_code=sad").await;
+    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (400, &json!("bad-query")));
+    assert!(refused.body["detail"].as_str().unwrap().contains("pool-is-full"), "{}", refused.body);
     let refused = stage.get("/v1/observers?health=green").await;
     assert_eq!((refused.status.as_u16(), &refused.body["code"]), (400, &json!("bad-query")));
     assert!(refused.body["detail"].as_str().unwrap().contains("restarting"), "{}", refused.body);

@@ -4,7 +4,8 @@ use crate::service::{Service, Voice, started};
 use crate::stage::{Stage, eventually};
 use everwatch_broker::{Consume, QueueKind, Settle};
 use everwatch_core::epoch::Epoch;
-use everwatch_core::message::{Command, decode};
+use everwatch_core::wire::command::Command;
+use everwatch_core::wire::message::decode;
 use serde_json::json;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ async fn what_runs_and_is_not_in_the_database_is_adopted_under_a_name_that_is_fr
     manager.stop().await.unwrap();
     let backup = stage.backup().await;
 
-    // The name changes hands, and a service is born: of all that the backup knows nothing.
+    // Another observer gets the name, and a service registers; the backup knows neither.
     let manager = stage.ready_manager().await;
     let service = Service::new(&stage, "s", 5).await;
     manager.api.until_status("shared", "Processing").await;
@@ -50,7 +51,7 @@ async fn what_runs_and_is_not_in_the_database_is_adopted_under_a_name_that_is_fr
         assert_eq!((&adopted["spec"], &adopted["labels"]), (&spec, &body["labels"]));
         assert_eq!(adopted["service"]["name"], "s");
         let events =
-            manager.api.until(&format!("{path}/events?what=adopted"), |_, it| it["total"] == 1).await;
+            manager.api.until(&format!("{path}/events?type=adopted"), |_, it| it["total"] == 1).await;
         assert!(events["items"][0]["text"].as_str().unwrap().contains("database"), "{events}");
     }
     assert_eq!(manager.api.get("/v1/services/s").await["capacity"], 5);
@@ -58,7 +59,7 @@ async fn what_runs_and_is_not_in_the_database_is_adopted_under_a_name_that_is_fr
     assert_eq!(manager.api.call("DELETE", "/v1/observers/new?wait=20s", None).await.0, 200);
 }
 
-/// Its row is gone for good, and somebody who was away still holds it: it is ended, not adopted.
+/// Its row was forgotten, and a service that was away still holds it: it is ended, not adopted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leftover_of_one_that_was_forgotten_is_ended() {
     let mut stage = Stage::new();
@@ -83,14 +84,16 @@ async fn a_leftover_of_one_that_was_forgotten_is_ended() {
             let command = commands.next().await.unwrap();
             assert_eq!(voice.session.ack(command.receipt).await, Settle::Done);
             match decode(&command.body).unwrap() {
-                Command::Floors(floors) if floors.iter().any(|floor| floor.id == id) => return floors,
+                Command::Revoke(revocations) if revocations.iter().any(|revocation| revocation.id == id) => {
+                    return revocations;
+                }
                 Command::Describe { service, .. } => assert_ne!(service, voice.id, "nobody is asked"),
                 _ => {}
             }
         }
     };
-    let floors = tokio::time::timeout(Duration::from_secs(20), heard).await.expect("a floor");
-    assert_eq!(floors[0].below, Epoch::after_generation(1));
+    let revocations = tokio::time::timeout(Duration::from_secs(20), heard).await.expect("a revocation");
+    assert_eq!(revocations[0].below, Epoch::after_generation(1));
     eventually("nothing to be adopted", || async {
         let total = manager.api.get("/v1/observers").await["total"].clone();
         if total == 0 { Ok(()) } else { Err(format!("{total}")) }
@@ -98,8 +101,8 @@ async fn a_leftover_of_one_that_was_forgotten_is_ended() {
     .await;
 }
 
-/// What was deleted or paused since the backup is held by nobody, which a full list of its service tells; it is
-/// shown as such, and published anew only once the hold is off.
+/// No service holds an observer that was deleted or paused since the backup, as the inventory of its service shows. The
+/// API shows it as such, and a manager republishes it only once safe mode is off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_restore_what_nobody_has_is_shown_and_waits_for_the_end_of_the_hold() {
     let stage = Stage::new();
@@ -126,7 +129,7 @@ async fn after_a_restore_what_nobody_has_is_shown_and_waits_for_the_end_of_the_h
     prepare(&stage, 4).await;
 
     let manager = stage.ready_manager().await;
-    assert_eq!(manager.api.get("/v1/hold").await["on"], true);
+    assert_eq!(manager.api.get("/v1/safe-mode").await["on"], true);
     for name in ["deleted", "paused"] {
         let path = format!("/v1/observers/{name}");
         let lost = manager.api.until(&path, |_, it| it["service"].is_null()).await;
@@ -141,13 +144,13 @@ async fn after_a_restore_what_nobody_has_is_shown_and_waits_for_the_end_of_the_h
     .await;
     assert_eq!(manager.api.call("DELETE", "/v1/observers/deleted", None).await.0, 202);
     let off = json!({"on": false, "reason": "looked at"});
-    assert_eq!(manager.api.call("PUT", "/v1/hold", Some(off)).await.0, 200);
+    assert_eq!(manager.api.call("PUT", "/v1/safe-mode", Some(off)).await.0, 200);
     manager.api.until_status("deleted", "Deleted").await;
     let paused = manager.api.until("/v1/observers/paused", |_, it| it["reason"] == "").await;
     assert_eq!((&paused["status"], &paused["generation"]), (&json!("Processing"), &json!(1002)));
     assert_eq!(service.history.lock().unwrap().len(), before + 1);
     assert_eq!(manager.api.get("/v1/observers/kept").await["generation"], 1);
-    assert_eq!(manager.api.get("/v1/hold").await["on"], false, "nothing was unexpected");
+    assert_eq!(manager.api.get("/v1/safe-mode").await["on"], false, "nothing was unexpected");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,10 +160,10 @@ async fn a_report_that_is_ahead_of_the_database_switches_the_hold_on() {
     Service::new(&stage, "s", 9).await;
     let made = manager.api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
     let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
-    voice.born("other", 3).await;
+    voice.registered("other", 3).await;
     voice.event(made["id"].as_str().unwrap().parse().unwrap(), Epoch::new(3, 1), started()).await;
-    let hold = manager.api.until("/v1/hold", |_, hold| hold["on"] == true).await;
-    let reason = hold["reason"].as_str().unwrap();
+    let safe_mode = manager.api.until("/v1/safe-mode", |_, safe_mode| safe_mode["on"] == true).await;
+    let reason = safe_mode["reason"].as_str().unwrap();
     assert!(reason.contains("observer a runs in generation 3") && reason.contains("--restored"), "{reason}");
     assert_eq!(manager.api.get("/v1/observers/a").await["generation"], 3);
 }

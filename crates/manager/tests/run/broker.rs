@@ -4,7 +4,8 @@ use crate::service::{Service, Voice};
 use crate::stage::{Manager, Stage, eventually};
 use everwatch_broker::{QueueKind, Topology};
 use everwatch_core::id::Pool;
-use everwatch_core::message::{BATCH_MAX, Command, decode};
+use everwatch_core::wire::command::Command;
+use everwatch_core::wire::message::{BATCH_MAX, decode};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,10 +58,10 @@ async fn deletes_of_what_waits_in_a_long_queue_are_carried_out_by_sweeps() {
     wish(&manager, (0..WAITING).map(|number| create(&format!("w{number:04}"))).collect(), 201).await;
     let session = stage.broker.connect("onlooker").await.unwrap();
     let queue = Topology::new(&stage.settings.prefix).work(&Pool::default());
-    let ready = async |wanted: usize| {
+    let ready = async |definition: usize| {
         eventually("the queue to be as long as that", || async {
             let ready = session.depth(&queue).await.unwrap().ready as usize;
-            if ready == wanted { Ok(()) } else { Err(format!("{ready} ready, not {wanted}")) }
+            if ready == definition { Ok(()) } else { Err(format!("{ready} ready, not {definition}")) }
         })
         .await;
     };
@@ -100,18 +101,18 @@ async fn a_newborn_service_is_welcomed_and_no_other_hears_of_it() {
     wish(&manager, (0..most).map(delete).collect(), 202).await;
     heard(&other, &others_queue).await;
 
-    let (mut newborn, queue) = listener(&stage).await;
-    newborn.born("s", 1).await;
+    let (mut new_service, queue) = listener(&stage).await;
+    new_service.registered("s", 1).await;
     let told = std::sync::Mutex::new(Vec::new());
     eventually("the newborn to be welcomed", || async {
-        let more = heard(&newborn, &queue).await;
+        let more = heard(&new_service, &queue).await;
         told.lock().unwrap().extend(more);
         let welcomed = told.lock().unwrap().iter().any(|it| matches!(it, Command::Welcome(_)));
         if welcomed { Ok(()) } else { Err("not yet".to_owned()) }
     })
     .await;
-    let floors: usize = told.lock().unwrap().iter().map(floors_in).sum();
-    assert!(floors >= most, "{floors} of {most} floors");
+    let revocations: usize = told.lock().unwrap().iter().map(revocations_in).sum();
+    assert!(revocations >= most, "{revocations} of {most} revocations");
     // Whatever is said to all comes after what was said before.
     manager.api.create(json!({"name": "last", "kind": "ticker", "on_full": "queue"})).await;
     assert_eq!(manager.api.call("DELETE", "/v1/observers/last", None).await.0, 202);
@@ -119,18 +120,18 @@ async fn a_newborn_service_is_welcomed_and_no_other_hears_of_it() {
     eventually("the other service to hear of the last delete", || async {
         let more = heard(&other, &others_queue).await;
         last.lock().unwrap().extend(more);
-        let floors = last.lock().unwrap().iter().filter(|it| floors_in(it) == 1).count();
-        if floors > 0 { Ok(()) } else { Err("not yet".to_owned()) }
+        let revocations = last.lock().unwrap().iter().filter(|it| revocations_in(it) == 1).count();
+        if revocations > 0 { Ok(()) } else { Err("not yet".to_owned()) }
     })
     .await;
     let welcomes = last.lock().unwrap().iter().filter(|it| matches!(it, Command::Welcome(_))).count();
     assert_eq!(welcomes, 0, "what a newborn must hear reaches all services");
 }
 
-fn floors_in(command: &Command) -> usize {
+fn revocations_in(command: &Command) -> usize {
     match command {
-        Command::Floors(floors) => floors.len(),
-        Command::Welcome(welcome) => welcome.floors.len(),
+        Command::Revoke(revocations) => revocations.len(),
+        Command::Welcome(welcome) => welcome.revocations.len(),
         _ => 0,
     }
 }

@@ -53,10 +53,10 @@ async fn a_publish_without_a_confirm_is_repeated_and_its_late_copy_is_ended() {
     let made = queued(&manager, "a").await;
     let session = stage.broker.connect("onlooker").await.unwrap();
     let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
-    let ready = async |wanted| {
+    let ready = async |definition| {
         eventually("the copies to be in the queue", || async {
             let depth = session.depth(&queue).await.unwrap();
-            if depth.ready == wanted { Ok(()) } else { Err(format!("{depth:?}")) }
+            if depth.ready == definition { Ok(()) } else { Err(format!("{depth:?}")) }
         })
         .await;
     };
@@ -127,7 +127,7 @@ async fn during_an_alarm_creates_are_accepted_and_published_once_after_it() {
     manager.api.until_ready().await;
 }
 
-/// The broker's data is gone, or somebody deleted a queue: what was in it is published anew.
+/// The broker lost its data, or an operator deleted a queue: managers republish what was in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_in_a_queue_that_is_made_anew_is_published_again() {
     let stage = Stage::new();
@@ -148,7 +148,7 @@ async fn what_was_in_a_queue_that_is_made_anew_is_published_again() {
     let mut ticks = tokio::time::interval(std::time::Duration::from_millis(1100));
     ticks.tick().await;
     ticks.tick().await;
-    voice.report(everwatch_core::message::Report::WorkQueueCreated { pool: Pool::default() }).await;
+    voice.report(everwatch_core::wire::report::Report::WorkQueueCreated { pool: Pool::default() }).await;
     let service = Service::new(&stage, "s", 5).await;
     for name in ["a", "b"] {
         assert_eq!(manager.api.until_status(name, "Processing").await["generation"], 2);
@@ -162,9 +162,9 @@ async fn what_was_in_a_queue_that_is_made_anew_is_published_again() {
 async fn a_message_that_vanished_is_missed() {
     let stage = Stage::new();
     let manager = stage.ready_manager().await;
-    let hold = |on: bool| json!({"on": on, "reason": "a drill"});
-    assert_eq!(manager.api.call("PUT", "/v1/hold", Some(hold(true))).await.0, 200);
-    assert_eq!(manager.api.get("/v1/hold").await, hold(true));
+    let safe_mode = |on: bool| json!({"on": on, "reason": "a drill"});
+    assert_eq!(manager.api.call("PUT", "/v1/safe-mode", Some(safe_mode(true))).await.0, 200);
+    assert_eq!(manager.api.get("/v1/safe-mode").await, safe_mode(true));
     queued_in_vain(&manager, ["a", "doomed"]).await;
     lose_messages(&stage).await;
     assert_eq!(manager.api.call("DELETE", "/v1/observers/doomed", None).await.0, 202);
@@ -174,15 +174,15 @@ async fn a_message_that_vanished_is_missed() {
         if generation == 1 { Ok(()) } else { Err("published anew in spite of the hold".to_owned()) }
     })
     .await;
-    assert_eq!(manager.api.call("PUT", "/v1/hold", Some(hold(false))).await.0, 200);
+    assert_eq!(manager.api.call("PUT", "/v1/safe-mode", Some(safe_mode(false))).await.0, 200);
     let running = manager.api.until_status("a", "Processing").await;
     assert_eq!(running["generation"], 2);
     manager.api.until_status("doomed", "Deleted").await;
     assert_eq!(service.history.lock().unwrap().len(), 1);
-    let why = "its message was not to be found";
-    let path = "/v1/observers/a/events?what=reissued";
+    let why = "its message was not found";
+    let path = "/v1/observers/a/events?type=republished";
     manager.api.until(path, |_, events| events["items"][0]["text"] == why).await;
-    let (status, wrong) = manager.api.call("PUT", "/v1/hold", Some(json!({"off": true}))).await;
+    let (status, wrong) = manager.api.call("PUT", "/v1/safe-mode", Some(json!({"off": true}))).await;
     assert_eq!((status, &wrong["code"]), (422, &json!("invalid")));
 }
 

@@ -163,7 +163,7 @@ async fn follow_a_move(stage: &Stage) {
             (_, id, text) => break assert_eq!((&*id, &*text), ("2.0.1", "six")),
         }
     }
-    assert_eq!(notes.last().unwrap(), "runs anew on service b (epoch 2.0)");
+    assert_eq!(notes.last().unwrap(), "runs again on service b (epoch 2.0)");
     api.call("DELETE", "/v1/observers/o?wait=10s", None).await;
     loop {
         let (word, _, text) = events.next().await.unwrap();

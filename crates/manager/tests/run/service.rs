@@ -1,5 +1,5 @@
 //! A service that runs nothing and says everything: it takes work, reports it as started, and stops and
-//! settles what a floor ends.
+//! settles what a revocation ends.
 
 use crate::stage::Stage;
 use everwatch_broker::{
@@ -8,11 +8,15 @@ use everwatch_broker::{
 use everwatch_core::clock;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, Name, ObserverId, Pool, ServiceId};
-use everwatch_core::logs::{Answer, AskLogs, LogsAnswer, Ring, Stream};
-use everwatch_core::message::{
-    Beat, BeatMessage, Birth, Command, Described, Floor, HeldWork, Intent, KindInfo, ListChunk, Numbered,
-    Report, Reports, RunEvent, RunReport, StateMessage, Work, WorkRead, decode, encode,
+use everwatch_core::wire::command::{Command, Revocation};
+use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent};
+use everwatch_core::wire::logs::{Answer, AskLogs, LogsAnswer, Ring, Stream};
+use everwatch_core::wire::message::{decode, encode};
+use everwatch_core::wire::report::{
+    HeldMessages, HeldWork, InventoryChunk, KindInfo, Registration, Report, Reports, RunEvent, RunReport,
+    SequencedReport, StateMessage,
 };
+use everwatch_core::wire::work::{DecodedWork, Work};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -40,7 +44,7 @@ impl Voice {
         self.report_as(self.seq, report).await;
     }
     pub(crate) async fn report_as(&self, seq: u64, report: Report) {
-        let entries = vec![Numbered::new(seq, clock::now(), report)];
+        let entries = vec![SequencedReport::new(seq, clock::now(), report)];
         let body = encode(&StateMessage::Reports(Reports { service: self.id, entries })).unwrap();
         self.publish(self.topology.state(), body).await;
     }
@@ -51,25 +55,27 @@ impl Voice {
         let message = Message { body: body.into(), headers: Vec::new() };
         self.session.publish(&Target::Queue(queue), message).await.unwrap();
     }
-    pub(crate) async fn born(&mut self, name: &str, capacity: u32) {
-        self.report(Report::ServiceBorn(Box::new(birth(name, capacity)))).await;
+    pub(crate) async fn registered(&mut self, name: &str, capacity: u32) {
+        self.report(Report::ServiceRegistered(Box::new(registration(name, capacity)))).await;
     }
-    async fn beat(&mut self, held: u32, capacity: u32) {
+    async fn heartbeat(&mut self, held: u32, capacity: u32) {
         self.seq += 1;
         let (service, seq, state) = (self.id, self.seq, Intent::Active);
-        let beat = Beat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 1, sent_at: None };
-        self.publish(self.topology.beats(), encode(&BeatMessage::Beat(beat)).unwrap()).await;
+        let heartbeat =
+            Heartbeat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 1, sent_at: None };
+        self.publish(self.topology.heartbeats(), encode(&HeartbeatMessage::Heartbeat(heartbeat)).unwrap())
+            .await;
     }
 }
 
-pub(crate) fn birth(name: &str, capacity: u32) -> Birth {
-    Birth {
+pub(crate) fn registration(name: &str, capacity: u32) -> Registration {
+    Registration {
         name: Name::new(name).unwrap(),
         pool: Pool::default(),
         capacity,
         kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Arc::new(Value::Null) }],
         version: "1".to_owned(),
-        message_version: everwatch_core::message::VERSION,
+        message_version: everwatch_core::wire::message::VERSION,
         host: "h".to_owned(),
         labels: Default::default(),
         predecessor: None,
@@ -109,12 +115,12 @@ impl Service {
         voice.session.bind(&queue, &voice.topology.commands()).await.unwrap();
         let consume = |queue, prefetch| Consume { queue, prefetch, priority: 0 };
         let commands = voice.session.consume(&consume(queue, 100)).await.unwrap();
-        voice.born(name, capacity.into()).await;
+        voice.registered(name, capacity.into()).await;
         let work = consume(voice.topology.work(&Pool::default()), capacity);
         let work = voice.session.consume(&work).await.unwrap();
         let (id, running, history) = (voice.id, Running::default(), Arc::default());
         let said = Arc::<Mutex<Said>>::default();
-        let life = Life {
+        let life = ServiceSession {
             voice,
             held: HashMap::new(),
             lists: 0,
@@ -123,7 +129,7 @@ impl Service {
             history: Arc::clone(&history),
             said: Arc::clone(&said),
             capacity,
-            beat: stage.settings.beat,
+            heartbeat: stage.settings.heartbeat_interval,
         };
         let mut lives = JoinSet::new();
         lives.spawn(life.live(work, commands));
@@ -140,7 +146,7 @@ impl Service {
     }
 }
 
-struct Life {
+struct ServiceSession {
     voice: Voice,
     held: HashMap<ObserverId, (Receipt, Epoch, String)>,
     lists: u64,
@@ -149,20 +155,20 @@ struct Life {
     history: Arc<Mutex<Vec<(ObserverId, Epoch)>>>,
     said: Arc<Mutex<Said>>,
     capacity: u16,
-    beat: Duration,
+    heartbeat: Duration,
 }
 
-impl Life {
+impl ServiceSession {
     async fn live(mut self, mut work: Box<dyn Consumer>, mut commands: Box<dyn Consumer>) {
-        let mut beats = tokio::time::interval(self.beat);
-        let mut lists = tokio::time::interval(self.beat * 2);
+        let mut heartbeats = tokio::time::interval(self.heartbeat);
+        let mut lists = tokio::time::interval(self.heartbeat * 2);
         loop {
             tokio::select! {
                 Some(delivery) = work.next() => self.on_work(&delivery).await,
                 Some(delivery) = commands.next() => self.on_command(&delivery).await,
-                _ = beats.tick() => {
+                _ = heartbeats.tick() => {
                     let held = u32::try_from(self.held.len()).unwrap();
-                    self.voice.beat(held, self.capacity.into()).await;
+                    self.voice.heartbeat(held, self.capacity.into()).await;
                 }
                 _ = lists.tick() => self.list().await,
                 else => return,
@@ -171,7 +177,7 @@ impl Life {
     }
 
     async fn on_work(&mut self, delivery: &Delivery) {
-        let WorkRead::Ours(work) = Work::read(&delivery.body).unwrap() else { panic!("not ours") };
+        let DecodedWork::Ours(work) = Work::read(&delivery.body).unwrap() else { panic!("not ours") };
         let epoch = Epoch::new(work.generation, delivery.acquisitions);
         match self.held.get(&work.id) {
             Some((_, known, _)) if *known > epoch => {
@@ -192,9 +198,9 @@ impl Life {
 
     async fn on_command(&mut self, delivery: &Delivery) {
         self.voice.session.ack(delivery.receipt).await;
-        let floors = match decode(&delivery.body).unwrap() {
-            Command::Floors(floors) => floors,
-            Command::Welcome(welcome) => welcome.floors,
+        let revocations = match decode(&delivery.body).unwrap() {
+            Command::Revoke(revocations) => revocations,
+            Command::Welcome(welcome) => welcome.revocations,
             Command::Describe { service, ids } if service == self.voice.id => {
                 self.describe(&ids).await;
                 Vec::new()
@@ -205,7 +211,7 @@ impl Life {
             }
             _ => Vec::new(),
         };
-        for Floor { id, below } in floors {
+        for Revocation { id, below } in revocations {
             if self.held.get(&id).is_some_and(|(_, epoch, _)| *epoch < below) {
                 self.settle(id).await;
             }
@@ -221,13 +227,13 @@ impl Life {
             said.rings.get(&id).map(|ring| ring.read(after, most as usize)).unwrap_or_default()
         };
         let answer = encode(&Answer::Logs(LogsAnswer { number, lines })).unwrap();
-        self.voice.publish(self.voice.topology.answers(to), answer).await;
+        self.voice.publish(self.voice.topology.replies(to), answer).await;
     }
 
     async fn describe(&mut self, ids: &[ObserverId]) {
         if ids.is_empty() {
             let name = self.name.clone();
-            return self.voice.born(&name, self.capacity.into()).await;
+            return self.voice.registered(&name, self.capacity.into()).await;
         }
         let one = |id: &ObserverId| {
             let (_, epoch, work) = self.held.get(id)?;
@@ -235,7 +241,7 @@ impl Life {
             Some(HeldWork { run, work: work.clone() })
         };
         let held = ids.iter().filter_map(one).collect();
-        self.voice.report(Report::Described(Described { pool: Pool::default(), held })).await;
+        self.voice.report(Report::HeldMessages(HeldMessages { pool: Pool::default(), held })).await;
     }
 
     async fn list(&mut self) {
@@ -246,8 +252,8 @@ impl Life {
             event: started(),
         };
         let entries = self.held.iter().map(one).collect();
-        for list in ListChunk::all(self.lists, entries) {
-            self.voice.report(Report::List(list)).await;
+        for list in InventoryChunk::all(self.lists, entries) {
+            self.voice.report(Report::Inventory(list)).await;
         }
     }
 

@@ -5,7 +5,7 @@ use crate::stage::{Api, Stage, eventually};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Asks one manager after the other until somebody answers.
+/// Asks one manager after the other until one answers.
 async fn either(apis: &[Api], turn: usize, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
     eventually(path, || async {
         for offset in 0..apis.len() {
@@ -60,13 +60,13 @@ async fn each_of_two_managers_may_be_killed_and_nothing_is_lost_or_doubled() {
         body["items"].as_array().is_some_and(|all| all.iter().all(|it| it["status"] == "Processing"))
     });
     let alive = alive.await;
-    let mut wanted = BTreeMap::new();
+    let mut definition = BTreeMap::new();
     for observer in alive["items"].as_array().unwrap() {
         let number: usize = observer["name"].as_str().unwrap()[1..].parse().unwrap();
         assert_eq!(number % 2, 1, "{observer}");
-        wanted.insert(observer["id"].as_str().unwrap().to_owned(), observer["epoch"].as_u64().unwrap());
+        definition.insert(observer["id"].as_str().unwrap().to_owned(), observer["epoch"].as_u64().unwrap());
     }
-    assert_eq!(wanted.len(), 100);
+    assert_eq!(definition.len(), 100);
     eventually("exactly the living ones to run", || async {
         let running: BTreeMap<String, u64> = service
             .running
@@ -75,7 +75,7 @@ async fn each_of_two_managers_may_be_killed_and_nothing_is_lost_or_doubled() {
             .iter()
             .map(|(id, epoch)| (id.to_string(), (*epoch).into()))
             .collect();
-        if running == wanted { Ok(()) } else { Err(format!("{} run", running.len())) }
+        if running == definition { Ok(()) } else { Err(format!("{} run", running.len())) }
     })
     .await;
     drop((one, two));

@@ -28,7 +28,7 @@ const FILES: [&str; 2] = ["", "-wal"];
 /// Short times, so that tests are quick.
 pub(crate) fn quick() -> Settings {
     let mut settings = Settings { listen: SocketAddr::from(([127, 0, 0, 1], 0)), ..Settings::default() };
-    settings.beat = Duration::from_millis(500);
+    settings.heartbeat_interval = Duration::from_millis(500);
     settings.lost_after = Duration::from_millis(1500);
     settings.orphan_after = Duration::from_secs(3);
     settings.row.lease = Duration::from_secs(4);
@@ -134,7 +134,7 @@ impl Stage {
             };
             let outcome = runtime.block_on(killed.run_until_cancelled(life));
             runtime.shutdown_background();
-            // Nobody listens where a test is over.
+            // The receiver is gone once a test is over.
             let _unheard = outcome.map(|outcome| over.send(outcome));
         });
         tokio::select! {
@@ -233,8 +233,8 @@ impl Api {
     pub(crate) async fn until_ready(&self) {
         self.until("/readyz", |status, _| status == 200).await;
     }
-    pub(crate) async fn until_status(&self, name: &str, wanted: &str) -> Value {
-        self.until(&format!("/v1/observers/{name}"), |_, body| body["status"] == wanted).await
+    pub(crate) async fn until_status(&self, name: &str, definition: &str) -> Value {
+        self.until(&format!("/v1/observers/{name}"), |_, body| body["status"] == definition).await
     }
 }
 

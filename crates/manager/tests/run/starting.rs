@@ -4,7 +4,7 @@ use crate::service::{Service, Voice, started};
 use crate::stage::Stage;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
-use everwatch_core::message::{Report, RunEvent};
+use everwatch_core::wire::report::{Report, RunEvent};
 use everwatch_manager::RunError;
 use serde_json::json;
 use std::net::TcpListener;
@@ -62,7 +62,7 @@ async fn it_is_ready_only_after_the_backlog_is_applied() {
     }
     first.stop().await.unwrap();
     let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
-    voice.born("s", 100).await;
+    voice.registered("s", 100).await;
     for round in 0..20 {
         for id in &ids {
             let event = if round == 0 { started() } else { RunEvent::Progress { text: round.to_string() } };
@@ -83,12 +83,12 @@ async fn reports_may_come_in_any_order() {
     let id: ObserverId = made["id"].as_str().unwrap().parse().unwrap();
     let run = |acquisitions, event| {
         let epoch = Epoch::new(1, acquisitions);
-        Report::Run(everwatch_core::message::RunReport { id, epoch, event })
+        Report::Run(everwatch_core::wire::report::RunReport { id, epoch, event })
     };
-    // The goodbye of a service before its birth.
+    // A service unregisters before its registration arrives.
     let early = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
     early.report_as(9, Report::ServiceGone).await;
-    early.report_as(1, Report::ServiceBorn(Box::new(crate::service::birth("early", 3)))).await;
+    early.report_as(1, Report::ServiceRegistered(Box::new(crate::service::registration("early", 3)))).await;
     let path = format!("/v1/services/{}", early.id);
     let gone = manager.api.until(&path, |_, body| body["state"] == "gone").await;
     assert_eq!(gone["is_deleted"], true);
@@ -97,10 +97,10 @@ async fn reports_may_come_in_any_order() {
     let newer = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
     for voice in [&older, &newer] {
         let name = if voice.id == older.id { "older" } else { "newer" };
-        voice.report_as(1, Report::ServiceBorn(Box::new(crate::service::birth(name, 3)))).await;
+        voice.report_as(1, Report::ServiceRegistered(Box::new(crate::service::registration(name, 3)))).await;
     }
     newer.report_as(3, run(1, started())).await;
-    newer.report_as(2, run(1, RunEvent::Taken { reason: "new".to_owned(), refuses: false })).await;
+    newer.report_as(2, run(1, RunEvent::Held { reason: "new".to_owned(), refuses: false })).await;
     older.report_as(8, run(0, RunEvent::HandedOver)).await;
     older.report_as(7, run(0, started())).await;
     older.report_as(90, run(0, RunEvent::Progress { text: "last words".to_owned() })).await;
@@ -112,7 +112,7 @@ async fn reports_may_come_in_any_order() {
     newer
         .report_as(
             4,
-            run(1, RunEvent::Erred { attempt: 1, error: "e".to_owned(), next_at: Default::default() }),
+            run(1, RunEvent::Errored { attempt: 1, error: "e".to_owned(), next_at: Default::default() }),
         )
         .await;
     let seen = manager.api.until("/v1/observers/a", |_, body| body["last_error"] == "e").await;

@@ -99,7 +99,7 @@ async fn services_that_have_ended_are_not_read_again_and_again() {
     manager.api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
     manager.api.until_status("a", "Processing").await;
     let flapping = format!(
-        "INSERT INTO services SELECT gen_random_uuid(), 1, 'flapping', pool, 1, 'lost', born_at, born_at, document
+        "INSERT INTO services SELECT gen_random_uuid(), 1, 'flapping', pool, 1, 'lost', registered_at, registered_at, document
         FROM services, generate_series(1, {ENDED}) WHERE ended_at IS NULL"
     );
     execute(&stage.store_url, &flapping).await;

@@ -1,12 +1,13 @@
-//! Which trace a work message belongs to: that of whoever asked for it, as long as nobody else does.
+//! Which trace a work message belongs to: that of the latest request for it.
 
 use crate::service::Voice;
 use crate::stage::{Manager, Stage, eventually};
 use everwatch_broker::{Delivery, Settle};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::Pool;
-use everwatch_core::message::{RunEvent, Work, WorkRead};
-use everwatch_core::trace::{TRACEPARENT, TRACESTATE, TraceContext};
+use everwatch_core::wire::report::RunEvent;
+use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
+use everwatch_core::wire::work::{DecodedWork, Work};
 use serde_json::json;
 
 const A: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -30,7 +31,7 @@ async fn next(voice: &Voice) -> (Work, Delivery) {
     })
     .await;
     assert_eq!(voice.session.ack(delivery.receipt).await, Settle::Done);
-    let WorkRead::Ours(work) = Work::read(&delivery.body).unwrap() else { panic!("foreign") };
+    let DecodedWork::Ours(work) = Work::read(&delivery.body).unwrap() else { panic!("foreign") };
     (*work, delivery)
 }
 
@@ -72,7 +73,7 @@ async fn what_is_published_again_has_the_trace_of_the_newest_request() {
     ask(&manager, "/v1/observers/o/resume", &[(TRACEPARENT, A)], json!(null)).await;
     let (work, delivery) = next(&voice).await;
     assert_eq!((work.generation, delivery.text(TRACEPARENT)), (1, Some(A)));
-    // Nobody asked for this one: the manager publishes again what stopped by itself.
+    // No user requested this: the manager republishes what stopped by itself.
     voice.event(work.id, Epoch::first_of(1), RunEvent::Stopped).await;
     let (work, delivery) = next(&voice).await;
     assert_eq!((work.generation, delivery.text(TRACEPARENT)), (2, Some(A)));

@@ -2,8 +2,8 @@
 //! thread serves them, so the control loop never waits for their clients.
 
 use super::HostError;
+use crate::handle::Handle;
 use crate::metric;
-use crate::runtime::Handle;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;

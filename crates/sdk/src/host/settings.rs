@@ -8,7 +8,7 @@ use config::{Environment, File, FileFormat};
 use everwatch_broker::RabbitBroker;
 use everwatch_core::clock::friendly;
 use everwatch_core::id::{Kind, Name, Pool};
-use everwatch_core::logs::LINES_MAX;
+use everwatch_core::wire::logs::LINES_MAX;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ pub struct Service {
     pub capacity: CapacityText,
     pub labels: BTreeMap<String, String>,
     #[serde(with = "friendly")]
-    pub beat: Duration,
+    pub heartbeat_interval: Duration,
     #[serde(with = "friendly")]
     pub fence_grace: Duration,
     #[serde(with = "friendly")]
@@ -176,7 +176,7 @@ impl Default for Service {
             pool: "default".to_owned(),
             capacity: CapacityText(Capacity::Auto),
             labels: BTreeMap::new(),
-            beat: Duration::from_secs(5),
+            heartbeat_interval: Duration::from_secs(5),
             fence_grace: Duration::from_millis(500),
             drain_timeout: Duration::from_secs(20),
             start_rate: 0.0,
@@ -263,8 +263,10 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     if heartbeat + service.fence_grace >= (heartbeat * 2).min(Duration::from_secs(15)) {
         return wrong("service.fence_grace: with broker.heartbeat it must stay below two heartbeats and 15s");
     }
-    if service.beat < Duration::from_secs(1) || service.beat > Duration::from_secs(60) {
-        return wrong("service.beat: from 1s to 60s");
+    if service.heartbeat_interval < Duration::from_secs(1)
+        || service.heartbeat_interval > Duration::from_secs(60)
+    {
+        return wrong("service.heartbeat_interval: from 1s to 60s");
     }
     let exec = service.exec_settings(broker);
     exec.check().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
@@ -317,7 +319,7 @@ impl Service {
         settings.capacity = self.capacity.0;
         settings.labels.clone_from(&self.labels);
         settings.prefix.clone_from(&broker.prefix);
-        settings.beat = self.beat;
+        settings.heartbeat_interval = self.heartbeat_interval;
         settings.fence_after = broker.heartbeat;
         settings.fence_grace = self.fence_grace;
         settings.drain_timeout = self.drain_timeout;
@@ -360,7 +362,7 @@ fn is_rate(rate: f64) -> bool {
 }
 
 fn host_name() -> String {
-    let legal = crate::machine::host_name()
+    let legal = crate::host_info::host_name()
         .replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "-");
     if legal.is_empty() { "service".to_owned() } else { legal }
 }

@@ -2,7 +2,7 @@
 
 use super::settings::{Log, LogFormat, SettingsError, Telemetry};
 use super::stderr::{self, LastLines};
-use crate::logs::Eavesdropper;
+use crate::tasks::logs::LogCaptureLayer;
 use everwatch_trace::{Export, Exporting};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
@@ -33,7 +33,11 @@ pub struct Telling {
 ///
 /// # Errors
 /// If the filter or the endpoint cannot be read.
-pub fn start_telling(log: &Log, telemetry: &Telemetry, teller: Teller<'_>) -> Result<Telling, SettingsError> {
+pub fn init_telemetry(
+    log: &Log,
+    telemetry: &Telemetry,
+    teller: Teller<'_>,
+) -> Result<Telling, SettingsError> {
     let filter = EnvFilter::try_new(&log.filter)
         .map_err(|error| SettingsError::new(format!("log.filter: `{}`: {error}", log.filter)))?;
     let export = Export {
@@ -49,11 +53,11 @@ pub fn start_telling(log: &Log, telemetry: &Telemetry, teller: Teller<'_>) -> Re
     let begun = match log.format {
         LogFormat::Text => {
             let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            let lines = lines.with_ansi(colours).finish().with(Eavesdropper);
+            let lines = lines.with_ansi(colours).finish().with(LogCaptureLayer);
             lines.with(exporting.layer()).try_init()
         }
         LogFormat::Json => {
-            let lines = lines.json().map_event_format(Traced).finish().with(Eavesdropper);
+            let lines = lines.json().map_event_format(Traced).finish().with(LogCaptureLayer);
             lines.with(exporting.layer()).try_init()
         }
     };

@@ -13,13 +13,13 @@ pub use helper::run_helper_if_asked;
 pub(crate) use permit::ENV_PASS;
 pub use permit::ExecSettings;
 
-use crate::logs::OUTPUT;
-use crate::pulse::{Pulse, Pulses};
+use crate::safety::child_watchdog::{ChildWatchdog, ChildWatchdogs};
+use crate::tasks::logs::OUTPUT;
 use crate::{Context, Error, Exit, Observer};
-use everwatch_core::logs::Stream;
+use everwatch_core::wire::logs::Stream;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use helper::{HELPER, TERMINATE};
+use helper::TERMINATE;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::Child;
 
+/// Set for a helper: which of the two it is, and the silence in ms that means death.
+const HELPER: &str = "EVERWATCH_EXEC_HELPER";
 /// How long a marked process may take to die before it is looked for again.
 const DEATH: Duration = Duration::from_millis(10);
 /// Longest line of output that is logged; the rest of it is dropped.
@@ -60,14 +62,15 @@ struct Family {
     /// Resolves once nothing of it is left.
     ended: Option<BoxFuture<'static, std::io::Result<ExitStatus>>>,
     /// Without it the helper ends everything.
-    pulse: Option<Pulse>,
+    pulse: Option<ChildWatchdog>,
 }
 
 impl Observer for Exec {
     const KIND: &'static str = "exec";
 
     async fn run(self, ctx: Context) -> Result<Exit, Error> {
-        let (Some(settings), Some(pulses)) = (ctx.shared::<ExecSettings>(), ctx.shared::<Pulses>()) else {
+        let (Some(settings), Some(pulses)) = (ctx.shared::<ExecSettings>(), ctx.shared::<ChildWatchdogs>())
+        else {
             return Ok(Exit::Failed("exec is not set up on this service".to_owned()));
         };
         let start = match self.start(&settings) {

@@ -1,6 +1,6 @@
 //! Polls a URL and emits its body whenever it has changed.
 
-use crate::unit::chain;
+use crate::tasks::task::chain;
 use crate::{Context, Error, Exit, Observer};
 use everwatch_core::redact::{redacted, without_credentials};
 use schemars::JsonSchema;

@@ -1,11 +1,9 @@
-//! The channels of one session: each has a task that consumes there, block after block, as it is told.
+//! The channels of one session: each has a task that consumes block after block.
 
-use super::{Incoming, Life};
-use crate::fence::Fence;
-use everwatch_broker::{BrokerError, Consume, Consumer, Session, advice};
-use everwatch_core::blocks::{BlockEffect, BlockId, ChannelId};
-use everwatch_core::message::Cause;
-use everwatch_core::slots::Input;
+use super::{Incoming, ServiceSession};
+use crate::safety::fence::Fence;
+use everwatch_broker::{BrokerError, Consume, Consumer, Session, ack_timeout};
+use everwatch_core::capacity::blocks::{BlockId, ChannelId};
 use futures::FutureExt as _;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,83 +11,55 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// How long the broker may take to open a block.
+/// The time limit for opening a block.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
-/// Orders that a channel may be behind with.
+/// The most orders that a channel may be behind with.
 const ORDERS_MAX: usize = 16;
-/// Commands that may be on their way to the loop.
+/// The most commands in transit to the loop.
 const COMMANDS_AHEAD: u16 = 100;
 
 pub(super) type Channels = HashMap<ChannelId, mpsc::Sender<Order>>;
 
-/// What a channel is told.
+/// An order to a channel.
 pub(super) enum Order {
     Cancel,
     Again(BlockId, Consume),
 }
 
-/// One channel at work.
+/// The task of one channel.
 struct Worker {
     session: Arc<dyn Session>,
     fence: Arc<Fence>,
     arrivals: mpsc::Sender<Incoming>,
-    /// Nothing more is taken once it is cancelled.
+    /// Cancelled when no more work may be taken.
     closing: CancellationToken,
     over: CancellationToken,
 }
 
-impl Life {
-    /// Opens, cancels and closes blocks as they are wanted, and hands over what was asked for once nothing
-    /// comes in any more: given back before, it would come straight back.
-    pub(super) async fn follow_blocks(&mut self) {
-        for effect in self.blocks.decide(self.started.elapsed()) {
-            match effect {
-                BlockEffect::Open { block, channel, prefetch, priority } => {
-                    let queue = self.topology.work(&self.me.settings.pool);
-                    self.open(channel, block, Consume { queue, prefetch, priority });
-                }
-                BlockEffect::Cancel { channel } => self.order(channel, Order::Cancel),
-                BlockEffect::Close { channel } => drop(self.channels.remove(&channel)),
-            }
-        }
-        if !self.ready && self.blocks.settled(self.started.elapsed()) {
-            // Not at its birth: a rolling deploy goes on to the next service when this one is ready, and what
-            // that one hands over is to find room here.
-            self.ready = true;
-            self.me.handle.set_ready(true);
-        }
-        if self.blocks.closed() && !self.to_hand_over.is_empty() {
-            let ids = std::mem::take(&mut self.to_hand_over);
-            self.step(Input::HandOver(ids, Cause::Move)).await;
-        }
-        let surplus = self.blocks.surplus_over(self.started.elapsed());
-        if let Some(most) = surplus.filter(|_| surplus != self.shed_to) {
-            // Below what it may hold by itself it was asked to.
-            let cause = if most < self.blocks.capacity() { self.asked_for } else { Cause::Resize };
-            self.step(Input::HandOverDownTo(most, cause)).await;
-        }
-        self.shed_to = surplus;
-    }
-
-    fn open(&mut self, channel: ChannelId, block: BlockId, consume: Consume) {
+impl ServiceSession {
+    pub(super) fn open(&mut self, channel: ChannelId, block: BlockId, consume: Consume) {
         if self.channels.contains_key(&channel) {
             return self.order(channel, Order::Again(block, consume));
         }
         let (sender, orders) = mpsc::channel(ORDERS_MAX);
         self.channels.insert(channel, sender);
         let worker = self.worker(self.closing.clone());
-        self.tracker.spawn(async move {
+        self.helpers.tracker.spawn(async move {
             match worker.within(&consume, worker.session.consume(&consume)).await {
                 Ok(consumer) => worker.serve(consumer, block, orders).await,
-                Err(error) => worker.fence.fall(&error.to_string()),
+                Err(error) => worker.fence.trip(&error.to_string()),
             }
         });
+    }
+
+    pub(super) fn cancel_block(&self, channel: ChannelId) {
+        self.order(channel, Order::Cancel);
     }
 
     fn order(&self, channel: ChannelId, order: Order) {
         let told = self.channels.get(&channel).map(|orders| orders.try_send(order));
         if !matches!(told, Some(Ok(()))) {
-            self.fence.fall("a channel to the broker does not do as it is told");
+            self.fence.trip("a channel to the broker does not do as it is told");
         }
     }
 
@@ -99,23 +69,23 @@ impl Life {
             fence: self.fence.clone(),
             arrivals: self.arrivals.clone(),
             closing,
-            over: self.helpers.clone(),
+            over: self.helpers.end.clone(),
         }
     }
 
-    /// Takes commands until the session is over.
+    /// Consumes commands until the session is over.
     pub(super) async fn listen(&self, queue: String) -> Result<(), BrokerError> {
         let worker = self.worker(CancellationToken::new());
         let consume = Consume { queue, prefetch: COMMANDS_AHEAD, priority: 0 };
         let mut consumer = worker.within(&consume, worker.session.consume(&consume)).await?;
-        self.tracker.spawn(async move {
+        self.helpers.tracker.spawn(async move {
             while let Some(Some(command)) = worker.over.run_until_cancelled(consumer.next()).await {
                 if worker.arrivals.send(Incoming::Command(command)).await.is_err() {
                     return;
                 }
             }
             if !worker.over.is_cancelled() {
-                worker.fell();
+                worker.report_loss();
             }
         });
         Ok(())
@@ -128,7 +98,7 @@ impl Worker {
         consume: &Consume,
         opened: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
-        // A quorum queue without a leader never answers: naively, that is waited for.
+        // A quorum queue without a leader never answers.
         tokio::time::timeout(OPEN_WITHIN, opened).await.unwrap_or_else(|_| {
             let queue = &consume.queue;
             let why = format!("queue {queue} has not answered within {OPEN_WITHIN:?}: has it a leader?");
@@ -152,7 +122,7 @@ impl Worker {
                             open = false;
                             Incoming::Ended(block)
                         }
-                        None => return self.fell(),
+                        None => return self.report_loss(),
                     };
                     if self.arrivals.send(incoming).await.is_err() {
                         return;
@@ -177,14 +147,14 @@ impl Worker {
                 }
             };
             if let Err(error) = done {
-                return self.fence.fall(&error.to_string());
+                return self.fence.trip(&error.to_string());
             }
         }
     }
 
-    /// A consumer that lost its channel tells the session why first.
-    fn fell(&self) {
+    /// A consumer has lost its channel: trips the fence with the reason of the session, if it has one.
+    fn report_loss(&self) {
         let why = self.session.lost().now_or_never();
-        self.fence.fall(why.as_deref().unwrap_or(advice::ENDED_CONSUMER));
+        self.fence.trip(why.as_deref().unwrap_or(ack_timeout::ENDED_CONSUMER));
     }
 }

@@ -1,52 +1,47 @@
-//! Answers managers that do not know this service or what it holds: after a backup was restored.
+//! Answers managers that do not know this service or what it holds, mostly after a backup was restored.
 
-use super::Life;
-use crate::reporter::{Reporter, Say};
-use everwatch_core::id::{ObserverId, Pool, ServiceId};
-use everwatch_core::message::{Described, HeldWork, Report, RunReport, Work};
+use super::ServiceSession;
+use crate::session::reporter::{Reporter, Say};
+use everwatch_core::id::{ObserverId, Pool};
+use everwatch_core::wire::report::{HeldMessages, HeldWork, Report, RunReport};
+use everwatch_core::wire::work::Work;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Questions that may wait for their answers; who is not answered asks again.
+/// Questions that may wait; a manager that gets no answer asks again.
 const QUESTIONS: usize = 200;
-/// The most text of messages in one report, but for a single message.
+/// The most text of messages in one report, in bytes; a single longer message is allowed.
 const REPORT_MAX: usize = 128 * 1024;
 
 type Held = Vec<(RunReport, Arc<Work>)>;
 
-/// Tells what is held, one report after the other: naively all at once, and the specs of a thousand observers
-/// make a message that no broker takes.
-pub(crate) struct Describer {
+/// Describes held observers, one report after the other: the specs of a thousand observers in one message would be more
+/// than a broker takes.
+pub(crate) struct HeldDescriber {
     questions: mpsc::Sender<Held>,
     waiting: Option<mpsc::Receiver<Held>>,
 }
 
-impl Describer {
+impl HeldDescriber {
     pub(crate) fn new() -> Self {
         let (questions, waiting) = mpsc::channel(QUESTIONS);
         Self { questions, waiting: Some(waiting) }
     }
 }
 
-impl Life {
-    /// Shows managers what these are; with none, who it is itself and all that it holds.
-    pub(super) async fn describe(&mut self, asked: ServiceId, ids: &[ObserverId]) {
-        if asked != self.me.id {
-            return;
-        }
+impl ServiceSession {
+    /// Describes these observers to the managers; with none, the service itself and everything that it holds.
+    pub(super) async fn describe(&mut self, ids: &[ObserverId]) {
         if ids.is_empty() {
-            let birth = Box::new(self.birth());
-            self.reporter.say(Say::Tell(Report::ServiceBorn(birth))).await;
+            let registration = Box::new(self.registration());
+            self.reporter.say(Say::Tell(Report::ServiceRegistered(registration))).await;
             return self.list().await;
         }
         if let Some(waiting) = self.describer.waiting.take() {
-            let answers = answer(waiting, self.reporter.clone(), self.me.settings.pool.clone());
-            let ends = self.helpers.clone();
-            self.tracker.spawn(async move {
-                let _over = ends.run_until_cancelled(answers).await;
-            });
+            let replies = answer(waiting, self.reporter.clone(), self.me.settings.pool.clone());
+            self.helpers.spawn(replies);
         }
-        if self.describer.questions.try_send(self.slots.describe(ids, self.now())).is_err() {
+        if self.describer.questions.try_send(self.machine.describe(ids, self.now())).is_err() {
             tracing::debug!("too many questions about what is held: this one is to be asked again");
         }
     }
@@ -71,6 +66,6 @@ async fn answer(mut waiting: mpsc::Receiver<Held>, reporter: Reporter, pool: Poo
 }
 
 async fn tell(reporter: &Reporter, pool: &Pool, held: Vec<HeldWork>) {
-    // Confirmed: so one batch of reports has at most one of these.
-    reporter.confirmed(Report::Described(Described { pool: pool.clone(), held })).await;
+    // It waits for the confirm, so that one batch of reports has at most one of these.
+    reporter.confirmed(Report::HeldMessages(HeldMessages { pool: pool.clone(), held })).await;
 }

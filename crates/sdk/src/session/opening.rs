@@ -1,13 +1,14 @@
 //! What a session begins with: its queues, its blocks, its rules and its fence.
 
-use super::{Incarnation, Unborn};
-use crate::fence::{Fence, Watched};
-use crate::unit::Units;
-use everwatch_broker::{BrokerError, Declared, QueueKind, Topology};
-use everwatch_core::blocks::{Blocks, block_sizes};
-use everwatch_core::fence::limits;
-use everwatch_core::rebirth::STEADY;
-use everwatch_core::slots::SlotPolicy;
+use super::{Incarnation, StartError};
+use crate::safety::fence::{Fence, Watched};
+use crate::tasks::task::Units;
+use everwatch_broker::{BrokerError, Declared, QueueKind, Receipt, Topology};
+use everwatch_core::capacity::blocks::{Blocks, block_sizes};
+use everwatch_core::failure::fence::limits;
+use everwatch_core::failure::reconnect::STEADY;
+use everwatch_core::run::machine::Machine;
+use everwatch_core::run::slots::{Pace, SlotPolicy, Slots};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
@@ -17,7 +18,7 @@ pub(super) fn watch(
     me: &Incarnation,
     units: &Arc<Units>,
     tracker: &TaskTracker,
-) -> Result<Arc<Fence>, Unborn> {
+) -> Result<Arc<Fence>, StartError> {
     let watched = Watched {
         session: me.session.clone(),
         units: units.clone(),
@@ -30,25 +31,25 @@ pub(super) fn watch(
         tracing::warn!(?configured, ?agreed, "the broker's heartbeat is shorter: using it as fence_after");
     }
     me.pulses.set_silence(times.0);
-    Fence::watch(times, watched, (me.handle.machine.fence, tracker)).map_err(Unborn::Thread)
+    Fence::watch(times, watched, (me.handle.machine.fence, tracker)).map_err(StartError::Thread)
 }
 
-pub(super) fn blocks(me: &Incarnation, capacity: u32) -> Blocks {
-    let mut blocks = Blocks::new(capacity);
-    if me.comes_last {
-        blocks.come_last(STEADY);
-    }
-    blocks
-}
-
-pub(super) fn policy(me: &Incarnation, capacity: u32) -> SlotPolicy {
-    SlotPolicy {
+/// The machine of a new incarnation.
+pub(super) fn machine(me: &Incarnation) -> Machine<Receipt> {
+    let capacity = me.settings.capacity.slots();
+    let policy = SlotPolicy {
         kinds: me.registry.kinds(),
         fence_grace: me.settings.fence_grace,
         consumers: u32::try_from(block_sizes(capacity).len()).unwrap_or(u32::MAX),
         refuse_first: Duration::from_secs(1),
         refuse_max: Duration::from_secs(60),
+    };
+    let pace = Pace::new(me.settings.start_rate, &me.settings.start_rates);
+    let mut blocks = Blocks::new(capacity);
+    if me.comes_last {
+        blocks.defer(STEADY);
     }
+    Machine::new(me.id, Slots::new(policy).with_pace(pace), blocks)
 }
 
 pub(super) async fn declare(me: &Incarnation, topology: &Topology) -> Result<bool, BrokerError> {

@@ -1,8 +1,8 @@
-//! Saves, and the rows that somebody must look at.
+//! Saves, and the rows that managers must act on.
 
 use super::*;
-use everwatch_core::message::ListRange;
-use everwatch_core::placement::Refused;
+use everwatch_core::capacity::placement::Refused;
+use everwatch_core::wire::report::InventoryRange;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub async fn a_save_stands_under_the_next_version(store: &dyn Store) {
     all_created(store, &[waiting(1, "a")]).await;
     change(store, 1, |row| hear(row, 9, 1, started())).await;
     let row = loaded(store, 1).await;
-    assert_eq!((row.version, row.seen.holder()), (2, Some(service_id(9))));
+    assert_eq!((row.version, row.observed.holder()), (2, Some(service_id(9))));
 }
 
 pub async fn a_save_of_an_old_version_changes_nothing(store: &dyn Store) {
@@ -60,7 +60,7 @@ pub async fn whoever_leaves_in_the_middle_of_a_save_blocks_nobody(store: &dyn St
         let rows = store.load(&ids(&rows)).await.unwrap().rows;
         let patience = Duration::from_millis(patience % 10);
         let _left_or_done = tokio::time::timeout(patience, store.save(&rows)).await;
-        // A server may do to its end what nobody waits for any more, and come before the first try.
+        // A server may complete a statement whose client has left, even before the first retry.
         let another = async {
             loop {
                 let mut row = loaded(store, 1).await;
@@ -82,10 +82,10 @@ pub async fn error_texts_may_hold_anything(store: &dyn Store) {
     let error = "exit 1: \u{0} \\u0000 \u{feff} ' \" {}".to_owned();
     change(store, 1, |row| {
         let next_at = NOW;
-        hear(row, 9, 1, RunEvent::Erred { attempt: 1, error: error.clone(), next_at });
+        hear(row, 9, 1, RunEvent::Errored { attempt: 1, error: error.clone(), next_at });
     })
     .await;
-    assert_eq!(loaded(store, 1).await.seen.last_error.unwrap().value, error);
+    assert_eq!(loaded(store, 1).await.observed.last_error.unwrap().value, error);
 }
 
 pub async fn due_rows_come_oldest_first(store: &dyn Store) {
@@ -147,15 +147,15 @@ pub async fn what_no_service_can_run_is_counted_and_found(store: &dyn Store) {
     let rows: Vec<Row> = (1..6).map(|number| waiting(number, &format!("o{number}"))).collect();
     all_created(store, &rows).await;
     let refused = || RunEvent::Refused { why: "kind".to_owned() };
-    let held = || RunEvent::Taken { reason: "kind".to_owned(), refuses: true };
+    let held = || RunEvent::Held { reason: "kind".to_owned(), refuses: true };
     change(store, 1, |row| hear(row, 9, 1, started())).await;
     change(store, 2, |row| hear(row, 9, 1, held())).await;
     for number in 3..5 {
         change(store, number, |row| hear(row, 9, 1, refused())).await;
     }
     let group = |withdrawn, count| Refused {
-        pool: rows[0].wanted.pool.clone(),
-        kind: rows[0].wanted.kind.clone(),
+        pool: rows[0].definition.pool.clone(),
+        kind: rows[0].definition.kind.clone(),
         withdrawn,
         count,
     };
@@ -164,11 +164,12 @@ pub async fn what_no_service_can_run_is_counted_and_found(store: &dyn Store) {
     assert_eq!(ids(&store.refused_rows(&group(false, 0), 2).await.unwrap()), [id(2), id(3)], "the oldest");
     let later = NOW.plus(Duration::from_secs(60));
     change(store, 3, |row| assert!(row.withdraw(later, &RowPolicy::default()))).await;
-    assert_eq!(store.refused().await.unwrap(), [group(false, 2), group(true, 1)]);
+    assert_eq!(store.refused().await.unwrap(), [group(false, 2)]);
+    assert_eq!(ids(&store.ending(10).await.unwrap()), [id(3)], "its message may be anywhere");
     change(store, 3, |row| hear(row, 9, 2, RunEvent::Stopped)).await;
     assert_eq!(store.refused().await.unwrap(), [group(false, 2), group(true, 1)]);
     assert_eq!(ids(&store.refused_rows(&group(true, 1), 10).await.unwrap()), [id(3)]);
-    let unheld = store.unheld(&rows[0].wanted.pool, &[service_id(9)], 10).await.unwrap();
+    let unheld = store.unheld(&rows[0].definition.pool, &[service_id(9)], 10).await.unwrap();
     assert!(!ids(&unheld).contains(&id(3)) && ids(&unheld).contains(&id(5)), "it is not missed");
     change(store, 3, |row| assert!(row.release(later))).await;
     assert_eq!(store.refused().await.unwrap(), [group(false, 2)]);
@@ -201,7 +202,7 @@ pub async fn what_a_service_holds_is_found_by_a_stretch_of_ids(store: &dyn Store
     }
     change(store, 4, |row| assert!(row.on_unlisted(service_id(9), 2, NOW))).await;
     let held = async |after: Option<u128>, upto: Option<u128>| {
-        let range = ListRange { after: after.map(id), upto: upto.map(id) };
+        let range = InventoryRange { after: after.map(id), upto: upto.map(id) };
         let mut held = store.held_by(service_id(9), range).await.unwrap();
         held.sort_unstable();
         held
@@ -221,5 +222,5 @@ pub async fn the_clock_goes_forward(store: &dyn Store) {
 
 pub async fn the_tables_are_as_new_as_the_program(store: &dyn Store) {
     let schema = store.schema().await.unwrap();
-    assert!(schema.found == schema.known && schema.known > 3, "{schema:?}");
+    assert!(schema.found == schema.known && schema.known >= 2, "{schema:?}");
 }

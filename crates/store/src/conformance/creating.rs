@@ -1,7 +1,7 @@
 //! Names and slots.
 
 use super::*;
-use everwatch_core::status::Status;
+use everwatch_core::record::status::Status;
 
 pub async fn a_created_observer_is_found_by_id_and_by_name(store: &dyn Store) {
     let odd = json!({"name": "web-1", "kind": "exec", "on_full": "queue", "labels": {"a/b": "ü%_'"},

@@ -1,18 +1,18 @@
 //! Events: numbered in order, filtered, forgotten from the oldest on.
 
 use super::*;
-use crate::events::{By, Event, EventFilter, Named, Stretch};
+use crate::events::{By, Event, EventFilter, EventRange, Named};
 use crate::port::{Filter, Parked};
-use everwatch_core::history::What;
+use everwatch_core::record::events::EventKind;
 
-fn event(number: u128, what: What) -> Event {
+fn event(number: u128, kind: EventKind) -> Event {
     let named = |id: Uuid| Some(Named { id, name: format!("n-{number} \u{0}") });
     Event {
         id: 0,
         at: Timestamp(NOW.0 + i64::try_from(number).unwrap()),
-        what,
+        kind,
         observer: named(id(number).0),
-        service: if what == What::Started { named(service_id(1).0) } else { None },
+        service: if kind == EventKind::Started { named(service_id(1).0) } else { None },
         epoch: Some(1 << 32),
         text: String::new(),
         gap_ms: None,
@@ -21,9 +21,9 @@ fn event(number: u128, what: What) -> Event {
     }
 }
 
-async fn numbers(store: &dyn Store, filter: &EventFilter, stretch: Stretch) -> Vec<u128> {
+async fn numbers(store: &dyn Store, filter: &EventFilter, stretch: EventRange) -> Vec<u128> {
     let page = store.events(filter, stretch, 10).await.unwrap();
-    // Whoever filters in memory comes to the same.
+    // Filtering in memory gives the same result.
     let every = store.events(&EventFilter::default(), stretch, 10).await.unwrap().events;
     let kept: Vec<Event> = every.into_iter().filter(|event| filter.keeps(event)).collect();
     assert_eq!(kept, page.events);
@@ -32,29 +32,35 @@ async fn numbers(store: &dyn Store, filter: &EventFilter, stretch: Stretch) -> V
 
 pub async fn events_are_told_in_order_and_by_filter(store: &dyn Store) {
     assert_eq!(store.event_ends().await.unwrap(), (0, 0));
-    store.record(&[event(1, What::Created), event(1, What::Started), event(2, What::Created)]).await.unwrap();
-    store.record(&[event(3, What::Failed)]).await.unwrap();
+    store
+        .record(&[event(1, EventKind::Created), event(1, EventKind::Started), event(2, EventKind::Created)])
+        .await
+        .unwrap();
+    store.record(&[event(3, EventKind::Failed)]).await.unwrap();
     let all = EventFilter::default();
-    assert_eq!(numbers(store, &all, Stretch::Before(i64::MAX)).await, [3, 2, 1, 1]);
-    assert_eq!(numbers(store, &all, Stretch::After(0)).await, [1, 1, 2, 3]);
-    let page = store.events(&all, Stretch::Before(i64::MAX), 2).await.unwrap();
+    assert_eq!(numbers(store, &all, EventRange::Before(i64::MAX)).await, [3, 2, 1, 1]);
+    assert_eq!(numbers(store, &all, EventRange::After(0)).await, [1, 1, 2, 3]);
+    let page = store.events(&all, EventRange::Before(i64::MAX), 2).await.unwrap();
     assert_eq!((page.events.len(), page.total), (2, 4));
-    assert_eq!(Event { id: 0, ..page.events[0].clone() }, event(3, What::Failed));
-    let rest = Stretch::Before(page.events[1].id);
+    assert_eq!(Event { id: 0, ..page.events[0].clone() }, event(3, EventKind::Failed));
+    let rest = EventRange::Before(page.events[1].id);
     assert_eq!(numbers(store, &all, rest).await, [1, 1]);
-    let of = |observer, service, what| EventFilter { observer, service, what };
-    assert_eq!(numbers(store, &of(Some(id(1)), None, vec![]), Stretch::After(0)).await, [1, 1]);
-    assert_eq!(numbers(store, &of(None, Some(service_id(1)), vec![]), Stretch::After(0)).await, [1]);
-    let two = vec![What::Failed, What::Started];
-    assert_eq!(numbers(store, &of(None, None, two), Stretch::After(0)).await, [1, 3]);
-    assert_eq!(numbers(store, &of(Some(id(2)), None, vec![What::Failed]), Stretch::After(0)).await, []);
+    let of = |observer, service, kinds| EventFilter { observer, service, kinds };
+    assert_eq!(numbers(store, &of(Some(id(1)), None, vec![]), EventRange::After(0)).await, [1, 1]);
+    assert_eq!(numbers(store, &of(None, Some(service_id(1)), vec![]), EventRange::After(0)).await, [1]);
+    let two = vec![EventKind::Failed, EventKind::Started];
+    assert_eq!(numbers(store, &of(None, None, two), EventRange::After(0)).await, [1, 3]);
+    assert_eq!(
+        numbers(store, &of(Some(id(2)), None, vec![EventKind::Failed]), EventRange::After(0)).await,
+        []
+    );
 }
 
 /// Pages are read beside a writer: a total without its events, or events without their total, were two moments.
 pub async fn a_page_and_its_total_are_of_one_moment(store: &dyn Store) {
     let written = async {
         for number in 1..=60 {
-            store.record(&[event(number, What::Created)]).await.unwrap();
+            store.record(&[event(number, EventKind::Created)]).await.unwrap();
             all_created(store, &[waiting(number, &format!("n-{number}"))]).await;
             let (queue, reason, body) = ("q".to_owned(), "r".to_owned(), b"x".to_vec());
             store.park(&[Parked { id: 0, queue, reason, body, at: NOW }]).await.unwrap();
@@ -63,7 +69,8 @@ pub async fn a_page_and_its_total_are_of_one_moment(store: &dyn Store) {
     };
     let read = async {
         loop {
-            let events = store.events(&EventFilter::default(), Stretch::Before(i64::MAX), 99).await.unwrap();
+            let events =
+                store.events(&EventFilter::default(), EventRange::Before(i64::MAX), 99).await.unwrap();
             assert_eq!(events.events.len() as u64, events.total);
             let rows = store.list(&Filter::default(), None, 99).await.unwrap();
             assert_eq!(rows.rows.len() as u64, rows.total);
@@ -80,29 +87,32 @@ pub async fn a_page_and_its_total_are_of_one_moment(store: &dyn Store) {
 
 pub async fn the_oldest_events_are_forgotten(store: &dyn Store) {
     let all = EventFilter::default();
-    store.record(&(1..=6).map(|number| event(number, What::Created)).collect::<Vec<_>>()).await.unwrap();
+    store.record(&(1..=6).map(|number| event(number, EventKind::Created)).collect::<Vec<_>>()).await.unwrap();
     assert_eq!(store.forget_events(Timestamp(NOW.0 + 3), 100).await.unwrap(), 2);
     assert_eq!(store.forget_events(Timestamp(0), 3).await.unwrap(), 1);
-    assert_eq!(numbers(store, &all, Stretch::After(0)).await, [4, 5, 6]);
+    assert_eq!(numbers(store, &all, EventRange::After(0)).await, [4, 5, 6]);
     let (oldest, newest) = store.event_ends().await.unwrap();
     assert_eq!(newest - oldest, 2);
     // The numbers go on even if everything is old.
     store.forget_events(Timestamp(i64::MAX), 0).await.unwrap();
-    store.record(&[event(7, What::Created)]).await.unwrap();
-    assert_eq!(numbers(store, &all, Stretch::After(newest)).await, [7]);
+    store.record(&[event(7, EventKind::Created)]).await.unwrap();
+    assert_eq!(numbers(store, &all, EventRange::After(newest)).await, [7]);
 }
 
 pub async fn whoever_follows_the_numbers_misses_nothing(store: &dyn Store) {
     let all = EventFilter::default();
     let write = async |from: u128| {
         for number in from..from + 25 {
-            store.record(&[event(number, What::Created), event(number, What::Started)]).await.unwrap();
+            store
+                .record(&[event(number, EventKind::Created), event(number, EventKind::Started)])
+                .await
+                .unwrap();
         }
     };
     let follow = async {
         let (mut last, mut seen) = (0, 0);
         while seen < 100 {
-            let page = store.events(&all, Stretch::After(last), 7).await.unwrap();
+            let page = store.events(&all, EventRange::After(last), 7).await.unwrap();
             seen += page.events.len();
             last = page.events.last().map_or(last, |event| event.id);
             tokio::task::yield_now().await;

@@ -1,22 +1,25 @@
 //! Lists and counts.
 
 use super::*;
-use crate::port::{After, Filter, Page, Sort};
-use everwatch_core::health::Health;
-use everwatch_core::status::Status;
+use crate::port::{Filter, ListCursor, Page, Reasons, Sort};
+use everwatch_core::record::health::Health;
+use everwatch_core::record::pool_obstacle::Obstacles;
+use everwatch_core::record::reason::{ReasonCode, code_at};
+use everwatch_core::record::status::Status;
+use std::time::Duration;
 
 async fn listed(store: &dyn Store, filter: Filter) -> Vec<String> {
     let page = store.list(&filter, None, 100).await.unwrap();
     assert_eq!((page.total, page.more), (page.rows.len() as u64, false));
-    page.rows.iter().map(|row| row.wanted.name.to_string()).collect()
+    page.rows.iter().map(|row| row.definition.name.to_string()).collect()
 }
 
-fn place(row: &Row, sort: Sort) -> After {
+fn place(row: &Row, sort: Sort) -> ListCursor {
     let value = match sort {
-        Sort::Name => row.wanted.name.to_string(),
+        Sort::Name => row.definition.name.to_string(),
         Sort::CreatedAt => row.created_at.0.to_string(),
     };
-    After { value, id: row.id }
+    ListCursor { value, id: row.id }
 }
 
 pub async fn what_is_saved_is_found_by_what_it_is_now(store: &dyn Store) {
@@ -26,15 +29,15 @@ pub async fn what_is_saved_is_found_by_what_it_is_now(store: &dyn Store) {
     let labelled =
         |value: &str| Filter { labels: [("app".into(), value.into())].into(), ..Filter::default() };
     change(store, 1, |row| {
-        row.wanted.pool = "gpu".parse().unwrap();
-        row.wanted.labels = [("app".into(), "x".into())].into();
+        row.definition.pool = "gpu".parse().unwrap();
+        row.definition.labels = [("app".into(), "x".into())].into();
     })
     .await;
     assert_eq!(listed(store, in_pool("gpu")).await, ["a"]);
     assert_eq!(listed(store, in_pool("default")).await, [""; 0]);
     assert_eq!(listed(store, labelled("x")).await, ["a"]);
     // One that comes too late changes nothing, though its version would be the one that stands.
-    late.wanted.labels = [("app".into(), "late".into())].into();
+    late.definition.labels = [("app".into(), "late".into())].into();
     assert_eq!(store.save(&[late]).await.unwrap(), [id(1)]);
     assert_eq!(listed(store, labelled("late")).await, [""; 0]);
     assert_eq!(listed(store, in_pool("gpu")).await, ["a"]);
@@ -94,7 +97,7 @@ pub async fn pages_show_each_row_once_in_either_order(store: &dyn Store) {
     for sort in [Sort::Name, Sort::CreatedAt] {
         let mut expected = rows.clone();
         expected.sort_by_key(|row| match sort {
-            Sort::Name => (Some(row.wanted.name.clone()), NOW, row.id),
+            Sort::Name => (Some(row.definition.name.clone()), NOW, row.id),
             Sort::CreatedAt => (None, row.created_at, row.id),
         });
         for descending in [false, true] {
@@ -135,7 +138,7 @@ pub async fn one_name_of_many_times_is_paged_by_id(store: &dyn Store) {
 
 pub async fn a_place_that_is_no_time_is_refused(store: &dyn Store) {
     let filter = Filter { sort: Sort::CreatedAt, ..Filter::default() };
-    let after = After { value: "yesterday".into(), id: id(1) };
+    let after = ListCursor { value: "yesterday".into(), id: id(1) };
     assert!(store.list(&filter, Some(&after), 2).await.is_err());
 }
 
@@ -182,17 +185,17 @@ pub async fn what_nobody_alive_holds_is_found(store: &dyn Store) {
 async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>)> {
     let mut ended = service(9, "ended", 10);
     assert_eq!(store.save_services(&[service(8, "lives", 10), ended.clone()]).await.unwrap(), []);
-    ended = store.service(Some(service_id(9)), None).await.unwrap().unwrap();
+    ended = store.service(&service_id(9).into()).await.unwrap().unwrap();
     assert!(ended.on_gone(NOW));
     assert_eq!(store.save_services(&[ended]).await.unwrap(), []);
     let policy = RowPolicy::default();
-    let erred = || RunEvent::Erred { attempt: 1, error: "e".into(), next_at: NOW };
+    let errored = || RunEvent::Errored { attempt: 1, error: "e".into(), next_at: NOW };
     let again = |started_at| RunEvent::Started { attempt: 2, started_at };
     type Change<'a> = Box<dyn Fn(&mut Row) + Send + Sync + 'a>;
     let all: Vec<(&'static str, Option<Health>, Change<'_>)> = vec![
         ("adrift", Some(Health::Waiting), Box::new(|row| hear(row, 9, 1, started()))),
-        ("adrift-loop", Some(Health::Waiting), Box::new(|row| hear(row, 9, 1, erred()))),
-        ("backing-off", Some(Health::Restarting), Box::new(|row| hear(row, 8, 1, erred()))),
+        ("adrift-loop", Some(Health::Waiting), Box::new(|row| hear(row, 9, 1, errored()))),
+        ("backing-off", Some(Health::Restarting), Box::new(|row| hear(row, 8, 1, errored()))),
         ("completed", None, Box::new(|row| hear(row, 8, 1, RunEvent::Completed))),
         ("created", Some(Health::Waiting), Box::new(|_| ())),
         (
@@ -208,7 +211,7 @@ async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>
             "recovered",
             Some(Health::Running),
             Box::new(|row| {
-                hear(row, 8, 1, erred());
+                hear(row, 8, 1, errored());
                 hear(row, 8, 2, again(Timestamp(1000)));
             }),
         ),
@@ -217,7 +220,7 @@ async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>
             "unsteady",
             Some(Health::Restarting),
             Box::new(|row| {
-                hear(row, 8, 1, erred());
+                hear(row, 8, 1, errored());
                 hear(row, 8, 2, again(NOW));
             }),
         ),
@@ -226,7 +229,7 @@ async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>
     all_created(store, &rows).await;
     for (number, (text, _, make)) in (1..).zip(&all) {
         change(store, number, make).await;
-        assert_eq!(loaded(store, number).await.wanted.name.as_str(), *text);
+        assert_eq!(loaded(store, number).await.definition.name.as_str(), *text);
     }
     all.into_iter().map(|(text, health, _)| (text, health)).collect()
 }
@@ -247,13 +250,49 @@ pub async fn health_is_that_of_the_moment(store: &dyn Store) {
     assert_eq!((first.total, first.more), (3, true));
     let after = place(first.rows.last().unwrap(), Sort::CreatedAt);
     let second = store.list(&page, Some(&after), 2).await.unwrap();
-    let names = first.rows.iter().chain(&second.rows).map(|row| row.wanted.name.as_str());
+    let names = first.rows.iter().chain(&second.rows).map(|row| row.definition.name.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["unsteady", "moving", "backing-off"]);
     let counts = store.health_counts().await.unwrap();
     for health in Health::ALL {
         let expected = all.iter().filter(|it| it.1 == Some(health)).count() as u64;
         assert_eq!(counts.get(&("default".parse().unwrap(), health)), Some(&expected), "{health}");
     }
+}
+
+pub async fn reason_codes_are_those_of_the_moment(store: &dyn Store) {
+    of_every_health(store).await;
+    let others = [("refused", 20), ("withdrawn", 21), ("elsewhere", 22), ("failed", 23)];
+    let mut rows: Vec<Row> = others.iter().map(|(name, number)| waiting(*number, name)).collect();
+    rows[2].definition.pool = "gpu".parse().unwrap();
+    all_created(store, &rows).await;
+    let refused = || RunEvent::Refused { why: "kind".to_owned() };
+    change(store, 20, |row| hear(row, 8, 1, refused())).await;
+    let (later, policy) = (NOW.plus(Duration::from_secs(60)), RowPolicy::default());
+    change(store, 21, |row| {
+        hear(row, 8, 1, refused());
+        assert!(row.withdraw(later, &policy));
+    })
+    .await;
+    change(store, 23, |row| hear(row, 8, 1, RunEvent::Failed { error: "e".into(), attempts: 1 })).await;
+    let ended = store.services(NOW).await.unwrap().rows;
+    let living: Vec<_> = ended.into_iter().filter(|it| it.end.is_none()).collect();
+    let now = store.now().await.unwrap();
+    let all = store.list(&Filter::default(), None, 100).await.unwrap().rows;
+    let mut met = 0;
+    for obstacles in [Obstacles::of(&living), Obstacles::default()] {
+        for code in ReasonCode::ALL {
+            let expected = all.iter().filter(|row| {
+                let held = row.holder().is_some_and(|it| living.iter().any(|service| service.id == it));
+                code_at(row, held, obstacles.get(&row.definition.pool), now) == Some(*code)
+            });
+            let expected: Vec<_> = expected.map(|row| row.definition.name.as_str()).collect();
+            let reasons = Some(Reasons { codes: vec![*code], obstacles: obstacles.clone() });
+            let found = listed(store, Filter { reasons, ..Filter::default() }).await;
+            assert_eq!(found, expected, "{code}");
+            met += usize::from(!found.is_empty());
+        }
+    }
+    assert!(met >= 12, "{met} codes were met");
 }
 
 pub async fn health_follows_the_service_without_a_save(store: &dyn Store) {
@@ -263,7 +302,7 @@ pub async fn health_follows_the_service_without_a_save(store: &dyn Store) {
     change(store, 1, |row| hear(row, 8, 1, started())).await;
     let of = |health| Filter { health: vec![health], ..Filter::default() };
     assert_eq!(listed(store, of(Health::Running)).await, ["o"]);
-    row = store.service(Some(row.id), None).await.unwrap().unwrap();
+    row = store.service(&row.id.into()).await.unwrap().unwrap();
     assert!(row.on_gone(NOW));
     assert_eq!(store.save_services(&[row]).await.unwrap(), []);
     assert_eq!(listed(store, of(Health::Running)).await, [""; 0]);

@@ -6,31 +6,27 @@ use crate::port::{PARKED_HEAD, Parked};
 pub async fn a_service_is_born_once_and_found(store: &dyn Store) {
     let row = service(1, "s", 4);
     assert_eq!(store.save_services(std::slice::from_ref(&row)).await.unwrap(), []);
-    assert_eq!(store.service(Some(row.id), None).await.unwrap(), Some(row.clone()));
-    assert_eq!(store.service(None, Some(&name("s"))).await.unwrap(), Some(row));
-    assert_eq!(store.service(None, Some(&name("t"))).await.unwrap(), None);
-    assert_eq!(store.service(None, None).await.unwrap(), None);
+    assert_eq!(store.service(&row.id.into()).await.unwrap(), Some(row.clone()));
+    assert_eq!(store.service(&name("s").into()).await.unwrap(), Some(row));
+    assert_eq!(store.service(&name("t").into()).await.unwrap(), None);
     // Two incarnations of one name: the younger.
     let mut younger = service(2, "s", 4);
-    younger.born_at = Timestamp(NOW.0 + 1);
+    younger.registered_at = Timestamp(NOW.0 + 1);
     assert_eq!(store.save_services(&[younger]).await.unwrap(), []);
-    assert_eq!(store.service(None, Some(&name("s"))).await.unwrap().unwrap().id, service_id(2));
-    assert_eq!(
-        store.service(Some(service_id(1)), Some(&name("s"))).await.unwrap().unwrap().id,
-        service_id(1)
-    );
+    assert_eq!(store.service(&name("s").into()).await.unwrap().unwrap().id, service_id(2));
+    assert_eq!(store.service(&service_id(1).into()).await.unwrap().unwrap().id, service_id(1));
 }
 
 pub async fn a_service_is_saved_by_compare_and_set(store: &dyn Store) {
     let mut row = service(1, "s", 4);
     assert_eq!(store.save_services(std::slice::from_ref(&row)).await.unwrap(), []);
     row.suspect(NOW);
-    // One known and one newborn in the same batch.
+    // A known and a new service in the same batch.
     assert_eq!(store.save_services(&[row.clone(), service(2, "t", 1)]).await.unwrap(), []);
-    let stored = store.service(Some(row.id), None).await.unwrap().unwrap();
+    let stored = store.service(&row.id.into()).await.unwrap().unwrap();
     assert_eq!((stored.version, stored.suspect_since), (2, Some(NOW)));
     assert_eq!(store.save_services(std::slice::from_ref(&row)).await.unwrap(), [row.id]);
-    // Unknown, and not newborn: somebody forgot it.
+    // Unknown and not new: its row was forgotten.
     let forgotten = ServiceRow { version: 7, ..service(3, "u", 1) };
     assert_eq!(store.save_services(&[forgotten]).await.unwrap(), [service_id(3)]);
 }

@@ -1,8 +1,8 @@
-//! Rows that cannot be read: they hide no other, and a person hears of them.
+//! Rows that cannot be read: they hide no other row, and they are listed for operators.
 
 use super::*;
-use crate::port::{After, Filter, Page, StoreError, Table, Unreadable};
-use everwatch_core::message::ListRange;
+use crate::port::{Filter, ListCursor, Page, StoreError, Table, Unreadable};
+use everwatch_core::wire::report::InventoryRange;
 
 const BROKEN: [u128; 3] = [1, 2, 3];
 
@@ -42,7 +42,7 @@ pub async fn unreadable_observers_hide_no_other(store: &dyn Store, execute: impl
     let pool = "default".parse().unwrap();
     assert_eq!(numbers(&store.unheld(&pool, &[], 2).await.unwrap()), [4, 5]);
     assert_eq!(store.unheld(&pool, &[service_id(9)], 2).await.unwrap(), []);
-    let held = store.held_by(service_id(9), ListRange { after: None, upto: None }).await.unwrap();
+    let held = store.held_by(service_id(9), InventoryRange { after: None, upto: None }).await.unwrap();
     assert_eq!(held.len(), 8, "what is written beside a document is known");
 
     let (mut seen, mut after) = (Vec::new(), None);
@@ -51,7 +51,7 @@ pub async fn unreadable_observers_hide_no_other(store: &dyn Store, execute: impl
         assert_eq!(total, 8);
         seen.extend(numbers(&rows));
         let Some(last) = rows.last().filter(|_| more) else { break };
-        after = Some(After { value: last.wanted.name.to_string(), id: last.id });
+        after = Some(ListCursor { value: last.definition.name.to_string(), id: last.id });
     }
     assert_eq!(seen, [4, 5, 6, 7, 8]);
     assert_eq!(store.counts().await.unwrap().values().sum::<u64>(), 8);
@@ -90,7 +90,7 @@ pub async fn an_unreadable_service_hides_no_other(store: &dyn Store, execute: im
     execute(format!("UPDATE services SET document = '{{' WHERE id = '{}'", service_id(1))).await;
     let found = store.services(NOW).await.unwrap();
     assert_eq!((found.rows, found.unreadable), (vec![service(2, "b", 4)], vec![service_id(1)]));
-    assert!(matches!(store.service(Some(service_id(1)), None).await, Err(StoreError::Corrupt(_))));
+    assert!(matches!(store.service(&service_id(1).into()).await, Err(StoreError::Corrupt(_))));
     let unreadable = store.unreadable().await.unwrap();
     assert_eq!((unreadable.len(), unreadable[0].table), (1, Table::Services));
     assert!(unreadable[0].cure().contains("DELETE FROM services"), "{unreadable:?}");

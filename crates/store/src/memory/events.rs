@@ -1,7 +1,7 @@
 //! Events in memory.
 
 use super::MemoryStore;
-use crate::port::{Event, EventFilter, EventPage, Events, StoreError, Stretch};
+use crate::port::{Event, EventFilter, EventPage, EventRange, Events, StoreError};
 use async_trait::async_trait;
 use everwatch_core::clock::Timestamp;
 
@@ -19,17 +19,17 @@ impl Events for MemoryStore {
     async fn events(
         &self,
         filter: &EventFilter,
-        stretch: Stretch,
+        stretch: EventRange,
         most: usize,
     ) -> Result<EventPage, StoreError> {
         let tables = self.tables();
         let kept = || tables.events.iter().filter(|event| filter.keeps(event));
         Ok(match stretch {
-            Stretch::Before(id) => EventPage {
+            EventRange::Before(id) => EventPage {
                 events: kept().rev().filter(|it| it.id < id).take(most).cloned().collect(),
                 total: kept().count() as u64,
             },
-            Stretch::After(id) => {
+            EventRange::After(id) => {
                 EventPage { events: kept().filter(|it| it.id > id).take(most).cloned().collect(), total: 0 }
             }
         })

@@ -1,7 +1,7 @@
 //! Notes in memory.
 
 use super::{MemoryStore, Tables};
-use crate::port::{Notes, StoreError};
+use crate::port::{KeyValue, StoreError};
 use async_trait::async_trait;
 use everwatch_core::clock;
 use std::time::Duration;
@@ -14,7 +14,7 @@ impl Tables {
 }
 
 #[async_trait]
-impl Notes for MemoryStore {
+impl KeyValue for MemoryStore {
     async fn claim(&self, name: &str, value: &str, keep: Duration) -> Result<String, StoreError> {
         let mut tables = self.tables();
         match tables.note(name) {

@@ -1,6 +1,6 @@
 //! Notes on PostgreSQL.
 
-use crate::failure::failure;
+use crate::error_mapping::failure;
 use crate::port::StoreError;
 use sqlx::PgPool;
 use std::time::Duration;
@@ -13,7 +13,7 @@ macro_rules! now {
 }
 
 const CLAIM: &str = concat!(
-    "INSERT INTO notes AS n (name, value, until) VALUES ($1, $2, LEAST($3, 9e18 - ",
+    "INSERT INTO key_value AS n (name, value, until) VALUES ($1, $2, LEAST($3, 9e18 - ",
     now!(),
     ")::bigint + ",
     now!(),
@@ -24,14 +24,14 @@ const CLAIM: &str = concat!(
 );
 
 const SET: &str = concat!(
-    "INSERT INTO notes (name, value, until) VALUES ($1, $2, LEAST($3, 9e18 - ",
+    "INSERT INTO key_value (name, value, until) VALUES ($1, $2, LEAST($3, 9e18 - ",
     now!(),
     ")::bigint + ",
     now!(),
     ") ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value, until = EXCLUDED.until"
 );
 
-const READ: &str = concat!("SELECT value FROM notes WHERE name = $1 AND until > ", now!());
+const READ: &str = concat!("SELECT value FROM key_value WHERE name = $1 AND until > ", now!());
 
 /// How often a claim is tried when what stood there ends in between.
 const TRIES: usize = 5;
@@ -60,7 +60,7 @@ pub(super) async fn read(pool: &PgPool, name: &str) -> Result<Option<String>, St
 
 pub(super) async fn under(pool: &PgPool, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
     let under = concat!(
-        "SELECT name, value FROM notes WHERE starts_with(name, $1) AND until > ",
+        "SELECT name, value FROM key_value WHERE starts_with(name, $1) AND until > ",
         now!(),
         " ORDER BY name COLLATE \"C\""
     );
@@ -73,13 +73,13 @@ pub(super) async fn set(pool: &PgPool, name: &str, value: &str, keep: Duration) 
 }
 
 pub(super) async fn swap(pool: &PgPool, name: &str, before: &str, after: &str) -> Result<bool, StoreError> {
-    let swap = concat!("UPDATE notes SET value = $3 WHERE name = $1 AND value = $2 AND until > ", now!());
+    let swap = concat!("UPDATE key_value SET value = $3 WHERE name = $1 AND value = $2 AND until > ", now!());
     let swap = sqlx::query(swap).bind(name).bind(before).bind(after);
     Ok(swap.execute(pool).await.map_err(failure)?.rows_affected() == 1)
 }
 
 pub(super) async fn forget(pool: &PgPool) -> Result<u64, StoreError> {
-    let forget = concat!("DELETE FROM notes WHERE until <= ", now!());
+    let forget = concat!("DELETE FROM key_value WHERE until <= ", now!());
     let done = sqlx::query(forget).execute(pool).await.map_err(failure)?;
     Ok(done.rows_affected())
 }

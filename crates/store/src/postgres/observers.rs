@@ -1,18 +1,18 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
-use crate::admission::{Situation, admit, counted_pools, names, refused_by};
 use crate::columns::{Columns, HealthGroup, counts_of, health_counts_of, refused_as, refused_of};
-use crate::failure::failure;
-use crate::listing::{Parameters, effective_health, page};
-use crate::port::{After, Counts, Created, Filter, Found, HealthCounts, Page, Sort, StoreError, Table};
+use crate::error_mapping::failure;
+use crate::listing::{Parameters, effective_health, effective_reason, page};
+use crate::port::{Counts, Created, Filter, Found, HealthCounts, ListCursor, Page, Sort, StoreError, Table};
 use crate::unreadable::{Document, Ledger};
-use everwatch_core::adoption::REMEMBERED;
+use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_pools, names, refused_by};
+use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
+use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId};
-use everwatch_core::message::ListRange;
-use everwatch_core::placement::Refused;
-use everwatch_core::row::{Row, RowPolicy};
-use everwatch_core::status::Status;
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::status::Status;
+use everwatch_core::wire::report::InventoryRange;
 use sqlx::{PgConnection, PgPool};
 use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
@@ -39,7 +39,7 @@ const INSERT: &str = concat!(
 );
 
 // Rows are locked in the order of their ids: two saves that overlap wait, and never for each other.
-// A name once given up is not taken back: somebody else may have it.
+// A name once given up is not taken back: another observer may have it.
 const SAVE: &str = concat!(
     "WITH mine AS MATERIALIZED (
         SELECT o.id FROM observers o
@@ -65,7 +65,13 @@ macro_rules! matching {
          AND ($6::text IS NULL OR strpos(lower(name), $6) > 0)
          AND ($7::text[] IS NULL OR ",
             effective_health!("(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint"),
-            " = ANY($7))"
+            " = ANY($7))
+         AND ($8::text[] IS NULL OR ",
+            effective_reason!(
+                "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint",
+                "COALESCE($9::text::jsonb ->> pool, 'no-service-in-pool')"
+            ),
+            " = ANY($8))"
         )
     };
 }
@@ -81,13 +87,13 @@ macro_rules! listing {
             $past,
             " (",
             $value,
-            ", $9) ORDER BY ",
+            ", $11) ORDER BY ",
             $by,
             " ",
             $way,
             ", id ",
             $way,
-            " LIMIT $10 OFFSET $11"
+            " LIMIT $12 OFFSET $13"
         )
     };
 }
@@ -102,7 +108,7 @@ pub(super) async fn create(
     let mut transaction = pool.begin().await.map_err(failure)?;
     let free = count_free(&mut transaction, &counted_pools(rows)).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
-    let mut answers = admit(rows, Situation { holders, free });
+    let mut answers = admit(rows, Occupancy { holders, free });
     let admitted = rows.iter().zip(&answers).filter(|(_, answer)| **answer == Created::Done);
     let columns: Vec<Columns> =
         admitted.map(|(row, _)| Columns::of(row, row.version, policy)).collect::<Result<_, _>>()?;
@@ -113,7 +119,7 @@ pub(super) async fn create(
             let holders = self::holders(&mut transaction, &names(rows)).await?;
             for (row, answer) in rows.iter().zip(&mut answers) {
                 if *answer == Created::Done && !inserted.contains(&row.id.0) {
-                    *answer = refused_by(holders.get(row.wanted.name.as_str()).copied());
+                    *answer = refused_by(holders.get(row.definition.name.as_str()).copied());
                 }
             }
         }
@@ -122,7 +128,7 @@ pub(super) async fn create(
     Ok(answers)
 }
 
-/// Free slots of these pools, which stay locked until the transaction ends: naively, two managers count
+/// Free slots of these pools, which stay locked until the transaction ends: without the lock, two managers count
 /// the same free slot and both give it away.
 async fn count_free(
     connection: &mut PgConnection,
@@ -254,7 +260,7 @@ pub(super) async fn commanded_since(
 
 pub(super) async fn ending((pool, ledger): Reading<'_>, most: usize) -> Result<Vec<Row>, StoreError> {
     let ending = "SELECT id, document FROM observers
-        WHERE reason_code IN ('deleting', 'pausing', 'restart-requested')
+        WHERE reason_code IN ('deleting', 'pausing', 'restart-requested', 'withdrawing')
         ORDER BY commanded_at, id LIMIT $1 OFFSET $2";
     let mut pages = ledger.pages(most);
     while let Some((limit, offset)) = pages.next() {
@@ -312,7 +318,7 @@ pub(super) async fn unheld(
 pub(super) async fn held_by(
     pool: &PgPool,
     service: ServiceId,
-    range: ListRange,
+    range: InventoryRange,
 ) -> Result<Vec<ObserverId>, StoreError> {
     let held = "SELECT id FROM observers WHERE service_id = $1
         AND ($2::uuid IS NULL OR id > $2) AND ($3::uuid IS NULL OR id <= $3)";
@@ -339,15 +345,15 @@ async fn up_to(
 pub(super) async fn list(
     (pool, ledger): Reading<'_>,
     filter: &Filter,
-    after: Option<&After>,
+    after: Option<&ListCursor>,
     most: usize,
 ) -> Result<Page, StoreError> {
     let mut snapshot = super::snapshot(pool).await?;
     let statement = match (filter.sort, filter.descending) {
-        (Sort::Name, false) => listing!("name", "$8::text", ">", "ASC"),
-        (Sort::Name, true) => listing!("name", "$8::text", "<", "DESC"),
-        (Sort::CreatedAt, false) => listing!("created_at", "$8::text::bigint", ">", "ASC"),
-        (Sort::CreatedAt, true) => listing!("created_at", "$8::text::bigint", "<", "DESC"),
+        (Sort::Name, false) => listing!("name", "$10::text", ">", "ASC"),
+        (Sort::Name, true) => listing!("name", "$10::text", "<", "DESC"),
+        (Sort::CreatedAt, false) => listing!("created_at", "$10::text::bigint", ">", "ASC"),
+        (Sort::CreatedAt, true) => listing!("created_at", "$10::text::bigint", "<", "DESC"),
     };
     let the = &Parameters::of(filter, after)?;
     let total = sqlx::query_scalar(COUNT)
@@ -358,6 +364,8 @@ pub(super) async fn list(
         .bind(&the.labels)
         .bind(&the.q)
         .bind(&the.health)
+        .bind(&the.reasons)
+        .bind(&the.obstacles)
         .fetch_one(&mut *snapshot)
         .await
         .map_err(failure)?;
@@ -371,6 +379,8 @@ pub(super) async fn list(
             .bind(&the.labels)
             .bind(&the.q)
             .bind(&the.health)
+            .bind(&the.reasons)
+            .bind(&the.obstacles)
             .bind(&the.value)
             .bind(the.id)
             .bind(limit)
@@ -405,7 +415,7 @@ pub(super) async fn forget(pool: &PgPool, rows: &[(ObserverId, i64)]) -> Result<
               ON o.id = k.id AND o.version = k.version
             ORDER BY o.id FOR UPDATE OF o) AS mine
         WHERE o.id = mine.id RETURNING o.id)
-        INSERT INTO notes (name, value, until)
+        INSERT INTO key_value (name, value, until)
             SELECT 'forgotten/' || id, '', (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint + $3
             FROM gone ORDER BY id
         ON CONFLICT (name) DO UPDATE SET until = EXCLUDED.until";
@@ -420,7 +430,7 @@ pub(super) async fn forget(pool: &PgPool, rows: &[(ObserverId, i64)]) -> Result<
 }
 
 pub(super) async fn forgotten(pool: &PgPool, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
-    let forgotten = "SELECT substr(name, 11)::uuid FROM notes
+    let forgotten = "SELECT substr(name, 11)::uuid FROM key_value
         WHERE name = ANY(SELECT 'forgotten/' || id FROM UNNEST($1::uuid[]) AS ids (id))
           AND until > (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint";
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();

@@ -1,7 +1,7 @@
 //! Unreadable messages on PostgreSQL.
 
 use crate::columns::{limit, number, without_nul};
-use crate::failure::failure;
+use crate::error_mapping::failure;
 use crate::port::{Parked, ParkedHead, StoreError};
 use everwatch_core::clock::Timestamp;
 use sqlx::PgPool;

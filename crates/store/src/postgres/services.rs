@@ -2,12 +2,12 @@
 
 use super::observers::Reading;
 use crate::columns::ServiceColumns;
-use crate::failure::failure;
+use crate::error_mapping::failure;
 use crate::port::{Found, StoreError, Table};
 use crate::unreadable::Document;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{Name, ServiceId};
-use everwatch_core::service::ServiceRow;
+use everwatch_core::id::{ServiceId, ServiceRef};
+use everwatch_core::record::service::ServiceRow;
 use sqlx::{PgConnection, PgPool};
 use std::collections::{BTreeMap, HashSet};
 use uuid::Uuid;
@@ -19,15 +19,15 @@ const SAVE: &str = "WITH mine AS MATERIALIZED (
           ON s.id = k.id AND s.version = k.version - 1
         ORDER BY s.id FOR UPDATE OF s)
     UPDATE services s SET version = n.version, name = n.name, pool = n.pool, capacity = n.capacity,
-        state = n.state, born_at = n.born_at, ended_at = n.ended_at, document = n.document
+        state = n.state, registered_at = n.registered_at, ended_at = n.ended_at, document = n.document
     FROM UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[],
         $8::bigint[], $9::text[])
-        AS n (id, version, name, pool, capacity, state, born_at, ended_at, document), mine
+        AS n (id, version, name, pool, capacity, state, registered_at, ended_at, document), mine
     WHERE s.id = n.id AND s.id = mine.id AND s.version = n.version - 1
     RETURNING s.id";
 
 const INSERT: &str = "INSERT INTO services
-        (id, version, name, pool, capacity, state, born_at, ended_at, document)
+        (id, version, name, pool, capacity, state, registered_at, ended_at, document)
     SELECT * FROM UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[],
         $7::bigint[], $8::bigint[], $9::text[]) AS n (id)
     ORDER BY n.id
@@ -39,7 +39,7 @@ pub(super) async fn all(
     ended_since: Timestamp,
 ) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
     let all = "SELECT id, document FROM services WHERE ended_at IS NULL OR ended_at >= $1
-        ORDER BY name, born_at, id";
+        ORDER BY name, registered_at, id";
     let rows: Vec<Document<Uuid>> =
         sqlx::query_as(all).bind(ended_since.0).fetch_all(pool).await.map_err(failure)?;
     Ok(ledger.read(&rows))
@@ -68,17 +68,16 @@ pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> 
 
 pub(super) async fn find(
     (pool, ledger): Reading<'_>,
-    id: Option<ServiceId>,
-    name: Option<&Name>,
+    which: &ServiceRef,
 ) -> Result<Option<ServiceRow>, StoreError> {
+    let (id, name) = match which {
+        ServiceRef::Id(id) => (Some(id), None),
+        ServiceRef::Name(name) => (None, Some(name.as_str())),
+    };
     let one = "SELECT id, document FROM services WHERE id = $1 OR ($1 IS NULL AND name = $2)
-        ORDER BY born_at DESC, id DESC LIMIT 1";
-    let found: Option<Document<Uuid>> = sqlx::query_as(one)
-        .bind(id.map(|id| id.0))
-        .bind(name.map(Name::as_str))
-        .fetch_optional(pool)
-        .await
-        .map_err(failure)?;
+        ORDER BY registered_at DESC, id DESC LIMIT 1";
+    let found: Option<Document<Uuid>> =
+        sqlx::query_as(one).bind(id.map(|id| id.0)).bind(name).fetch_optional(pool).await.map_err(failure)?;
     found.map(|(id, document)| ledger.read_one(id, &document)).transpose()
 }
 
@@ -89,10 +88,10 @@ pub(super) async fn save(pool: &PgPool, rows: &[ServiceRow]) -> Result<Vec<Servi
     let known = firsts.iter().map(|row| ServiceColumns::of(row, row.version + 1));
     let mut done: HashSet<Uuid> =
         write(&mut transaction, SAVE, &known.collect::<Result<Vec<_>, _>>()?).await?.into_iter().collect();
-    let newborn = firsts.iter().filter(|row| row.version == 1 && !done.contains(&row.id.0));
-    let newborn = newborn.map(|row| ServiceColumns::of(row, 1)).collect::<Result<Vec<_>, _>>()?;
-    if !newborn.is_empty() {
-        done.extend(write(&mut transaction, INSERT, &newborn).await?);
+    let new_service = firsts.iter().filter(|row| row.version == 1 && !done.contains(&row.id.0));
+    let new_service = new_service.map(|row| ServiceColumns::of(row, 1)).collect::<Result<Vec<_>, _>>()?;
+    if !new_service.is_empty() {
+        done.extend(write(&mut transaction, INSERT, &new_service).await?);
     }
     transaction.commit().await.map_err(failure)?;
     // The second of one id in a batch comes too late, as it would from another manager.
@@ -111,7 +110,7 @@ async fn write(
         .bind(rows.iter().map(|row| row.pool.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.capacity).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.state).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.born_at).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.registered_at).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.ended_at).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.document.as_str()).collect::<Vec<_>>())
         .fetch_all(connection)

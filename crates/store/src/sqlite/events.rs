@@ -1,26 +1,26 @@
 //! Events on SQLite.
 
-use crate::columns::{limit, number, written};
-use crate::failure::failure;
-use crate::port::{Event, EventFilter, EventPage, StoreError, Stretch};
+use crate::columns::{event_page, limit, number, written};
+use crate::error_mapping::failure;
+use crate::port::{Event, EventFilter, EventPage, EventRange, StoreError};
 use everwatch_core::clock::Timestamp;
 use serde::Serialize;
 use sqlx::SqlitePool;
 use uuid::Uuid;
 
 const MATCHING: &str = "(?1 IS NULL OR observer_id = ?1) AND (?2 IS NULL OR service_id = ?2)
-    AND (json_array_length(?3) = 0 OR what IN (SELECT value FROM json_each(?3)))";
+    AND (json_array_length(?3) = 0 OR type IN (SELECT value FROM json_each(?3)))";
 
 // In their order: the numbers follow it.
-const INSERT: &str = "INSERT INTO events (at, what, observer_id, service_id, document)
-    SELECT value ->> 'at', value ->> 'what', value ->> 'observer', value ->> 'service', value ->> 'document'
+const INSERT: &str = "INSERT INTO events (at, type, observer_id, service_id, document)
+    SELECT value ->> 'at', value ->> 'type', value ->> 'observer', value ->> 'service', value ->> 'document'
     FROM json_each(?1) ORDER BY key";
 
 /// What is written of an event.
 #[derive(Serialize)]
 struct Line {
     at: i64,
-    what: &'static str,
+    r#type: &'static str,
     observer: Option<Uuid>,
     service: Option<Uuid>,
     document: String,
@@ -30,7 +30,7 @@ impl Line {
     fn of(event: &Event) -> Result<Self, StoreError> {
         Ok(Self {
             at: event.at.0,
-            what: event.what.as_str(),
+            r#type: event.kind.as_str(),
             observer: event.observer.as_ref().map(|it| it.id),
             service: event.service.as_ref().map(|it| it.id),
             document: written(event)?,
@@ -47,22 +47,22 @@ pub(super) async fn record(writer: &SqlitePool, events: &[Event]) -> Result<(), 
 pub(super) async fn page(
     pool: &SqlitePool,
     filter: &EventFilter,
-    stretch: Stretch,
+    stretch: EventRange,
     most: usize,
 ) -> Result<EventPage, StoreError> {
     let mut snapshot = super::snapshot(pool).await?;
     let (place, order, from) = match stretch {
-        Stretch::Before(id) => ("id < ?4", "DESC", id),
-        Stretch::After(id) => ("id > ?4", "ASC", id),
+        EventRange::Before(id) => ("id < ?4", "DESC", id),
+        EventRange::After(id) => ("id > ?4", "ASC", id),
     };
-    let what: Vec<&str> = filter.what.iter().map(|what| what.as_str()).collect();
-    let what = serde_json::json!(what).to_string();
+    let types: Vec<&str> = filter.kinds.iter().map(|kind| kind.as_str()).collect();
+    let types = serde_json::json!(types).to_string();
     let select =
         format!("SELECT id, document FROM events WHERE {MATCHING} AND {place} ORDER BY id {order} LIMIT ?5");
     let rows: Vec<(i64, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
         .bind(filter.observer.map(|id| id.to_string()))
         .bind(filter.service.map(|id| id.to_string()))
-        .bind(&what)
+        .bind(&types)
         .bind(from)
         .bind(limit(most))
         .fetch_all(&mut *snapshot)
@@ -70,16 +70,16 @@ pub(super) async fn page(
         .map_err(failure)?;
     let count = format!("SELECT COUNT(*) FROM events WHERE {MATCHING}");
     let total = match stretch {
-        Stretch::After(_) => 0,
-        Stretch::Before(_) => sqlx::query_scalar(sqlx::AssertSqlSafe(count))
+        EventRange::After(_) => 0,
+        EventRange::Before(_) => sqlx::query_scalar(sqlx::AssertSqlSafe(count))
             .bind(filter.observer.map(|id| id.to_string()))
             .bind(filter.service.map(|id| id.to_string()))
-            .bind(&what)
+            .bind(&types)
             .fetch_one(&mut *snapshot)
             .await
             .map_err(failure)?,
     };
-    EventPage::read(rows, number(total))
+    event_page(rows, number(total))
 }
 
 pub(super) async fn ends(pool: &SqlitePool) -> Result<(i64, i64), StoreError> {

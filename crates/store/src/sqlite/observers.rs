@@ -1,18 +1,18 @@
 //! Observers on SQLite: each batch is one statement over JSON.
 
-use crate::admission::{Situation, admit, counted_pools, names};
 use crate::columns::{Columns, HealthGroup, counts_of, health_counts_of, refused_as, refused_of, written};
-use crate::failure::failure;
-use crate::listing::{Parameters, effective_health, page};
-use crate::port::{After, Counts, Created, Filter, Found, HealthCounts, Page, Sort, StoreError, Table};
+use crate::error_mapping::failure;
+use crate::listing::{Parameters, effective_health, effective_reason, page};
+use crate::port::{Counts, Created, Filter, Found, HealthCounts, ListCursor, Page, Sort, StoreError, Table};
 use crate::unreadable::{Document, Ledger};
-use everwatch_core::adoption::REMEMBERED;
+use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_pools, names};
+use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId};
-use everwatch_core::message::ListRange;
-use everwatch_core::placement::Refused;
-use everwatch_core::row::{Row, RowPolicy};
-use everwatch_core::status::Status;
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::status::Status;
+use everwatch_core::wire::report::InventoryRange;
 use sqlx::{AssertSqlSafe, SqliteConnection, SqlitePool};
 use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
@@ -43,10 +43,11 @@ const INSERT: &str = concat!(
     " WHERE true ON CONFLICT DO NOTHING RETURNING id"
 );
 
-// First only what a report may change: an index is written anew for each column that is named here, changed or not.
-// Then what seldom changes, of the rows that were just saved. A name once given up is not taken back: somebody else
-// may have it. Both go to the database's thread at once: each on its own would wait for its turn there, while nobody
-// else writes. Not so the begin and the end: whoever leaves in between would leave the transaction open.
+// First only the columns that a report may change: an index is rewritten for each column that is named here, changed or
+// not. Then the columns that seldom change, of the rows that were just saved. A name once given up is not taken back:
+// another observer may have it. Both statements go to the database's thread at once: each on its own would wait for its
+// turn there, while no other connection writes. The begin and the end are separate: a caller that is cancelled in
+// between would leave the transaction open.
 const SAVE: &str = concat!(
     "UPDATE observers SET version = n.version, status = n.status, service_id = n.service_id,
         generation = n.generation, due_at = n.due_at, commanded_at = n.commanded_at, document = n.document,
@@ -65,7 +66,7 @@ const SAVE: &str = concat!(
         OR (observers.name_key IS NOT NULL AND n.name_key IS NULL))"
 );
 
-const REMEMBER: &str = "INSERT INTO notes (name, value, until)
+const REMEMBER: &str = "INSERT INTO key_value (name, value, until)
     SELECT 'forgotten/' || id, '', ?3 FROM observers WHERE id = ?1 AND version = ?2
     ON CONFLICT (name) DO UPDATE SET until = excluded.until";
 
@@ -73,6 +74,14 @@ const LABELLED: &str = "NOT EXISTS (SELECT 1 FROM json_each(?5) AS want WHERE NO
     SELECT 1 FROM json_each(observers.labels) AS has WHERE has.key = want.key AND has.value = want.value))";
 
 const OF_HEALTH: &str = concat!(effective_health!("?8"), " IN (SELECT value FROM json_each(?7))");
+
+const OF_REASON: &str = concat!(
+    effective_reason!(
+        "?8",
+        "COALESCE((SELECT value FROM json_each(?10) WHERE key = observers.pool), 'no-service-in-pool')"
+    ),
+    " IN (SELECT value FROM json_each(?9))"
+);
 
 /// What a filter asks for, and no more: what it leaves open needs no look at the rows where an index is enough.
 fn matching(the: &Parameters) -> String {
@@ -83,6 +92,7 @@ fn matching(the: &Parameters) -> String {
         (the.labels != "{}", LABELLED),
         (the.q.is_some(), "instr(lower(name), ?6) > 0"),
         (the.health.is_some(), OF_HEALTH),
+        (the.reasons.is_some(), OF_REASON),
     ];
     let asked = asked.iter().filter(|(is_asked, _)| *is_asked).map(|(_, clause)| *clause);
     let status = "status IN (SELECT value FROM json_each(?1))";
@@ -94,12 +104,12 @@ pub(super) async fn create(
     rows: &[Row],
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
-    // No transaction: whoever has the writer's connection is the only one who writes, and the insert is one
+    // No transaction: the holder of the writer's connection is the only writer, and the insert is one
     // statement.
     let mut writing = writer.acquire().await.map_err(failure)?;
     let free = count_free(&mut writing, &counted_pools(rows)).await?;
     let holders = holders(&mut writing, &names(rows)).await?;
-    let mut answers = admit(rows, Situation { holders, free });
+    let mut answers = admit(rows, Occupancy { holders, free });
     let admitted = rows.iter().zip(&answers).filter(|(_, answer)| **answer == Created::Done);
     let columns: Vec<Columns> =
         admitted.map(|(row, _)| Columns::of(row, row.version, policy)).collect::<Result<_, _>>()?;
@@ -238,7 +248,7 @@ pub(super) async fn commanded_since(
 
 pub(super) async fn ending((pool, ledger): Reading<'_>, most: usize) -> Result<Vec<Row>, StoreError> {
     let ending = "SELECT id, document FROM observers
-        WHERE reason_code IN ('deleting', 'pausing', 'restart-requested')
+        WHERE reason_code IN ('deleting', 'pausing', 'restart-requested', 'withdrawing')
         ORDER BY commanded_at, id LIMIT ?1 OFFSET ?2";
     let mut pages = ledger.pages(most);
     while let Some((limit, offset)) = pages.next() {
@@ -296,7 +306,7 @@ pub(super) async fn unheld(
 pub(super) async fn held_by(
     pool: &SqlitePool,
     service: ServiceId,
-    range: ListRange,
+    range: InventoryRange,
 ) -> Result<Vec<ObserverId>, StoreError> {
     let held = "SELECT id FROM observers WHERE service_id = ?1
         AND (?2 IS NULL OR id > ?2) AND (?3 IS NULL OR id <= ?3)";
@@ -328,23 +338,24 @@ async fn up_to(
 pub(super) async fn list(
     (pool, ledger): Reading<'_>,
     filter: &Filter,
-    after: Option<&After>,
+    after: Option<&ListCursor>,
     most: usize,
 ) -> Result<Page, StoreError> {
     let mut snapshot = super::snapshot(pool).await?;
     let the = &Parameters::of(filter, after)?;
     let matching = matching(the);
     let (by, value) = match filter.sort {
-        Sort::Name => ("name", "?9"),
-        Sort::CreatedAt => ("created_at", "CAST(?9 AS INTEGER)"),
+        Sort::Name => ("name", "?11"),
+        Sort::CreatedAt => ("created_at", "CAST(?11 AS INTEGER)"),
     };
     let (past, way) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
     let count = format!("SELECT COUNT(*) FROM observers WHERE {matching}");
     let statement = format!(
-        "SELECT id, document FROM observers WHERE {matching} AND ({by}, id) {past} ({value}, ?10)
-        ORDER BY {by} {way}, id {way} LIMIT ?11 OFFSET ?12"
+        "SELECT id, document FROM observers WHERE {matching} AND ({by}, id) {past} ({value}, ?12)
+        ORDER BY {by} {way}, id {way} LIMIT ?13 OFFSET ?14"
     );
     let health = &the.health.as_ref().map(|health| array(health));
+    let reasons = &the.reasons.as_ref().map(|codes| array(codes));
     let (statement, service) = (&statement, &the.service.map(|service| service.to_string()));
     let total = sqlx::query_scalar(AssertSqlSafe(count))
         .bind(array(&the.status))
@@ -355,6 +366,8 @@ pub(super) async fn list(
         .bind(&the.q)
         .bind(health)
         .bind(clock::now().0)
+        .bind(reasons)
+        .bind(&the.obstacles)
         .fetch_one(&mut *snapshot)
         .await
         .map_err(failure)?;
@@ -369,6 +382,8 @@ pub(super) async fn list(
             .bind(&the.q)
             .bind(health)
             .bind(clock::now().0)
+            .bind(reasons)
+            .bind(&the.obstacles)
             .bind(&the.value)
             .bind(the.id.to_string())
             .bind(limit)
@@ -419,7 +434,7 @@ pub(super) async fn forget(writer: &SqlitePool, rows: &[(ObserverId, i64)]) -> R
 }
 
 pub(super) async fn forgotten(pool: &SqlitePool, ids: &[ObserverId]) -> Result<Vec<ObserverId>, StoreError> {
-    let forgotten = "SELECT substr(name, 11) FROM notes
+    let forgotten = "SELECT substr(name, 11) FROM key_value
         WHERE name IN (SELECT 'forgotten/' || value FROM json_each(?1)) AND until > ?2";
     let query = sqlx::query_scalar(forgotten).bind(array(ids)).bind(clock::now().0);
     let found: Vec<String> = query.fetch_all(pool).await.map_err(failure)?;

@@ -2,21 +2,21 @@
 
 use super::observers::{Reading, told};
 use crate::columns::ServiceColumns;
-use crate::failure::failure;
+use crate::error_mapping::failure;
 use crate::port::{Found, StoreError, Table};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{Name, ServiceId};
-use everwatch_core::service::ServiceRow;
+use everwatch_core::id::{ServiceId, ServiceRef};
+use everwatch_core::record::service::ServiceRow;
 use sqlx::{SqliteConnection, SqlitePool};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
 const SAVE: &str = "UPDATE services SET version = ?2, name = ?3, pool = ?4, capacity = ?5, state = ?6,
-        born_at = ?7, ended_at = ?8, document = ?9
+        registered_at = ?7, ended_at = ?8, document = ?9
     WHERE id = ?1 AND version = ?2 - 1";
 
 const INSERT: &str = "INSERT INTO services
-        (id, version, name, pool, capacity, state, born_at, ended_at, document)
+        (id, version, name, pool, capacity, state, registered_at, ended_at, document)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
 
 pub(super) async fn all(
@@ -24,7 +24,7 @@ pub(super) async fn all(
     ended_since: Timestamp,
 ) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
     let all = "SELECT id, document FROM services WHERE ended_at IS NULL OR ended_at >= ?1
-        ORDER BY name, born_at, id";
+        ORDER BY name, registered_at, id";
     let rows = sqlx::query_as(all).bind(ended_since.0).fetch_all(pool).await.map(told).map_err(failure)?;
     Ok(ledger.read(&rows))
 }
@@ -54,14 +54,17 @@ pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> 
 
 pub(super) async fn find(
     (pool, ledger): Reading<'_>,
-    id: Option<ServiceId>,
-    name: Option<&Name>,
+    which: &ServiceRef,
 ) -> Result<Option<ServiceRow>, StoreError> {
+    let (id, name) = match which {
+        ServiceRef::Id(id) => (Some(id), None),
+        ServiceRef::Name(name) => (None, Some(name.as_str())),
+    };
     let one = "SELECT id, document FROM services WHERE id = ?1 OR (?1 IS NULL AND name = ?2)
-        ORDER BY born_at DESC, id DESC LIMIT 1";
+        ORDER BY registered_at DESC, id DESC LIMIT 1";
     let found = sqlx::query_as(one)
-        .bind(id.map(|id| id.to_string()))
-        .bind(name.map(Name::as_str))
+        .bind(id.map(ToString::to_string))
+        .bind(name)
         .fetch_all(pool)
         .await
         .map(told)
@@ -96,7 +99,7 @@ async fn write(
         .bind(row.pool)
         .bind(row.capacity)
         .bind(row.state)
-        .bind(row.born_at)
+        .bind(row.registered_at)
         .bind(row.ended_at)
         .bind(row.document)
         .execute(connection)

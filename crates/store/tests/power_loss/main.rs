@@ -9,11 +9,11 @@ use disk::Disk;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Name, ObserverId, ServiceId};
-use everwatch_core::message::{Birth, RunEvent, RunReport};
-use everwatch_core::observer::Wanted;
-use everwatch_core::row::{Row, RowPolicy};
-use everwatch_core::service::ServiceRow;
-use everwatch_core::status::Status;
+use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::record::status::Status;
+use everwatch_core::wire::report::{Registration, RunEvent, RunReport};
 use everwatch_store::{Created, Parked, Store, open};
 use serde_json::json;
 use std::path::Path;
@@ -69,8 +69,8 @@ fn id(number: u128) -> ObserverId {
 fn observer(number: u128, spec: &str) -> Row {
     let body =
         json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue", "spec": {"text": spec}});
-    let wanted = Wanted::parse(body, &Name::new("unnamed").unwrap()).unwrap();
-    Row::created(id(number), wanted, NOW, &RowPolicy::default())
+    let definition = ObserverDefinition::parse(body, &Name::new("unnamed").unwrap()).unwrap();
+    Row::created(id(number), definition, NOW, &RowPolicy::default())
 }
 
 fn hear(row: &mut Row, seq: u64, event: RunEvent) {
@@ -79,18 +79,18 @@ fn hear(row: &mut Row, seq: u64, event: RunEvent) {
 }
 
 fn service(number: u128) -> ServiceRow {
-    let birth = Birth {
+    let registration = Registration {
         name: Name::new("s").unwrap(),
         pool: "default".parse().unwrap(),
         capacity: 4,
         kinds: Vec::new(),
         version: "1".into(),
-        message_version: everwatch_core::message::VERSION,
+        message_version: everwatch_core::wire::message::VERSION,
         host: "here".into(),
         labels: [].into(),
         predecessor: None,
     };
-    ServiceRow::born(ServiceId(Uuid::from_u128(number)), birth, NOW, NOW)
+    ServiceRow::registered(ServiceId(Uuid::from_u128(number)), registration, NOW, NOW)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,7 +101,7 @@ async fn observers_are_as_the_last_answer_said() {
     let survivor = machine.after_power_loss().await;
     assert_eq!([survivor.row(1).await, survivor.row(2).await], [observer(1, ""), observer(2, "")]);
     // A generation must not be raised twice to the same number.
-    machine.changes(1, |row| row.reissue(NOW, &policy)).await;
+    machine.changes(1, |row| row.republish(NOW, &policy)).await;
     let started = RunEvent::Started { attempt: 1, started_at: NOW };
     machine.changes(1, |row| hear(row, 1, started)).await;
     machine

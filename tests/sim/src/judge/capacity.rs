@@ -6,12 +6,12 @@ use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::history::Theme;
 use crate::record::Fact;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::message::{Command, HandOver, Terms};
+use everwatch_core::wire::command::{Command, HandOver, ServiceDirectives};
 use std::collections::BTreeMap;
 
-/// The shortest and the longest time that a service keeps to a hand-over, in ms.
-const LIMIT_MIN: u64 = 1000;
-const LIMIT_MAX: u64 = 60_000;
+/// A service that was told to give something away takes nothing for so long, in ms. After that it takes what no other
+/// service has room for, which may be what it gave away.
+const RESTS: u64 = 500;
 /// A command waits for its turn in the service's loop, in ms.
 const TURN: u64 = 50;
 /// Code may take so long to stop after it was told to make room, in ms.
@@ -21,7 +21,7 @@ const STOPS_WITHIN: u64 = 20_000;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Told {
     /// Of all that came, those with the highest revision.
-    terms: Terms,
+    directives: ServiceDirectives,
     takes_nothing_until: u64,
     /// What it was asked to go down to, and when.
     lowest: Vec<(u64, u32)>,
@@ -38,10 +38,10 @@ pub(super) struct Told {
 
 impl Told {
     fn slots(&self, own: u32) -> u32 {
-        self.terms.capacity.unwrap_or(own)
+        self.directives.capacity.unwrap_or(own)
     }
     fn takes(&self, now: u64) -> bool {
-        !self.terms.cordoned && !self.terms.draining && now >= self.takes_nothing_until
+        !self.directives.cordoned && !self.directives.draining && now >= self.takes_nothing_until
     }
     fn look(&mut self, own: u32, now: u64) -> u32 {
         let most = if self.takes(now) { self.slots(own) } else { 0 };
@@ -50,13 +50,12 @@ impl Told {
         self.ceiling
     }
     fn on_hand_over(&mut self, asked: &HandOver, now: u64) {
-        let rest = u64::try_from(asked.rest.as_millis()).unwrap_or(u64::MAX).clamp(LIMIT_MIN, LIMIT_MAX);
         if let Some(most) = asked.down_to {
             self.lowest.push((now, most));
         }
         if !asked.ids.is_empty() {
-            self.takes_nothing_until = self.takes_nothing_until.max(now + rest);
-            self.moving.extend(asked.ids.iter().map(|id| (*id, now + rest)));
+            self.takes_nothing_until = self.takes_nothing_until.max(now + RESTS);
+            self.moving.extend(asked.ids.iter().map(|id| (*id, now + RESTS)));
         }
     }
 }
@@ -67,8 +66,8 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// Free slots of a service by what it was told, if it may take anything; the limits of a rebalance do not count, the pause
-    /// of a service that gave an observer away does.
+    /// Free slots of a service by what it was told, if it may take anything; the limits of a rebalance do not count,
+    /// the pause of a service that gave an observer away does.
     pub(super) fn free_slots(&self, now: u64, host: usize, known: &Knowledge) -> u32 {
         let Some(service) = known.service_on.get(&host) else { return 0 };
         let own = known.setup.services[host - 1].capacity;
@@ -124,18 +123,18 @@ impl Capacity {
 
     fn on_command(&mut self, now: u64, host: usize, command: &Command, known: &Knowledge) {
         let Some(me) = known.service_on.get(&host).copied() else { return };
-        let newer = |told: &mut Told, terms: Terms| {
-            if terms.revision > told.terms.revision {
-                told.terms = terms;
+        let newer = |told: &mut Told, directives: ServiceDirectives| {
+            if directives.revision > told.directives.revision {
+                told.directives = directives;
             }
         };
         match command {
-            Command::Terms { service, terms } if *service == me => {
-                self.change(now, host, known, |told| newer(told, *terms));
+            Command::Directives { service, directives } if *service == me => {
+                self.change(now, host, known, |told| newer(told, *directives));
             }
             Command::Welcome(welcome) if welcome.service == me => {
-                if let Some(terms) = welcome.terms {
-                    self.change(now, host, known, |told| newer(told, terms));
+                if let Some(directives) = welcome.directives {
+                    self.change(now, host, known, |told| newer(told, directives));
                 }
             }
             Command::HandOver(asked) if asked.service == me => {
@@ -163,7 +162,7 @@ impl Capacity {
             return Ok(());
         }
         let row = known.row(id);
-        let offered = row.is_some_and(|row| known.setup.services[host - 1].can_run(&row.wanted));
+        let offered = row.is_some_and(|row| known.setup.services[host - 1].can_run(&row.definition));
         // A service does not know yet that the broker has given its messages away.
         let knows = known.setup.theme != Theme::GivenAway
             && known.sessions.get(service).is_some_and(|session| session.open);

@@ -4,10 +4,10 @@
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::record::Fact;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::message::RunEvent;
-use everwatch_core::row::{Desired, Row};
-use everwatch_core::seen::Settlement;
-use everwatch_core::service::{Ended, ServiceRow};
+use everwatch_core::record::observed::Settlement;
+use everwatch_core::record::row::{Desired, Row};
+use everwatch_core::record::service::{Ended, ServiceRow};
+use everwatch_core::wire::report::RunEvent;
 use std::collections::BTreeSet;
 
 /// A manager that looked at the switch before it was turned has carried out by then what follows, in ms.
@@ -57,7 +57,7 @@ impl Conclusions {
             return Ok(());
         }
         *exercised.entry("lost services").or_default() += 1;
-        let name = &row.birth.name;
+        let name = &row.registration.name;
         if known.sessions.get(&row.id).is_some_and(|session| session.open) {
             return breach("lost services", format!("{name} is called lost and its session lives"));
         }
@@ -79,12 +79,12 @@ fn on_failed(
     known: &Knowledge,
     exercised: &mut Exercised,
 ) -> Verdict {
-    let (None, Some(settled)) = (&before.seen.settled, &after.seen.settled) else { return Ok(()) };
+    let (None, Some(settled)) = (&before.observed.settled, &after.observed.settled) else { return Ok(()) };
     let Settlement::Failed { error, .. } = &settled.how else { return Ok(()) };
     if !settled.service.0.is_nil() {
         return Ok(());
     }
-    let name = &after.wanted.name;
+    let name = &after.definition.name;
     *exercised.entry("failed by a manager").or_default() += 1;
     if error.starts_with("quarantined") {
         in_safe_mode(now, known, || format!("{name} is quarantined"))?;
@@ -96,8 +96,8 @@ fn on_failed(
         }
         return Ok(());
     }
-    let ran = known.started_at.get(&after.id).is_some_and(|at| now - at < REFUSED_MAX);
-    if ran {
+    let newest_run = known.started_at.get(&after.id).is_some_and(|at| now - at < REFUSED_MAX);
+    if newest_run {
         return breach(
             "failed by a manager",
             format!("{name} fails because no service could run it, and a service has run it"),
@@ -118,7 +118,8 @@ fn on_published((before, after): (&Row, &Row), known: &Knowledge, exercised: &mu
     if reported || known.confirmed.contains(&(id, generation)) {
         return Ok(());
     }
-    let text = format!("generation {generation} of {} is called published, unconfirmed", after.wanted.name);
+    let text =
+        format!("generation {generation} of {} is called published, unconfirmed", after.definition.name);
     breach("published", text)
 }
 
@@ -130,15 +131,16 @@ fn on_republished(
     exercised: &mut Exercised,
 ) -> Verdict {
     // A report of a higher generation raises it too, without a publish.
-    let raised = after.generation > before.generation && before.generation > 0 && after.mark.is_some();
-    if !raised || before.wants_reissue() || known.is_rewound(before.id, before.generation) {
+    let raised =
+        after.generation > before.generation && before.generation > 0 && after.publish_lease.is_some();
+    if !raised || before.wants_republish() || known.is_rewound(before.id, before.generation) {
         return Ok(());
     }
     *exercised.entry("republished").or_default() += 1;
     let (id, generation) = (before.id, before.generation);
-    let leased = before.mark.is_some();
+    let leased = before.publish_lease.is_some();
     if !leased && !known.work_lost {
-        in_safe_mode(now, known, || format!("{} is republished", before.wanted.name))?;
+        in_safe_mode(now, known, || format!("{} is republished", before.definition.name))?;
     }
     // A restored database has forgotten what it knew.
     if known.restored || before.desired != Desired::Running {
@@ -149,7 +151,7 @@ fn on_republished(
     }
     let text = format!(
         "{} is republished as generation {}, and generation {generation} is at {:?}",
-        before.wanted.name,
+        before.definition.name,
         after.generation,
         known.messages.get(&(id, generation)),
     );
@@ -166,8 +168,7 @@ fn is_there(id: ObserverId, generation: u32, known: &Knowledge) -> bool {
 }
 
 fn was_reported(now: u64, id: ObserverId, generation: u32, known: &Knowledge) -> bool {
-    // No other manager reads the reports that the broker has delivered to a frozen one.
-    if known.has_frozen_manager() {
+    if known.may_be_unread(now) {
         return false;
     }
     known.reports.get(&id).into_iter().flatten().any(|(at, _, _, run)| {

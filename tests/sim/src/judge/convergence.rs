@@ -4,19 +4,20 @@ use super::Judge;
 use super::knowledge::{Knowledge, Place};
 use crate::code::Code;
 use crate::people::{Intent, People, edition, observer_name};
-use everwatch_core::fleet::Orders;
-use everwatch_core::message::{Intent as Takes, RunEvent, RunReport};
-use everwatch_core::row::{Desired, Row};
-use everwatch_core::seen::{Doing, Settlement};
-use everwatch_core::status::Status;
-use everwatch_store::Notes as _;
+use everwatch_core::capacity::maintenance::Orders;
+use everwatch_core::record::observed::{RunPhase, Settlement};
+use everwatch_core::record::row::{Desired, Row};
+use everwatch_core::record::status::Status;
+use everwatch_core::wire::heartbeat::Intent as Takes;
+use everwatch_core::wire::report::{RunEvent, RunReport};
+use everwatch_store::KeyValue as _;
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
 
 type Settled = Result<(), String>;
 
 impl Judge {
-    /// Whether everything is as people want it, nothing is under way and rows tell the truth.
+    /// Whether everything is as users want it, nothing is in progress and the rows are true.
     pub(crate) fn has_converged(&self, people: &People) -> Settled {
         let known = &self.knowledge;
         if known.safe_mode_since.is_some() {
@@ -32,7 +33,7 @@ impl Judge {
         promises_are_kept(people, &rows)?;
         // Managers cannot tell an empty queue from an unavailable one while it has no consumer, so they find lost
         // messages there once a service takes work again.
-        for row in rows.iter().filter(|row| !orders.all_cordoned(&row.wanted.pool, known)) {
+        for row in rows.iter().filter(|row| !orders.all_cordoned(&row.definition.pool, known)) {
             is_as_wanted(row, known, &orders)?;
         }
         no_leftovers(&rows, known, &orders)?;
@@ -46,8 +47,8 @@ impl Judge {
         for ((id, generation), place) in &known.messages {
             let name = known.name(*id);
             let row = known.row(*id);
-            let pool = row.as_ref().map(|row| row.wanted.pool.clone());
-            let refused = row.as_ref().is_some_and(|row| known.setup.may_be_refused(&row.wanted));
+            let pool = row.as_ref().map(|row| row.definition.pool.clone());
+            let refused = row.as_ref().is_some_and(|row| known.setup.may_be_refused(&row.definition));
             match place {
                 Place::Ready => {
                     let room = (1..=known.setup.services.len()).any(|host| {
@@ -136,15 +137,18 @@ impl Standing {
             let setup = &known.setup.services[service];
             let row =
                 known.service_on.get(&(service + 1)).and_then(|id| rows.iter().find(|row| row.id == *id));
-            let Some(beat) = row.and_then(|row| row.beat.as_ref()) else {
+            let Some(heartbeat) = row.and_then(|row| row.heartbeat.as_ref()) else {
                 return Err(format!("{} has sent no heartbeat", setup.name));
             };
             let held = held_by(service, known);
-            if (beat.state == Takes::Active) == orders.cordoned {
-                return Err(format!("{} is {:?}, and its orders are {orders:?}", setup.name, beat.state));
+            if (heartbeat.state == Takes::Active) == orders.cordoned {
+                return Err(format!(
+                    "{} is {:?}, and its orders are {orders:?}",
+                    setup.name, heartbeat.state
+                ));
             }
-            if beat.capacity as usize != self.slots(service, known) {
-                return Err(format!("{} has {} slots, not as ordered", setup.name, beat.capacity));
+            if heartbeat.capacity as usize != self.slots(service, known) {
+                return Err(format!("{} has {} slots, not as ordered", setup.name, heartbeat.capacity));
             }
             if held > self.slots(service, known) {
                 return Err(format!("{} holds {held}, more than its slots", setup.name));
@@ -169,10 +173,10 @@ fn held_by(service: usize, known: &Knowledge) -> usize {
 fn promises_are_kept(people: &People, rows: &[Row]) -> Settled {
     for (observer, intent) in people.intents.iter().enumerate() {
         let name = observer_name(observer);
-        let of_name = rows.iter().filter(|row| row.wanted.name.as_str() == name);
+        let of_name = rows.iter().filter(|row| row.definition.name.as_str() == name);
         // A manager whose clock was set back creates one that seems older than the deleted one of its name.
         let row = of_name.max_by_key(|row| (row.desired != Desired::Deleted, row.created_at));
-        let Intent { created, deleted, restarted_after, edition: wanted, paused, .. } = *intent;
+        let Intent { created, deleted, restarted_after, edition: definition, paused, .. } = *intent;
         match row {
             None if created => return Err(format!("{name} was promised and is not there")),
             Some(row) if deleted && row.desired != Desired::Deleted => {
@@ -181,7 +185,7 @@ fn promises_are_kept(people: &People, rows: &[Row]) -> Settled {
             Some(row) if row.desired == Desired::Running && row.generation <= restarted_after => {
                 return Err(format!("the restart of {name} was promised and never came"));
             }
-            Some(row) if edition(row) != wanted => {
+            Some(row) if edition(row) != definition => {
                 return Err(format!("the change of {name} was promised and is forgotten"));
             }
             Some(row) if row.desired != Desired::Deleted && paused != (row.desired == Desired::Paused) => {
@@ -195,13 +199,13 @@ fn promises_are_kept(people: &People, rows: &[Row]) -> Settled {
 
 /// Whether it is to run and has not ended by itself.
 fn is_live(row: &Row) -> bool {
-    let how = row.seen.settled.as_ref().map(|it| &it.how);
+    let how = row.observed.settled.as_ref().map(|it| &it.how);
     let over = matches!(how, Some(Settlement::Completed | Settlement::Failed { .. }));
     row.desired == Desired::Running && !over
 }
 
 fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
-    let name = &row.wanted.name;
+    let name = &row.definition.name;
     let runs: Vec<_> =
         known.alive.iter().map(|start| &known.starts[start]).filter(|it| it.id == row.id).collect();
     let verdict = row.verdict();
@@ -223,7 +227,7 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
         // A publish whose outcome its manager does not know is repeated once its lease is over.
         [] if row.published_at.is_none() => Err(format!("{name} is to be published")),
         [] if !has_room(row, known, orders) => Ok(()),
-        [_] if Code::of(&row.wanted.spec.to_string()).is_deadly() => {
+        [_] if Code::of(&row.definition.spec.to_string()).is_deadly() => {
             Err(format!("{name} ends its services and goes on"))
         }
         // A change that the restored database has forgotten stands until the next start.
@@ -232,7 +236,7 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
         }
         [run] if verdict.status == Status::Processing => {
             let holder = known.service_on.get(&run.host).copied();
-            if (row.epoch(), row.seen.holder()) == (run.epoch, holder) && row.mark.is_none() {
+            if (row.epoch(), row.observed.holder()) == (run.epoch, holder) && row.publish_lease.is_none() {
                 Ok(())
             } else {
                 Err(format!("{name} runs as {} and its row says {}", run.epoch, row.epoch()))
@@ -247,7 +251,7 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
 /// Whether a service that can run it has a free slot.
 fn has_room(row: &Row, known: &Knowledge, orders: &Standing) -> bool {
     known.setup.services.iter().enumerate().any(|(service, it)| {
-        it.pool == row.wanted.pool && it.can_run(&row.wanted) && orders.may_take(service, known)
+        it.pool == row.definition.pool && it.can_run(&row.definition) && orders.may_take(service, known)
     })
 }
 
@@ -256,8 +260,8 @@ fn has_room(row: &Row, known: &Knowledge, orders: &Standing) -> bool {
 fn no_leftovers(rows: &[Row], known: &Knowledge, orders: &Standing) -> Settled {
     for ((id, generation), place) in &known.messages {
         let row = rows.iter().find(|row| row.id == *id);
-        let pool = row.map(|row| row.wanted.pool.clone()).unwrap_or_default();
-        let live = rows.iter().filter(|row| row.wanted.pool == pool && is_live(row)).count();
+        let pool = row.map(|row| row.definition.pool.clone()).unwrap_or_default();
+        let live = rows.iter().filter(|row| row.definition.pool == pool && is_live(row)).count();
         let crowded = orders.all_cordoned(&pool, known) || live >= orders.room(&pool, known);
         match place {
             Place::Held { arrived: false, .. } | Place::Abandoned => continue,
@@ -290,12 +294,12 @@ fn services_are_known(known: &Knowledge) -> Settled {
 /// The observed half of every row follows from the set of reports of its generation, computed a second, slower way.
 fn reports_are_folded(rows: &[Row], known: &Knowledge) -> Settled {
     for row in rows {
-        let by_manager = row.seen.settled.as_ref().is_some_and(|settled| settled.service.0.is_nil());
+        let by_manager = row.observed.settled.as_ref().is_some_and(|settled| settled.service.0.is_nil());
         if by_manager || known.restored || known.is_rewound(row.id, row.generation) {
             continue;
         }
         if let Some(part) = differs(row, known) {
-            return Err(format!("`{part}` of {} is not what was reported", row.wanted.name));
+            return Err(format!("`{part}` of {} is not what was reported", row.definition.name));
         }
     }
     Ok(())
@@ -304,42 +308,43 @@ fn reports_are_folded(rows: &[Row], known: &Knowledge) -> Settled {
 fn differs(row: &Row, known: &Knowledge) -> Option<&'static str> {
     let all = known.reports.get(&row.id).into_iter().flatten();
     let heard: Vec<_> = all.filter(|(_, _, _, run)| run.epoch.generation() == row.generation).collect();
-    let key = |(_, _, entry, run): &&(u64, _, everwatch_core::message::Numbered, RunReport)| {
+    let key = |(_, _, entry, run): &&(u64, _, everwatch_core::wire::report::SequencedReport, RunReport)| {
         (run.epoch.acquisitions(), entry.seq)
     };
     let rank = |it: &&(u64, _, _, RunReport)| (it.3.event == RunEvent::Stopped, key(it));
     let settled = heard.iter().copied().filter(|it| it.3.event.settles()).min_by_key(rank);
     // Another service has gone on with it.
     let goes_on = |run: &RunReport| {
-        let later = row.seen.latest.as_ref().is_some_and(|it| it.key.acquisitions > run.epoch.acquisitions());
+        let later =
+            row.observed.latest.as_ref().is_some_and(|it| it.key.acquisitions > run.epoch.acquisitions());
         run.event == RunEvent::Stopped && later && row.desired == Desired::Running
     };
     let settled = settled.filter(|it| !goes_on(&it.3));
-    let latest = heard.iter().copied().filter(|it| doing(&it.3.event).is_some()).max_by_key(key);
-    let same_settled = match (&row.seen.settled, settled) {
+    let latest = heard.iter().copied().filter(|it| phase(&it.3.event).is_some()).max_by_key(key);
+    let same_settled = match (&row.observed.settled, settled) {
         (None, None) => true,
         (Some(seen), Some(heard)) => {
             (seen.key.acquisitions, seen.key.seq) == key(&heard) && is(&seen.how, &heard.3.event)
         }
         _ => false,
     };
-    let same_latest = match (&row.seen.latest, latest) {
+    let same_latest = match (&row.observed.latest, latest) {
         (None, None) => true,
         // An entry of an inventory that only repeats its row is passed over, with its number.
         (Some(seen), Some(heard)) => {
             seen.key.acquisitions == heard.3.epoch.acquisitions()
                 && seen.service == heard.1
-                && doing(&heard.3.event) == Some(word(&seen.doing))
+                && phase(&heard.3.event) == Some(word(&seen.phase))
         }
         _ => false,
     };
-    let begins = |event: &RunEvent| matches!(event, RunEvent::Started { .. } | RunEvent::Erred { .. });
+    let begins = |event: &RunEvent| matches!(event, RunEvent::Started { .. } | RunEvent::Errored { .. });
     if !same_settled {
         Some("settled")
     } else if !same_latest {
         Some("latest")
     } else {
-        (row.seen.begun != heard.iter().any(|it| begins(&it.3.event))).then_some("begun")
+        (row.observed.begun != heard.iter().any(|it| begins(&it.3.event))).then_some("begun")
     }
 }
 
@@ -351,23 +356,23 @@ fn is(how: &Settlement, event: &RunEvent) -> bool {
     }
 }
 
-fn doing(event: &RunEvent) -> Option<u8> {
+fn phase(event: &RunEvent) -> Option<u8> {
     match event {
-        RunEvent::Taken { .. } => Some(0),
+        RunEvent::Held { .. } => Some(0),
         RunEvent::Started { .. } => Some(1),
-        RunEvent::Erred { .. } => Some(2),
+        RunEvent::Errored { .. } => Some(2),
         RunEvent::HandedOver | RunEvent::HandedOverFor { .. } => Some(3),
         RunEvent::Refused { .. } => Some(4),
         RunEvent::Progress { .. } | RunEvent::Stopped | RunEvent::Completed | RunEvent::Failed { .. } => None,
     }
 }
 
-fn word(doing: &Doing) -> u8 {
-    match doing {
-        Doing::Held { .. } => 0,
-        Doing::Running => 1,
-        Doing::Restarting { .. } => 2,
-        Doing::HandedOver | Doing::HandedOverFor { .. } => 3,
-        Doing::Refused { .. } => 4,
+fn word(phase: &RunPhase) -> u8 {
+    match phase {
+        RunPhase::Held { .. } => 0,
+        RunPhase::Running => 1,
+        RunPhase::Restarting { .. } => 2,
+        RunPhase::HandedOver | RunPhase::HandedOverFor { .. } => 3,
+        RunPhase::Refused { .. } => 4,
     }
 }

@@ -5,7 +5,7 @@ use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::record::Fact;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::message::{Command, Floor};
+use everwatch_core::wire::command::{Command, Revocation};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A command waits for its turn in the service's loop, in ms.
@@ -51,8 +51,8 @@ impl Epochs {
             Fact::Heard { host, command } => {
                 let Some(service) = known.service_on.get(host) else { return Ok(()) };
                 match &**command {
-                    Command::Floors(floors) => self.on_revoked(now, *service, floors),
-                    Command::Welcome(welcome) => self.on_revoked(now, *service, &welcome.floors),
+                    Command::Revoke(revocations) => self.on_revoked(now, *service, revocations),
+                    Command::Welcome(welcome) => self.on_revoked(now, *service, &welcome.revocations),
                     _ => {}
                 }
             }
@@ -72,18 +72,18 @@ impl Epochs {
                 }
             }
             Fact::Saved { before: Some(before), after, .. } if after.generation < before.generation => {
-                return breach("epochs", format!("the generation of {} went down", after.wanted.name));
+                return breach("epochs", format!("the generation of {} went down", after.definition.name));
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn on_revoked(&mut self, now: u64, service: ServiceId, floors: &[Floor]) {
-        for floor in floors {
-            let known = self.revoked.entry((service, floor.id)).or_insert((floor.below, now));
-            if floor.below > known.0 {
-                *known = (floor.below, now);
+    fn on_revoked(&mut self, now: u64, service: ServiceId, revocations: &[Revocation]) {
+        for revocation in revocations {
+            let known = self.revoked.entry((service, revocation.id)).or_insert((revocation.below, now));
+            if revocation.below > known.0 {
+                *known = (revocation.below, now);
             }
         }
     }

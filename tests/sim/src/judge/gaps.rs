@@ -4,8 +4,8 @@
 use super::capacity::Capacity;
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use everwatch_core::id::ObserverId;
-use everwatch_core::observer::Overlap;
-use everwatch_core::row::{Desired, Row};
+use everwatch_core::observer::definition::Overlap;
+use everwatch_core::record::row::{Desired, Row};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The longest gap, in ms: a second, and a second more where overlap is forbidden (twice the fence's grace).
@@ -39,14 +39,14 @@ impl Gaps {
             }
             *exercised.entry("gaps").or_default() += 1;
             let gap = now - *self.since.entry(row.id).or_insert(now);
-            let forbids = row.wanted.overlap == Overlap::Forbid;
+            let forbids = row.definition.overlap == Overlap::Forbid;
             // A service that cannot run it holds its message for a second before another one has it.
-            let refused = known.setup.may_be_refused(&row.wanted);
+            let refused = known.setup.may_be_refused(&row.definition);
             let most = if forbids || refused { 2 * GAP_MAX } else { GAP_MAX };
             if gap > most + LOOK {
                 let text = format!(
                     "{} has not run for {gap} ms, and a slot is free for it: {}",
-                    row.wanted.name,
+                    row.definition.name,
                     row.verdict().reason
                 );
                 return breach("gaps", text);
@@ -58,8 +58,8 @@ impl Gaps {
 
 /// Whether one that does not run is to run, and nothing of its own holds it up.
 pub(super) fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> bool {
-    let wanted = row.desired == Desired::Running && row.seen.settled.is_none() && !row.awaits_end();
-    if !wanted || known.setup.services.iter().any(|it| it.start_rate > 0.0) {
+    let definition = row.desired == Desired::Running && row.observed.settled.is_none() && !row.awaits_end();
+    if !definition || known.setup.services.iter().any(|it| it.start_rate > 0.0) {
         return false;
     }
     // Code that waits for its next attempt or has ended by itself.
@@ -69,7 +69,7 @@ pub(super) fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capac
     (1..=known.setup.services.len()).any(|host| {
         let setup = &known.setup.services[host - 1];
         let (state, offers) =
-            (&known.hosts[host], setup.pool == row.wanted.pool && setup.can_run(&row.wanted));
+            (&known.hosts[host], setup.pool == row.definition.pool && setup.can_run(&row.definition));
         offers && state.up && !state.frozen && !state.stopping && capacity.free_slots(now, host, known) > 0
     })
 }

@@ -7,11 +7,11 @@ use crate::network::ConnId;
 use crate::record::{Fact, Loss, Start};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::message::{Numbered, RunReport};
-use everwatch_core::row::Row;
-use everwatch_core::service::ServiceRow;
-use everwatch_core::slots::Outcome;
-use everwatch_store::Store as _;
+use everwatch_core::record::row::Row;
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::run::slots::Outcome;
+use everwatch_core::wire::report::{RunReport, SequencedReport};
+use everwatch_store::{Observers as _, Services as _};
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -78,8 +78,8 @@ pub(crate) struct Knowledge {
     /// Publishes that their publisher knows to be in the queue.
     pub(crate) confirmed: BTreeSet<(ObserverId, u32)>,
     /// What the state queue was given, by observer.
-    pub(crate) reports: BTreeMap<ObserverId, Vec<(u64, ServiceId, Numbered, RunReport)>>,
-    /// Runs whose code ended by itself for good, and how often it erred.
+    pub(crate) reports: BTreeMap<ObserverId, Vec<(u64, ServiceId, SequencedReport, RunReport)>>,
+    /// Runs whose code ended by itself for good, and how often it errored.
     pub(crate) finished: BTreeMap<(ObserverId, Epoch), Outcome>,
     pub(crate) errors: BTreeMap<(ObserverId, Epoch), u32>,
     /// When code of each observer last ran, and how it ended.
@@ -98,6 +98,8 @@ pub(crate) struct Knowledge {
     pub(crate) troubled_until: u64,
     /// When the database answers as it should again.
     pub(crate) database_back_at: u64,
+    /// Until when a manager may be without reports that the broker has sent it.
+    pub(crate) managers_cut_until: u64,
 }
 
 impl Knowledge {
@@ -131,6 +133,7 @@ impl Knowledge {
             acted_at: 0,
             troubled_until: STARTS_WITHIN,
             database_back_at: 0,
+            managers_cut_until: 0,
         }
     }
 
@@ -156,7 +159,7 @@ impl Knowledge {
     /// The newest row of this name.
     pub(crate) fn newest(&self, name: &str) -> Option<Row> {
         let rows = self.rows();
-        let named = rows.iter().filter(|row| row.wanted.name.as_str() == name);
+        let named = rows.iter().filter(|row| row.definition.name.as_str() == name);
         named.max_by_key(|row| row.created_at).cloned()
     }
     pub(crate) fn services(&self) -> Vec<ServiceRow> {
@@ -164,10 +167,10 @@ impl Knowledge {
         all.now_or_never().and_then(Result::ok).map(|found| found.rows).unwrap_or_default()
     }
     pub(crate) fn name(&self, id: ObserverId) -> String {
-        self.row(id).map_or_else(|| id.to_string(), |row| row.wanted.name.to_string())
+        self.row(id).map_or_else(|| id.to_string(), |row| row.definition.name.to_string())
     }
     pub(crate) fn is_deadly(&self, id: ObserverId) -> bool {
-        self.row(id).is_some_and(|row| Code::of(&row.wanted.spec.to_string()).is_deadly())
+        self.row(id).is_some_and(|row| Code::of(&row.definition.spec.to_string()).is_deadly())
     }
 
     /// How many messages this session holds that have arrived there.
@@ -200,13 +203,19 @@ impl Knowledge {
         now >= self.troubled_until && self.manages()
     }
 
-    pub(crate) fn has_frozen_manager(&self) -> bool {
-        self.hosts[1 + self.setup.services.len()..].iter().any(|host| host.up && host.frozen)
+    /// Whether the broker may have sent reports to a manager that does not read them. No other manager reads those.
+    pub(crate) fn may_be_unread(&self, now: u64) -> bool {
+        let managers = &self.hosts[self.first_manager()..];
+        now < self.managers_cut_until || managers.iter().any(|host| host.up && host.frozen)
+    }
+
+    fn first_manager(&self) -> usize {
+        1 + self.setup.services.len()
     }
 
     /// Whether a manager runs.
     pub(crate) fn manages(&self) -> bool {
-        let managers = &self.hosts[1 + self.setup.services.len()..];
+        let managers = &self.hosts[self.first_manager()..];
         managers.iter().any(|host| host.up && !host.frozen)
     }
 
@@ -239,6 +248,11 @@ impl Knowledge {
         if let Fault::DatabaseAway { .. } | Fault::DatabaseSlow { .. } | Fault::DatabaseFull { .. } = fault {
             self.database_back_at = self.database_back_at.max(now + lasts);
         }
+        if let Fault::Cut { host, .. } | Fault::Slow { host, .. } | Fault::Reset { host, .. } = fault
+            && *host >= self.first_manager()
+        {
+            self.managers_cut_until = self.managers_cut_until.max(now + lasts + AFTERMATH);
+        }
         self.troubled_until = self.troubled_until.max(now + lasts + AFTERMATH);
         self.acted_at = now + lasts;
     }
@@ -247,11 +261,16 @@ impl Knowledge {
     pub(crate) fn learn(&mut self, now: u64, fact: &Fact) {
         match fact {
             Fact::Booted { host } => {
+                // Managers listen for a while before they conclude anything from what they do not hear.
+                let unmanaged = now > STARTS_WITHIN && !self.manages();
+                let lasts = if unmanaged { AFTERMATH } else { STARTS_WITHIN };
+                self.troubled_until = self.troubled_until.max(now + lasts);
                 let state = &mut self.hosts[*host];
                 *state = HostState { up: true, life: state.life + 1, ..HostState::default() };
-                self.troubled_until = self.troubled_until.max(now + STARTS_WITHIN);
             }
             Fact::Died { host } => self.on_death(now, *host),
+            // Meanwhile its manager applies no reports.
+            Fact::AnswerLost { until } => self.database_back_at = self.database_back_at.max(*until),
             Fact::Frozen { host } => self.hosts[*host].frozen = true,
             Fact::Thawed { host } => {
                 let state = &mut self.hosts[*host];
@@ -363,19 +382,19 @@ impl Knowledge {
             Some(outcome @ (Outcome::Done | Outcome::Failed(_))) => {
                 self.finished.insert((id, epoch), outcome);
             }
-            Some(Outcome::Erred(_)) => *self.errors.entry((id, epoch)).or_default() += 1,
+            Some(Outcome::Errored(_)) => *self.errors.entry((id, epoch)).or_default() += 1,
             Some(Outcome::Aborted) | None => {}
         }
     }
 
-    fn on_reported(&mut self, now: u64, service: ServiceId, entries: &[Numbered]) {
-        use everwatch_core::message::Report;
+    fn on_reported(&mut self, now: u64, service: ServiceId, entries: &[SequencedReport]) {
+        use everwatch_core::wire::report::Report;
         for entry in entries {
             let runs = match &entry.report {
                 Report::Run(run) => vec![run.clone()],
-                Report::List(list) => list.entries.clone(),
-                Report::Described(described) => described.held.iter().map(|it| it.run.clone()).collect(),
-                Report::ServiceBorn(_)
+                Report::Inventory(list) => list.entries.clone(),
+                Report::HeldMessages(described) => described.held.iter().map(|it| it.run.clone()).collect(),
+                Report::ServiceRegistered(_)
                 | Report::ServiceGone
                 | Report::WorkQueueCreated { .. }
                 | Report::Unknown(_) => Vec::new(),

@@ -3,7 +3,7 @@
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::record::{Loss, Start};
 use everwatch_core::epoch::Epoch;
-use everwatch_core::observer::Overlap;
+use everwatch_core::observer::definition::Overlap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The fence of the simulated services, in ms.
@@ -42,8 +42,8 @@ impl Overlaps {
                 if a.id != b.id {
                     continue;
                 }
-                // No manager revokes the older one of a publish in doubt.
-                if in_doubt(known, a, b) && !known.manages() {
+                // Only a manager revokes the older generation of two.
+                if (in_doubt(known, a, b) || is_settled(known, a, b)) && !known.manages() {
                     continue;
                 }
                 let sum = self.lasted.entry((*first, *second)).or_default();
@@ -96,7 +96,7 @@ fn may_overlap(known: &Knowledge, older: &Start, newer: &Start) -> Option<u64> {
     if known.is_rewound(older.id, generation) || known.restored {
         return None;
     }
-    let forbids = known.row(older.id).is_some_and(|row| row.wanted.overlap == Overlap::Forbid);
+    let forbids = known.row(older.id).is_some_and(|row| row.definition.overlap == Overlap::Forbid);
     let told = if forbids { 0 } else { FENCE_GRACE + WAY };
     let loss = known.taken_back.get(&(older.id, older.epoch));
     let by_loss = match loss {
@@ -112,12 +112,17 @@ fn may_overlap(known: &Knowledge, older: &Start, newer: &Start) -> Option<u64> {
         *id == older.id && epoch.generation() == generation && *epoch < older.epoch
     };
     let next = newer.epoch.generation() != generation;
-    let by_loss = if next && known.finished.keys().any(ended_earlier) {
-        by_loss.max(REVOKED_WITHIN + GRACE)
-    } else {
-        by_loss
-    };
+    let is_over = known.finished.keys().any(ended_earlier) || is_settled(known, older, newer);
+    let by_loss = if next && is_over { by_loss.max(REVOKED_WITHIN + GRACE) } else { by_loss };
     Some(if in_doubt(known, older, newer) { by_loss.max(GRACE + FENCE_AFTER) } else { by_loss })
+}
+
+/// Whether both are in the queue because the service that settled the older one could not acknowledge its message.
+fn is_settled(known: &Knowledge, a: &Start, b: &Start) -> bool {
+    let older = a.epoch.generation().min(b.epoch.generation());
+    let reports = known.reports.get(&a.id).into_iter().flatten();
+    let settled = reports.filter(|it| it.3.epoch.generation() == older && it.3.event.settles()).count() > 0;
+    a.epoch.generation() != b.epoch.generation() && settled
 }
 
 /// Whether both are in the queue because the publish of the older one was not confirmed.

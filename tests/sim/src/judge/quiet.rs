@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::machine;
 use crate::record::Fact;
 use everwatch_core::id::ObserverId;
-use everwatch_core::message::Command;
+use everwatch_core::wire::command::Command;
 use std::sync::atomic::Ordering;
 
 /// The memory that a quiet hour may leave behind, in bytes: what stores and queues keep of heartbeats is about
@@ -30,7 +30,7 @@ pub(crate) struct Quiet {
 impl Quiet {
     pub(crate) fn begin(now: u64, known: &Knowledge) -> Self {
         let rows_read = known.database.rows_read.load(Ordering::Relaxed);
-        let watched = known.rows().iter().any(|row| row.watch.is_some());
+        let watched = known.rows().iter().any(|row| row.crash_check.is_some());
         Self { since: now, rows_read, live_bytes: None, watched }
     }
 
@@ -40,11 +40,11 @@ impl Quiet {
             Fact::Started(start) => ("starts", start.id),
             Fact::Published { id, .. } => ("is published", *id),
             // Whether its services die of it is looked at for ten minutes.
-            Fact::Saved { before: Some(before), .. } if before.watch.is_some() => return Ok(()),
+            Fact::Saved { before: Some(before), .. } if before.crash_check.is_some() => return Ok(()),
             Fact::Saved { request: None, after, .. } => ("is saved", after.id),
             Fact::Heard { command, .. } => match &**command {
-                Command::Floors(floors) => match floors.first() {
-                    Some(floor) => ("is revoked", floor.id),
+                Command::Revoke(revocations) => match revocations.first() {
+                    Some(revocation) => ("is revoked", revocation.id),
                     None => return Ok(()),
                 },
                 _ => return Ok(()),
@@ -92,15 +92,17 @@ fn takes_freed_slot(id: ObserverId, fact: &Fact, known: &Knowledge) -> bool {
         return false;
     }
     let rows = known.rows();
-    let Some(pool) = rows.iter().find(|row| row.id == id).map(|row| &row.wanted.pool) else { return true };
+    let Some(pool) = rows.iter().find(|row| row.id == id).map(|row| &row.definition.pool) else {
+        return true;
+    };
     let slots: u32 = known.setup.services.iter().filter(|it| it.pool == *pool).map(|it| it.capacity).sum();
-    let there = || rows.iter().filter(|row| row.wanted.pool == *pool);
+    let there = || rows.iter().filter(|row| row.definition.pool == *pool);
     there().count() > slots as usize && there().any(|row| is_restless(row.id, known))
 }
 
 /// Whether its code ends by itself, or is still to come to rest.
 fn is_restless(id: ObserverId, known: &Knowledge) -> bool {
     let Some(row) = known.row(id) else { return true };
-    let code = Code::of(&row.wanted.spec.to_string());
+    let code = Code::of(&row.definition.spec.to_string());
     !matches!(code.does, crate::code::Does::RunsForEver)
 }

@@ -3,16 +3,19 @@
 use super::capacity::Capacity;
 use super::gaps::could_run;
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
+use everwatch_core::capacity::placement::WITHDRAW_AFTER;
 use everwatch_core::id::ObserverId;
-use everwatch_core::placement::WITHDRAW_AFTER;
-use everwatch_core::row::{Desired, Row};
+use everwatch_core::record::row::{Desired, Row};
 use std::collections::BTreeMap;
 
-/// How long a refused observer may be in the queue, in ms: a manager looks once a second, when it has caught up with what
-/// services have told.
+/// How long a refused observer may be in the queue, in ms: a manager looks once a second, when it has caught up with
+/// what services have told.
 fn refused_max() -> u64 {
     2 * u64::try_from(WITHDRAW_AFTER.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// The first managers listen for so long before they conclude from heartbeats what services can run, in ms.
+const LISTENS: u64 = 20_000;
 
 #[derive(Default)]
 pub(super) struct Refusals {
@@ -28,7 +31,7 @@ impl Refusals {
         capacity: &Capacity,
         exercised: &mut Exercised,
     ) -> Verdict {
-        if !known.is_untroubled(now) || known.may_be_crash_looping() {
+        if now < LISTENS || !known.is_untroubled(now) || known.may_be_crash_looping() {
             self.since.clear();
             return Ok(());
         }
@@ -40,7 +43,7 @@ impl Refusals {
             *exercised.entry("refusals").or_default() += 1;
             let for_ms = now - *self.since.entry(row.id).or_insert(now);
             if for_ms > refused_max() {
-                let name = &row.wanted.name;
+                let name = &row.definition.name;
                 return breach(
                     "refusals",
                     format!("{name} was refused {for_ms} ms ago and is still in the queue"),
@@ -52,6 +55,6 @@ impl Refusals {
 }
 
 fn is_refused(row: &Row) -> bool {
-    let wanted = row.desired == Desired::Running && row.seen.settled.is_none() && !row.awaits_end();
-    wanted && row.seen.refusal().is_some()
+    let definition = row.desired == Desired::Running && row.observed.settled.is_none() && !row.awaits_end();
+    definition && row.observed.refusal().is_some()
 }

@@ -6,10 +6,10 @@ use crate::network::ConnId;
 use crate::record::Fact;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
-use everwatch_core::retry::Verdict as Retry;
-use everwatch_core::row::Row;
-use everwatch_core::seen::Settlement;
-use everwatch_core::slots::Outcome;
+use everwatch_core::observer::retry::Verdict as Retry;
+use everwatch_core::record::observed::Settlement;
+use everwatch_core::record::row::Row;
+use everwatch_core::run::slots::Outcome;
 use std::collections::BTreeSet;
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Settlements {
                 } else {
                     known.row(*id).is_some_and(|row| {
                         let same = row.generation == epoch.generation();
-                        row.generation > epoch.generation() || (same && row.seen.settled.is_some())
+                        row.generation > epoch.generation() || (same && row.observed.settled.is_some())
                     })
                 };
                 if allowed {
@@ -51,7 +51,7 @@ impl Settlements {
 
 /// What a settlement says has happened.
 fn is_true(row: &Row, known: &Knowledge) -> Verdict {
-    let Some(settled) = &row.seen.settled else { return Ok(()) };
+    let Some(settled) = &row.observed.settled else { return Ok(()) };
     let epoch = Epoch::new(row.generation, settled.key.acquisitions);
     if known.is_rewound(row.id, row.generation) {
         // Two of its runs may have the same epoch, by no fault of ours.
@@ -61,7 +61,7 @@ fn is_true(row: &Row, known: &Knowledge) -> Verdict {
     let runs = known.alive.iter().map(|start| &known.starts[start]).any(|it| (it.id, it.epoch) == key);
     let errors = known.errors.get(&key).copied().unwrap_or(0);
     let ended = known.finished.get(&key);
-    let exhausted = row.wanted.retry.after(errors, 0.0) == Retry::GiveUp;
+    let exhausted = row.definition.retry.after(errors, 0.0) == Retry::GiveUp;
     let holds = match &settled.how {
         Settlement::Stopped => true,
         Settlement::Completed => ended == Some(&Outcome::Done),
@@ -73,5 +73,5 @@ fn is_true(row: &Row, known: &Knowledge) -> Verdict {
     if !runs && holds {
         return Ok(());
     }
-    breach("settlements", format!("{} {epoch} is {:?}, which it is not", row.wanted.name, settled.how))
+    breach("settlements", format!("{} {epoch} is {:?}, which it is not", row.definition.name, settled.how))
 }

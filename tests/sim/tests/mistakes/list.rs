@@ -23,30 +23,31 @@ const fn edit(file: &'static str, find: &'static str, instead: &'static str) -> 
     Edit { file, find, instead }
 }
 
-const ROW: &str = "crates/core/src/row.rs";
-const PLAN: &str = "crates/core/src/plan.rs";
-const SEEN: &str = "crates/core/src/seen.rs";
-const ACTIONS: &str = "crates/core/src/actions.rs";
-const SLOTS: &str = "crates/core/src/slots.rs";
-const ADMITTING: &str = "crates/core/src/slots/admitting.rs";
-const BOOK: &str = "crates/core/src/blocks/book.rs";
-const MISSING: &str = "crates/core/src/missing.rs";
-const BLAME: &str = "crates/core/src/quarantine.rs";
-const PLACEMENT: &str = "crates/core/src/placement.rs";
-const FLEET: &str = "crates/core/src/fleet.rs";
+const ROW: &str = "crates/core/src/record/row.rs";
+const DUE: &str = "crates/core/src/record/due.rs";
+const SWEPT: &str = "crates/core/src/failure/sweep.rs";
+const SEEN: &str = "crates/core/src/record/observed.rs";
+const ACTIONS: &str = "crates/core/src/record/operations.rs";
+const SLOTS: &str = "crates/core/src/run/slots.rs";
+const ADMITTING: &str = "crates/core/src/run/slots/admission.rs";
+const BOOK: &str = "crates/core/src/capacity/blocks/allocator.rs";
+const MISSING: &str = "crates/core/src/failure/orphans.rs";
+const BLAME: &str = "crates/core/src/failure/quarantine.rs";
+const PLACEMENT: &str = "crates/core/src/capacity/placement.rs";
+const FLEET: &str = "crates/core/src/capacity/maintenance.rs";
 const STATE: &str = "crates/manager/src/intake/state.rs";
-const BIRTHS: &str = "crates/manager/src/intake/births.rs";
-const RECONCILE: &str = "crates/manager/src/reconcile.rs";
-const ORPHANS: &str = "crates/manager/src/orphans.rs";
-const SWEEP: &str = "crates/manager/src/sweep.rs";
-const OUTBOX: &str = "crates/manager/src/outbox.rs";
-const MANAGER_FLEET: &str = "crates/manager/src/fleet.rs";
-const FENCE: &str = "crates/sdk/src/fence.rs";
+const BIRTHS: &str = "crates/manager/src/intake/registrations.rs";
+const RECONCILE: &str = "crates/manager/src/loops/reconcile.rs";
+const ORPHANS: &str = "crates/manager/src/loops/orphans.rs";
+const SWEEP: &str = "crates/manager/src/loops/sweep.rs";
+const PUBLISH: &str = "crates/manager/src/outgoing/publish.rs";
+const MANAGER_FLEET: &str = "crates/manager/src/fleet/orders.rs";
+const FENCE: &str = "crates/sdk/src/safety/fence.rs";
 const SESSION: &str = "crates/sdk/src/session.rs";
 const OPENING: &str = "crates/sdk/src/session/opening.rs";
-const CHANNELS: &str = "crates/sdk/src/session/channels.rs";
-const COMMANDS: &str = "crates/sdk/src/session/commands.rs";
-const REPORTER: &str = "crates/sdk/src/reporter.rs";
+const MACHINE: &str = "crates/core/src/run/machine.rs";
+const EFFECTS: &str = "crates/sdk/src/session/effects.rs";
+const REPORTER: &str = "crates/sdk/src/session/reporter.rs";
 
 /// All of them.
 pub(crate) const MISTAKES: &[Mistake] = &[
@@ -67,13 +68,13 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "ignore-revocations",
         seed: 0,
         rule: "revocations",
-        edits: &[edit(SLOTS, "self.on_floor(floor, now, &mut effects);", "")],
+        edits: &[edit(SLOTS, "self.on_revocation(revocation, now, &mut effects);", "")],
     },
     Mistake {
         name: "forget-revocations-of-what-is-not-held",
         seed: 25,
         rule: "revocations",
-        edits: &[edit(SLOTS, "self.floors.insert(floor.id, floor.below);", "if self.slots.contains_key(&floor.id) { self.floors.insert(floor.id, floor.below); }")],
+        edits: &[edit(SLOTS, "self.revocations.insert(revocation.id, revocation.below);", "if self.slots.contains_key(&revocation.id) { self.revocations.insert(revocation.id, revocation.below); }")],
     },
     Mistake {
         name: "ignore-that-a-run-was-stopped",
@@ -93,8 +94,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         rule: "convergence",
         // Services are also told at their birth of what was commanded before.
         edits: &[
-            edit(STATE, "answers.floors.extend(runs.iter().filter_map(|run| row.answer(&run.report)));", ""),
-            edit(BIRTHS, "rows.iter().map(Row::floor).collect()", "Vec::new()"),
+            edit(STATE, "answers.revocations.extend(runs.iter().filter_map(|run| row.answer(&run.report)));", ""),
+            edit(BIRTHS, "rows.iter().map(Row::revocation).collect()", "Vec::new()"),
         ],
     },
     Mistake {
@@ -113,7 +114,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "let-code-run-on-behind-the-fence",
         seed: 0,
         rule: "overlap",
-        edits: &[edit(FENCE, "units.cancel_all();", "self.fallen.cancel(); return;")],
+        edits: &[edit(FENCE, "units.cancel_all();", "self.tripped.cancel(); return;")],
     },
     Mistake {
         name: "take-one-more-than-fits",
@@ -131,14 +132,14 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "ignore-how-often-a-message-was-handed-out",
         seed: 0,
         rule: "epochs",
-        edits: &[edit(SESSION, "Input::Delivered { receipt, read, acquisitions }", "Input::Delivered { receipt, read, acquisitions: acquisitions.min(0) }")],
+        edits: &[edit(SESSION, "Input::Delivered { block, receipt, read, acquisitions }", "Input::Delivered { block, receipt, read, acquisitions: acquisitions.min(0) }")],
     },
     Mistake {
         name: "call-the-unstarted-stopped-when-they-are-deleted",
         seed: 4,
         rule: "settlements",
-        edits: &[edit(ROW, "self.doomed_at = Some(now);", "self.doomed_at = Some(now);
-              if self.seen.latest.is_none() { let key = Key { acquisitions: 0, seq: 0 }; let (service, how) = (ServiceId(uuid::Uuid::nil()), crate::seen::Settlement::Stopped); self.seen.settled = Some(crate::seen::Settled { key, service, at: now, how }); }")],
+        edits: &[edit(ROW, "self.delete_requested_at = Some(now);", "self.delete_requested_at = Some(now);
+              if self.observed.latest.is_none() { let key = Key { acquisitions: 0, seq: 0 }; let (service, how) = (ServiceId(uuid::Uuid::nil()), crate::record::observed::Settlement::Stopped); self.observed.settled = Some(crate::record::observed::Settled { key, service, at: now, how }); }")],
     },
     Mistake {
         name: "count-hand-overs-as-attempts",
@@ -150,11 +151,11 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "call-a-service-lost-by-its-silence",
         seed: 119,
         rule: "lost services",
-        edits: &[edit(RECONCILE, "Some(fate)", "{ let _unheard = fate; Some(Fate::Gone) }")],
+        edits: &[edit(RECONCILE, "Some(fate)", "{ let _unheard = fate; Some(OwnerLiveness::Gone) }")],
     },
     Mistake {
         name: "acknowledge-reports-before-the-commit",
-        seed: 253,
+        seed: 439,
         rule: "convergence",
         edits: &[edit(STATE, "insist(&over, || apply(&manager, &batch)).await", "{ ack_all(session.as_ref(), &batch.receipts).await;
              insist(&over, || apply(&manager, &batch)).await }")],
@@ -163,7 +164,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "leave-lost-messages-lost",
         seed: 7,
         rule: "convergence",
-        edits: &[edit(ORPHANS, "orphan(row, &self.living, &self.ended, now, after)", "match orphan(row, &self.living, &self.ended, now, after) { Orphan::Reissue => Orphan::No, found => found }")],
+        edits: &[edit(ORPHANS, "orphan(row, &self.living, &self.ended, now, after)", "match orphan(row, &self.living, &self.ended, now, after) { Orphan::Republish => Orphan::No, found => found }")],
     },
     Mistake {
         name: "leave-lost-messages-unended",
@@ -181,19 +182,19 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "look-for-lost-messages-in-safe-mode",
         seed: 1109,
         rule: "safe mode",
-        edits: &[edit(ORPHANS, "hold::is_on(manager).await?", "false"), edit(SWEEP, "!hold::is_on(manager).await?", "true")],
+        edits: &[edit(ORPHANS, "safe_mode::is_on(manager).await?", "false"), edit(SWEEP, "!safe_mode::is_on(manager).await?", "true")],
     },
     Mistake {
         name: "suspect-services-in-safe-mode",
         seed: 6,
         rule: "safe mode",
-        edits: &[edit(RECONCILE, "!hold::is_on(manager).await?", "true")],
+        edits: &[edit(RECONCILE, "!safe_mode::is_on(manager).await?", "true")],
     },
     Mistake {
         name: "never-quarantine",
         seed: 258,
         rule: "convergence",
-        edits: &[edit(BLAME, "if as_likely || now.since(enough_at) < GATHER { Sentence::Wait } else { Sentence::Quarantine }", "Sentence::Suspect")],
+        edits: &[edit(BLAME, "if as_likely || now.since(enough_at) < GATHER { CrashVerdict::Wait } else { CrashVerdict::Quarantine }", "CrashVerdict::Suspect")],
     },
     Mistake {
         name: "take-lost-sessions-for-deaths",
@@ -224,38 +225,37 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "hand-over-while-taking",
         seed: 1421,
         rule: "moves",
-        edits: &[edit(CHANNELS, "self.blocks.closed() && !self.to_hand_over.is_empty()", "!self.to_hand_over.is_empty()"), edit(COMMANDS, "self.blocks.rest(until);", "")],
+        edits: &[edit(MACHINE, "self.blocks.closed() && !self.to_hand_over.is_empty()", "!self.to_hand_over.is_empty()"), edit(MACHINE, "self.blocks.rest(now, until);", "")],
     },
     Mistake {
         name: "keep-what-is-beyond-the-capacity",
         seed: 380,
         rule: "convergence",
-        edits: &[edit(CHANNELS, "surplus.filter(|_| surplus != self.shed_to)", "None")],
+        edits: &[edit(MACHINE, "surplus.filter(|_| surplus != self.surplus)", "None")],
     },
     Mistake {
         name: "take-on-while-draining",
         seed: 93,
         rule: "capacity",
-        edits: &[edit(COMMANDS, "terms.cordoned || terms.draining", "terms.cordoned && !terms.draining")],
+        edits: &[edit(MACHINE, "directives.cordoned || directives.draining", "directives.cordoned && !directives.draining")],
     },
     Mistake {
-        name: "keep-limits-for-too-long",
-        seed: 14,
-        rule: "without managers",
-        edits: &[edit(COMMANDS, "now + asked.rest.clamp(REST_MIN, REST_MAX)", "now + asked.rest.clamp(REST_MIN, REST_MAX) * 100")],
+        name: "rest-without-a-last-resort",
+        seed: 30003341,
+        rule: "gaps",
+        edits: &[edit(BOOK, "self.rests_until = self.rests_until.max(until.min(now + LETS_OTHERS_TAKE));", "self.rests_until = self.rests_until.max(until);")],
     },
     Mistake {
         name: "hand-over-so-many-more-at-each-order",
-        seed: 263,
+        seed: 445,
         rule: "moves",
-        edits: &[edit(COMMANDS, "self.blocks.limit(most, now, until);", "let more = self.told_held.saturating_sub(most);
-              self.blocks.limit(self.blocks.held().saturating_sub(more), now, until);")],
+        edits: &[edit(MACHINE, "self.blocks.limit(most, now, until);", "let more = self.own_capacity.saturating_sub(most); self.blocks.limit(self.blocks.held().saturating_sub(more), now, until);")],
     },
     Mistake {
         name: "forget-orders-at-a-rebirth",
         seed: 4,
         rule: "convergence",
-        edits: &[edit(BIRTHS, "welcome.terms = book.get(birth.name.as_str()).map(Orders::terms);", ""), edit(FLEET, "!orders.followed_by(service)", "!orders.followed_by(service) && i128::from(service.born_at.0) < i128::from(orders.revision)")],
+        edits: &[edit(BIRTHS, "welcome.directives = book.get(registration.name.as_str()).map(Orders::directives);", ""), edit(FLEET, "!orders.followed_by(service)", "!orders.followed_by(service) && i128::from(service.registered_at.0) < i128::from(orders.revision)")],
     },
     Mistake {
         name: "confirm-reports-before-the-broker",
@@ -268,13 +268,13 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "pass-over-the-revocations-of-a-welcome",
         seed: 25,
         rule: "revocations",
-        edits: &[edit(COMMANDS, "self.step(Input::Floors(welcome.floors)).await;", "drop(welcome.floors);")],
+        edits: &[edit(MACHINE, "self.revoke(welcome.revocations, now, effects);", "drop(welcome.revocations);")],
     },
     Mistake {
         name: "sweep-what-is-to-run",
         seed: 789,
         rule: "acknowledgements",
-        edits: &[edit(PLAN, "generation < row.generation", "generation <= row.generation")],
+        edits: &[edit(SWEPT, "generation < row.generation", "generation <= row.generation")],
     },
     Mistake {
         name: "leave-reports-without-numbers",
@@ -286,7 +286,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "never-abort-code",
         seed: 1038,
         rule: "convergence",
-        edits: &[edit(SESSION, "self.units.abort(id)", "()")],
+        edits: &[edit(EFFECTS, "self.units.abort(id)", "()")],
     },
     Mistake {
         name: "quarantine-those-that-died-beside-another",
@@ -299,16 +299,16 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         seed: 628,
         rule: "epochs",
         edits: &[edit(
-            PLAN,
-            "row.reissue(now, policy);",
-            "let before = row.generation; row.reissue(now, policy); if lease_over { row.generation = before; }",
+            DUE,
+            "row.republish(now, policy);",
+            "let before = row.generation; row.republish(now, policy); if lease_over { row.generation = before; }",
         )],
     },
     Mistake {
         name: "take-an-unanswered-publish-for-confirmed",
         seed: 42,
         rule: "published",
-        edits: &[edit(OUTBOX, "return Some(How::Unsure);", "return Some(How::Confirmed);")],
+        edits: &[edit(PUBLISH, "return Some(PublishResult::Unsure);", "return Some(PublishResult::Confirmed);")],
     },
     Mistake {
         name: "acknowledge-the-newer-copy-for-the-older",
@@ -318,7 +318,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "overwrite-the-orders-of-others",
-        seed: 97,
+        seed: 816,
         rule: "convergence",
         edits: &[edit(MANAGER_FLEET, "manager.store.swap_note(&note, &before, &after).await?", "{ let _unlooked = before; manager.store.set_note(&note, &after, Duration::MAX).await?; true }")],
     },
@@ -326,7 +326,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "leave-takeovers-unrevoked",
         seed: 48,
         rule: "overlap",
-        edits: &[edit(STATE, "was.and_then(|was| row.taken_over_from(was))", "None")],
+        edits: &[edit(STATE, "after.taken_over_from(before)", "None")],
     },
     Mistake {
         name: "leave-refused-messages-in-the-queue",

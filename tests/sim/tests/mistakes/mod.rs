@@ -35,7 +35,7 @@ fn a_failing_history_is_made_small_and_tells_its_story() {
     let (needed, all) = line.and_then(|line| line.split_once(" of ")).unwrap();
     assert!(needed.parse::<usize>().unwrap() < all.parse().unwrap(), "{needed} of {all}");
     // What the world saw, and what the shipped programs logged.
-    assert!(story.contains("hears Floors") && story.contains("INFO observer created"), "{story}");
+    assert!(story.contains("hears Revoke") && story.contains("INFO observer created"), "{story}");
 }
 
 #[test]

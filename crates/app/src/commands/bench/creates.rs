@@ -5,8 +5,8 @@ use super::outcome::{Aim, Outcome};
 use anyhow::Context as _;
 use everwatch_broker::{Broker as _, Message, QueueKind, RabbitBroker, Session, Target};
 use everwatch_core::id::{Name, ObserverId};
-use everwatch_core::message::Work;
-use everwatch_core::observer::Wanted;
+use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::wire::work::Work;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 use std::sync::Arc;
@@ -63,6 +63,7 @@ async fn connect(deployment: &Deployment) -> anyhow::Result<Arc<dyn Session>> {
 
 /// What would be published for this observer.
 fn body(observer: Value) -> anyhow::Result<Vec<u8>> {
-    let wanted = Wanted::parse(observer, &Name::new("bench")?).ok().context("an invalid observer")?;
-    Ok(serde_json::to_vec(&Work::of(ObserverId(uuid::Uuid::now_v7()), 1, &wanted)?)?)
+    let definition =
+        ObserverDefinition::parse(observer, &Name::new("bench")?).ok().context("an invalid observer")?;
+    Ok(serde_json::to_vec(&Work::of(ObserverId(uuid::Uuid::now_v7()), 1, &definition)?)?)
 }

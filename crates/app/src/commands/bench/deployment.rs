@@ -240,7 +240,7 @@ impl Deployment {
 
     /// All observers of a service, page by page.
     pub(super) async fn observers(&self, service: &str) -> anyhow::Result<Vec<Value>> {
-        crate::commands::observer::all(&self.api, &[("service", service.to_owned())], usize::MAX).await
+        crate::requests::all(&self.api, &[("service", service.to_owned())], usize::MAX).await
     }
 
     /// An observer that does nothing for an hour.

@@ -6,7 +6,7 @@ use crate::output::print;
 use crate::settings::Settings;
 use anyhow::Context as _;
 use everwatch_broker::{Broker as _, Consume, RabbitBroker};
-use everwatch_core::blocks::block_sizes;
+use everwatch_core::capacity::blocks::block_sizes;
 use everwatch_core::clock;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -1,6 +1,6 @@
 //! Figures and how they are shown.
 
-use crate::output::{Column, Lines, Output, Paper, View, print, text};
+use crate::output::{Column, Lines, Output, TerminalStyle, View, print, text};
 use everwatch_core::clock;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ pub(super) fn table(outcomes: &[Outcome]) {
         })
     };
     let rows: Vec<Value> = outcomes.iter().map(row).collect();
-    print(&Lines::new(&FIGURES, Output::Table, Paper::stdout()).page(&rows, clock::now()));
+    print(&Lines::new(&FIGURES, Output::Table, TerminalStyle::stdout()).page(&rows, clock::now()));
 }
 
 pub(super) fn json(outcomes: &[Outcome]) -> anyhow::Result<()> {

@@ -39,7 +39,7 @@ fn a_service_that_drains_is_selected() {
         }),
         ..service("basalt", "draining", 3, 9)
     };
-    it.hold = Hold { on: true, reason: "network maintenance".to_owned() };
+    it.safe_mode = SafeMode { on: true, reason: "network maintenance".to_owned() };
     let mut model = showing(it);
     press(&mut model, KeyCode::Tab);
     press(&mut model, KeyCode::Down);

@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
-/// A beat comes every 5 s; a service is suspect after 15 s.
+/// A heartbeat comes every 5 s; a service is suspect after 15 s.
 const LATE: Duration = Duration::from_secs(8);
 const SILENT: Duration = Duration::from_secs(15);
 
@@ -72,7 +72,7 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
         cell("POOL", pool),
         cell("LOAD", gauge),
         right("HELD/OF", 11),
-        right("BEAT", 4)
+        right("HEARTBEAT", 9)
     );
     let mut lines = vec![title(&shown, width, focused, paint), Line::styled(head, paint.dim())];
     if all.is_empty() && model.seen.is_some() {
@@ -82,10 +82,10 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
         ));
     }
     for (at, it) in all.iter().enumerate().skip(first).take(room) {
-        let beat = model.now.since(it.last_beat_at);
-        let late = match beat {
-            beat if beat >= SILENT => Tone::Bad,
-            beat if beat >= LATE => Tone::Wait,
+        let heartbeat = model.now.since(it.last_heartbeat_at);
+        let late = match heartbeat {
+            heartbeat if heartbeat >= SILENT => Tone::Bad,
+            heartbeat if heartbeat >= LATE => Tone::Wait,
             _ => Tone::Plain,
         };
         let (held, capacity) = (u64::from(it.held), u64::from(it.capacity));
@@ -95,7 +95,7 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
             Span::raw(format!("{}  ", cell(&it.pool, pool))),
             Span::styled(bar(held, capacity, gauge), paint.tone(fullness(held, capacity))),
             Span::raw(right(&format!("{held}/{capacity}"), 13)),
-            Span::styled(format!("  {}", right(&age(beat), 4)), paint.tone(late)),
+            Span::styled(format!("  {}", right(&age(heartbeat), 4)), paint.tone(late)),
             Span::raw(format!("  {}", cut(&line(&note(it)), width.saturating_sub(name + pool + gauge + 37)))),
         ];
         lines.push(row(spans, at == model.service, focused));

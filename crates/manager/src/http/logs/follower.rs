@@ -6,15 +6,15 @@
 //! small messages a second for each follower, none of them durable, and nothing for who is not followed.
 
 use super::{gone, name, standing};
-use crate::asked;
-use crate::http::api::{LogLine, LogNote, ServiceName};
+use crate::api::{LogLine, LogNote, ServiceName};
+use crate::context::Manager;
+use crate::events::actor;
 use crate::http::problem::{Code, Problem};
-use crate::questions::{self, Unanswered};
-use crate::shared::Manager;
+use crate::outgoing::log_requests::{self, Unanswered};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::logs::{Lines, Place, keeper};
-use everwatch_core::row::Row;
+use everwatch_core::record::row::Row;
+use everwatch_core::wire::logs::{Lines, LogCursor};
 use everwatch_door::quota::Permit;
 use futures::Stream;
 use std::collections::VecDeque;
@@ -26,10 +26,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Lines in one answer, once it is under way.
 const PAGE: u32 = 500;
 /// Before every line.
-const BEGINNING: Place = Place { epoch: Epoch::first_of(0), seq: 0 };
+const BEGINNING: LogCursor = LogCursor { epoch: Epoch::first_of(0), seq: 0 };
 
 /// What a follower is told.
-pub(super) enum Told {
+pub(super) enum LogItem {
     Line(LogLine),
     Note(LogNote),
     /// Nothing more comes.
@@ -39,13 +39,13 @@ pub(super) enum Told {
 pub(super) struct Follower {
     manager: Arc<Manager>,
     id: ObserverId,
-    after: Option<Place>,
+    after: Option<LogCursor>,
     tail: u32,
     /// The run that was last seen, and who runs it.
     run: Option<(ServiceName, Epoch)>,
     /// Why there is nothing, as it was last told.
     waits: String,
-    ready: VecDeque<Told>,
+    ready: VecDeque<LogItem>,
     /// There is more to be read at once.
     more: bool,
     over: bool,
@@ -56,19 +56,20 @@ impl Follower {
     pub(super) fn new(
         manager: &Arc<Manager>,
         id: ObserverId,
-        after: Option<Place>,
+        after: Option<LogCursor>,
         tail: u32,
     ) -> Result<Self, Problem> {
         let permit = manager
+            .limits
             .log_streams
-            .acquire(asked::client())
+            .acquire(actor::client())
             .map_err(|full| Problem::too_many(Code::TooManyStreams, full, "follow lines"))?;
         let manager = Arc::clone(manager);
         let (run, waits, ready) = (None, String::new(), VecDeque::new());
         Ok(Self { manager, id, after, tail, run, waits, ready, more: true, over: false, _permit: permit })
     }
 
-    pub(super) fn told(self) -> impl Stream<Item = Told> + Send {
+    pub(super) fn told(self) -> impl Stream<Item = LogItem> + Send {
         futures::stream::unfold(self, |mut it| async move {
             loop {
                 if let Some(told) = it.ready.pop_front() {
@@ -95,7 +96,7 @@ impl Follower {
             self.end("it is deleted".to_owned());
             return Ok(());
         };
-        match keeper(&row) {
+        match row.log_holder() {
             None => self.wait_for(standing(&row)),
             Some(service) => self.ask(&row, service).await?,
         }
@@ -108,7 +109,7 @@ impl Follower {
 
     async fn ask(&mut self, row: &Row, service: ServiceId) -> Result<(), Problem> {
         let most = if self.after.is_some() { PAGE } else { self.tail };
-        let answer = questions::logs(&self.manager, service, (self.id, self.after, most)).await;
+        let answer = log_requests::logs(&self.manager, service, (self.id, self.after, most)).await;
         let name = match &self.run {
             Some((known, _)) if known.id == service.0 => known.clone(),
             _ => name(&self.manager, service).await?,
@@ -132,14 +133,14 @@ impl Follower {
         let (before, now): (Vec<_>, Vec<_>) =
             lines.lines.into_iter().partition(|line| line.place.epoch < run);
         let last = now.last().or(before.last()).map(|line| line.place);
-        self.ready.extend(before.into_iter().map(|line| Told::Line(LogLine::of(line))));
+        self.ready.extend(before.into_iter().map(|line| LogItem::Line(LogLine::of(line))));
         if row.holder().is_some() {
             self.waits.clear();
             self.on_run(service, run);
         } else {
             self.wait_for(standing(row));
         }
-        self.ready.extend(now.into_iter().map(|line| Told::Line(LogLine::of(line))));
+        self.ready.extend(now.into_iter().map(|line| LogItem::Line(LogLine::of(line))));
         self.after = last.or(self.after).or(Some(BEGINNING));
     }
 
@@ -148,7 +149,7 @@ impl Follower {
         let before = self.run.as_ref().map(|(_, epoch)| *epoch).or(self.after.map(|place| place.epoch));
         if before.is_some_and(|before| before != run && before != BEGINNING.epoch) {
             let stays = self.run.as_ref().is_some_and(|(known, _)| *known == service);
-            let word = if stays { "runs anew on" } else { "moved to" };
+            let word = if stays { "runs again on" } else { "moved to" };
             self.note(format!("{word} service {} (epoch {run})", service.name));
         }
         self.run = Some((service, run));
@@ -161,11 +162,11 @@ impl Follower {
         }
     }
     fn note(&mut self, text: String) {
-        self.ready.push_back(Told::Note(LogNote { text }));
+        self.ready.push_back(LogItem::Note(LogNote { text }));
     }
     fn end(&mut self, text: String) {
         self.over = true;
-        self.ready.retain(|told| !matches!(told, Told::Note(note) if note.text == text));
-        self.ready.push_back(Told::End(LogNote { text }));
+        self.ready.retain(|told| !matches!(told, LogItem::Note(note) if note.text == text));
+        self.ready.push_back(LogItem::End(LogNote { text }));
     }
 }

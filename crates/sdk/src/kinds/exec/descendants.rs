@@ -1,6 +1,6 @@
 //! Finds processes and ends them: all descendants of this process, or all that carry the marks of one run.
 
-use super::helper::HELPER;
+use super::HELPER;
 use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};

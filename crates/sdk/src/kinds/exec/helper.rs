@@ -6,8 +6,8 @@
 //! one leaves, and the inner one ends everything when the outer one is gone. No other signal ends them, because a
 //! process manager sends SIGTERM to all processes of a service at once.
 
-use super::descendants;
-use crate::fence::boottime;
+use super::{HELPER, descendants};
+use crate::boot_clock::boottime;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
@@ -21,8 +21,6 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Set for a helper: which of the two it is, and the silence in ms that means death.
-pub(super) const HELPER: &str = "EVERWATCH_EXEC_HELPER";
 /// The letter that asks for SIGTERM to the program.
 pub(super) const TERMINATE: u8 = b'T';
 /// The exit code of a helper whose program was killed by SIGKILL, in the way of shells.

@@ -133,12 +133,12 @@ impl ExecSettings {
     /// Names the variable and the cure.
     pub(super) fn environment(
         &self,
-        wanted: &BTreeMap<String, String>,
+        definition: &BTreeMap<String, String>,
         of_service: impl Fn(&str) -> Option<OsString>,
     ) -> Result<BTreeMap<String, OsString>, String> {
         let passed = self.env_pass.iter().filter_map(|name| Some((name.clone(), of_service(name)?)));
         let mut all: BTreeMap<_, _> = passed.collect();
-        for (name, value) in wanted {
+        for (name, value) in definition {
             if !is_name(name) || value.contains('\0') {
                 return Err(format!("`env`: `{name}` has a bad name, or a NUL byte in its value; fix it"));
             }
@@ -213,10 +213,10 @@ mod tests {
         ExecSettings { allow: own(allow), env_allow: own(env_allow), ..ExecSettings::default() }
     }
     fn set(settings: &ExecSettings, name: &str) -> Result<Vec<String>, String> {
-        let wanted = [(name.to_owned(), "x".to_owned())].into();
+        let definition = [(name.to_owned(), "x".to_owned())].into();
         let of_service =
             |name: &str| ["PATH", "EVERWATCH_BROKER__URL"].contains(&name).then(|| "service's".into());
-        settings.environment(&wanted, of_service).map(|all| all.into_keys().collect())
+        settings.environment(&definition, of_service).map(|all| all.into_keys().collect())
     }
 
     #[test]

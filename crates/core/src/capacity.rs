@@ -1,0 +1,7 @@
+//! Who may have a slot: blocks, admission of creates, placement, rebalancing, maintenance.
+
+pub mod blocks;
+pub mod create_admission;
+pub mod maintenance;
+pub mod placement;
+pub mod rebalance;

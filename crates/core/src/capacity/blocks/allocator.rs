@@ -1,0 +1,409 @@
+//! The blocks of one session: what each may hold and holds, and which blocks to open or cancel so that the service
+//! takes exactly as many messages as it may.
+
+use super::{BLOCK_MAX, share};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The pause between the opening of two blocks while the capacity ramps up, so that services that start together share
+/// a full queue.
+const RAMP: Duration = Duration::from_millis(50);
+/// Freed slots of cancelled blocks are collected for this long before they are reopened.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// A limit also makes a service hand over its surplus, but only after this long: the others get their limits at the
+/// same time, and a service without its limit yet would take what it has to hand over itself.
+const GIVES_AFTER: Duration = Duration::from_millis(300);
+
+/// For this long after a service was told to hand over observers, or has come down to its share, it takes nothing as a
+/// last resort. The intended receivers may still be opening their slots; until then, the queue would return the
+/// observers to this service.
+const LETS_OTHERS_TAKE: Duration = Duration::from_millis(500);
+
+/// While a rebalance limits a service to its share, the queue gives it more only where no other service has room: its
+/// other slots are consumed with a priority below every other one.
+///
+/// The obvious limit takes nothing beyond the share. But if a service dies or is drained in those seconds, its
+/// observers find every other service at its share, and they wait while slots are free.
+const SPARE: i32 = -2;
+
+/// While a service steps back, the queue serves it after every other service, including their last-resort blocks.
+const LAST: i32 = -3;
+
+/// One consumer, within one session. Never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub u32);
+
+/// One channel, within one session. It carries at most one open block at a time; a new one follows a cancelled one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub u32);
+
+/// A step for the caller to carry out, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BlockEffect {
+    /// Consume on this channel; open it if it was not named before.
+    Open { block: BlockId, channel: ChannelId, prefetch: u16, priority: i32 },
+    /// Cancel this consumer; call [`Blocks::ended`] once no more deliveries arrive.
+    Cancel { channel: ChannelId },
+    /// Close this channel: it holds no message, and no more deliveries will arrive.
+    Close { channel: ChannelId },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Cancelled; deliveries may still arrive.
+    Ending,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Block {
+    channel: ChannelId,
+    size: u32,
+    held: u32,
+    priority: i32,
+    /// A last-resort block: beyond the share of a rebalance, it takes what no other service has room for.
+    spare: bool,
+    state: State,
+}
+
+impl Block {
+    /// The most messages that it may come to hold without another step.
+    fn claims(&self) -> u32 {
+        match self.state {
+            State::Open | State::Ending => self.size.max(self.held),
+            State::Ended => self.held,
+        }
+    }
+    fn free(&self) -> u32 {
+        self.size.saturating_sub(self.held)
+    }
+}
+
+/// All blocks of one session.
+#[derive(Debug)]
+pub struct Blocks {
+    capacity: u32,
+    blocks: BTreeMap<BlockId, Block>,
+    channels: BTreeSet<ChannelId>,
+    last: u32,
+    cordoned: bool,
+    /// Takes nothing before that time.
+    rests_until: Duration,
+    /// Its share until that time: beyond it, it takes only what no other service has room for.
+    limit: (u32, Duration),
+    /// The surplus beyond its share has been handed over, or its observers were told to stop.
+    within_share: bool,
+    /// Hands over nothing before that time.
+    gives_from: Duration,
+    /// Takes nothing as a last resort before that time.
+    spare_from: Duration,
+    /// Opens blocks with this priority until that time.
+    prior: (i32, Duration),
+    /// Opens blocks with the lowest priority until that time.
+    steps_back_until: Duration,
+    /// Whether the whole capacity was claimed since its last change.
+    full: bool,
+    opened_at: Option<Duration>,
+}
+
+impl Blocks {
+    #[must_use]
+    pub fn new(capacity: u32) -> Self {
+        Self {
+            capacity,
+            blocks: BTreeMap::new(),
+            channels: BTreeSet::new(),
+            last: 0,
+            cordoned: false,
+            rests_until: Duration::ZERO,
+            limit: (0, Duration::ZERO),
+            within_share: true,
+            gives_from: Duration::ZERO,
+            spare_from: Duration::ZERO,
+            prior: (0, Duration::ZERO),
+            steps_back_until: Duration::ZERO,
+            full: false,
+            opened_at: None,
+        }
+    }
+
+    /// The number of slots.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+    /// The number of slots in use.
+    #[must_use]
+    pub fn held(&self) -> u32 {
+        self.blocks.values().map(|block| block.held).sum()
+    }
+    /// Sets the number of slots. This ends the share of a rebalance, because the plan used the previous number.
+    pub fn resize(&mut self, capacity: u32) {
+        (self.capacity, self.full, self.limit) = (capacity, false, (0, Duration::ZERO));
+    }
+    /// Takes nothing while cordoned.
+    pub fn cordon(&mut self, cordoned: bool) {
+        (self.cordoned, self.full) = (cordoned, false);
+    }
+    /// Takes nothing for a moment, so that other services take the handed-over observers, and until `until` only what
+    /// no other service has room for.
+    ///
+    /// The obvious pause takes nothing until `until`. But if every other service is full or at its share of a
+    /// rebalance, an observer that should move waits while its slot here is free.
+    pub fn rest(&mut self, now: Duration, until: Duration) {
+        self.rests_until = self.rests_until.max(until.min(now + LETS_OTHERS_TAKE));
+        self.full = false;
+        self.step_back(until);
+    }
+    /// Hands over the surplus beyond `most`, and takes more before `until` only as a last resort.
+    pub fn limit(&mut self, most: u32, now: Duration, until: Duration) {
+        (self.limit, self.full, self.within_share) = ((most, until), false, false);
+        if now >= self.gives_from {
+            self.gives_from = now + GIVES_AFTER;
+        }
+    }
+    /// The observers beyond its share were told to stop. What it gives back goes to other services first; what none of
+    /// them takes, it takes itself as a last resort, even while one of its observers is slow to stop.
+    ///
+    /// The obvious way waits until all of the surplus is gone. But if the intended receiver is cordoned at that moment,
+    /// every observer waits for the slowest one, and slots are free here.
+    pub fn surplus_requested(&mut self, now: Duration) {
+        (self.within_share, self.spare_from) = (true, now + LETS_OTHERS_TAKE);
+    }
+    /// Until `until`, the queue serves this service before others.
+    pub fn prefer(&mut self, until: Duration) {
+        self.prior = (1, until);
+    }
+    /// Until `until`, this service takes only what no other service has room for.
+    pub fn defer(&mut self, until: Duration) {
+        self.prior = (-1, until);
+    }
+    /// Until `until`, the queue serves every other service first.
+    pub fn step_back(&mut self, until: Duration) {
+        self.steps_back_until = self.steps_back_until.max(until);
+    }
+    /// A message was delivered.
+    pub fn took(&mut self, block: BlockId) {
+        if let Some(block) = self.blocks.get_mut(&block) {
+            block.held += 1;
+        }
+    }
+    /// A message was settled or given back.
+    pub fn freed(&mut self, block: BlockId) {
+        if let Some(block) = self.blocks.get_mut(&block) {
+            block.held = block.held.saturating_sub(1);
+        }
+    }
+    /// No more deliveries arrive for this cancelled block.
+    pub fn ended(&mut self, id: BlockId) {
+        if let Some(block) = self.blocks.get_mut(&id) {
+            block.state = State::Ended;
+        }
+    }
+    /// Whether the ramp is over: every allowed message can be delivered.
+    #[must_use]
+    pub fn settled(&self, now: Duration) -> bool {
+        self.full || self.goal(now) == 0
+    }
+    /// Whether no message can be delivered currently, so that messages given back go elsewhere.
+    #[must_use]
+    pub fn closed(&self) -> bool {
+        self.blocks.values().all(|block| block.state == State::Ended)
+    }
+    /// How many messages may stay held, if more are held and no more deliveries arrive.
+    #[must_use]
+    pub fn allowed_when_over_capacity(&self, now: Duration) -> Option<u32> {
+        let most = if self.within_share { self.capacity } else { self.most(now) };
+        (now >= self.gives_from && self.closed() && self.held() > most).then_some(most)
+    }
+    /// When [`Blocks::decide`] must run again without a new input.
+    #[must_use]
+    pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
+        let prior = self.open().any(|(_, block)| block.priority != 0);
+        let opens = (self.room(now) + self.spare_room(now) > 0).then(|| self.may_open_at(now));
+        let times = [
+            Some(self.rests_until),
+            Some(self.limit.1),
+            Some(self.gives_from),
+            Some(self.spare_from),
+            prior.then_some(self.prior.1),
+            prior.then_some(self.steps_back_until),
+            opens,
+        ];
+        times.into_iter().flatten().filter(|at| *at > now).min()
+    }
+
+    /// The blocks to open, cancel and close now.
+    pub fn decide(&mut self, now: Duration) -> Vec<BlockEffect> {
+        let mut effects = Vec::new();
+        self.forget_empty();
+        if !self.within_share && self.held() <= self.most(now) {
+            (self.within_share, self.spare_from) = (true, now + LETS_OTHERS_TAKE);
+        }
+        self.cancel_what_is_too_much(now, &mut effects);
+        let (room, spare) = (self.room(now), self.spare_room(now));
+        if room + spare == 0 {
+            self.close_unused(&mut effects);
+        } else if now >= self.may_open_at(now) {
+            self.open_one(if room > 0 { room } else { spare }, room == 0, now, &mut effects);
+        }
+        if self.room(now) == 0 {
+            self.full = self.full || self.goal(now) == self.capacity;
+        }
+        effects
+    }
+
+    fn goal(&self, now: Duration) -> u32 {
+        if self.cordoned || now < self.rests_until { 0 } else { self.most(now) }
+    }
+    fn most(&self, now: Duration) -> u32 {
+        let (limit, until) = self.limit;
+        if now < until { self.capacity.min(limit) } else { self.capacity }
+    }
+    fn claimed(&self) -> u32 {
+        self.blocks.values().map(Block::claims).sum()
+    }
+    /// The room in open last-resort blocks.
+    fn spare_free(&self) -> u32 {
+        self.open().filter(|(_, block)| block.spare).map(|(_, block)| block.free()).sum()
+    }
+    /// The number of slots that may be opened within the goal.
+    fn room(&self, now: Duration) -> u32 {
+        let claimed = self.claimed();
+        let within = self.goal(now).saturating_sub(claimed - self.spare_free());
+        within.min(self.capacity.saturating_sub(claimed))
+    }
+    /// Whether it takes more than its share as a last resort: only after it has begun to hand over its surplus.
+    fn takes_spare(&self, now: Duration) -> bool {
+        let takes = !self.cordoned && now >= self.rests_until;
+        takes
+            && self.most(now) < self.capacity
+            && self.within_share
+            && now >= self.gives_from.max(self.spare_from)
+    }
+    /// The number of slots that may be opened as a last resort.
+    fn spare_room(&self, now: Duration) -> u32 {
+        let room = self.capacity.saturating_sub(self.claimed()).saturating_sub(self.room(now));
+        if self.takes_spare(now) { room } else { 0 }
+    }
+    fn open(&self) -> impl Iterator<Item = (BlockId, &Block)> {
+        self.blocks.iter().filter(|(_, block)| block.state == State::Open).map(|(id, block)| (*id, block))
+    }
+    fn priority(&self, spare: bool, now: Duration) -> i32 {
+        let (priority, until) = self.prior;
+        match (now < self.steps_back_until, spare, now < until) {
+            (true, ..) => LAST,
+            (false, true, _) => SPARE,
+            (false, false, true) => priority,
+            (false, false, false) => 0,
+        }
+    }
+    fn may_open_at(&self, now: Duration) -> Duration {
+        let pause = if self.full && self.room(now) < share(self.capacity) { GATHER } else { RAMP };
+        self.opened_at.map_or(Duration::ZERO, |at| at + pause)
+    }
+
+    fn cancel_what_is_too_much(&mut self, now: Duration, effects: &mut Vec<BlockEffect>) {
+        let goal = self.goal(now);
+        let fits_now = |block: &Block| block.priority == self.priority(block.spare, now);
+        let claims = |block: &Block| if block.state == State::Open { block.claims() } else { block.held };
+        let fits = self.blocks.values().map(claims).sum::<u32>() <= self.capacity;
+        let keeps_spare = self.takes_spare(now) && fits;
+        let spare = self.open().filter(|(_, block)| block.spare && !(keeps_spare && fits_now(block)));
+        let spare: Vec<_> = spare.map(|(id, _)| id).collect();
+        let shared = self.open().filter(|(_, block)| !block.spare);
+        let mut open: Vec<_> = shared.map(|(id, block)| (fits_now(block), block.free(), id)).collect();
+        for id in spare {
+            self.cancel(id, effects);
+        }
+        // Blocks with a wrong priority first, then those that free the most slots.
+        open.sort_by_key(|(fits, free, id)| (*fits, std::cmp::Reverse(*free), *id));
+        // A block that is being cancelled counts with the messages that it holds: counting its full size would cancel
+        // one block after another.
+        let to_come = |block: &Block| match block.state {
+            State::Open if !block.spare => block.claims(),
+            State::Open | State::Ending | State::Ended => block.held,
+        };
+        let mut claimed: u32 = self.blocks.values().map(to_come).sum();
+        for (fits, free, id) in open {
+            if fits && claimed <= goal && goal > 0 {
+                continue;
+            }
+            claimed = claimed.saturating_sub(free);
+            self.full &= fits;
+            self.cancel(id, effects);
+        }
+    }
+
+    fn cancel(&mut self, id: BlockId, effects: &mut Vec<BlockEffect>) {
+        if let Some(block) = self.blocks.get_mut(&id) {
+            block.state = State::Ending;
+            effects.push(BlockEffect::Cancel { channel: block.channel });
+        }
+    }
+
+    fn open_one(&mut self, room: u32, spare: bool, now: Duration, effects: &mut Vec<BlockEffect>) {
+        let full_block = share(self.capacity);
+        let most = 2 * self.capacity.div_ceil(full_block) as usize;
+        if self.open().count() >= most {
+            // If each freed slot became its own block, their number would grow without bound: small blocks are
+            // cancelled and reopened as one.
+            let small: Vec<_> =
+                self.open().filter(|(_, block)| block.size < full_block).map(|(id, _)| id).collect();
+            for id in small {
+                self.cancel(id, effects);
+            }
+            return;
+        }
+        let size = room.min(full_block);
+        let channel = self.channel_for(size);
+        self.last += 1;
+        let block = BlockId(self.last);
+        let priority = self.priority(spare, now);
+        self.blocks.insert(block, Block { channel, size, held: 0, priority, spare, state: State::Open });
+        self.channels.insert(channel);
+        self.opened_at = Some(now);
+        let prefetch = u16::try_from(size).unwrap_or(u16::MAX);
+        effects.push(BlockEffect::Open { block, channel, prefetch, priority });
+    }
+
+    fn held_on(&self, channel: ChannelId) -> u32 {
+        self.blocks.values().filter(|block| block.channel == channel).map(|block| block.held).sum()
+    }
+
+    /// A channel without an open block and with enough room, otherwise a new one.
+    fn channel_for(&mut self, size: u32) -> ChannelId {
+        let is_idle = |channel: ChannelId| {
+            self.blocks.values().all(|block| block.channel != channel || block.state == State::Ended)
+        };
+        let idle = self.channels.iter().copied().filter(|channel| is_idle(*channel));
+        let fits = idle.filter(|channel| self.held_on(*channel) + size <= BLOCK_MAX);
+        fits.max_by_key(|channel| self.held_on(*channel)).unwrap_or_else(|| {
+            self.last += 1;
+            ChannelId(self.last)
+        })
+    }
+
+    fn forget_empty(&mut self) {
+        self.blocks.retain(|_, block| block.state != State::Ended || block.held > 0);
+    }
+
+    fn close_unused(&mut self, effects: &mut Vec<BlockEffect>) {
+        let used: Vec<_> = self.blocks.values().map(|block| block.channel).collect();
+        let mut unused = Vec::new();
+        self.channels.retain(|channel| {
+            let keep = used.contains(channel);
+            if !keep {
+                unused.push(BlockEffect::Close { channel: *channel });
+            }
+            keep
+        });
+        effects.extend(unused);
+    }
+}
+
+#[cfg(test)]
+#[path = "allocator_tests.rs"]
+mod tests;

@@ -1,0 +1,223 @@
+//! The operator's orders for services: cordon, drain, another capacity. Orders belong to the name of a service, outlive
+//! its incarnations, and determine the directives that managers send.
+
+use crate::clock::{Timestamp, show};
+use crate::id::{Pool, ServiceId};
+use crate::record::service::{ServiceRow, ServiceState};
+use crate::wire::command::{Cause, HandOver, ServiceDirectives};
+use crate::wire::heartbeat::Intent;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The highest capacity that an operator can set.
+pub const CAPACITY_MAX: u32 = 100_000;
+/// Three heartbeats: within this time, a service that understands an order shows it.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(15);
+/// The default number of observers that a drain moves per second.
+pub const DRAIN_PACE: u32 = 100;
+
+/// The orders for the services of one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Orders {
+    /// Raised by each change.
+    pub revision: u64,
+    pub cordoned: bool,
+    /// The number of slots, if it differs from the services' own settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
+    /// In progress until no observer is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
+}
+
+/// The drain of a service, which stays cordoned afterward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    pub asked_at: Timestamp,
+    /// The number of observers held at that time.
+    pub of: u32,
+    /// Observers per second.
+    pub per_second: u32,
+    /// After this time, move observers even if no other service has room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Move observers even if no other service has room.
+    pub force: bool,
+}
+
+impl Orders {
+    /// The service takes no more observers.
+    pub fn cordon(&mut self, now: Timestamp) -> bool {
+        !self.cordoned && self.change(now, |it| it.cordoned = true)
+    }
+    /// The service takes observers again. A drain in progress ends.
+    pub fn uncordon(&mut self, now: Timestamp) -> bool {
+        self.cordoned && self.change(now, |it| (it.cordoned, it.drain) = (false, None))
+    }
+    /// The service hands over its observers. A repeated request replaces the pace and the deadline.
+    pub fn drain(&mut self, drain: Drain) -> bool {
+        let now = drain.asked_at;
+        let of = self.drain.as_ref().map_or(drain.of, |before| before.of.max(drain.of));
+        self.change(now, |it| (it.cordoned, it.drain) = (true, Some(Drain { of, ..drain })))
+    }
+    /// Sets the number of slots; `None` restores the service's own settings.
+    pub fn resize(&mut self, capacity: Option<u32>, now: Timestamp) -> bool {
+        self.capacity != capacity && self.change(now, |it| it.capacity = capacity)
+    }
+    /// The drain is over.
+    pub fn drained(&mut self, now: Timestamp) -> bool {
+        self.drain.is_some() && self.change(now, |it| it.drain = None)
+    }
+
+    fn change(&mut self, now: Timestamp, change: impl FnOnce(&mut Self)) -> bool {
+        change(self);
+        self.revision = (self.revision + 1).max(u64::try_from(now.0).unwrap_or(0));
+        true
+    }
+
+    /// The directives for the service.
+    #[must_use]
+    pub fn directives(&self) -> ServiceDirectives {
+        ServiceDirectives {
+            revision: self.revision,
+            cordoned: self.cordoned,
+            draining: self.drain.is_some(),
+            capacity: self.capacity,
+        }
+    }
+
+    /// Whether a service's latest heartbeat shows that it follows the orders.
+    fn followed_by(&self, service: &ServiceRow) -> bool {
+        let Some(heartbeat) = &service.heartbeat else { return self.revision == 0 };
+        let definition = match (&self.drain, self.cordoned) {
+            (Some(_), _) => Intent::Draining,
+            (None, true) => Intent::Cordoned,
+            (None, false) => Intent::Active,
+        };
+        // A service that is stopping reports that it drains, whatever its orders. The obvious way sends it nothing,
+        // but then a service that missed the end of its drain would never receive it.
+        heartbeat.state == definition
+            && heartbeat.capacity == self.capacity.unwrap_or(service.registration.capacity)
+    }
+}
+
+/// The order that a service's latest heartbeat does not confirm, as a sentence; `None` if it follows its orders.
+///
+/// The obvious way shows the order as the state. But an older version that does not know the order ignores it.
+#[must_use]
+pub fn unconfirmed(orders: &Orders, service: &ServiceRow, now: Timestamp) -> Option<String> {
+    let heartbeat = service.heartbeat.as_ref().filter(|_| !service.state().is_over())?;
+    let capacity = orders.capacity.unwrap_or(service.registration.capacity);
+    let asked = match (orders.drain.is_some(), orders.cordoned, heartbeat.state) {
+        (true, _, Intent::Active | Intent::Cordoned) => "drain asked".to_owned(),
+        (false, true, Intent::Active) => "cordon asked".to_owned(),
+        (false, false, Intent::Cordoned) => "uncordon asked".to_owned(),
+        _ if heartbeat.capacity != capacity => format!("capacity {capacity} asked"),
+        // A service that is stopping reports that it drains, whatever its orders.
+        _ => return None,
+    };
+    // The number of an order is the time of its last change.
+    let silence = now.since(Timestamp(i64::try_from(orders.revision).unwrap_or(i64::MAX)));
+    if silence < CONFIRM_WITHIN {
+        return Some(format!("{asked}, not confirmed yet"));
+    }
+    let (silence, version) = (show(Duration::from_secs(silence.as_secs())), &service.registration.version);
+    Some(format!("{asked}, not confirmed for {silence}: its version, {version}, may not know the order"))
+}
+
+/// Orders by service name.
+pub type OrderBook = BTreeMap<String, Orders>;
+
+/// The messages to send and the changes to record now.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct FleetPlan {
+    pub directives: Vec<(ServiceId, ServiceDirectives)>,
+    pub hand_over: Vec<HandOver>,
+    /// Names of services whose drain is over.
+    pub drained: Vec<String>,
+}
+
+/// Compares the orders with the reported state of the services.
+#[must_use]
+pub fn plan_fleet(services: &[ServiceRow], book: &OrderBook, now: Timestamp) -> FleetPlan {
+    let mut plan = FleetPlan::default();
+    let mut room = room_by_pool(services);
+    for service in services.iter().filter(|service| !service.state().is_over()) {
+        let Some(orders) = book.get(service.registration.name.as_str()) else { continue };
+        if !orders.followed_by(service) {
+            plan.directives.push((service.id, orders.directives()));
+            continue;
+        }
+        let Some(drain) = &orders.drain else { continue };
+        let room = room.entry(service.registration.pool.clone()).or_default();
+        let goes = goes_now(drain, service.held(), *room, now);
+        *room = room.saturating_sub(goes);
+        if goes > 0 {
+            let down_to = Some(service.held() - goes);
+            let rest = Duration::ZERO;
+            plan.hand_over.push(HandOver {
+                service: service.id,
+                ids: Vec::new(),
+                down_to,
+                rest,
+                cause: Cause::Drain,
+            });
+        }
+    }
+    for (name, orders) in book.iter().filter(|(_, orders)| orders.drain.is_some()) {
+        let mut same =
+            services.iter().filter(|it| it.registration.name.as_str() == name && !it.state().is_over());
+        if same.all(|service| service.held() == 0 && orders.followed_by(service)) {
+            plan.drained.push(name.clone());
+        }
+    }
+    plan
+}
+
+/// The free slots of each pool that can be taken at once.
+#[must_use]
+pub fn room_by_pool(services: &[ServiceRow]) -> BTreeMap<Pool, u32> {
+    let mut room = BTreeMap::new();
+    for service in services.iter().filter(|service| service.state() == ServiceState::Active) {
+        let free = service.capacity().saturating_sub(service.held());
+        let of_pool: &mut u32 = room.entry(service.registration.pool.clone()).or_default();
+        *of_pool = of_pool.saturating_add(free);
+    }
+    room
+}
+
+fn goes_now(drain: &Drain, held: u32, room: u32, now: Timestamp) -> u32 {
+    let late = drain.until.is_some_and(|until| now >= until);
+    match (late, drain.force) {
+        (true, _) => held,
+        (false, true) => held.min(drain.per_second),
+        (false, false) => held.min(drain.per_second).min(room),
+    }
+}
+
+/// The progress of a drain, for display.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainProgress {
+    pub of: u32,
+    pub moved: u32,
+    /// The obstacle, as a sentence.
+    pub waits: Option<String>,
+}
+
+/// The progress of the drain of this service.
+#[must_use]
+pub fn progress(drain: &Drain, service: &ServiceRow, room: u32, now: Timestamp) -> DrainProgress {
+    let held = service.held();
+    let stuck = held > 0 && goes_now(drain, held, room, now) == 0;
+    let waits =
+        stuck.then(|| format!("no other service of pool {} has a free slot", service.registration.pool));
+    // Until the service reports that it drains, the number held in its heartbeats predates the drain.
+    let begun = service.heartbeat.as_ref().is_some_and(|heartbeat| heartbeat.state == Intent::Draining);
+    let moved = if begun { drain.of.saturating_sub(held) } else { 0 };
+    DrainProgress { of: drain.of.max(held), moved, waits }
+}
+
+#[cfg(test)]
+#[path = "maintenance_tests.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+use super::*;
+use crate::id::Name;
+use crate::wire::heartbeat::Heartbeat;
+use crate::wire::report::Registration;
+use uuid::Uuid;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp(seconds * 1000)
+}
+
+fn service(number: u32, held: u32, state: Intent) -> ServiceRow {
+    let id = ServiceId(Uuid::from_u128(number.into()));
+    let registration = Registration {
+        name: Name::new(&format!("s{number}")).unwrap(),
+        pool: Pool::default(),
+        capacity: 10,
+        kinds: Vec::new(),
+        version: "0.0.1".to_owned(),
+        message_version: crate::wire::message::VERSION,
+        host: String::new(),
+        labels: BTreeMap::new(),
+        predecessor: None,
+    };
+    let mut row = ServiceRow::registered(id, registration, at(0), at(0));
+    let heartbeat = Heartbeat {
+        service: id,
+        seq: 1,
+        state,
+        capacity: 10,
+        held,
+        loop_lag_ms: 0,
+        rss_bytes: 0,
+        sent_at: None,
+    };
+    row.on_heartbeat(&heartbeat, at(0));
+    row
+}
+
+fn drain(per_second: u32, until: Option<i64>, force: bool) -> Drain {
+    Drain { asked_at: at(1), of: 8, per_second, until: until.map(at), force }
+}
+
+fn book(orders: Orders) -> OrderBook {
+    [("s1".to_owned(), orders)].into()
+}
+
+fn draining(drain: Drain) -> OrderBook {
+    let mut orders = Orders::default();
+    assert!(orders.drain(drain));
+    book(orders)
+}
+
+fn told(plan: &FleetPlan) -> Vec<u32> {
+    plan.hand_over.iter().map(|it| it.down_to.unwrap()).collect()
+}
+
+#[test]
+fn a_service_that_ignores_an_order_is_sent_it_again() {
+    let mut orders = Orders::default();
+    assert!(orders.cordon(at(1)));
+    assert!(!orders.cordon(at(2)), "it is cordoned already");
+    let services = [service(1, 3, Intent::Active), service(2, 3, Intent::Active)];
+    let plan = plan_fleet(&services, &book(orders.clone()), at(2));
+    assert_eq!(plan.directives, [(services[0].id, orders.directives())]);
+    let services = [service(1, 3, Intent::Cordoned)];
+    assert_eq!(plan_fleet(&services, &book(orders.clone()), at(2)), FleetPlan::default());
+    assert!(orders.uncordon(at(3)));
+    assert_eq!(plan_fleet(&services, &book(orders), at(3)).directives.len(), 1);
+}
+
+#[test]
+fn a_capacity_override_and_its_removal_are_sent() {
+    let mut orders = Orders::default();
+    assert!(orders.resize(Some(4), at(1)));
+    let services = [service(1, 3, Intent::Active)];
+    assert_eq!(plan_fleet(&services, &book(orders.clone()), at(1)).directives[0].1.capacity, Some(4));
+    assert!(orders.resize(None, at(2)));
+    assert!(plan_fleet(&services, &book(orders), at(2)).directives.is_empty(), "ten is its own capacity");
+}
+
+#[test]
+fn a_drain_moves_what_others_have_room_for_at_its_pace() {
+    let full = [service(1, 8, Intent::Draining), service(2, 10, Intent::Active)];
+    assert!(told(&plan_fleet(&full, &draining(drain(5, None, false)), at(2))).is_empty());
+    let room = [service(1, 8, Intent::Draining), service(2, 7, Intent::Active)];
+    assert_eq!(told(&plan_fleet(&room, &draining(drain(5, None, false)), at(2))), [5]);
+    assert_eq!(told(&plan_fleet(&room, &draining(drain(2, None, false)), at(2))), [6]);
+    let cordoned = [service(1, 8, Intent::Draining), service(2, 0, Intent::Cordoned)];
+    assert!(told(&plan_fleet(&cordoned, &draining(drain(5, None, false)), at(2))).is_empty());
+}
+
+#[test]
+fn force_keeps_the_pace_and_a_deadline_ignores_it() {
+    let alone = [service(1, 8, Intent::Draining)];
+    assert_eq!(told(&plan_fleet(&alone, &draining(drain(5, None, true)), at(2))), [3]);
+    let late = draining(drain(5, Some(10), false));
+    assert!(told(&plan_fleet(&alone, &late, at(9))).is_empty());
+    assert_eq!(told(&plan_fleet(&alone, &late, at(10))), [0]);
+}
+
+#[test]
+fn two_draining_services_share_the_room() {
+    let mut both = draining(drain(50, None, false));
+    both.insert("s2".to_owned(), both["s1"].clone());
+    let services =
+        [service(1, 8, Intent::Draining), service(2, 8, Intent::Draining), service(3, 0, Intent::Active)];
+    assert_eq!(told(&plan_fleet(&services, &both, at(2))), [0, 6]);
+}
+
+#[test]
+fn a_drain_ends_when_nothing_is_held_and_the_cordon_stays() {
+    let mut book = draining(drain(5, None, false));
+    assert!(plan_fleet(&[service(1, 1, Intent::Draining)], &book, at(2)).drained.is_empty());
+    // The latest heartbeat may predate the drain.
+    assert!(plan_fleet(&[service(1, 0, Intent::Active)], &book, at(2)).drained.is_empty());
+    assert_eq!(plan_fleet(&[service(1, 0, Intent::Draining)], &book, at(2)).drained, ["s1"]);
+    let orders = book.get_mut("s1").unwrap();
+    assert!(orders.drained(at(3)) && orders.cordoned);
+}
+
+#[test]
+fn drain_progress_names_the_obstacle() {
+    let it = drain(5, None, false);
+    let halfway = progress(&it, &service(1, 3, Intent::Draining), 4, at(2));
+    assert_eq!(halfway, DrainProgress { of: 8, moved: 5, waits: None });
+    let unheard = progress(&it, &service(1, 0, Intent::Active), 4, at(2));
+    assert_eq!((unheard.of, unheard.moved), (8, 0), "an old heartbeat does not show it");
+    let stuck = progress(&it, &service(1, 3, Intent::Draining), 0, at(2));
+    assert_eq!(stuck.waits.as_deref(), Some("no other service of pool default has a free slot"));
+}
+
+#[test]
+fn a_service_that_missed_the_end_of_its_drain_is_sent_it_again() {
+    let mut book = draining(drain(5, None, false));
+    let service = [service(1, 3, Intent::Draining)];
+    assert!(plan_fleet(&service, &book, at(2)).directives.is_empty(), "it follows");
+    assert!(book.get_mut("s1").unwrap().uncordon(at(3)));
+    let directives = book["s1"].directives();
+    assert!(!directives.draining && !directives.cordoned);
+    assert_eq!(plan_fleet(&service, &book, at(4)).directives, [(service[0].id, directives)]);
+}
+
+#[test]
+fn an_unconfirmed_order_is_shown_as_unconfirmed() {
+    let told = |orders: &Orders, state, seconds| unconfirmed(orders, &service(1, 3, state), at(seconds));
+    let mut orders = Orders::default();
+    assert_eq!(told(&orders, Intent::Active, 100), None, "there is no order");
+    orders.cordon(at(100));
+    assert_eq!(told(&orders, Intent::Active, 101).unwrap(), "cordon asked, not confirmed yet");
+    assert_eq!(told(&orders, Intent::Cordoned, 101), None);
+    assert_eq!(told(&orders, Intent::Draining, 101), None, "it is stopping");
+    // A version that does not know the order keeps sending heartbeats as active.
+    let late = told(&orders, Intent::Active, 220).unwrap();
+    assert_eq!(late, "cordon asked, not confirmed for 2m: its version, 0.0.1, may not know the order");
+    orders.drain(Drain { asked_at: at(300), ..drain(5, None, false) });
+    assert_eq!(told(&orders, Intent::Cordoned, 301).unwrap(), "drain asked, not confirmed yet");
+    assert_eq!(told(&orders, Intent::Draining, 301), None);
+    orders.uncordon(at(400));
+    assert_eq!(told(&orders, Intent::Cordoned, 401).unwrap(), "uncordon asked, not confirmed yet");
+    orders.resize(Some(7), at(500));
+    assert_eq!(told(&orders, Intent::Active, 501).unwrap(), "capacity 7 asked, not confirmed yet");
+    let mut over = service(1, 3, Intent::Active);
+    over.on_gone(at(600));
+    assert_eq!(unconfirmed(&orders, &over, at(700)), None);
+    assert_eq!(
+        unconfirmed(&orders, &ServiceRow { heartbeat: None, ..service(1, 0, Intent::Active) }, at(700)),
+        None
+    );
+}

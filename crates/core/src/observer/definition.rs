@@ -1,0 +1,270 @@
+//! The definition of an observer: its name, code, arguments and policies, validated field by field.
+
+use crate::clock::friendly;
+use crate::id::{Kind, Name, Pool};
+use crate::observer::retry::Retry;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The largest `spec`, as JSON text: the work message contains it, and the broker stores that message.
+pub const SPEC_MAX_BYTES: usize = 64 * 1024;
+/// The deepest nesting of a `spec`: it must remain readable inside rows and messages, and JSON parsers stop at 128.
+pub const SPEC_MAX_DEPTH: usize = 64;
+/// The most labels of one observer.
+pub const LABELS_MAX: usize = 64;
+/// The longest time between telling an observer to stop and aborting it.
+pub const GRACE_MAX: Duration = Duration::from_secs(3600);
+
+/// The reaction to a redelivery while the previous run might still be ending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// Start at once.
+    #[default]
+    Allow,
+    /// Start a redelivery only after twice the fence grace.
+    Forbid,
+}
+
+/// The reaction of a create if the pool has no free slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFull {
+    /// Refuse.
+    #[default]
+    Reject,
+    /// Accept and wait for a slot.
+    Queue,
+}
+
+/// The complete definition of an observer. Created only by [`ObserverDefinition::parse`] or read from the store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObserverDefinition {
+    pub name: Name,
+    pub kind: Kind,
+    pub spec: Value,
+    #[serde(default)]
+    pub pool: Pool,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub retry: Retry,
+    #[serde(default)]
+    pub overlap: Overlap,
+    #[serde(default = "ten_seconds", with = "friendly")]
+    pub grace: Duration,
+    #[serde(default)]
+    pub on_full: OnFull,
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
+/// One error in a body: its location (a JSON pointer) and the problem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldError {
+    pub pointer: String,
+    pub detail: String,
+}
+
+impl FieldError {
+    fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), detail: detail.into() }
+    }
+}
+
+const MEMBERS: [&str; 9] = ["name", "kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full"];
+
+/// Takes members out of a JSON object one at a time and collects all errors.
+struct Reader {
+    members: Map<String, Value>,
+    errors: Vec<FieldError>,
+}
+
+impl Reader {
+    fn optional<T: DeserializeOwned>(&mut self, member: &str) -> Option<T> {
+        let value = self.members.remove(member).filter(|value| !value.is_null())?;
+        serde_json::from_value(value)
+            .map_err(|error| self.errors.push(FieldError::new(format!("/{member}"), error.to_string())))
+            .ok()
+    }
+    fn required<T: DeserializeOwned>(&mut self, member: &str) -> Option<T> {
+        // Null counts as absent.
+        if self.members.get(member).is_none_or(Value::is_null) {
+            self.errors.push(FieldError::new(format!("/{member}"), "is required"));
+        }
+        self.optional(member)
+    }
+    fn duration(&mut self, member: &str) -> Option<Duration> {
+        let text: String = self.optional(member)?;
+        crate::clock::parse_duration(&text)
+            .map_err(|error| self.errors.push(FieldError::new(format!("/{member}"), error)))
+            .ok()
+    }
+    fn reject_unknown(&mut self) {
+        for member in self.members.keys() {
+            let detail = format!("is not a member of an observer; known: {}", MEMBERS.join(", "));
+            self.errors.push(FieldError::new(format!("/{}", escape(member)), detail));
+        }
+    }
+}
+
+/// A member's name inside a JSON pointer (RFC 6901), shortened.
+fn escape(member: &str) -> String {
+    member.chars().take(100).collect::<String>().replace('~', "~0").replace('/', "~1")
+}
+
+impl ObserverDefinition {
+    /// Parses a create body. `fallback_name` is used if the body contains no name.
+    ///
+    /// # Errors
+    /// Every member that is missing, unknown, of a wrong type or invalid.
+    pub fn parse(body: Value, fallback_name: &Name) -> Result<Self, Vec<FieldError>> {
+        let Value::Object(members) = body else {
+            return Err(vec![FieldError::new("", "must be a JSON object")]);
+        };
+        let mut reader = Reader { members, errors: Vec::new() };
+        let name = reader.optional("name");
+        let kind = reader.required("kind");
+        let spec = reader.optional("spec").unwrap_or_else(|| Value::Object(Map::new()));
+        let pool = reader.optional("pool");
+        let labels = reader.optional("labels");
+        let retry = reader.optional("retry");
+        let overlap = reader.optional("overlap");
+        let grace = reader.duration("grace");
+        let on_full = reader.optional("on_full");
+        reader.reject_unknown();
+        match kind {
+            Some(kind) if reader.errors.is_empty() => {
+                let definition = Self {
+                    name: name.unwrap_or_else(|| fallback_name.clone()),
+                    kind,
+                    spec,
+                    pool: pool.unwrap_or_default(),
+                    labels: labels.unwrap_or_default(),
+                    retry: retry.unwrap_or_default(),
+                    overlap: overlap.unwrap_or_default(),
+                    grace: grace.unwrap_or_else(ten_seconds),
+                    on_full: on_full.unwrap_or_default(),
+                };
+                definition.check().map(|()| definition)
+            }
+            _ => Err(reader.errors),
+        }
+    }
+
+    /// Whether the code would run the same: a service gets the same work message, apart from labels.
+    #[must_use]
+    pub fn runs_like(&self, other: &Self) -> bool {
+        let told = |it: &Self| Self {
+            labels: BTreeMap::new(),
+            on_full: OnFull::default(),
+            name: other.name.clone(),
+            ..it.clone()
+        };
+        told(self) == told(other)
+    }
+
+    fn check(&self) -> Result<(), Vec<FieldError>> {
+        let mut errors = Vec::new();
+        let bytes = self.spec.to_string().len();
+        if bytes > SPEC_MAX_BYTES {
+            let detail =
+                format!("is {bytes} bytes of JSON, at most {SPEC_MAX_BYTES} travel with an observer");
+            errors.push(FieldError::new("/spec", detail));
+        }
+        if depth(&self.spec) > SPEC_MAX_DEPTH {
+            let detail = format!("nests deeper than {SPEC_MAX_DEPTH} levels: make it flatter");
+            errors.push(FieldError::new("/spec", detail));
+        }
+        if self.grace > GRACE_MAX {
+            errors.push(FieldError::new("/grace", "at most 1h"));
+        }
+        if let Err((pointer, rule)) = self.retry.check() {
+            errors.push(FieldError::new(format!("/retry{pointer}"), rule));
+        }
+        if self.labels.len() > LABELS_MAX {
+            errors.push(FieldError::new("/labels", format!("at most {LABELS_MAX} labels")));
+        }
+        for (key, value) in &self.labels {
+            let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+            if key.is_empty() || key.len() > 128 || !key.chars().all(legal) {
+                let rule = "a label's key is 1 to 128 of A-Z a-z 0-9 . _ - /";
+                errors.push(FieldError::new(format!("/labels/{}", escape(key)), rule));
+            }
+            if value.len() > 256 || value.chars().any(char::is_control) {
+                let rule = "a label's value is at most 256 bytes without control characters";
+                errors.push(FieldError::new(format!("/labels/{}", escape(key)), rule));
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(body: Value) -> Result<ObserverDefinition, Vec<FieldError>> {
+        ObserverDefinition::parse(body, &Name::new("made-up").unwrap())
+    }
+    fn pointers(body: Value) -> Vec<String> {
+        parse(body).unwrap_err().into_iter().map(|error| error.pointer).collect()
+    }
+
+    #[test]
+    fn defaults_fill_missing_members() {
+        let definition = parse(json!({"kind": "ticker"})).unwrap();
+        assert_eq!(definition.name.as_str(), "made-up");
+        assert_eq!((definition.pool.as_str(), definition.overlap), ("default", Overlap::Allow));
+        assert_eq!(definition.grace, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn all_errors_are_reported_at_once_with_their_location() {
+        let body = json!({"name": ".x", "spek": 1, "grace": "soon", "retry": {"kind": "fixed"}});
+        assert_eq!(pointers(body), ["/name", "/kind", "/retry", "/grace", "/spek"]);
+        assert_eq!(pointers(json!([])), [""]);
+        assert_eq!(pointers(json!({"kind": 7})), ["/kind"]);
+    }
+
+    #[test]
+    fn limits_hold_at_and_over() {
+        let spec = |bytes: usize| json!({"kind": "k", "spec": "x".repeat(bytes - 2)});
+        assert!(parse(spec(SPEC_MAX_BYTES)).is_ok());
+        assert_eq!(pointers(spec(SPEC_MAX_BYTES + 1)), ["/spec"]);
+        assert_eq!(pointers(json!({"kind": "k", "grace": "61m"})), ["/grace"]);
+        assert_eq!(pointers(json!({"kind": "k", "labels": {"a b": "x"}})), ["/labels/a b"]);
+        let none = json!({"kind": "k", "retry": {"kind": "fixed", "every": "1s", "attempts": 0}});
+        assert_eq!(pointers(none), ["/retry/attempts"]);
+    }
+
+    #[test]
+    fn a_spec_nested_too_deeply_is_refused() {
+        let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        assert!(parse(json!({"kind": "k", "spec": nested(SPEC_MAX_DEPTH)})).is_ok());
+        assert_eq!(pointers(json!({"kind": "k", "spec": nested(SPEC_MAX_DEPTH + 1)})), ["/spec"]);
+    }
+
+    #[test]
+    fn a_stored_definition_reads_back() {
+        let definition =
+            parse(json!({"kind": "exec", "spec": {"argv": ["true"]}, "labels": {"a": "b"}})).unwrap();
+        let stored = serde_json::to_string(&definition).unwrap();
+        assert_eq!(serde_json::from_str::<ObserverDefinition>(&stored).unwrap(), definition);
+    }
+}

@@ -1,0 +1,13 @@
+//! What the database keeps: the rows of observers and services, their status, health, reasons and events.
+
+pub mod due;
+pub mod events;
+pub mod health;
+pub mod observed;
+pub mod operations;
+pub mod pool_obstacle;
+pub mod reason;
+pub mod row;
+pub mod service;
+pub mod status;
+pub mod verdict;

@@ -1,0 +1,358 @@
+//! The events of an observer between two versions of its row, as text, and the timing of a move.
+
+use crate::clock::Timestamp;
+use crate::epoch::Epoch;
+use crate::id::{Name, ServiceId};
+use crate::record::observed::{Handover, RunEnding, RunPhase, Settlement, Stamped};
+use crate::record::row::{Desired, Row};
+use crate::record::status::Status;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $variant:ident = $word:literal,)*) => {
+        /// One kind of event.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum EventKind { $($(#[$doc])* #[serde(rename = $word)] $variant,)* }
+
+        impl EventKind {
+            /// Every kind.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+            /// The kind as text.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+    };
+}
+
+words! {
+    Created = "created",
+    /// It ran without a row in the database.
+    Adopted = "adopted",
+    Changed = "changed",
+    PauseRequested = "pause_requested",
+    ResumeRequested = "resume_requested",
+    RestartRequested = "restart_requested",
+    MoveRequested = "move_requested",
+    DeleteRequested = "delete_requested",
+    /// A new generation will be published.
+    Republished = "republished",
+    Started = "started",
+    /// Its code was restarted within the same run.
+    Restarted = "restarted",
+    Errored = "errored",
+    HandedOver = "handed_over",
+    Refused = "refused",
+    /// A manager withdraws its message: no service of its pool can currently run it.
+    Withdrawn = "withdrawn",
+    Stopped = "stopped",
+    Completed = "completed",
+    Failed = "failed",
+    Deleted = "deleted",
+    ServiceRegistered = "service_registered",
+    ServiceSuspect = "service_suspect",
+    ServiceLost = "service_lost",
+    ServiceGone = "service_gone",
+    ServiceCordoned = "service_cordoned",
+    ServiceUncordoned = "service_uncordoned",
+    ServiceDraining = "service_draining",
+    /// The service holds no observer any more.
+    ServiceDrained = "service_drained",
+    ServiceResized = "service_resized",
+    Rebalanced = "rebalanced",
+    WorkQueueCreated = "work_queue_created",
+    SafeMode = "safe_mode",
+    /// So many observers seem to be lost that managers republish only some of them now.
+    RepublishCapped = "republish_capped",
+    /// Services died shortly after it started there: from now on it starts alone.
+    CrashLooping = "crash_looping",
+    /// A mass failure: so many observers would be quarantined at once that none is.
+    QuarantineCapped = "quarantine_capped",
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for EventKind {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.iter().copied().find(|what| what.as_str() == text).ok_or_else(|| {
+            let words = Self::ALL.iter().map(|what| what.as_str()).collect::<Vec<_>>().join(", ");
+            format!("`{text}` is not an event: one of {words}")
+        })
+    }
+}
+
+/// One event of an observer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowEvent {
+    pub kind: EventKind,
+    pub at: Timestamp,
+    pub epoch: Epoch,
+    pub service: Option<ServiceId>,
+    /// The cause, if known.
+    pub text: String,
+}
+
+/// The events between one version of a row and a later one. `before` is `None` for a new row.
+#[must_use]
+pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
+    let mut told = Teller { after, list: Vec::new() };
+    let Some(before) = before else {
+        told.plainly(
+            EventKind::Created,
+            format!("kind {} in pool {}", after.definition.kind, after.definition.pool),
+        );
+        return told.list;
+    };
+    if before.definition != after.definition {
+        told.plainly(EventKind::Changed, String::new());
+    }
+    if before.desired != after.desired {
+        let what = match after.desired {
+            Desired::Running => EventKind::ResumeRequested,
+            Desired::Paused => EventKind::PauseRequested,
+            Desired::Deleted => EventKind::DeleteRequested,
+        };
+        told.plainly(what, String::new());
+    }
+    if after.withdrawn_at.is_some() && before.withdrawn_at != after.withdrawn_at {
+        told.plainly(EventKind::Withdrawn, withdrawn(after));
+    } else if after.ending.is_some() && before.ending != after.ending {
+        told.plainly(EventKind::RestartRequested, String::new());
+    }
+    if after.generation > before.generation {
+        told.plainly(EventKind::Republished, cause(before).to_owned());
+    }
+    told.seen(before);
+    let status = |row: &Row| row.verdict().status;
+    if status(before) != Status::Deleted && status(after) == Status::Deleted {
+        told.plainly(EventKind::Deleted, String::new());
+    }
+    told.list
+}
+
+/// The event of a row that was created from a service's message. `told` is the name in the message.
+#[must_use]
+pub fn adopted(after: &Row, told: &Name) -> RowEvent {
+    let text = if *told == after.definition.name {
+        "it ran, but the database had no row for it".to_owned()
+    } else {
+        format!("it ran as {told}, but another observer in the database has that name")
+    };
+    let epoch = after.epoch();
+    RowEvent { kind: EventKind::Adopted, at: after.modified_at, epoch, service: None, text }
+}
+
+fn withdrawn(after: &Row) -> String {
+    let (pool, kind) = (&after.definition.pool, &after.definition.kind);
+    format!(
+        "no active service of pool {pool} that runs kind {kind} has a free slot: a manager withdraws its message"
+    )
+}
+
+fn cause(before: &Row) -> &'static str {
+    if before.publish_lease.is_some() {
+        "the broker did not confirm its publish"
+    } else if before.observed.settled.is_some() || before.generation == 0 {
+        "it must run again"
+    } else {
+        "its message was not found"
+    }
+}
+
+struct Teller<'a> {
+    after: &'a Row,
+    list: Vec<RowEvent>,
+}
+
+impl Teller<'_> {
+    fn plainly(&mut self, kind: EventKind, text: String) {
+        let (at, epoch) = (self.after.modified_at, self.after.epoch());
+        self.list.push(RowEvent { kind, at, epoch, service: None, text });
+    }
+
+    fn say(
+        &mut self,
+        kind: EventKind,
+        (service, at): (ServiceId, Timestamp),
+        acquisitions: u32,
+        text: String,
+    ) {
+        let epoch = Epoch::new(self.after.generation, acquisitions);
+        self.list.push(RowEvent { kind, at, epoch, service: Some(service), text });
+    }
+
+    fn seen(&mut self, before: &Row) {
+        let nothing = crate::record::observed::Observed::default();
+        let old = if before.generation == self.after.generation { &before.observed } else { &nothing };
+        let new = &self.after.observed;
+        if let Some(start) = &new.started
+            && old.started.as_ref().is_none_or(|known| start.key > known.key)
+            && let Some(newest_run) = &new.newest_run
+        {
+            let same_run =
+                old.started.as_ref().is_some_and(|known| known.key.acquisitions == start.key.acquisitions);
+            let what = if same_run { EventKind::Restarted } else { EventKind::Started };
+            let text = format!("attempt {}", start.value.attempt);
+            self.say(what, (newest_run.service, start.value.at), start.key.acquisitions, text);
+        }
+        if let Some(error) = &new.last_error
+            && old.last_error.as_ref().is_none_or(|known| error.key > known.key)
+            && let Some(latest) = &new.latest
+            && matches!(latest.phase, RunPhase::Restarting { .. })
+        {
+            let (key, text) = (error.key, error.value.clone());
+            self.say(EventKind::Errored, (latest.service, latest.at), key.acquisitions, text);
+        }
+        // The latest report does not decide: the next service's start may arrive before this one's last report.
+        for run in &new.runs {
+            let known = old.runs.iter().any(|it| it.acquisitions == run.acquisitions && it.left.is_some());
+            if let Some(Stamped { value: Handover { at, cause }, .. }) = run.left
+                && !known
+            {
+                let text = cause.map_or_else(String::new, |cause| cause.as_str().to_owned());
+                self.say(EventKind::HandedOver, (run.service, at), run.acquisitions, text);
+            }
+        }
+        if let Some(latest) = &new.latest
+            && old.latest.as_ref().is_none_or(|known| latest.key > known.key)
+        {
+            let who = (latest.service, latest.at);
+            match &latest.phase {
+                RunPhase::Refused { why } => {
+                    self.say(EventKind::Refused, who, latest.key.acquisitions, why.clone());
+                }
+                RunPhase::Held { .. }
+                | RunPhase::Running
+                | RunPhase::Restarting { .. }
+                | RunPhase::HandedOver
+                | RunPhase::HandedOverFor { .. } => {}
+            }
+        }
+        if let Some(settled) = &new.settled
+            && old.settled.is_none()
+        {
+            let (what, text) = match &settled.how {
+                Settlement::Stopped => (EventKind::Stopped, String::new()),
+                Settlement::Completed => (EventKind::Completed, String::new()),
+                Settlement::Failed { error, .. } => (EventKind::Failed, error.clone()),
+            };
+            self.say(what, (settled.service, settled.at), settled.key.acquisitions, text);
+        }
+    }
+}
+
+/// The timing of a move from one service to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// Time without a run.
+    pub gap: Duration,
+    /// Time in which two runs were reported at once.
+    pub overlap: Duration,
+}
+
+/// `heard` is the last sign of life of the earlier run's service; it counts if the run did not report its own end.
+#[must_use]
+pub fn moved(earlier: &RunEnding, heard: Option<Timestamp>, next_start: Timestamp) -> Move {
+    let end = if earlier.over { earlier.at } else { heard.map_or(earlier.at, |heard| heard.max(earlier.at)) };
+    Move { gap: next_start.since(end), overlap: end.since(next_start) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::ObserverId;
+    use crate::observer::definition::ObserverDefinition;
+    use crate::record::due::due_step;
+    use crate::record::row::RowPolicy;
+    use crate::wire::report::{RunEvent, RunReport};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp(secs * 1000)
+    }
+    fn row() -> Row {
+        let definition =
+            ObserverDefinition::parse(json!({"kind": "ticker"}), &Name::new("a").unwrap()).unwrap();
+        Row::created(ObserverId(Uuid::from_u128(1)), definition, at(0), &RowPolicy::default())
+    }
+    /// Changes the row and returns the events as text.
+    fn tell(row: &mut Row, change: impl FnOnce(&mut Row)) -> Vec<String> {
+        let before = row.clone();
+        change(row);
+        let line = |it: RowEvent| format!("{} {} {}", it.kind, it.epoch, it.text).trim().to_owned();
+        happenings(Some(&before), row).into_iter().map(line).collect()
+    }
+    fn hear(row: &mut Row, (acquisitions, seq): (u32, u64), event: RunEvent) -> Vec<String> {
+        let epoch = Epoch::new(row.generation, acquisitions);
+        let report = RunReport { id: row.id, epoch, event };
+        let service = ServiceId(Uuid::from_u128(u128::from(acquisitions)));
+        let now = at(i64::try_from(seq).unwrap());
+        tell(row, |row| {
+            row.apply(service, seq, now, &report, now);
+        })
+    }
+    fn started(attempt: u32, secs: i64) -> RunEvent {
+        RunEvent::Started { attempt, started_at: at(secs) }
+    }
+
+    #[test]
+    fn each_step_of_an_observer_yields_its_event() {
+        let mut row = row();
+        assert_eq!(happenings(None, &row)[0].text, "kind ticker in pool default");
+        assert_eq!(hear(&mut row, (0, 1), started(1, 1)), ["started 1.0 attempt 1"]);
+        assert!(hear(&mut row, (0, 1), started(1, 1)).is_empty(), "a repeated report causes no event");
+        let errored = RunEvent::Errored { attempt: 1, error: "e".into(), next_at: at(3) };
+        assert_eq!(hear(&mut row, (0, 2), errored), ["errored 1.0 e"]);
+        assert_eq!(hear(&mut row, (0, 3), started(2, 3)), ["restarted 1.0 attempt 2"]);
+        assert_eq!(hear(&mut row, (0, 4), RunEvent::HandedOver), ["handed_over 1.0"]);
+        assert!(hear(&mut row, (1, 1), RunEvent::Held { reason: "r".into(), refuses: false }).is_empty());
+        assert_eq!(hear(&mut row, (1, 2), started(1, 5)), ["started 1.1 attempt 1"]);
+        let policy = RowPolicy::default();
+        assert_eq!(
+            tell(&mut row, |row| assert_eq!(row.restart(at(6), &policy), Ok(true))),
+            ["restart_requested 1.1"]
+        );
+        assert_eq!(hear(&mut row, (1, 3), RunEvent::Stopped), ["stopped 1.1"]);
+        let again =
+            tell(&mut row, |row| *row = due_step(row, at(7), &policy).unwrap().row().unwrap().clone());
+        assert_eq!(again, ["republished 2.0 it must run again"]);
+        assert_eq!(tell(&mut row, |row| assert!(row.delete(at(8), &policy))), ["delete_requested 2.0"]);
+        assert_eq!(hear(&mut row, (0, 9), RunEvent::Stopped), ["stopped 2.0", "deleted 2.0"]);
+    }
+
+    #[test]
+    fn every_event_kind_round_trips() {
+        for what in EventKind::ALL {
+            assert_eq!(what.as_str().parse(), Ok(*what));
+            assert_eq!(serde_json::to_value(what).unwrap(), what.as_str());
+        }
+        assert!("moved".parse::<EventKind>().unwrap_err().contains("started"));
+    }
+
+    #[test]
+    fn a_move_has_a_gap_or_an_overlap() {
+        let mut row = row();
+        hear(&mut row, (0, 1), started(1, 1));
+        hear(&mut row, (1, 2), RunEvent::Held { reason: "r".into(), refuses: false });
+        hear(&mut row, (1, 3), started(1, 20));
+        let earlier = row.observed.before.clone().unwrap();
+        assert_eq!((earlier.key.acquisitions, earlier.over), (0, false));
+        let seconds = |it: Move| (it.gap.as_secs(), it.overlap.as_secs());
+        assert_eq!(seconds(moved(&earlier, Some(at(12)), at(20))), (8, 0), "killed, last heard of at 12");
+        assert_eq!(seconds(moved(&earlier, Some(at(23)), at(20))), (0, 3), "its service lived on");
+        assert_eq!(seconds(moved(&earlier, None, at(20))), (19, 0), "only its own report counts");
+        hear(&mut row, (0, 15), RunEvent::HandedOver);
+        let earlier = row.observed.before.clone().unwrap();
+        assert_eq!(seconds(moved(&earlier, Some(at(99)), at(20))), (5, 0), "it reported when it ended");
+    }
+}

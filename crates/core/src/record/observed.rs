@@ -1,0 +1,437 @@
+//! The observed half of an observer: a join over the set of reports of one generation.
+//!
+//! The obvious way overwrites the row with each report. But reports of two services arrive in any order, twice, or late
+//! (the last reports of a dead owner after the first ones of the new owner), and two managers apply them concurrently.
+//! Instead, each part of this half is a register with a rule that does not depend on the order of arrival: the highest
+//! key wins for the current phase, the lowest for a settlement, and `begun` stays set once it is set.
+
+use crate::clock::Timestamp;
+use crate::id::ServiceId;
+use crate::wire::command::Cause;
+use crate::wire::hold_reasons;
+use crate::wire::message::is_false;
+use crate::wire::report::RunEvent;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Orders the reports of one generation: by run, then by the number that the service assigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Key {
+    pub acquisitions: u32,
+    pub seq: u64,
+}
+
+/// One report about a run, with its sender and time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceivedReport {
+    pub service: ServiceId,
+    pub key: Key,
+    pub at: Timestamp,
+    pub event: RunEvent,
+}
+
+/// The observed state of the current generation.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Observed {
+    /// How it ended: by itself, otherwise because it was stopped; of several such reports, the one with the lowest key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
+    /// Whether its code was ever started.
+    #[serde(default)]
+    pub begun: bool,
+    /// The report with the highest key that was not a settlement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest: Option<Latest>,
+    /// The latest report of the newest run whose code was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest_run: Option<RunEnding>,
+    /// The same for the run before that one: where the observer came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<RunEnding>,
+    /// The newest runs whose code was started, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<Run>,
+    /// The newest runs that were refused, or that reported that they wait as suspects.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub waited: BTreeSet<u32>,
+    /// The latest error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<Stamped<String>>,
+    /// When its code last failed with a restart to follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errored_at: Option<Stamped<Timestamp>>,
+    /// The latest start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Stamped<Start>>,
+    /// The latest progress report of the code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Stamped<String>>,
+}
+
+/// A value with the key of the report that contained it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamped<T> {
+    pub key: Key,
+    pub value: T,
+}
+
+/// The latest report of a run whose code was started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnding {
+    pub key: Key,
+    pub service: ServiceId,
+    pub at: Timestamp,
+    /// Whether it reported that its code has ended.
+    pub over: bool,
+}
+
+/// A run on one service: the facts that matter if that service dies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    pub acquisitions: u32,
+    pub service: ServiceId,
+    /// When its code was last started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Stamped<Timestamp>>,
+    /// The service reported that the code has ended.
+    pub over: bool,
+    /// When and why it was handed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Stamped<Handover>>,
+}
+
+/// The end of a run whose observer continues elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    pub at: Timestamp,
+    /// `None` if its service ended.
+    pub cause: Option<Cause>,
+}
+
+/// A start of the code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Start {
+    pub attempt: u32,
+    pub at: Timestamp,
+}
+
+/// How a generation ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    pub key: Key,
+    pub service: ServiceId,
+    pub at: Timestamp,
+    pub how: Settlement,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settlement {
+    Stopped,
+    Completed,
+    Failed { error: String, attempts: u32 },
+}
+
+/// The phase of a run that is not settled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latest {
+    pub key: Key,
+    pub service: ServiceId,
+    pub at: Timestamp,
+    pub phase: RunPhase,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunPhase {
+    /// `refuses`: the service cannot run it.
+    Held {
+        reason: String,
+        #[serde(default, skip_serializing_if = "is_false")]
+        refuses: bool,
+    },
+    Running,
+    Restarting {
+        next_at: Timestamp,
+    },
+    HandedOver,
+    HandedOverFor {
+        cause: Cause,
+    },
+    Refused {
+        why: String,
+    },
+}
+
+/// The number of remembered runs.
+pub const TENURES_MAX: usize = 16;
+/// The number of remembered runs that waited.
+pub const WAITED_MAX: usize = 50;
+
+impl Observed {
+    /// Joins one report. The result does not depend on the order or number of joins.
+    pub fn join(&mut self, heard: &ReceivedReport) {
+        let key = heard.key;
+        match &heard.event {
+            RunEvent::Stopped => self.settle(heard, Settlement::Stopped),
+            RunEvent::Completed => self.settle(heard, Settlement::Completed),
+            RunEvent::Failed { error, attempts } => {
+                raise(&mut self.last_error, key, error.clone());
+                self.settle(heard, Settlement::Failed { error: error.clone(), attempts: *attempts });
+            }
+            RunEvent::Held { reason, refuses } => {
+                if *refuses || reason == hold_reasons::SUSPECTED {
+                    self.note_wait(key);
+                }
+                self.advance(heard, RunPhase::Held { reason: reason.clone(), refuses: *refuses });
+            }
+            RunEvent::Started { attempt, started_at } => {
+                self.begun = true;
+                raise(&mut self.started, key, Start { attempt: *attempt, at: *started_at });
+                self.note_run(heard, false);
+                if let Some(run) = self.run(heard) {
+                    raise(&mut run.started, key, *started_at);
+                }
+                self.advance(heard, RunPhase::Running);
+            }
+            RunEvent::Errored { error, next_at, .. } => {
+                self.begun = true;
+                raise(&mut self.last_error, key, error.clone());
+                raise(&mut self.errored_at, key, heard.at);
+                self.note_run(heard, false);
+                self.advance(heard, RunPhase::Restarting { next_at: *next_at });
+            }
+            RunEvent::Progress { text } => raise(&mut self.progress, key, text.clone()),
+            RunEvent::HandedOver => self.leave(heard, None),
+            RunEvent::HandedOverFor { cause } => self.leave(heard, Some(*cause)),
+            RunEvent::Refused { why } => {
+                self.note_wait(key);
+                self.advance(heard, RunPhase::Refused { why: why.clone() });
+            }
+        }
+    }
+
+    fn note_wait(&mut self, key: Key) {
+        self.waited.insert(key.acquisitions);
+        if self.waited.len() > WAITED_MAX {
+            self.waited.pop_first();
+        }
+    }
+
+    fn settle(&mut self, heard: &ReceivedReport, how: Settlement) {
+        let rank = |how: &Settlement, key| (*how == Settlement::Stopped, key);
+        let is_first = |settled: &Settled| rank(&how, heard.key) < rank(&settled.how, settled.key);
+        if self.settled.as_ref().is_none_or(is_first) {
+            self.settled = Some(Settled { key: heard.key, service: heard.service, at: heard.at, how });
+        }
+    }
+
+    /// Whether a run reported its end after another service had started the next run of the same generation.
+    pub(crate) fn is_settled_by_an_older_run(&self) -> bool {
+        let (Some(settled), Some(latest)) = (&self.settled, &self.latest) else { return false };
+        settled.key.acquisitions < latest.key.acquisitions
+    }
+
+    /// Whether it ended because it was told to.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.settled.as_ref().is_some_and(|settled| settled.how == Settlement::Stopped)
+    }
+
+    /// Keeps the latest report of each of the two newest runs.
+    fn note_run(&mut self, heard: &ReceivedReport, over: bool) {
+        let word = RunEnding { key: heard.key, service: heard.service, at: heard.at, over };
+        match &self.newest_run {
+            Some(newest_run) if heard.key.acquisitions < newest_run.key.acquisitions => {
+                if self.before.as_ref().is_none_or(|before| heard.key > before.key) {
+                    self.before = Some(word);
+                }
+            }
+            Some(newest_run) if heard.key.acquisitions == newest_run.key.acquisitions => {
+                if heard.key > newest_run.key {
+                    self.newest_run = Some(word);
+                }
+            }
+            Some(_) => self.before = self.newest_run.replace(word),
+            None => self.newest_run = Some(word),
+        }
+    }
+
+    /// The entry of this run; `None` if it is older than all stored runs.
+    fn run(&mut self, heard: &ReceivedReport) -> Option<&mut Run> {
+        let acquisitions = heard.key.acquisitions;
+        let at = match self.runs.binary_search_by_key(&acquisitions, |it| it.acquisitions) {
+            Ok(at) => at,
+            Err(0) if self.runs.len() >= TENURES_MAX => return None,
+            Err(at) => {
+                let run =
+                    Run { acquisitions, service: heard.service, started: None, over: false, left: None };
+                self.runs.insert(at, run);
+                if self.runs.len() > TENURES_MAX {
+                    self.runs.remove(0);
+                    at - 1
+                } else {
+                    at
+                }
+            }
+        };
+        self.runs.get_mut(at)
+    }
+
+    fn advance(&mut self, heard: &ReceivedReport, phase: RunPhase) {
+        if self.latest.as_ref().is_none_or(|latest| heard.key > latest.key) {
+            self.latest = Some(Latest { key: heard.key, service: heard.service, at: heard.at, phase });
+        }
+    }
+
+    /// Whether this attempt of this run is known to continue on this service.
+    pub(crate) fn is_running(&self, service: ServiceId, acquisitions: u32, attempt: u32) -> bool {
+        let latest = self.latest.as_ref().is_some_and(|it| {
+            it.service == service && it.key.acquisitions == acquisitions && it.phase == RunPhase::Running
+        });
+        let started = self
+            .started
+            .as_ref()
+            .is_some_and(|it| it.key.acquisitions == acquisitions && it.value.attempt == attempt);
+        self.settled.is_none() && latest && started
+    }
+
+    /// Whether this run is known to have failed with this error on this service, with its restart at that time.
+    pub(crate) fn is_restarting(
+        &self,
+        service: ServiceId,
+        acquisitions: u32,
+        (error, next_at): (&str, Timestamp),
+    ) -> bool {
+        let latest = self.latest.as_ref().is_some_and(|it| {
+            it.service == service
+                && it.key.acquisitions == acquisitions
+                && it.phase == RunPhase::Restarting { next_at }
+        });
+        let told = self.last_error.as_ref();
+        let same_error = told.is_some_and(|it| it.key.acquisitions == acquisitions && it.value == error);
+        self.settled.is_none() && latest && same_error
+    }
+
+    /// The highest reported run.
+    #[must_use]
+    pub fn acquisitions(&self) -> u32 {
+        let latest = self.latest.as_ref().map_or(0, |latest| latest.key.acquisitions);
+        let settled = self.settled.as_ref().map_or(0, |settled| settled.key.acquisitions);
+        let progress = self.progress.as_ref().map_or(0, |progress| progress.key.acquisitions);
+        latest.max(settled).max(progress)
+    }
+
+    fn leave(&mut self, heard: &ReceivedReport, cause: Option<Cause>) {
+        self.note_run(heard, true);
+        if let Some(run) = self.run(heard) {
+            run.over = true;
+            raise(&mut run.left, heard.key, Handover { at: heard.at, cause });
+        }
+        self.advance(heard, cause.map_or(RunPhase::HandedOver, |cause| RunPhase::HandedOverFor { cause }));
+    }
+
+    /// Why the current or last holder of the message cannot run it; `None` if it can.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&str> {
+        match &self.latest.as_ref()?.phase {
+            RunPhase::Refused { why } | RunPhase::Held { reason: why, refuses: true } => Some(why),
+            RunPhase::Held { refuses: false, .. }
+            | RunPhase::Running
+            | RunPhase::Restarting { .. }
+            | RunPhase::HandedOver
+            | RunPhase::HandedOverFor { .. } => None,
+        }
+    }
+    /// The service that reports that it holds the message; the broker may have moved the message since.
+    #[must_use]
+    pub fn holder(&self) -> Option<ServiceId> {
+        if self.settled.is_some() {
+            return None;
+        }
+        self.latest.as_ref().and_then(|latest| match latest.phase {
+            RunPhase::Held { .. } | RunPhase::Running | RunPhase::Restarting { .. } => Some(latest.service),
+            RunPhase::HandedOver | RunPhase::HandedOverFor { .. } | RunPhase::Refused { .. } => None,
+        })
+    }
+}
+
+fn raise<T>(register: &mut Option<Stamped<T>>, key: Key, value: T) {
+    if register.as_ref().is_none_or(|told| key > told.key) {
+        *register = Some(Stamped { key, value });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    /// One report per key, because services number them: equal keys mean that a report was sent twice.
+    fn reports() -> impl Strategy<Value = Vec<ReceivedReport>> {
+        let event = prop_oneof![
+            Just(RunEvent::Held { reason: "start rate".into(), refuses: false }),
+            (1..4u32)
+                .prop_map(|attempt| RunEvent::Started { attempt, started_at: Timestamp(attempt.into()) }),
+            Just(RunEvent::Errored { attempt: 1, error: "e".into(), next_at: Timestamp(9) }),
+            Just(RunEvent::Progress { text: "half".into() }),
+            Just(RunEvent::HandedOver),
+            Just(RunEvent::HandedOverFor { cause: Cause::Drain }),
+            Just(RunEvent::Refused { why: "kind".into() }),
+            Just(RunEvent::Stopped),
+            Just(RunEvent::Completed),
+            Just(RunEvent::Failed { error: "f".into(), attempts: 2 }),
+        ];
+        prop::collection::btree_map((0..3u32, 1..6u64), (event, 0..50i64), 1..12).prop_map(|reports| {
+            let heard = |((acquisitions, seq), (event, at)): ((u32, u64), (RunEvent, i64))| ReceivedReport {
+                service: ServiceId(Uuid::from_u128(u128::from(acquisitions))),
+                key: Key { acquisitions, seq },
+                at: Timestamp(at),
+                event,
+            };
+            reports.into_iter().map(heard).collect()
+        })
+    }
+
+    fn joined<'a>(reports: impl IntoIterator<Item = &'a ReceivedReport>) -> Observed {
+        reports.into_iter().fold(Observed::default(), |mut seen, heard| {
+            seen.join(heard);
+            seen
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_observed_half_is_a_function_of_the_set_of_reports(
+            (reports, shuffled) in reports().prop_flat_map(|reports| {
+                // Each report arrives at least once, some twice, in any order.
+                let twice = reports.iter().chain(reports.iter().step_by(2)).cloned().collect::<Vec<_>>();
+                (Just(reports), Just(twice).prop_shuffle())
+            })
+        ) {
+            prop_assert_eq!(joined(&reports), joined(&shuffled));
+        }
+    }
+
+    fn heard(acquisitions: u32, seq: u64, event: RunEvent) -> ReceivedReport {
+        let service = ServiceId(Uuid::from_u128(u128::from(acquisitions)));
+        ReceivedReport { service, key: Key { acquisitions, seq }, at: Timestamp(0), event }
+    }
+
+    #[test]
+    fn late_reports_of_a_dead_owner_do_not_override_the_new_owner() {
+        let started = RunEvent::Started { attempt: 1, started_at: Timestamp(0) };
+        let seen = joined(&[heard(1, 4, started.clone()), heard(0, 900, started)]);
+        assert_eq!(seen.holder(), Some(ServiceId(Uuid::from_u128(1))));
+        assert_eq!(seen.acquisitions(), 1);
+    }
+
+    #[test]
+    fn the_settlement_of_the_first_run_wins() {
+        let failed = RunEvent::Failed { error: "x".into(), attempts: 1 };
+        let seen = joined(&[heard(2, 1, RunEvent::Stopped), heard(1, 7, failed)]);
+        assert!(matches!(seen.settled.unwrap().how, Settlement::Failed { .. }));
+        let seen = joined(&[heard(2, 1, RunEvent::Completed), heard(1, 7, RunEvent::Stopped)]);
+        assert_eq!(seen.settled.unwrap().how, Settlement::Completed, "the next run ended by itself");
+    }
+}

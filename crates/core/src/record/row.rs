@@ -1,0 +1,466 @@
+//! The managers' row of an observer: its definition, its publishes and its observed state. All changes of a row are
+//! decided here, as functions of values.
+
+use crate::clock::Timestamp;
+use crate::epoch::Epoch;
+use crate::id::{ObserverId, ServiceId};
+use crate::observer::definition::ObserverDefinition;
+use crate::record::observed::{Key, Observed, ReceivedReport, Run};
+use crate::record::status::Status;
+use crate::wire::command::Revocation;
+use crate::wire::report::{RunEvent, RunReport};
+use crate::wire::trace::{self, TraceContext};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A lease is renewed when less than this fraction of it is left.
+const RENEW_BELOW: f64 = 0.7;
+
+/// The state of the observer that its user currently wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Desired {
+    Running,
+    Paused,
+    Deleted,
+}
+
+/// An entry of the outbox: one manager has the lease to publish this generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishLease {
+    /// By the database's clock: after it, any manager may publish again, as the next generation.
+    pub until: Timestamp,
+    /// The number of leases that ended without a confirm.
+    pub failures: u32,
+}
+
+/// A command that managers repeat until it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResendTimer {
+    pub last_at: Timestamp,
+    pub next_at: Timestamp,
+    pub times: u32,
+}
+
+/// The complete row of an observer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    pub id: ObserverId,
+    /// Counts the changes of this row: a save succeeds only on the version it was loaded with.
+    pub version: i64,
+    pub definition: ObserverDefinition,
+    pub desired: Desired,
+    pub generation: u32,
+    /// Generations up to this one may have been published without the database's knowledge.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reserve: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publish_lease: Option<PublishLease>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resend: Option<ResendTimer>,
+    /// When a manager last sent a command for it, settled it or raised its generation. Managers send its revocation to
+    /// each service that registers in the next ten minutes, even if the run has ended: if the service of that run dies
+    /// before it acknowledges the message, the broker redelivers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commanded_at: Option<Timestamp>,
+    /// When this generation's message was first known to be in its queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_at: Option<Timestamp>,
+    /// When its delete was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete_requested_at: Option<Timestamp>,
+    /// This generation must end so that the next one can begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<u32>,
+    /// The next generation was promised: it begins however this one ends, even by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promised: Option<u32>,
+    /// When its next crash check is due: its services may have died of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crash_check: Option<ResendTimer>,
+    /// Since when its holder's inventories do not contain it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlisted: Option<Timestamp>,
+    /// Since when no service that took it could run it, by the database's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_since: Option<Timestamp>,
+    /// When a manager withdrew its message because no service of its pool could run it. Managers publish its next
+    /// generation when a service can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn_at: Option<Timestamp>,
+    /// The runs of the previous generation, as long as crash checks are due.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_runs: Vec<Run>,
+    #[serde(default)]
+    pub observed: Observed,
+    /// The idempotency keys of the newest requests that acted on it, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acted: Vec<Uuid>,
+    /// The trace of the newest request that changed it; the next publish belongs to that trace.
+    #[serde(default, with = "trace::carried", skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
+    pub created_at: Timestamp,
+    pub modified_at: Timestamp,
+    /// When its status became final.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// The time limits for decisions about rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowPolicy {
+    /// How long one manager may take to publish (default 30 s).
+    pub lease: Duration,
+    /// First and longest pause after an unconfirmed publish (defaults 1 s and 60 s).
+    pub republish_first: Duration,
+    pub republish_max: Duration,
+    /// First and longest pause before a command is repeated (defaults 2 s and 60 s).
+    pub resend_first: Duration,
+    pub resend_max: Duration,
+    /// How long services may refuse an observer before it fails (default 15 min).
+    pub refused_max: Duration,
+    /// How long an observer that is being deleted waits in its queue before a manager sweeps the queue (default 30 s).
+    pub sweep_after: Duration,
+    /// How long a deleted and a failed or completed observer stays readable (defaults 1 h and 3 days).
+    pub retention_deleted: Duration,
+    pub retention_failed: Duration,
+}
+
+impl RowPolicy {
+    /// Whether the lease of a publish in progress must be renewed now. An expired lease may belong to another manager.
+    #[must_use]
+    pub fn renews(&self, until: Timestamp, now: Timestamp) -> bool {
+        let left = until.since(now);
+        !left.is_zero() && left < self.lease.mul_f64(RENEW_BELOW)
+    }
+}
+
+impl Default for RowPolicy {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            republish_first: Duration::from_secs(1),
+            republish_max: Duration::from_secs(60),
+            resend_first: Duration::from_secs(2),
+            resend_max: Duration::from_secs(60),
+            refused_max: Duration::from_secs(900),
+            sweep_after: Duration::from_secs(30),
+            retention_deleted: Duration::from_secs(3600),
+            retention_failed: Duration::from_secs(3 * 86_400),
+        }
+    }
+}
+
+/// The result of applying a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// The row changed.
+    Changed,
+    /// The report contains nothing new.
+    Same,
+    /// The report belongs to a generation that is over.
+    Stale,
+}
+
+impl Row {
+    /// A new observer; the manager that creates it has the lease of its first publish.
+    #[must_use]
+    pub fn created(
+        id: ObserverId,
+        definition: ObserverDefinition,
+        now: Timestamp,
+        policy: &RowPolicy,
+    ) -> Self {
+        Self {
+            id,
+            version: 1,
+            definition,
+            desired: Desired::Running,
+            generation: 1,
+            reserve: 0,
+            publish_lease: Some(PublishLease { until: now.plus(policy.lease), failures: 0 }),
+            resend: None,
+            commanded_at: None,
+            published_at: None,
+            delete_requested_at: None,
+            ending: None,
+            promised: None,
+            crash_check: None,
+            unlisted: None,
+            refused_since: None,
+            withdrawn_at: None,
+            former_runs: Vec::new(),
+            observed: Observed::default(),
+            acted: Vec::new(),
+            trace: None,
+            created_at: now,
+            modified_at: now,
+            ended_at: None,
+        }
+    }
+
+    /// The highest reported run of this generation.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        Epoch::new(self.generation, self.observed.acquisitions())
+    }
+
+    /// The service that holds its message according to that service's own reports.
+    #[must_use]
+    pub fn holder(&self) -> Option<ServiceId> {
+        self.observed.holder().filter(|_| self.unlisted.is_none())
+    }
+
+    /// No run below this epoch may start or continue.
+    #[must_use]
+    pub fn revocation(&self) -> Revocation {
+        let over = self.observed.settled.is_some() || self.is_to_end();
+        let below = if over { Epoch::after_generation(self.generation) } else { self.epoch() };
+        Revocation { id: self.id, below }
+    }
+
+    /// The service with the newest lines of the observer: its holder, otherwise the last service of this generation.
+    #[must_use]
+    pub fn log_holder(&self) -> Option<ServiceId> {
+        let newest_run = || self.observed.newest_run.as_ref().map(|it| it.service);
+        let former = || self.former_runs.last().map(|it| it.service);
+        self.holder().or_else(newest_run).or_else(former)
+    }
+    /// Applies one report. The observed half of the row depends only on the set of applied reports.
+    pub fn apply(
+        &mut self,
+        service: ServiceId,
+        seq: u64,
+        at: Timestamp,
+        report: &RunReport,
+        now: Timestamp,
+    ) -> Applied {
+        let generation = report.epoch.generation();
+        if generation < self.generation {
+            return Applied::Stale;
+        }
+        let before = self.clone();
+        if generation > self.generation {
+            // The database was restored and does not know a publish: the running observer is authoritative.
+            self.generation = generation;
+            self.observed = Observed::default();
+            (self.published_at, self.refused_since, self.withdrawn_at) = (None, None, None);
+        }
+        let key = Key { acquisitions: report.epoch.acquisitions(), seq };
+        self.observed.join(&ReceivedReport { service, key, at, event: report.event.clone() });
+        // The obvious rule takes the end of an older run for the end of the generation. The next generation would then
+        // start beside the newest run. Instead, the generation ends when the newest run reports its own end.
+        let is_news = before.observed.settled.is_none();
+        if is_news
+            && self.observed.is_settled_by_an_older_run()
+            && (self.observed.was_stopped() || self.wants_republish())
+        {
+            self.observed.settled = None;
+        }
+        if self.observed.latest != before.observed.latest {
+            self.unlisted = None;
+            let since = self.refused_since.unwrap_or(now);
+            self.refused_since = self.observed.refusal().map(|_| since);
+        }
+        self.publish_lease = None;
+        self.published_at = self.published_at.or(Some(now));
+        if self.observed.acquisitions() > before.observed.acquisitions() {
+            self.schedule_crash_check(now);
+        }
+        self.settle_into(now);
+        if *self == before {
+            return Applied::Same;
+        }
+        self.modified_at = now;
+        Applied::Changed
+    }
+
+    /// Whether an inventory entry only repeats the state in the row.
+    ///
+    /// The obvious way applies each entry like the report that it repeats. But its number is higher, so managers would
+    /// write every row once a minute. An attempt starts once in a run and fails once, so skipping the entry loses no
+    /// report that arrived in between.
+    #[must_use]
+    pub fn repeats(&self, service: ServiceId, entry: &RunReport) -> bool {
+        let same = self.publish_lease.is_none()
+            && self.unlisted.is_none()
+            && entry.epoch.generation() == self.generation;
+        let acquisitions = entry.epoch.acquisitions();
+        same && match &entry.event {
+            RunEvent::Started { attempt, .. } => self.observed.is_running(service, acquisitions, *attempt),
+            RunEvent::Errored { error, next_at, .. } => {
+                self.observed.is_restarting(service, acquisitions, (error, *next_at))
+            }
+            _ => false,
+        }
+    }
+
+    /// The revocation that answers a report if the reported run must not continue.
+    #[must_use]
+    pub fn answer(&self, report: &RunReport) -> Option<Revocation> {
+        let revocation = self.revocation();
+        let comes_again = matches!(report.event, RunEvent::Refused { .. });
+        ((report.event.holds() || comes_again) && report.epoch < revocation.below).then_some(revocation)
+    }
+
+    /// The service that held this generation in `before`, if another service holds it now, and the revocation to send
+    /// to it. The broker may have redelivered the messages of that service without its knowledge.
+    #[must_use]
+    pub fn taken_over_from(&self, before: &Self) -> Option<(ServiceId, Revocation)> {
+        let (earlier, latest) = (before.holder()?, self.observed.latest.as_ref()?);
+        let later_run = self.generation == before.generation && self.epoch() > before.epoch();
+        (later_run && latest.service != earlier).then(|| (earlier, self.revocation()))
+    }
+
+    /// Requests its delete. Repeatable; returns whether anything changed.
+    pub fn delete(&mut self, now: Timestamp, policy: &RowPolicy) -> bool {
+        if self.desired == Desired::Deleted {
+            return false;
+        }
+        self.desired = Desired::Deleted;
+        self.delete_requested_at = Some(now);
+        self.modified_at = now;
+        self.ended_at = None;
+        self.settle_into(now);
+        if self.verdict().status == Status::OnDeleting {
+            self.command(now, policy);
+        }
+        true
+    }
+
+    /// Raises the generation, leases its publish and discards the observed state of the old one.
+    pub fn republish(&mut self, now: Timestamp, policy: &RowPolicy) {
+        let failures = self.publish_lease.map_or(0, |mark| mark.failures.saturating_add(1));
+        if self.generation.max(self.reserve) > 0 {
+            self.commanded_at = Some(now);
+        }
+        self.generation = self.generation.max(self.reserve).saturating_add(1);
+        self.reserve = 0;
+        let runs = std::mem::take(&mut self.observed).runs;
+        self.former_runs = if self.crash_check.is_some() { runs } else { Vec::new() };
+        (self.ending, self.promised, self.unlisted) = (None, None, None);
+        (self.published_at, self.refused_since, self.withdrawn_at) = (None, None, None);
+        if self.desired == Desired::Running {
+            self.resend = None;
+        }
+        self.publish_lease = Some(PublishLease { until: now.plus(policy.lease), failures });
+        self.ended_at = None;
+        self.modified_at = now;
+    }
+
+    /// The broker has confirmed the publish of `generation`; returns whether the publish was still open.
+    pub fn confirmed(&mut self, generation: u32, at: Timestamp) -> bool {
+        if self.generation != generation || self.publish_lease.is_none() {
+            return false;
+        }
+        self.publish_lease = None;
+        self.published_at = Some(at);
+        self.modified_at = self.modified_at.max(at);
+        true
+    }
+
+    /// The publish of `generation` is still in progress: renews its lease.
+    pub fn renew(&mut self, generation: u32, now: Timestamp, policy: &RowPolicy) -> bool {
+        match &mut self.publish_lease {
+            Some(mark) if self.generation == generation => {
+                mark.until = now.plus(policy.lease);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The publish of `generation` ended without a confirm: the next one does not wait for the end of the lease, but
+    /// for a pause that grows each time.
+    pub fn publish_unconfirmed(&mut self, generation: u32, now: Timestamp, policy: &RowPolicy) -> bool {
+        match &mut self.publish_lease {
+            Some(mark) if self.generation == generation => {
+                mark.until = now.plus(doubled(policy.republish_first, mark.failures, policy.republish_max));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Records that the revocation is sent now, and when it is repeated.
+    pub fn command(&mut self, now: Timestamp, policy: &RowPolicy) {
+        let times = self.resend.map_or(0, |repeat| repeat.times);
+        let pause = doubled(policy.resend_first, times, policy.resend_max);
+        self.resend =
+            Some(ResendTimer { last_at: now, next_at: now.plus(pause), times: times.saturating_add(1) });
+        self.commanded_at = Some(now);
+    }
+
+    /// Whether an end was requested and is not reported yet.
+    #[must_use]
+    pub fn awaits_end(&self) -> bool {
+        self.is_to_end() && self.generation > 0 && self.observed.settled.is_none()
+    }
+
+    fn is_to_end(&self) -> bool {
+        self.desired != Desired::Running || self.ending == Some(self.generation)
+    }
+
+    /// Whether it must be republished: its last generation was stopped, or ended by itself after the next one was
+    /// promised.
+    #[must_use]
+    pub fn wants_republish(&self) -> bool {
+        let promised = self.promised == Some(self.generation);
+        let settled = self.observed.settled.as_ref();
+        self.desired == Desired::Running
+            && self.withdrawn_at.is_none()
+            && settled.is_some_and(|settled| {
+                promised || settled.how == crate::record::observed::Settlement::Stopped
+            })
+    }
+
+    /// When the reconciler must check this row again; `None` if only a report or a request can change it.
+    #[must_use]
+    pub fn due_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
+        let mark = self.publish_lease.map(|mark| mark.until);
+        let again = || self.resend.map_or(self.modified_at, |repeat| repeat.next_at);
+        let repeat = self.awaits_end().then(again);
+        let republish = self.wants_republish().then_some(self.modified_at);
+        let forget = self.forget_at(policy);
+        let watch = self.crash_check.map(|watch| watch.next_at);
+        [mark, repeat, republish, forget, self.fails_at(policy), watch].into_iter().flatten().min()
+    }
+
+    /// When the row may be forgotten.
+    #[must_use]
+    pub fn forget_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
+        let ended = self.ended_at?;
+        let keep = match self.verdict().status {
+            Status::Deleted => policy.retention_deleted,
+            Status::Failed | Status::Completed => policy.retention_failed,
+            Status::Created | Status::Processing | Status::OnDeleting | Status::Paused => return None,
+        };
+        Some(ended.plus(keep))
+    }
+
+    /// Records that a manager settled it.
+    pub(crate) fn note_settled(&mut self, now: Timestamp) {
+        self.settle_into(now);
+        self.modified_at = now;
+    }
+
+    fn settle_into(&mut self, now: Timestamp) {
+        if self.observed.settled.is_some() {
+            // Its crash checks continue, so that no other observer is blamed for its deaths.
+            self.resend = None;
+        }
+        let over = self.verdict().status.is_final();
+        self.ended_at = if over { self.ended_at.or(Some(now)) } else { None };
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+pub(crate) fn doubled(first: Duration, times: u32, most: Duration) -> Duration {
+    let factor = 1_u32.checked_shl(times.min(16)).unwrap_or(u32::MAX);
+    first.saturating_mul(factor).min(most)
+}

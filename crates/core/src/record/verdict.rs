@@ -1,0 +1,135 @@
+//! How the status of an observer follows from its desired, published and observed state.
+
+use crate::record::observed::{Observed, RunPhase, Settlement};
+use crate::record::row::{Desired, Row};
+use crate::record::status::{Reason, Status, Verdict};
+
+impl Row {
+    /// Status and reason: a function of the desired, published and observed state, never stored on its own.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let to = |status, reason| Verdict { status, reason };
+        let settled = self.observed.settled.as_ref().map(|settled| &settled.how);
+        match (self.desired, settled) {
+            (Desired::Deleted, Some(_)) => to(Status::Deleted, Reason::None),
+            (Desired::Deleted, None) if self.generation == 0 => to(Status::Deleted, Reason::None),
+            (Desired::Deleted, None) => to(Status::OnDeleting, Reason::Ending),
+            (Desired::Running, Some(_)) if self.wants_republish() => {
+                to(Status::Created, Reason::ToBePublished)
+            }
+            (Desired::Running | Desired::Paused, Some(Settlement::Completed)) => {
+                to(Status::Completed, Reason::None)
+            }
+            (Desired::Running | Desired::Paused, Some(Settlement::Failed { error, attempts })) => {
+                to(Status::Failed, why_failed(self, error.clone(), *attempts))
+            }
+            (Desired::Paused, Some(Settlement::Stopped)) => to(Status::Paused, Reason::None),
+            (Desired::Paused, None) if self.generation == 0 => to(Status::Paused, Reason::None),
+            (Desired::Paused, None) => to(word(&self.observed), Reason::Pausing),
+            (Desired::Running, Some(Settlement::Stopped) | None) if self.is_withdrawn() => {
+                let (kind, pool) = (self.definition.kind.to_string(), self.definition.pool.to_string());
+                let is_out = self.observed.settled.is_some();
+                to(Status::Created, Reason::NoServiceForKind { kind, pool, is_out })
+            }
+            (Desired::Running, Some(Settlement::Stopped)) => to(Status::Created, Reason::ToBePublished),
+            (Desired::Running, None) if self.awaits_end() => to(word(&self.observed), Reason::StartingAnew),
+            (Desired::Running, None) => to(word(&self.observed), why(self)),
+        }
+    }
+
+    /// Whether it can reach this status without another request by a user.
+    #[must_use]
+    pub fn may_become(&self, status: Status) -> bool {
+        let now = self.verdict().status;
+        if now == status {
+            return true;
+        }
+        match (self.desired, status) {
+            (Desired::Deleted, _) => status == Status::Deleted,
+            (_, Status::Deleted | Status::OnDeleting) => false,
+            _ if now.is_final() => false,
+            (Desired::Paused, _) if now == Status::Paused => false,
+            (Desired::Paused, Status::Processing | Status::Created) => self.awaits_end(),
+            (Desired::Running, Status::Paused) => false,
+            (Desired::Running, Status::Created) => self.awaits_end(),
+            _ => true,
+        }
+    }
+}
+
+fn word(seen: &Observed) -> Status {
+    if seen.begun { Status::Processing } else { Status::Created }
+}
+
+/// A manager that fails an observer settles it without a service.
+fn why_failed(row: &Row, error: String, attempts: u32) -> Reason {
+    let by_manager = row.observed.settled.as_ref().is_some_and(|settled| settled.service.0.is_nil());
+    match (by_manager, attempts) {
+        (true, 0) => Reason::RefusedTooLong { error },
+        (true, _) => Reason::Quarantined { error },
+        (false, _) => Reason::GaveUp { error, attempts },
+    }
+}
+
+fn why(row: &Row) -> Reason {
+    if row.unlisted.is_some() {
+        return Reason::Unlisted;
+    }
+    match row.observed.latest.as_ref().map(|latest| &latest.phase) {
+        None if row.publish_lease.is_some() => Reason::ToBePublished,
+        None => Reason::WaitingForSlot { pool: row.definition.pool.to_string() },
+        Some(RunPhase::Held { reason, refuses }) => Reason::Held { why: reason.clone(), refuses: *refuses },
+        Some(RunPhase::Running) => Reason::None,
+        Some(RunPhase::Restarting { next_at }) => Reason::Restarting { next_at: *next_at },
+        Some(RunPhase::HandedOver | RunPhase::HandedOverFor { .. }) => Reason::Moving,
+        Some(RunPhase::Refused { why }) => Reason::Refused { why: why.clone() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::id::{Name, ObserverId, ServiceId};
+    use crate::observer::definition::ObserverDefinition;
+    use crate::record::row::RowPolicy;
+    use crate::wire::report::{RunEvent, RunReport};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    const NOW: Timestamp = Timestamp(0);
+
+    fn row() -> Row {
+        let definition =
+            ObserverDefinition::parse(json!({"kind": "ticker"}), &Name::new("a").unwrap()).unwrap();
+        let mut row = Row::created(ObserverId(Uuid::from_u128(1)), definition, NOW, &RowPolicy::default());
+        row.confirmed(1, NOW);
+        row
+    }
+    fn hear(row: &mut Row, seq: u64, event: RunEvent) {
+        let report = RunReport { id: row.id, epoch: row.epoch(), event };
+        row.apply(ServiceId(Uuid::from_u128(9)), seq, NOW, &report, NOW);
+    }
+    fn reachable(row: &Row) -> Vec<Status> {
+        Status::ALL.into_iter().filter(|status| row.may_become(*status)).collect()
+    }
+
+    #[test]
+    fn a_wait_for_an_unreachable_status_is_refused() {
+        use Status::{Completed, Created, Deleted, Failed, OnDeleting, Paused, Processing};
+        let mut row = row();
+        assert_eq!(reachable(&row), [Created, Processing, Completed, Failed]);
+        hear(&mut row, 1, RunEvent::Started { attempt: 1, started_at: NOW });
+        assert_eq!(reachable(&row), [Processing, Completed, Failed]);
+        let mut failed = row.clone();
+        hear(&mut failed, 2, RunEvent::Failed { error: "e".into(), attempts: 1 });
+        assert_eq!(reachable(&failed), [Failed]);
+        let mut paused = row.clone();
+        paused.pause(NOW, &RowPolicy::default()).unwrap();
+        assert_eq!(reachable(&paused), [Created, Processing, Paused, Completed, Failed]);
+        hear(&mut paused, 2, RunEvent::Stopped);
+        assert_eq!(reachable(&paused), [Paused]);
+        row.delete(NOW, &RowPolicy::default());
+        assert_eq!(reachable(&row), [OnDeleting, Deleted]);
+    }
+}

@@ -1,0 +1,4 @@
+//! What a service does with the observers that it holds: admission, starts, ends, handover.
+
+pub mod machine;
+pub mod slots;

@@ -1,0 +1,361 @@
+//! One incarnation of a service as a pure machine: slots, blocks, directives, readiness and handover, composed here.
+//! The loop around it reads the broker, feeds inputs and carries out effects.
+
+use super::slots::{self, Now, Outcome, Slots};
+use crate::capacity::blocks::{BlockEffect, BlockId, Blocks};
+use crate::epoch::Epoch;
+use crate::id::{ObserverId, ServiceId};
+use crate::wire::command::{Cause, Command, HandOver, Revocation, ServiceDirectives, Welcome};
+use crate::wire::heartbeat::Intent;
+use crate::wire::logs::AskLogs;
+use crate::wire::report::RunReport;
+use crate::wire::work::{DecodedWork, Work};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a new service waits for the welcome of the managers. The wait is short because no failover may depend on a
+/// manager.
+const WELCOME_WITHIN: Duration = Duration::from_secs(1);
+/// How long the queue serves a service first that returns after it unregistered: in a rolling deploy, observers go to
+/// the services that have restarted already.
+const RETURNS_FIRST: Duration = Duration::from_secs(60);
+/// The most observers that wait to be handed over until no more messages arrive.
+const HAND_OVERS_MAX: usize = 10_000;
+/// The shortest and the longest rest after a handover.
+const REST_MIN: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(60);
+
+/// A receipt with its block.
+#[derive(Debug, Clone, Copy)]
+pub struct HeldReceipt<R> {
+    receipt: R,
+    block: BlockId,
+}
+
+/// An input of the machine.
+#[derive(Debug)]
+pub enum Input<R> {
+    /// The broker has confirmed the registration of the service.
+    Registered,
+    /// A block delivered a work message.
+    Delivered { block: BlockId, receipt: R, read: DecodedWork, acquisitions: u32 },
+    /// A block delivered a message that no version can read. It counts as held until [`Input::Freed`].
+    Unreadable { block: BlockId },
+    /// A message that the slots do not know was settled.
+    Freed(BlockId),
+    /// A cancelled block delivers no more messages.
+    BlockEnded(BlockId),
+    /// A manager sent a command.
+    Command(Command),
+    /// The code of an observer has ended.
+    Ended { id: ObserverId, epoch: Epoch, outcome: Outcome },
+    /// The broker has confirmed the report of [`Effect::Settle`] or [`Effect::Announce`].
+    Confirmed(RunReport),
+    /// A deadline has passed ([`Machine::next_deadline`]).
+    Wake,
+    /// The service stops: hand everything over and take nothing more.
+    Drain,
+    /// Stop waiting for code that is ending.
+    AbortAll,
+}
+
+/// An effect; the caller carries out effects in order.
+#[derive(Debug, Clone)]
+pub enum Effect<R> {
+    /// Run the code.
+    Start { epoch: Epoch, attempt: u32, work: Arc<Work> },
+    /// Tell the code to stop.
+    Cancel { id: ObserverId },
+    /// Abort the code.
+    Abort { id: ObserverId },
+    /// Report to the managers; nothing waits for the confirm.
+    Report(RunReport),
+    /// Report to the managers; feed [`Input::Confirmed`] once the broker confirms.
+    Settle(RunReport),
+    /// The same for an observer that must not start before its report is confirmed.
+    Announce(RunReport),
+    /// Acknowledge the message.
+    Ack(R),
+    /// Give the message back.
+    Requeue(R),
+    /// The broker redelivered a message that this session holds, so the session no longer owns any message.
+    Lost { id: ObserverId, epoch: Epoch },
+    /// Open, cancel or close a block.
+    Block(BlockEffect),
+    /// The service can now take every message that it may take.
+    Ready,
+    /// The directives changed: send a heartbeat.
+    Directed { directives: ServiceDirectives, capacity: u32 },
+    /// A manager asks what these observers are; none: what the service is, and everything that it holds.
+    Describe(Vec<ObserverId>),
+    /// A manager asks for lines of an observer.
+    AnswerLogs(AskLogs),
+}
+
+/// The start of an incarnation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// Its registration is not confirmed yet.
+    Registering,
+    /// Takes no work until a manager welcomes it, or until this time.
+    AwaitsWelcome(Duration),
+    Over,
+}
+
+/// One incarnation of a service.
+#[derive(Debug)]
+pub struct Machine<R> {
+    id: ServiceId,
+    slots: Slots<HeldReceipt<R>>,
+    blocks: Blocks,
+    /// Without directives.
+    own_capacity: u32,
+    directives: ServiceDirectives,
+    start: Start,
+    ready: bool,
+    draining: bool,
+    /// To be handed over once no more messages arrive.
+    to_hand_over: Vec<ObserverId>,
+    /// The cause of the newest request to hold fewer observers.
+    hand_over_cause: Cause,
+    /// The surplus that was told to stop last.
+    surplus: Option<u32>,
+}
+
+impl<R: Copy + Debug> Machine<R> {
+    #[must_use]
+    pub fn new(id: ServiceId, slots: Slots<HeldReceipt<R>>, blocks: Blocks) -> Self {
+        Self {
+            id,
+            slots,
+            own_capacity: blocks.capacity(),
+            blocks,
+            directives: ServiceDirectives::default(),
+            start: Start::Registering,
+            ready: false,
+            draining: false,
+            to_hand_over: Vec::new(),
+            hand_over_cause: Cause::Drain,
+            surplus: None,
+        }
+    }
+
+    /// The number of slots.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.blocks.capacity()
+    }
+    /// The number of messages that it holds.
+    #[must_use]
+    pub fn held(&self) -> u32 {
+        self.blocks.held()
+    }
+    /// The number of observers that it holds.
+    #[must_use]
+    pub fn observers(&self) -> usize {
+        self.slots.held()
+    }
+    /// The state that it reports about itself.
+    #[must_use]
+    pub fn intent(&self) -> Intent {
+        match self.directives {
+            _ if self.draining => Intent::Draining,
+            ServiceDirectives { draining: true, .. } => Intent::Draining,
+            ServiceDirectives { cordoned: true, .. } => Intent::Cordoned,
+            ServiceDirectives { .. } => Intent::Active,
+        }
+    }
+    /// The inventory: one report for each held observer.
+    #[must_use]
+    pub fn list(&self, now: Now) -> Vec<RunReport> {
+        self.slots.list(now)
+    }
+    /// Those of these observers that it holds, with their work.
+    #[must_use]
+    pub fn describe(&self, ids: &[ObserverId], now: Now) -> Vec<(RunReport, Arc<Work>)> {
+        self.slots.describe(ids, now)
+    }
+    /// When [`Machine::step`] must run again without another input.
+    #[must_use]
+    pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
+        let welcome = match self.start {
+            Start::AwaitsWelcome(until) => Some(until),
+            Start::Registering | Start::Over => None,
+        };
+        [self.slots.next_deadline(), self.blocks.next_deadline(now), welcome].into_iter().flatten().min()
+    }
+
+    /// Applies one input and returns its effects.
+    pub fn step(&mut self, input: Input<R>, now: Now) -> Vec<Effect<R>> {
+        let mut effects = Vec::new();
+        match input {
+            Input::Registered => self.start = Start::AwaitsWelcome(now.mono + WELCOME_WITHIN),
+            Input::Delivered { block, receipt, read, acquisitions } => {
+                self.blocks.took(block);
+                let receipt = HeldReceipt { receipt, block };
+                self.slots_step(slots::Input::Delivered { receipt, read, acquisitions }, now, &mut effects);
+            }
+            Input::Unreadable { block } => self.blocks.took(block),
+            Input::Freed(block) => self.blocks.freed(block),
+            Input::BlockEnded(block) => self.blocks.ended(block),
+            Input::Command(command) => self.on_command(command, now, &mut effects),
+            Input::Ended { id, epoch, outcome } => {
+                self.slots_step(slots::Input::Ended { id, epoch, outcome }, now, &mut effects);
+            }
+            Input::Confirmed(RunReport { id, epoch, event }) => {
+                let settled = slots::Input::Confirmed { id, epoch };
+                let announced = slots::Input::Announced { id, epoch };
+                self.slots_step(if event.settles() { settled } else { announced }, now, &mut effects);
+            }
+            Input::Wake => self.slots_step(slots::Input::Wake, now, &mut effects),
+            Input::Drain => {
+                self.draining = true;
+                self.slots_step(slots::Input::Drain, now, &mut effects);
+            }
+            Input::AbortAll => self.slots_step(slots::Input::AbortAll, now, &mut effects),
+        }
+        if let Start::AwaitsWelcome(until) = self.start
+            && now.mono >= until
+        {
+            self.start = Start::Over;
+        }
+        if self.start == Start::Over && !self.draining {
+            self.follow_blocks(now, &mut effects);
+            // What was handed over at once has freed slots.
+            if self.hand_over(now, &mut effects) {
+                self.follow_blocks(now, &mut effects);
+            }
+        }
+        effects
+    }
+
+    fn slots_step(&mut self, input: slots::Input<HeldReceipt<R>>, now: Now, effects: &mut Vec<Effect<R>>) {
+        for effect in self.slots.step(input, now) {
+            effects.push(match effect {
+                slots::Effect::Start { epoch, attempt, work } => Effect::Start { epoch, attempt, work },
+                slots::Effect::Cancel { id } => Effect::Cancel { id },
+                slots::Effect::Abort { id } => Effect::Abort { id },
+                slots::Effect::Report(report) => Effect::Report(report),
+                slots::Effect::Settle(report) => Effect::Settle(report),
+                slots::Effect::Announce(report) => Effect::Announce(report),
+                slots::Effect::Lost { id, epoch } => Effect::Lost { id, epoch },
+                slots::Effect::Ack(HeldReceipt { receipt, block }) => {
+                    self.blocks.freed(block);
+                    Effect::Ack(receipt)
+                }
+                slots::Effect::Requeue(HeldReceipt { receipt, block }) => {
+                    self.blocks.freed(block);
+                    Effect::Requeue(receipt)
+                }
+                slots::Effect::StepBack { until } => {
+                    self.blocks.step_back(until);
+                    continue;
+                }
+            });
+        }
+    }
+
+    /// Opens, cancels and closes blocks as needed.
+    fn follow_blocks(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
+        effects.extend(self.blocks.decide(now.mono).into_iter().map(Effect::Block));
+        // Not at its registration: a rolling deploy continues with the next service when this one is ready, and the
+        // observers that the next one hands over must find room here.
+        if !self.ready && self.blocks.settled(now.mono) {
+            self.ready = true;
+            effects.push(Effect::Ready);
+        }
+    }
+
+    /// Hands over what was requested once no more messages arrive: a message that is given back earlier would return at
+    /// once. Returns whether there was anything to hand over.
+    fn hand_over(&mut self, now: Now, effects: &mut Vec<Effect<R>>) -> bool {
+        let mut any = false;
+        if self.blocks.closed() && !self.to_hand_over.is_empty() {
+            let ids = std::mem::take(&mut self.to_hand_over);
+            self.slots_step(slots::Input::HandOver(ids, Cause::Move), now, effects);
+            any = true;
+        }
+        let surplus = self.blocks.allowed_when_over_capacity(now.mono);
+        if let Some(most) = surplus.filter(|_| surplus != self.surplus) {
+            // Fewer than its capacity only if a manager asked for it.
+            let cause = if most < self.blocks.capacity() { self.hand_over_cause } else { Cause::Resize };
+            self.slots_step(slots::Input::HandOverDownTo(most, cause), now, effects);
+            self.blocks.surplus_requested(now.mono);
+            any = true;
+        }
+        self.surplus = surplus;
+        any
+    }
+
+    fn on_command(&mut self, command: Command, now: Now, effects: &mut Vec<Effect<R>>) {
+        match command {
+            Command::Revoke(revocations) => self.revoke(revocations, now, effects),
+            Command::Welcome(welcome) => self.on_welcome(*welcome, now, effects),
+            Command::CrashLooping(ids) => self.slots_step(slots::Input::CrashLooping(ids), now, effects),
+            Command::Describe { service, ids } if service == self.id => effects.push(Effect::Describe(ids)),
+            Command::Logs(asked) => effects.push(Effect::AnswerLogs(asked)),
+            Command::Directives { service, directives } if service == self.id => {
+                self.follow(directives, effects);
+            }
+            Command::HandOver(asked) if asked.service == self.id => self.on_hand_over(asked, now.mono),
+            Command::Describe { .. } | Command::Directives { .. } | Command::HandOver(_) => {}
+            // A command of a newer version.
+            Command::Unknown(_) => {}
+        }
+    }
+
+    fn revoke(&mut self, revocations: Vec<Revocation>, now: Now, effects: &mut Vec<Effect<R>>) {
+        self.slots_step(slots::Input::Revocations(revocations), now, effects);
+    }
+
+    fn on_welcome(&mut self, welcome: Welcome, now: Now, effects: &mut Vec<Effect<R>>) {
+        self.slots_step(slots::Input::CrashLooping(welcome.crash_looping), now, effects);
+        self.revoke(welcome.revocations, now, effects);
+        if welcome.service != self.id {
+            return;
+        }
+        let in_time = std::mem::replace(&mut self.start, Start::Over) != Start::Over;
+        // A late welcome is still the only message that carries the directives of the predecessor to a new incarnation.
+        if let Some(directives) = welcome.directives {
+            self.follow(directives, effects);
+        }
+        if welcome.returning && in_time {
+            self.blocks.prefer(now.mono + RETURNS_FIRST);
+        }
+    }
+
+    /// Takes what these directives allow from now on.
+    fn follow(&mut self, directives: ServiceDirectives, effects: &mut Vec<Effect<R>>) {
+        if directives.revision <= self.directives.revision {
+            return;
+        }
+        let capacity = directives.capacity.unwrap_or(self.own_capacity);
+        self.directives = directives;
+        if capacity != self.blocks.capacity() {
+            self.blocks.resize(capacity);
+        }
+        let cordoned = directives.cordoned || directives.draining;
+        self.blocks.cordon(cordoned);
+        if !cordoned {
+            self.to_hand_over.clear();
+        }
+        effects.push(Effect::Directed { directives, capacity });
+    }
+
+    fn on_hand_over(&mut self, asked: HandOver, now: Duration) {
+        let until = now + asked.rest.clamp(REST_MIN, REST_MAX);
+        if let Some(most) = asked.down_to {
+            self.blocks.limit(most, now, until);
+            self.hand_over_cause = asked.cause;
+        }
+        if !asked.ids.is_empty() && self.to_hand_over.len() < HAND_OVERS_MAX {
+            self.blocks.rest(now, until);
+            self.to_hand_over.extend(asked.ids);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

@@ -1,0 +1,99 @@
+//! The inputs and effects of a service's decisions.
+
+use crate::clock::Timestamp;
+use crate::epoch::Epoch;
+use crate::id::{Kind, ObserverId};
+use crate::wire::command::{Cause, Revocation};
+use crate::wire::report::RunReport;
+use crate::wire::work::{DecodedWork, Work};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The current time, as the caller passes it in.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// Monotonic, since the service started.
+    pub mono: Duration,
+    /// The wall clock, for display.
+    pub wall: Timestamp,
+    /// 0..1, for jitter.
+    pub chance: f64,
+}
+
+/// The settings of a service's decisions.
+#[derive(Debug, Clone)]
+pub struct SlotPolicy {
+    pub kinds: BTreeSet<Kind>,
+    pub fence_grace: Duration,
+    /// The number of consumers of this service.
+    pub consumers: u32,
+    /// First and longest pause before a refused message is given back.
+    pub refuse_first: Duration,
+    pub refuse_max: Duration,
+}
+
+/// How the code of an observer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It returned: it is done.
+    Done,
+    /// It returned: it must not be retried.
+    Failed(String),
+    /// An error or a panic: the retry policy decides.
+    Errored(String),
+    /// It was aborted after its grace.
+    Aborted,
+}
+
+/// An input of the state machine.
+#[derive(Debug)]
+pub enum Input<R> {
+    /// A message was delivered; `R` is its receipt.
+    Delivered { receipt: R, read: DecodedWork, acquisitions: u32 },
+    /// A manager sent a revocation.
+    Revocations(Vec<Revocation>),
+    /// The code of an observer has ended.
+    Ended { id: ObserverId, epoch: Epoch, outcome: Outcome },
+    /// The broker has confirmed the settlement report of this run.
+    Confirmed { id: ObserverId, epoch: Epoch },
+    /// Start these one at a time.
+    CrashLooping(Vec<ObserverId>),
+    /// The broker has confirmed the report of [`Effect::Announce`].
+    Announced { id: ObserverId, epoch: Epoch },
+    /// A deadline has passed ([`Slots::next_deadline`]).
+    Wake,
+    /// Hand these over, if they are held.
+    HandOver(Vec<ObserverId>, Cause),
+    /// Hand over observers until this many are held, those with the shortest run first.
+    HandOverDownTo(u32, Cause),
+    /// Hand everything over and take nothing more.
+    Drain,
+    /// Stop waiting for code that is ending.
+    AbortAll,
+}
+
+/// An effect; the caller carries out effects in order.
+#[derive(Debug, Clone)]
+pub enum Effect<R> {
+    /// Run the code.
+    Start { epoch: Epoch, attempt: u32, work: Arc<Work> },
+    /// Tell the code to stop.
+    Cancel { id: ObserverId },
+    /// Abort the code.
+    Abort { id: ObserverId },
+    /// Report to the managers; nothing waits for the confirm.
+    Report(RunReport),
+    /// Report to the managers; feed [`Input::Confirmed`] once the broker confirms.
+    Settle(RunReport),
+    /// Report to the managers; feed [`Input::Announced`] once the broker confirms.
+    Announce(RunReport),
+    /// Acknowledge the message.
+    Ack(R),
+    /// Give the message back.
+    Requeue(R),
+    /// Until then, the queue serves every other service first: one of them may run the observers refused here.
+    StepBack { until: Duration },
+    /// The broker redelivered a message that this session holds, so the session no longer owns any message.
+    Lost { id: ObserverId, epoch: Epoch },
+}

@@ -1,0 +1,10 @@
+//! What travels between managers and services.
+
+pub mod command;
+pub mod heartbeat;
+pub mod hold_reasons;
+pub mod logs;
+pub mod message;
+pub mod report;
+pub mod trace;
+pub mod work;

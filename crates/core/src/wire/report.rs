@@ -1,0 +1,222 @@
+//! Reports of services to managers, in the state queue.
+
+mod registration;
+
+pub use registration::{KindInfo, Predecessor};
+
+use crate::clock::Timestamp;
+use crate::epoch::Epoch;
+use crate::id::{Name, ObserverId, Pool, ServiceId};
+use crate::wire::command::Cause;
+use crate::wire::heartbeat::Watermark;
+use crate::wire::message::{BATCH_MAX, is_false};
+use crate::wire::trace::{self, TraceContext};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A message of the state queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StateMessage {
+    Reports(Reports),
+    Watermark(Watermark),
+}
+
+/// A batch of reports of one service, in the order of their numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Reports {
+    pub service: ServiceId,
+    pub entries: Vec<SequencedReport>,
+}
+
+/// One report; its numbers start at 1 within one incarnation of a service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SequencedReport {
+    pub seq: u64,
+    pub at: Timestamp,
+    pub report: Report,
+    /// The trace of the reported run, if it is sampled. A header cannot carry it, because a message contains the
+    /// reports of many runs.
+    #[serde(default, with = "trace::carried", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<trace::TraceHeaders>")]
+    pub trace: Option<TraceContext>,
+}
+
+impl SequencedReport {
+    /// A report without a trace.
+    #[must_use]
+    pub fn new(seq: u64, at: Timestamp, report: Report) -> Self {
+        Self { seq, at, report, trace: None }
+    }
+}
+
+/// A report of a service to the managers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    ServiceRegistered(Box<Registration>),
+    ServiceGone,
+    /// An event of one run.
+    Run(RunReport),
+    /// One chunk of the inventory: the last-resort repair.
+    Inventory(InventoryChunk),
+    /// The answer to [`Command::Describe`].
+    HeldMessages(HeldMessages),
+    /// A work queue was missing, and the service created it.
+    WorkQueueCreated {
+        pool: Pool,
+    },
+    /// Written by a newer version: counted and ignored.
+    #[serde(untagged)]
+    #[schemars(skip)]
+    Unknown(Value),
+}
+
+/// The registration of a service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Registration {
+    pub name: Name,
+    pub pool: Pool,
+    pub capacity: u32,
+    pub kinds: Vec<KindInfo>,
+    pub version: String,
+    /// The highest version of work messages that it reads.
+    #[serde(default = "first_version", skip_serializing_if = "is_first_version")]
+    pub message_version: u16,
+    pub host: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The previous incarnation in the same process, and how it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predecessor: Option<Predecessor>,
+}
+
+/// One event of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunReport {
+    pub id: ObserverId,
+    pub epoch: Epoch,
+    pub event: RunEvent,
+}
+
+/// The events of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunEvent {
+    /// Held but not started yet; contains the reason. `refuses`: this service cannot run it, and holds the message for
+    /// a while so that the queue serves others in the meantime.
+    Held {
+        reason: String,
+        #[serde(default, skip_serializing_if = "is_false")]
+        refuses: bool,
+    },
+    /// The code was started (the `attempt`th time in this run).
+    Started { attempt: u32, started_at: Timestamp },
+    /// The code failed and restarts at `next_at`.
+    Errored { attempt: u32, error: String, next_at: Timestamp },
+    /// A progress text from the code.
+    Progress { text: String },
+    /// The code was stopped here so that the observer can continue elsewhere.
+    HandedOver,
+    /// The same, requested by a user or a plan.
+    HandedOverFor { cause: Cause },
+    /// This service cannot run it and gives it back.
+    Refused { why: String },
+    /// Ended: it was told to stop.
+    Stopped,
+    /// Ended: its code reported that it is done.
+    Completed,
+    /// Ended: it gave up.
+    Failed { error: String, attempts: u32 },
+}
+
+impl RunEvent {
+    /// Whether the run is over and its message will be acknowledged.
+    #[must_use]
+    pub fn settles(&self) -> bool {
+        match self {
+            Self::Stopped | Self::Completed | Self::Failed { .. } => true,
+            Self::Held { .. }
+            | Self::Started { .. }
+            | Self::Errored { .. }
+            | Self::Progress { .. }
+            | Self::HandedOver
+            | Self::HandedOverFor { .. }
+            | Self::Refused { .. } => false,
+        }
+    }
+    /// Whether the service still holds the message after this event.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        match self {
+            Self::Held { .. } | Self::Started { .. } | Self::Errored { .. } | Self::Progress { .. } => true,
+            Self::HandedOver | Self::HandedOverFor { .. } | Self::Refused { .. } => false,
+            Self::Stopped | Self::Completed | Self::Failed { .. } => false,
+        }
+    }
+}
+
+/// One chunk of an inventory; each entry applies like an ordinary report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InventoryChunk {
+    pub inventory: u64,
+    pub chunk: u32,
+    pub chunks: u32,
+    pub entries: Vec<RunReport>,
+    /// Within this range of ids, the service holds exactly these entries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<InventoryRange>,
+}
+
+/// A range of ids, exclusive at its start and inclusive at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InventoryRange {
+    pub after: Option<ObserverId>,
+    pub upto: Option<ObserverId>,
+}
+
+impl InventoryChunk {
+    /// A complete inventory in at least one chunk: the ranges of its chunks cover all ids. The obvious way lets a
+    /// manager wait for all chunks, but another manager may get some. Instead, each chunk alone shows what is not held.
+    #[must_use]
+    pub fn all(inventory: u64, mut entries: Vec<RunReport>) -> Vec<Self> {
+        entries.sort_by_key(|entry| entry.id);
+        let parts: Vec<&[RunReport]> =
+            if entries.is_empty() { vec![&[]] } else { entries.chunks(BATCH_MAX).collect() };
+        let chunks = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        let mut after = None;
+        let chunk = |(chunk, part): (u32, &&[RunReport])| {
+            let upto = part.last().map(|last| last.id).filter(|_| chunk + 1 < chunks);
+            let range = Some(InventoryRange { after, upto });
+            after = upto;
+            Self { inventory, chunk, chunks, entries: part.to_vec(), range }
+        };
+        (0..).zip(&parts).map(chunk).collect()
+    }
+}
+
+/// Messages that a service holds, for managers that do not know their observers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldMessages {
+    pub pool: Pool,
+    pub held: Vec<HeldWork>,
+}
+
+/// One held message and the phase of its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldWork {
+    pub run: RunReport,
+    /// A [`Work`] as JSON text, which preserves its numbers exactly.
+    pub work: String,
+}
+
+fn first_version() -> u16 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_first_version(version: &u16) -> bool {
+    *version == first_version()
+}

@@ -1,0 +1,94 @@
+//! Work messages: an observer on its way to a service.
+
+use crate::clock::friendly;
+use crate::id::{Kind, Name, ObserverId};
+use crate::observer::definition::{ObserverDefinition, Overlap};
+use crate::observer::retry::Retry;
+use crate::wire::message::{Unreadable, VERSION};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An observer on its way to a service. `v`, `id`, `generation` and `kind` never change their
+/// meaning, so that any version of a service can settle any version of a message.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Work {
+    pub v: u16,
+    pub id: ObserverId,
+    pub generation: u32,
+    pub kind: Kind,
+    pub name: Name,
+    /// Kept as text: a service passes it to the observer's code and never interprets it.
+    #[schemars(with = "Value")]
+    pub spec: Box<RawValue>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub retry: Retry,
+    #[serde(default)]
+    pub overlap: Overlap,
+    #[serde(with = "friendly")]
+    #[schemars(with = "String")]
+    pub grace: Duration,
+}
+
+/// The part of a work message that every version can read.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WorkHeader {
+    pub v: u16,
+    pub id: ObserverId,
+    pub generation: u32,
+    pub kind: String,
+}
+
+/// The result of reading a work message.
+#[derive(Debug, Clone)]
+pub enum DecodedWork {
+    /// This version can run it.
+    Ours(Box<Work>),
+    /// This version can settle it or give it back, but not run it; contains the reason.
+    Foreign(WorkHeader, String),
+}
+
+impl Work {
+    /// The message of one generation of an observer.
+    ///
+    /// # Errors
+    /// If the spec cannot be written as JSON.
+    pub fn of(
+        id: ObserverId,
+        generation: u32,
+        definition: &ObserverDefinition,
+    ) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            v: VERSION,
+            id,
+            generation,
+            kind: definition.kind.clone(),
+            name: definition.name.clone(),
+            spec: serde_json::value::to_raw_value(&definition.spec)?,
+            labels: definition.labels.clone(),
+            retry: definition.retry.clone(),
+            overlap: definition.overlap,
+            grace: definition.grace,
+        })
+    }
+
+    /// # Errors
+    /// If not even the fixed part is readable: such a message is parked.
+    pub fn read(body: &[u8]) -> Result<DecodedWork, Unreadable> {
+        let label: WorkHeader = serde_json::from_slice(body)
+            .map_err(|error| Unreadable(format!("not a work message: {error}")))?;
+        if label.v != VERSION {
+            let why = format!("message version {} is unknown here", label.v);
+            return Ok(DecodedWork::Foreign(label, why));
+        }
+        match serde_json::from_slice::<Self>(body) {
+            Ok(work) => Ok(DecodedWork::Ours(Box::new(work))),
+            Err(error) => Ok(DecodedWork::Foreign(label, format!("cannot be read here: {error}"))),
+        }
+    }
+}

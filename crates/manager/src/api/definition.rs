@@ -1,0 +1,105 @@
+//! What the document says of bodies that `core` reads member by member: only their schemas are used.
+#![expect(dead_code, reason = "core reads these bodies, so that every error names its place")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// The definition of an observer; null means the default.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewObserver {
+    /// 1 to 128 of `A-Z a-z 0-9 . _ -`; generated if missing.
+    name: Option<String>,
+    kind: String,
+    /// The arguments of its kind; at most 64 KiB.
+    spec: Option<Value>,
+    #[schema(default = "default")]
+    pool: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    retry: Option<RetryPolicy>,
+    overlap: Option<Overlap>,
+    /// The time between telling its code to stop and aborting it.
+    #[schema(default = "10s")]
+    grace: Option<String>,
+    on_full: Option<OnFull>,
+    desired: Option<RunOrRest>,
+}
+
+/// The members of an observer to change; null restores the default.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ObserverPatch {
+    /// Its present name: a name cannot change.
+    name: Option<String>,
+    kind: Option<String>,
+    /// Merged member by member if it is an object.
+    spec: Option<Value>,
+    pool: Option<String>,
+    labels: Option<BTreeMap<String, Option<String>>>,
+    /// Merged member by member, unless it names a kind.
+    #[schema(value_type = Option<Object>)]
+    retry: Option<RetryPolicy>,
+    overlap: Option<Overlap>,
+    grace: Option<String>,
+    on_full: Option<OnFull>,
+    desired: Option<RunOrRest>,
+}
+
+/// When its code starts again after an error; `attempts` limits the starts of one run, null means no limit.
+#[derive(ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum RetryPolicy {
+    /// Doubling delays.
+    Exponential {
+        #[schema(required = false, default = "1s")]
+        first: String,
+        #[schema(required = false, default = "60s")]
+        max: String,
+        #[schema(minimum = 1)]
+        attempts: Option<u32>,
+        /// After running for this long, the delays are short again.
+        #[schema(required = false, default = "5m")]
+        reset_after: String,
+    },
+    /// The same delay each time.
+    Fixed {
+        every: String,
+        #[schema(minimum = 1)]
+        attempts: Option<u32>,
+    },
+    /// These delays, then it fails.
+    Intervals { delays: Vec<String> },
+}
+
+/// Whether a redelivered run may start while the previous run may still be ending.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Overlap {
+    Allow,
+    Forbid,
+}
+
+/// What a create does when the pool has no free slot.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnFull {
+    Reject,
+    Queue,
+}
+
+/// The desired state.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RunOrRest {
+    Running,
+    Paused,
+}
+
+/// An error in one member of a body.
+#[derive(ToSchema)]
+pub(crate) struct MemberError {
+    /// The member, as a JSON pointer.
+    pointer: String,
+    detail: String,
+}

@@ -1,0 +1,111 @@
+//! Events and runs as they travel over HTTP.
+
+use super::NamedThing;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::record::events::EventKind;
+use everwatch_store::By;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// An entry of the history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Later entries have higher numbers.
+    pub id: i64,
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    #[schema(value_type = String, example = "started")]
+    #[serde(rename = "type")]
+    pub kind: EventKind,
+    pub observer: Option<NamedThing>,
+    pub service: Option<NamedThing>,
+    /// `generation << 32 | acquisitions`.
+    pub epoch: Option<u64>,
+    /// The cause, if known.
+    pub text: String,
+    /// Where it was started on its next service: time without a run, in ms.
+    pub gap_ms: Option<u64>,
+    /// Where it was started on its next service: time with two runs, in ms.
+    pub overlap_ms: Option<u64>,
+    /// The user whose request caused it; null if a manager or a service acted on its own.
+    pub by: Option<LogRequester>,
+}
+
+/// Who sent a request. `who` is an unverified claim, unless an authenticating proxy sets the header.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LogRequester {
+    /// The value of the header `Everwatch-Actor`.
+    #[schema(example = "ada@laptop")]
+    pub who: Option<String>,
+    /// The address at the other end of the connection.
+    #[schema(example = "10.0.0.7")]
+    pub from: Option<String>,
+    /// The value of the header `User-Agent`.
+    #[schema(example = "everwatch/0.1.0")]
+    pub with: Option<String>,
+}
+
+impl Event {
+    #[must_use]
+    pub fn of(event: everwatch_store::Event) -> Self {
+        let named = |it: everwatch_store::Named| NamedThing { id: it.id, name: it.name };
+        Self {
+            id: event.id,
+            at: event.at,
+            kind: event.kind,
+            observer: event.observer.map(named),
+            service: event.service.map(named),
+            epoch: event.epoch,
+            text: event.text,
+            gap_ms: event.gap_ms,
+            overlap_ms: event.overlap_ms,
+            by: event.by.map(|By { who, from, with }| LogRequester { who, from, with }),
+        }
+    }
+}
+
+/// A run: the time for which one service holds an observer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Run {
+    /// `generation << 32 | acquisitions`.
+    pub epoch: u64,
+    pub generation: u32,
+    pub acquisitions: u32,
+    pub service: Option<NamedThing>,
+    #[schema(value_type = String, format = DateTime)]
+    pub started_at: Timestamp,
+    /// When the run ended; null while it runs. If its service was lost: when a manager last heard from that service.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+    /// How it ended: stopped, completed, failed, handed_over, or lost with its service; null while it runs.
+    pub ended: Option<String>,
+    /// The number of starts of its code.
+    pub attempts: u32,
+    /// Time without a run before it, in ms.
+    pub gap_ms: Option<u64>,
+}
+
+impl Run {
+    #[must_use]
+    pub fn started(epoch: u64, event: &everwatch_store::Event) -> Self {
+        let (generation, acquisitions) = (Epoch::from(epoch).generation(), Epoch::from(epoch).acquisitions());
+        let service = event.service.as_ref().map(|it| NamedThing { id: it.id, name: it.name.clone() });
+        Self {
+            epoch,
+            generation,
+            acquisitions,
+            service,
+            started_at: event.at,
+            ended_at: None,
+            ended: None,
+            attempts: 1,
+            gap_ms: event.gap_ms,
+        }
+    }
+
+    /// Notes when and how it ended.
+    pub fn end(&mut self, at: Timestamp, how: &str) {
+        (self.ended_at, self.ended) = (Some(at), Some(how.to_owned()));
+    }
+}

@@ -1,0 +1,172 @@
+//! Saving changed rows by compare-and-set, and what follows a save: events, revocations, publishes. Every pass of the
+//! manager that changes rows does it here.
+
+use crate::context::Manager;
+use crate::metric;
+use crate::outgoing::{commands, publish};
+use async_trait::async_trait;
+use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::wire::command::Revocation;
+use everwatch_store::StoreError;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// How often a change is tried again after another manager changed the row in the meantime.
+pub(crate) const CAS_TRIES: usize = 20;
+
+/// The result of a change of one row.
+#[derive(Debug)]
+pub(crate) enum Changed<T> {
+    /// The row as it was saved.
+    Saved(T),
+    /// There was nothing to change: another manager has done it, or the reason is gone.
+    Unchanged(T),
+    /// The row does not exist (any more).
+    Missing,
+}
+
+impl<T> Changed<T> {
+    /// The row as it is now, if it exists.
+    pub(crate) fn row(self) -> Option<T> {
+        match self {
+            Self::Saved(row) | Self::Unchanged(row) => Some(row),
+            Self::Missing => None,
+        }
+    }
+}
+
+/// A row that one change at a time is saved of.
+#[async_trait]
+trait Stored: Clone + PartialEq + Send + Sync {
+    type Id: Copy + std::fmt::Display + Send + Sync;
+    const WHAT: &'static str;
+    async fn load(manager: &Manager, id: Self::Id) -> Result<Option<Self>, StoreError>;
+    /// Saves it; `false` if another manager has changed the row in the meantime.
+    async fn save(&mut self, manager: &Manager, before: &Self) -> Result<bool, StoreError>;
+}
+
+#[async_trait]
+impl Stored for Row {
+    type Id = ObserverId;
+    const WHAT: &'static str = "observer";
+    async fn load(manager: &Manager, id: ObserverId) -> Result<Option<Self>, StoreError> {
+        manager.store.load(&[id]).await?.one()
+    }
+    async fn save(&mut self, manager: &Manager, before: &Self) -> Result<bool, StoreError> {
+        self.trace = everwatch_trace::current().or_else(|| self.trace.take());
+        if !manager.store.save(std::slice::from_ref(self)).await?.is_empty() {
+            return Ok(false);
+        }
+        self.version += 1;
+        manager.events.tell(Some(before), self);
+        manager.note_change();
+        Ok(true)
+    }
+}
+
+#[async_trait]
+impl Stored for ServiceRow {
+    type Id = ServiceId;
+    const WHAT: &'static str = "service";
+    async fn load(manager: &Manager, id: ServiceId) -> Result<Option<Self>, StoreError> {
+        manager.store.service(&id.into()).await
+    }
+    async fn save(&mut self, manager: &Manager, _before: &Self) -> Result<bool, StoreError> {
+        Ok(manager.store.save_services(std::slice::from_ref(self)).await?.is_empty())
+    }
+}
+
+/// Changes one row by compare-and-set; `change` returns whether there is anything to save. Corrupt if the row cannot be
+/// read.
+async fn change<T: Stored>(
+    manager: &Manager,
+    id: T::Id,
+    mut change: impl FnMut(&mut T) -> bool + Send,
+) -> Result<Changed<T>, StoreError> {
+    for _ in 0..CAS_TRIES {
+        let Some(mut row) = T::load(manager, id).await? else { return Ok(Changed::Missing) };
+        let before = row.clone();
+        if !change(&mut row) || row == before {
+            return Ok(Changed::Unchanged(row));
+        }
+        if row.save(manager, &before).await? {
+            return Ok(Changed::Saved(row));
+        }
+    }
+    Err(StoreError::Contended(format!("{} {id} keeps changing: read it again and retry", T::WHAT)))
+}
+
+/// Changes the row of an observer, and tells the events of the change.
+pub(crate) async fn change_row(
+    manager: &Manager,
+    id: ObserverId,
+    how: impl FnMut(&mut Row) -> bool + Send,
+) -> Result<Changed<Row>, StoreError> {
+    change(manager, id, how).await
+}
+
+/// Changes the row of a service.
+pub(crate) async fn change_service(
+    manager: &Manager,
+    id: ServiceId,
+    how: impl FnMut(&mut ServiceRow) -> bool + Send,
+) -> Result<Changed<ServiceRow>, StoreError> {
+    change(manager, id, how).await
+}
+
+/// What follows the save of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Nothing but its events.
+    Tell,
+    /// Its revocation is sent.
+    Revoke,
+    /// Its revocation is sent, then its new generation is published.
+    Publish,
+}
+
+/// A row before and after a change that a pass has decided.
+#[derive(Debug)]
+pub(crate) struct RowChange {
+    pub(crate) before: Row,
+    pub(crate) after: Row,
+    pub(crate) then: Then,
+}
+
+/// Saves the changes and does what follows. Returns those that were saved: the others were changed by a report, a user
+/// or another manager in the meantime, and the next pass decides about them again.
+pub(crate) async fn commit(
+    manager: &Arc<Manager>,
+    changes: Vec<RowChange>,
+) -> Result<Vec<RowChange>, StoreError> {
+    let saved = save(manager, changes).await?;
+    let revoked = saved.iter().filter(|it| it.then != Then::Tell);
+    let revocations: Vec<Revocation> = revoked.map(|it| it.after.revocation()).collect();
+    // No run of an earlier generation may meet the new one.
+    commands::revocations(manager, &revocations).await;
+    let published: Vec<Row> =
+        saved.iter().filter(|it| it.then == Then::Publish).map(|it| it.after.clone()).collect();
+    metrics::counter!(metric::REPUBLISHES).increment(published.len() as u64);
+    publish::publish(manager, published);
+    Ok(saved)
+}
+
+/// Saves the changes and tells their events; returns those that were saved.
+pub(crate) async fn save(manager: &Manager, changes: Vec<RowChange>) -> Result<Vec<RowChange>, StoreError> {
+    if changes.is_empty() {
+        return Ok(changes);
+    }
+    let rows: Vec<Row> = changes.iter().map(|it| it.after.clone()).collect();
+    let lost: HashSet<ObserverId> = manager.store.save(&rows).await?.into_iter().collect();
+    let mut saved = changes;
+    saved.retain(|it| !lost.contains(&it.after.id));
+    for it in &saved {
+        manager.events.tell(Some(&it.before), &it.after);
+    }
+    if !saved.is_empty() {
+        manager.note_change();
+    }
+    Ok(saved)
+}

@@ -1,0 +1,115 @@
+//! Whether a spec is what its kind wants, by the JSON schema that the services tell of it.
+
+use crate::lock::lock;
+use everwatch_core::id::Kind;
+use everwatch_core::observer::definition::FieldError;
+use everwatch_core::record::service::ServiceRow;
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use tracing::warn;
+
+/// Complaints about one spec.
+const ERRORS_MAX: usize = 20;
+/// Kinds whose schema is kept ready; beyond it, memory starts again.
+const KNOWN_MAX: usize = 1000;
+
+/// Schemas that were made ready once.
+#[derive(Debug, Default)]
+pub(crate) struct Schemas(Mutex<HashMap<Kind, Ready>>);
+
+#[derive(Debug)]
+struct Ready {
+    schema: Value,
+    /// `None` if it is no schema: nothing is refused by it.
+    validator: Option<Arc<Validator>>,
+}
+
+/// What the youngest of these services says of a kind: in a rolling deploy it speaks for what is to come.
+pub(crate) fn of_kind<'a>(services: impl Iterator<Item = &'a ServiceRow>, kind: &Kind) -> Option<&'a Value> {
+    let schema = |service: &'a ServiceRow| {
+        let info = service.registration.kinds.iter().find(|info| info.name == *kind)?;
+        (!info.schema.is_null()).then_some((service.registered_at, info.schema.as_ref()))
+    };
+    services.filter_map(schema).max_by_key(|(registered_at, _)| *registered_at).map(|(_, schema)| schema)
+}
+
+impl Schemas {
+    /// What is wrong with a spec, each with a pointer from `/spec` on.
+    pub(crate) fn errors(&self, kind: &Kind, schema: &Value, spec: &Value) -> Vec<FieldError> {
+        let Some(validator) = self.ready(kind, schema) else { return Vec::new() };
+        validator
+            .iter_errors(spec)
+            .take(ERRORS_MAX)
+            .map(|error| {
+                let at = error.instance_path();
+                match error.kind() {
+                    ValidationErrorKind::Required { property } => {
+                        let property = property.as_str().unwrap_or_default();
+                        let property = property.replace('~', "~0").replace('/', "~1");
+                        let detail = "is missing".to_owned();
+                        FieldError { pointer: format!("/spec{at}/{property}"), detail }
+                    }
+                    // Without the value: it may be a secret.
+                    _ => FieldError { pointer: format!("/spec{at}"), detail: error.masked().to_string() },
+                }
+            })
+            .collect()
+    }
+
+    fn ready(&self, kind: &Kind, schema: &Value) -> Option<Arc<Validator>> {
+        let mut known = lock(&self.0);
+        if let Some(ready) = known.get(kind)
+            && ready.schema == *schema
+        {
+            return ready.validator.clone();
+        }
+        // Patterns that take no more than linear time.
+        let made = jsonschema::options().with_pattern_options(PatternOptions::regex()).build(schema);
+        let made = made
+            .inspect_err(|error| warn!(%kind, %error, "what a service tells of a kind is no JSON schema"))
+            .ok()
+            .map(Arc::new);
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(kind.clone(), Ready { schema: schema.clone(), validator: made.clone() });
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_wrong_is_told_by_field_and_without_its_value() {
+        let (schemas, kind) = (Schemas::default(), Kind::new("exec").unwrap());
+        let schema = json!({"type": "object", "required": ["argv"], "additionalProperties": false,
+            "properties": {"argv": {"type": "array", "items": {"type": "string"}}, "a/b": {"pattern": "^x+$"}}});
+        let told = |spec: Value| {
+            let mut all: Vec<String> = schemas
+                .errors(&kind, &schema, &spec)
+                .into_iter()
+                .map(|it| format!("{} {}", it.pointer, it.detail))
+                .collect();
+            all.sort();
+            all
+        };
+        assert!(told(json!({"argv": ["true"]})).is_empty());
+        assert_eq!(told(json!({})), ["/spec/argv is missing"]);
+        let wrong = told(json!({"argv": ["true", 77_123], "a/b": "secret", "more": 1}));
+        assert_eq!(wrong.len(), 3, "{wrong:?}");
+        assert!(wrong.iter().any(|it| it.starts_with("/spec/argv/1 ")), "{wrong:?}");
+        assert!(wrong.iter().any(|it| it.starts_with("/spec/a~1b ")), "{wrong:?}");
+        assert!(!wrong.iter().any(|it| it.contains("secret") || it.contains("77123")), "{wrong:?}");
+        assert_eq!(schemas.errors(&kind, &json!(true), &json!(1)).len(), 0, "another schema counts at once");
+        assert!(schemas.errors(&kind, &json!({"type": "nonsense"}), &json!(1)).is_empty());
+        assert!(schemas.errors(&kind, &json!({"$ref": "http://127.0.0.1:1/x"}), &json!(1)).is_empty());
+        assert!(!schemas.errors(&kind, &json!({"maxItems": 1}), &json!([1, 1])).is_empty());
+        assert_eq!(schemas.errors(&kind, &json!({"items": false}), &json!(vec![1; 99])).len(), ERRORS_MAX);
+    }
+}

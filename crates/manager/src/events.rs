@@ -1,0 +1,5 @@
+//! The history of observers and services: events, and who requested them.
+
+pub(crate) mod actor;
+pub(crate) mod log;
+pub(crate) mod recent;

@@ -1,0 +1,50 @@
+//! Who asks, while a request is handled: what happens meanwhile is recorded with it. A task-local, as a tracing
+//! span is, because every handler would otherwise carry it to every place that tells an event.
+
+use axum::extract::{ConnectInfo, Request};
+use axum::http::{HeaderMap, HeaderName, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use everwatch_store::By;
+use std::net::{IpAddr, SocketAddr};
+
+/// Says who asks. A claim of the client as long as no proxy sets it.
+pub(crate) const WHO: HeaderName = HeaderName::from_static("everwatch-actor");
+const TEXT_MAX: usize = 128;
+
+tokio::task_local! {
+    static BY: By;
+}
+
+/// The user whose request is handled now; `None` if the manager acts on its own.
+pub(crate) fn by() -> Option<By> {
+    BY.try_with(Clone::clone).ok()
+}
+
+/// Where the request came from that is handled now; `None` for one that came through no connection.
+pub(crate) fn client() -> Option<IpAddr> {
+    by()?.from?.parse().ok()
+}
+
+/// Acts for the user of a request that another task handles.
+pub(crate) fn on_behalf<T>(by: Option<By>, act: impl FnOnce() -> T) -> T {
+    match by {
+        Some(by) => BY.sync_scope(by, act),
+        None => act(),
+    }
+}
+
+/// Remembers who asks until the request is answered.
+pub(crate) async fn remember(request: Request, next: Next) -> Response {
+    let from = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(addr)| addr.ip());
+    let from = from.map(|addr| addr.to_canonical().to_string());
+    let by =
+        By { who: text(request.headers(), &WHO), from, with: text(request.headers(), &header::USER_AGENT) };
+    BY.scope(by, next.run(request)).await
+}
+
+/// Printable and short, whatever was sent.
+fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let sent = headers.get(name)?.to_str().ok()?.trim();
+    (!sent.is_empty()).then(|| sent.chars().take(TEXT_MAX).collect())
+}

@@ -1,0 +1,172 @@
+//! Records what happened: events for users, histograms for Prometheus. Nothing waits for it, and lost events are
+//! counted.
+
+use crate::clock::DbClock;
+use crate::events::actor;
+use crate::lock::lock;
+use crate::metric;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::{Name, ServiceId};
+use everwatch_core::record::events::{EventKind, Move, RowEvent, adopted, happenings, moved};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::service::ServiceRow;
+use everwatch_store::{Event, Named};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// Events that wait to be written.
+pub(crate) const WAITING_MAX: usize = 10_000;
+/// Services whose names are remembered; beyond it, all are forgotten.
+const KNOWN_MAX: usize = 10_000;
+const TEXT_MAX: usize = 1000;
+
+/// What events contain of a service beside its id.
+#[derive(Debug, Default)]
+pub(crate) struct KnownServices {
+    services: Mutex<HashMap<ServiceId, (String, Timestamp)>>,
+}
+
+impl KnownServices {
+    pub(crate) fn learn(&self, rows: &[ServiceRow]) {
+        let mut known = lock(&self.services);
+        if known.len() + rows.len() > KNOWN_MAX {
+            known.clear();
+        }
+        for row in rows {
+            let known =
+                known.entry(row.id).or_insert_with(|| (row.registration.name.to_string(), row.heard_at));
+            known.1 = known.1.max(row.heard_at);
+        }
+    }
+
+    /// Those that this manager does not know.
+    pub(crate) fn strangers(&self, services: impl Iterator<Item = ServiceId>) -> Vec<ServiceId> {
+        let known = lock(&self.services);
+        services.filter(|service| !known.contains_key(service)).collect()
+    }
+
+    /// A heartbeat; a gap is measured from it.
+    pub(crate) fn heard(&self, service: ServiceId, at: Timestamp) {
+        if let Some(known) = lock(&self.services).get_mut(&service) {
+            known.1 = known.1.max(at);
+        }
+    }
+
+    fn heard_at(&self, service: ServiceId) -> Option<Timestamp> {
+        lock(&self.services).get(&service).map(|known| known.1)
+    }
+
+    fn named(&self, service: ServiceId) -> Named {
+        let name = lock(&self.services).get(&service).map_or_else(String::new, |known| known.0.clone());
+        Named { id: service.0, name }
+    }
+}
+
+/// Records events. Nothing waits for it: an event that finds no room in the queue is lost and counted.
+#[derive(Debug)]
+pub(crate) struct EventLog {
+    clock: Arc<DbClock>,
+    queue: mpsc::Sender<Event>,
+    lost: AtomicU64,
+    pub(crate) known: KnownServices,
+    /// Counts the batches that this manager has written to the database.
+    pub(crate) written: watch::Sender<u64>,
+}
+
+impl EventLog {
+    pub(crate) fn new(clock: Arc<DbClock>) -> (Self, mpsc::Receiver<Event>) {
+        let (queue, queue_in) = mpsc::channel(WAITING_MAX);
+        let (lost, known) = (AtomicU64::new(0), KnownServices::default());
+        (Self { clock, queue, lost, known, written: watch::Sender::new(0) }, queue_in)
+    }
+
+    /// Events that were lost because the queue was full.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Records that an observer was adopted; `told` is its name in its own message.
+    pub(crate) fn tell_adopted(&self, row: &Row, told: &Name) {
+        self.record(self.event(&adopted(row, told), row, None));
+    }
+
+    /// Records the events of a saved row.
+    pub(crate) fn tell(&self, before: Option<&Row>, after: &Row) {
+        for happening in happenings(before, after) {
+            self.measure(&happening, before, after);
+            let went = self.went(&happening, after);
+            self.record(self.event(&happening, after, went));
+        }
+    }
+
+    fn event(&self, happening: &RowEvent, after: &Row, went: Option<Move>) -> Event {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Event {
+            id: 0,
+            at: happening.at,
+            kind: happening.kind,
+            observer: Some(Named { id: after.id.0, name: after.definition.name.to_string() }),
+            service: happening.service.map(|service| self.known.named(service)),
+            epoch: Some(happening.epoch.into()),
+            text: happening.text.chars().take(TEXT_MAX).collect(),
+            gap_ms: went.map(|it| millis(it.gap)),
+            overlap_ms: went.map(|it| millis(it.overlap)),
+            by: actor::by(),
+        }
+    }
+
+    /// An event of an observer that does not follow from its row.
+    pub(crate) fn tell_observer(&self, kind: EventKind, row: &Row, text: String) {
+        let observer = Some(Named { id: row.id.0, name: row.definition.name.to_string() });
+        let epoch = Some(row.epoch().into());
+        self.record(Event { observer, epoch, ..plain(kind, self.clock.now(), text) });
+    }
+
+    /// An event of a service.
+    pub(crate) fn tell_service(&self, kind: EventKind, row: &ServiceRow, text: String) {
+        self.known.learn(std::slice::from_ref(row));
+        let service = Some(Named { id: row.id.0, name: row.registration.name.to_string() });
+        let at = self.clock.now();
+        self.record(Event { service, ..plain(kind, at, text) });
+    }
+
+    /// An event that concerns no single observer or service.
+    pub(crate) fn tell_all(&self, kind: EventKind, text: String) {
+        self.record(plain(kind, self.clock.now(), text));
+    }
+
+    fn record(&self, event: Event) {
+        if self.queue.try_send(event).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            metrics::counter!(metric::LOST_EVENTS).increment(1);
+        }
+    }
+
+    fn went(&self, happening: &RowEvent, after: &Row) -> Option<Move> {
+        let earlier = after.observed.before.as_ref().filter(|_| happening.kind == EventKind::Started)?;
+        let went = moved(earlier, self.known.heard_at(earlier.service), happening.at);
+        metrics::histogram!(metric::GAP).record(went.gap.as_secs_f64());
+        metrics::histogram!(metric::OVERLAP).record(went.overlap.as_secs_f64());
+        Some(went)
+    }
+
+    fn measure(&self, happening: &RowEvent, before: Option<&Row>, after: &Row) {
+        let first = before.is_some_and(|before| !before.observed.begun) && after.generation == 1;
+        if happening.kind == EventKind::Started && first {
+            let took = happening.at.since(after.created_at);
+            metrics::histogram!(metric::CREATE_TO_RUNNING).record(took.as_secs_f64());
+        }
+        if let (EventKind::Deleted, Some(asked)) = (happening.kind, after.delete_requested_at) {
+            let took = after.modified_at.since(asked);
+            metrics::histogram!(metric::DELETE_TO_DELETED).record(took.as_secs_f64());
+        }
+    }
+}
+
+pub(crate) fn plain(kind: EventKind, at: Timestamp, text: String) -> Event {
+    let (observer, service, epoch) = (None, None, None);
+    Event { id: 0, at, kind, observer, service, epoch, text, gap_ms: None, overlap_ms: None, by: actor::by() }
+}

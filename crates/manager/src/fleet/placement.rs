@@ -1,0 +1,62 @@
+//! Withdraws messages that no service of their pool can run, and publishes them again when a service can.
+//! [`everwatch_core::capacity::placement`] decides which.
+
+use crate::commit::{RowChange, Then, commit};
+use crate::context::Manager;
+use everwatch_core::capacity::placement::{Placement, Refused};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::record::row::Row;
+use everwatch_core::record::service::ServiceRow;
+use everwatch_store::StoreError;
+use std::sync::Arc;
+use tracing::info;
+
+/// The most observers of one kind and pool that one pass changes; the next pass is a second later.
+const AT_ONCE: u32 = 500;
+
+pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
+    for refused in manager.store.refused().await? {
+        match refused.placement(services) {
+            Placement::Leave => {}
+            Placement::Withdraw => {
+                let withdraw = |row: &mut Row, now| row.withdraw(now, &manager.settings.row);
+                let changes = changes(manager, &refused, (AT_ONCE, Then::Revoke), withdraw).await?;
+                let count = commit(manager, changes).await?.len();
+                tell(&refused, count, "no service can run these observers: their messages leave the queue");
+            }
+            Placement::Release(most) => {
+                let changes =
+                    changes(manager, &refused, (most.min(AT_ONCE), Then::Tell), Row::release).await?;
+                let count = commit(manager, changes).await?.len();
+                tell(&refused, count, "a service can run these observers: they are published again");
+                if count > 0 {
+                    // The next pass publishes them.
+                    manager.wake.notify_one();
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn tell(refused: &Refused, count: usize, what: &str) {
+    if count > 0 {
+        info!(pool = %refused.pool, kind = %refused.kind, count, "{what}");
+    }
+}
+
+/// The changes of the oldest of a group.
+async fn changes(
+    manager: &Manager,
+    refused: &Refused,
+    (most, then): (u32, Then),
+    mut change: impl FnMut(&mut Row, Timestamp) -> bool,
+) -> Result<Vec<RowChange>, StoreError> {
+    let now = manager.clock.now();
+    let rows = manager.store.refused_rows(refused, usize::try_from(most).unwrap_or(usize::MAX)).await?;
+    let changed = rows.into_iter().filter_map(|before| {
+        let mut after = before.clone();
+        change(&mut after, now).then_some(RowChange { before, after, then })
+    });
+    Ok(changed.collect())
+}

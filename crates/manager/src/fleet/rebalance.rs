@@ -1,0 +1,74 @@
+//! Rebalancing: a plan is carried out by limits that expire, so that a manager that dies midway leaves no service
+//! limited.
+
+use crate::context::Manager;
+use crate::outgoing::commands;
+use crate::settings::AutoRebalance;
+use everwatch_core::capacity::rebalance::{PoolPlan, Share, plan_pools, plan_unasked};
+use everwatch_core::id::Pool;
+use everwatch_core::record::events::EventKind;
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::wire::command::{Cause, Command, HandOver};
+use everwatch_store::StoreError;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::info;
+
+/// How long the limits of a plan hold.
+const LIMITED: Duration = Duration::from_secs(10);
+/// The pause between two plans of the same pool, until heartbeats show the result.
+const SETTLES: Duration = Duration::from_secs(15);
+
+/// Plans the moves that even out these pools.
+pub(crate) async fn plan(
+    manager: &Manager,
+    pool: Option<&Pool>,
+    moves: u32,
+) -> Result<Vec<PoolPlan>, StoreError> {
+    let mut plans = plan_pools(&manager.services(Duration::ZERO).await?, moves);
+    plans.retain(|plan| pool.is_none_or(|pool| *pool == plan.pool));
+    Ok(plans)
+}
+
+/// Begins, unless a plan of this pool has not settled yet.
+pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) -> Result<bool, StoreError> {
+    let turn = uuid::Uuid::new_v4().to_string();
+    if manager.store.claim(&format!("rebalance/{}", plan.pool), &turn, SETTLES).await? != turn {
+        return Ok(false);
+    }
+    // The takers are limited too: otherwise the queue would spread the observers evenly, not by need.
+    for Share { load, target } in &plan.shares {
+        let asked = HandOver {
+            service: load.id,
+            ids: Vec::new(),
+            down_to: Some(*target),
+            rest: LIMITED,
+            cause: Cause::Rebalance,
+        };
+        commands::order_later(manager, Command::HandOver(asked));
+    }
+    let moves = plan.shares.iter().filter(|share| share.target != share.load.held);
+    let moves: Vec<_> =
+        moves.map(|it| format!("{} {} to {}", it.load.name, it.load.held, it.target)).collect();
+    let text = format!("pool {}, {} observers, {why}: {}", plan.pool, plan.moves(), moves.join(", "));
+    info!(text, "rebalancing");
+    manager.events.tell_all(EventKind::Rebalanced, text);
+    Ok(true)
+}
+
+/// Rebalances without a request, if the configuration says so.
+pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
+    let AutoRebalance { on: true, moves_per_minute, min_age } = manager.settings.rebalance else {
+        return Ok(());
+    };
+    for plan in plan_unasked(services, moves_per_minute, min_age, manager.clock.now()) {
+        let note = format!("rebalance-auto/{}", plan.pool);
+        if manager.store.note(&note).await?.is_some() {
+            continue;
+        }
+        if begin(manager, &plan, "by itself").await? {
+            manager.store.set_note(&note, "", Duration::from_secs(60)).await?;
+        }
+    }
+    Ok(())
+}

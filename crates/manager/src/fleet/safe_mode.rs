@@ -1,0 +1,84 @@
+//! Safe mode: one switch for all managers that stops every conclusion from silence during an incident.
+
+use crate::api::SafeMode;
+use crate::context::Manager;
+use everwatch_core::record::events::EventKind;
+use everwatch_core::record::row::Row;
+use everwatch_core::wire::report::RunReport;
+use everwatch_store::StoreError;
+use serde::Deserialize;
+use std::time::Duration;
+use tracing::warn;
+
+pub(crate) const NOTE: &str = "safe_mode";
+
+pub(crate) async fn read(manager: &Manager) -> Result<SafeMode, StoreError> {
+    let stored = manager.store.note(NOTE).await?;
+    Ok(stored.as_deref().map(parse).unwrap_or_default())
+}
+
+/// The stored switch. Unlike the switch in a request, it may have fields that a newer manager added.
+#[derive(Deserialize)]
+struct Stored {
+    on: bool,
+    #[serde(default)]
+    reason: String,
+}
+
+/// A switch that cannot be read counts as on: waiting is the cheaper mistake.
+fn parse(text: &str) -> SafeMode {
+    match serde_json::from_str(text) {
+        Ok(Stored { on, reason }) => SafeMode { on, reason },
+        Err(error) => {
+            let reason = format!(
+                "the stored switch cannot be read ({error}): update this manager if a newer one has written it; \
+                 otherwise `everwatch safe-mode off` writes it again"
+            );
+            SafeMode { on: true, reason }
+        }
+    }
+}
+
+pub(crate) async fn is_on(manager: &Manager) -> Result<bool, StoreError> {
+    read(manager).await.map(|safe_mode| safe_mode.on)
+}
+
+/// A report mentions a generation that the database should know and does not.
+pub(crate) async fn on_behind(manager: &Manager, row: &Row, report: &RunReport) -> Result<(), StoreError> {
+    if is_on(manager).await? {
+        return Ok(());
+    }
+    let reason = format!(
+        "observer {} runs in generation {}, and the database knows it up to {}: was a backup restored? Then stop \
+         the managers and run `everwatch migrate --restored`; otherwise switch safe mode off",
+        row.definition.name,
+        report.epoch.generation(),
+        row.generation
+    );
+    write(manager, &SafeMode { on: true, reason }).await
+}
+
+pub(crate) async fn write(manager: &Manager, safe_mode: &SafeMode) -> Result<(), StoreError> {
+    let text = serde_json::to_string(safe_mode).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    manager.store.set_note(NOTE, &text, Duration::MAX).await?;
+    let word = if safe_mode.on { "on" } else { "off" };
+    warn!(safe_mode = word, reason = safe_mode.reason, "safe mode switched");
+    manager.events.tell_all(EventKind::SafeMode, format!("{word}: {}", safe_mode.reason));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_with_fields_of_a_newer_manager_is_read_and_an_unreadable_one_is_on() {
+        let safe_mode = |on: bool, reason: &str| SafeMode { on, reason: reason.to_owned() };
+        assert_eq!(parse(r#"{"on": true, "reason": "a drill", "until": 5}"#), safe_mode(true, "a drill"));
+        assert_eq!(parse(r#"{"on": false, "by": {"name": "x"}}"#), safe_mode(false, ""));
+        for unreadable in ["", "{", "null", r#"{"switch": "on"}"#, r#"{"on": "yes"}"#] {
+            let read = parse(unreadable);
+            assert!(read.on && read.reason.contains("everwatch safe-mode off"), "{unreadable}: {read:?}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The console: files that are part of the program, served as they are. The page asks the API for
+//! everything else; nothing here knows of observers.
+
+use axum::Router;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use std::hash::{DefaultHasher, Hasher as _};
+
+/// Only what this manager serves; no markup from text, no inline script or style.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types 'none'";
+
+struct File {
+    path: &'static str,
+    media_type: &'static str,
+    body: &'static [u8],
+}
+
+macro_rules! files {
+    ($($path:literal: $name:literal, $media_type:expr;)*) => {
+        &[$(File { path: $path, media_type: $media_type, body: include_bytes!(concat!("../../console/", $name)) },)*]
+    };
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+const FILES: &[File] = files! {
+    "/": "index.html", HTML;
+    "/console/style.css": "style.css", CSS;
+    "/console/icon.svg": "icon.svg", SVG;
+    "/console/app.js": "app.js", SCRIPT;
+    "/console/api.js": "api.js", SCRIPT;
+    "/console/dom.js": "dom.js", SCRIPT;
+    "/console/show.js": "show.js", SCRIPT;
+    "/console/live.js": "live.js", SCRIPT;
+    "/console/ask.js": "ask.js", SCRIPT;
+    "/console/schema.js": "schema.js", SCRIPT;
+    "/console/overview.js": "overview.js", SCRIPT;
+    "/console/observers.js": "observers.js", SCRIPT;
+    "/console/observer.js": "observer.js", SCRIPT;
+    "/console/logs.js": "logs.js", SCRIPT;
+    "/console/create.js": "create.js", SCRIPT;
+    "/console/services.js": "services.js", SCRIPT;
+    "/console/topology.js": "topology.js", SCRIPT;
+    "/console/parked.js": "parked.js", SCRIPT;
+    "/console/events.js": "events.js", SCRIPT;
+};
+
+/// Every file under its path.
+pub(crate) fn routes() -> Router {
+    let add = |router: Router, file: &'static File| {
+        let tag = tag(file.body);
+        router.route(file.path, get(async move |headers: HeaderMap| serve(file, &tag, &headers)))
+    };
+    FILES.iter().fold(Router::new(), add)
+}
+
+fn tag(body: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(body);
+    format!("\"{:016x}\"", hasher.finish())
+}
+
+fn serve(file: &File, tag: &str, headers: &HeaderMap) -> Response {
+    // A browser asks each time whether its copy still holds: a new manager may have a new console.
+    let always: [(HeaderName, &str); 5] = [
+        (header::ETAG, tag),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    let has = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|held| held.to_str().ok());
+    if has.flat_map(|held| held.split(',')).any(|held| held.trim().trim_start_matches("W/") == tag) {
+        return (StatusCode::NOT_MODIFIED, always).into_response();
+    }
+    (always, [(header::CONTENT_TYPE, file.media_type)], file.body).into_response()
+}

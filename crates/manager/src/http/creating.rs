@@ -1,0 +1,132 @@
+//! Creates one observer: checks its kind and spec, saves it, and explains a refusal.
+
+use super::draft::Draft;
+use super::etag::tag;
+use super::lookup::one;
+use super::problem::{Code, Problem};
+use crate::api::Observer;
+use crate::context::{Manager, schemas};
+use crate::events::actor;
+use axum::Json;
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use everwatch_core::capacity::create_admission::Created;
+use everwatch_core::id::{Name, ObserverId, Pool};
+use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::service::ServiceRow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::info;
+use uuid::Uuid;
+
+/// The maximum age of cached services where a mistake is checked again anyway.
+const SERVICES_AGE: Duration = Duration::from_secs(1);
+
+/// The response to a create.
+pub(super) fn created(row: &Row, observer: &Observer) -> Response {
+    let place: [(HeaderName, String); 1] = [(header::LOCATION, format!("/v1/observers/{}", observer.id))];
+    (StatusCode::CREATED, place, tag(row), Json(observer)).into_response()
+}
+
+pub(super) async fn create_as(
+    manager: &Arc<Manager>,
+    identity: (ObserverId, bool),
+    draft: Draft,
+) -> Result<Response, Problem> {
+    let (row, shown) = create_row(manager, identity, draft).await?;
+    Ok(created(&row, &shown))
+}
+
+/// `again`: an observer of this identity may have been created by the same request before.
+pub(super) async fn create_row(
+    manager: &Arc<Manager>,
+    (id, again): (ObserverId, bool),
+    Draft { definition, paused }: Draft,
+) -> Result<(Row, Observer), Problem> {
+    check_kind(manager, &definition).await?;
+    let mut row = Row::created(id, definition, manager.clock.now(), &manager.settings.row);
+    row.trace = everwatch_trace::current();
+    if paused == Some(true) {
+        row = row.created_paused();
+    }
+    let outcome = manager.creates.create(row.clone(), actor::by()).await;
+    let created = outcome.ok_or_else(|| Problem::new(Code::Stopping, "ask another manager"))?;
+    let name = &row.definition.name;
+    match created.map_err(|error| Problem::from(error.as_ref()))? {
+        Created::Done => {
+            info!(observer = %id, %name, kind = %row.definition.kind, "observer created");
+            let shown = Observer::of(&row, None, (&[], manager.clock.now()));
+            Ok((row, shown))
+        }
+        Created::NameTaken => {
+            // By the same request, sent twice at once?
+            if again && let Some(row) = manager.store.load(&[id]).await?.one()? {
+                let shown = one(manager, &row).await?;
+                return Ok((row, shown));
+            }
+            Err(Problem::new(Code::NameExists, format!("an observer named {name} exists already")))
+        }
+        Created::NameEnding => {
+            let detail = format!("the observer named {name} is being deleted; its name is free after that");
+            Err(Problem::new(Code::NameEnding, detail))
+        }
+        Created::NoCapacity => {
+            let detail = without_room(&row.definition.pool, &manager.services(SERVICES_AGE).await?);
+            Err(Problem::new(Code::NoCapacity, detail))
+        }
+    }
+}
+
+/// Why a pool has no room, and what to do.
+fn without_room(pool: &Pool, services: &[ServiceRow]) -> String {
+    if services.iter().any(|it| it.registration.pool == *pool) {
+        return format!("pool {pool} has no free slot; add a service, or create with on_full \"queue\"");
+    }
+    let pools: BTreeSet<&str> = services.iter().map(|it| it.registration.pool.as_str()).collect();
+    let there = if pools.is_empty() { "none".to_owned() } else { Vec::from_iter(pools).join(", ") };
+    format!(
+        "no service of a pool named {pool} lives; pools with services: {there}. Name one of them, start a service of \
+         pool {pool}, or create with on_full \"queue\""
+    )
+}
+
+pub(super) fn made_up_name() -> Result<Name, Problem> {
+    let random = Uuid::new_v4().simple().to_string();
+    Name::new(&format!("observer-{}", &random[..12]))
+        .map_err(|error| Problem::new(Code::Internal, error.to_string()))
+}
+
+/// Refuses a kind that no living service of the pool offers, and a spec that does not fit its schema.
+pub(super) async fn check_kind(manager: &Manager, definition: &ObserverDefinition) -> Result<(), Problem> {
+    let mut offered = BTreeSet::new();
+    for age in [SERVICES_AGE, Duration::ZERO] {
+        let services = manager.services(age).await?;
+        let mut of_pool = services.iter().filter(|it| it.registration.pool == definition.pool).peekable();
+        let none_lives = of_pool.peek().is_none();
+        if none_lives
+            || of_pool.any(|it| it.registration.kinds.iter().any(|kind| kind.name == definition.kind))
+        {
+            return check_spec(manager, definition, &services);
+        }
+        let of_pool = services.iter().filter(|it| it.registration.pool == definition.pool);
+        offered = of_pool.flat_map(|it| &it.registration.kinds).map(|kind| kind.name.to_string()).collect();
+    }
+    let (kind, pool) = (&definition.kind, &definition.pool);
+    let offered = Vec::from_iter(offered).join(", ");
+    let detail = format!("no living service of pool {pool} can run the kind {kind}; they offer: {offered}");
+    let error = FieldError { pointer: "/kind".to_owned(), detail: "is not offered".to_owned() };
+    Err(Problem::new(Code::NoServiceForKind, detail).with(vec![error]))
+}
+
+fn check_spec(
+    manager: &Manager,
+    definition: &ObserverDefinition,
+    services: &[ServiceRow],
+) -> Result<(), Problem> {
+    let of_pool = services.iter().filter(|it| it.registration.pool == definition.pool);
+    let Some(schema) = schemas::of_kind(of_pool, &definition.kind) else { return Ok(()) };
+    let errors = manager.schemas.errors(&definition.kind, schema, &definition.spec);
+    if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
+}

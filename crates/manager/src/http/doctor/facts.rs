@@ -1,0 +1,148 @@
+//! Gathers the facts for the doctor from the store, the session and the broker's HTTP API. Each source has its own time
+//! limit, so that one that does not answer is itself a finding. It decides nothing.
+
+use crate::context::Manager;
+use crate::fleet::safe_mode;
+use crate::outgoing::work_queues;
+use everwatch_broker::{BrokerError, QueueKind, Session, ack_timeout};
+use everwatch_core::doctor::{
+    Facts, FleetFacts, LATELY, ManagerFacts, SessionFacts, SomeRows, UnreadableRow,
+};
+use everwatch_core::id::Pool;
+use everwatch_core::record::health::Health;
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::record::status::Status;
+use everwatch_store::{Filter, Sort, StoreError, Unreadable};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The time limit of each source.
+const WITHIN: Duration = Duration::from_secs(10);
+/// The most waiting and the most running observers that are read, the oldest first.
+const OLDEST: usize = 1000;
+
+/// All facts that are available now.
+pub(crate) async fn facts(manager: &Manager) -> Facts {
+    let asked = tokio::time::timeout(WITHIN, fleet(manager)).await;
+    let fleet = match asked {
+        Ok(Ok(fleet)) => Ok(fleet),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("not within {} s", WITHIN.as_secs())),
+    };
+    // A database that does not answer is told as such.
+    let schema = tokio::time::timeout(WITHIN, manager.store.schema()).await;
+    let pools = pools(manager, fleet.as_ref().ok());
+    let kept = || QueueKind::Durable { max_length: None };
+    let mut all: Vec<_> = pools.iter().map(|pool| (manager.topology.work(pool), kept())).collect();
+    all.extend(manager.topology.durable_queues());
+    all.push((manager.topology.store(), QueueKind::Durable { max_length: Some(1) }));
+    let (server, session) = tokio::join!(manager.broker.inspect(&all), session(manager, &pools));
+    Facts {
+        now: manager.clock.now(),
+        manager: ManagerFacts {
+            listen: Some(manager.settings.listen),
+            state_lag: manager.freshness.state_lag(),
+            lost_events: manager.events.lost(),
+            clock_ahead_ms: manager.clock.ahead_ms(),
+        },
+        server,
+        session,
+        schema: schema.ok().and_then(Result::ok),
+        fleet,
+    }
+}
+
+async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
+    let services = manager.services(Duration::ZERO).await?;
+    let mut registered_lately = manager.store.services(manager.clock.now().minus(LATELY)).await?.rows;
+    let mut ended_lately = registered_lately.clone();
+    ended_lately.retain(|service| service.end.is_some());
+    registered_lately.retain(|service| manager.clock.now().since(service.registered_at) < LATELY);
+    let safe_mode = safe_mode::read(manager).await?;
+    let mut facts = FleetFacts {
+        services: services.to_vec(),
+        orders: crate::fleet::orders::book(manager).await?,
+        safe_mode: safe_mode.on.then_some(safe_mode.reason),
+        parked: manager.store.parked(None, 1).await?.1,
+        waiting: oldest(manager, of_status(Status::Created)).await?.rows,
+        running: oldest(manager, of_status(Status::Processing)).await?.rows,
+        restarting: oldest(manager, Filter { health: vec![Health::Restarting], ..Filter::default() }).await?,
+        failed: oldest(manager, of_status(Status::Failed)).await?,
+        timed_out: services.iter().filter_map(timed_out).collect(),
+        registered_lately,
+        ended_lately,
+        unreadable: manager.store.unreadable().await?.into_iter().map(unreadable).collect(),
+        ..FleetFacts::default()
+    };
+    for ((pool, status), count) in manager.store.counts().await? {
+        if matches!(status, Status::Created | Status::Processing | Status::OnDeleting) {
+            *facts.definition.entry(pool).or_default() += count;
+        }
+    }
+    Ok(facts)
+}
+
+fn of_status(status: Status) -> Filter {
+    Filter { status: vec![status], ..Filter::default() }
+}
+
+async fn oldest(manager: &Manager, filter: Filter) -> Result<SomeRows, StoreError> {
+    let filter = Filter { sort: Sort::CreatedAt, ..filter };
+    let page = manager.store.list(&filter, None, OLDEST).await?;
+    Ok(SomeRows { rows: page.rows, total: page.total })
+}
+
+fn unreadable(row: Unreadable) -> UnreadableRow {
+    let cure = row.cure();
+    UnreadableRow { table: row.table.to_string(), id: row.id, why: row.why, cure }
+}
+
+fn timed_out(service: &ServiceRow) -> Option<(String, String)> {
+    let cure = ack_timeout::after_loss(&service.registration.predecessor.as_ref()?.ended)?;
+    Some((service.registration.name.to_string(), cure))
+}
+
+fn pools(manager: &Manager, fleet: Option<&FleetFacts>) -> BTreeSet<Pool> {
+    let mut pools: BTreeSet<Pool> = manager.pools.all().into_iter().collect();
+    if let Some(fleet) = fleet {
+        pools.extend(fleet.services.iter().map(|service| service.registration.pool.clone()));
+        pools.extend(fleet.definition.keys().cloned());
+    }
+    pools
+}
+
+async fn session(manager: &Manager, pools: &BTreeSet<Pool>) -> Result<SessionFacts, String> {
+    let session = manager.session.get().ok_or_else(|| manager.session.why_none())?;
+    let blocked = session.is_blocked();
+    let mut facts = SessionFacts { blocked, heartbeat: session.heartbeat(), refused: Vec::new() };
+    // A blocked connection answers nothing.
+    if !blocked {
+        let looked = tokio::time::timeout(WITHIN, refused(manager, session.as_ref(), pools)).await;
+        let late = || format!("it did not answer within {} s", WITHIN.as_secs());
+        facts.refused = looked.map_err(|_| late())?.map_err(|error| error.to_string())?;
+    }
+    Ok(facts)
+}
+
+/// Work queues that are there and cannot be declared as ours.
+async fn refused(
+    manager: &Manager,
+    session: &dyn Session,
+    pools: &BTreeSet<Pool>,
+) -> Result<Vec<(String, String)>, BrokerError> {
+    let mut refused = Vec::new();
+    for pool in pools {
+        let queue = manager.topology.work(pool);
+        let declared = match session.depth(&queue).await {
+            // whoever makes it anew in between notes that
+            Ok(_) => work_queues::declare(manager, session, pool).await,
+            Err(error) => Err(error),
+        };
+        match declared {
+            Ok(()) | Err(BrokerError::NoQueue(_)) => {}
+            Err(BrokerError::Refused(said)) => refused.push((queue, said)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(refused)
+}

@@ -1,0 +1,178 @@
+//! Orders for a service: cordon, uncordon, drain, another capacity. Orders belong to the name of the service and
+//! outlive its incarnations.
+
+use super::body::{JsonBody, OptionalJson, parsed};
+use super::problem::Problem;
+use super::query::Params;
+use super::service_lookup::{ServiceViews, find};
+use crate::api::{ProblemBody, Service};
+use crate::context::Manager;
+use crate::fleet::orders;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use everwatch_core::capacity::maintenance::{CAPACITY_MAX, DRAIN_PACE, Drain, Orders};
+use everwatch_core::clock::friendly;
+use everwatch_core::observer::definition::FieldError;
+use everwatch_core::record::events::EventKind;
+use everwatch_store::Filter;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::info;
+use utoipa::ToSchema;
+
+type Shared = State<Arc<Manager>>;
+
+/// The options of a drain.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct DrainBody {
+    /// The most observers to hand over per second.
+    #[schema(minimum = 1, maximum = 100_000, example = 100)]
+    per_second: u32,
+    /// After this time, the rest is handed over even if no service has room.
+    #[schema(value_type = Option<String>, example = "60s")]
+    within: Option<Within>,
+    /// Hand over even if no service has room.
+    force: bool,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Within(#[serde(with = "friendly")] Duration);
+
+impl Default for DrainBody {
+    fn default() -> Self {
+        Self { per_second: DRAIN_PACE, within: None, force: false }
+    }
+}
+
+/// The properties of a service that can be changed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ServicePatch {
+    /// Slots; null: its own configuration.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
+    capacity: Option<Option<u32>>,
+}
+
+fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Option<u32>>, D::Error> {
+    Option::deserialize(value).map(Some)
+}
+
+macro_rules! plain {
+    ($name:ident, $path:literal, $what:path, $doc:literal) => {
+        #[doc = $doc]
+        #[utoipa::path(post, path = $path, tag = "services",
+            params(("key" = String, Path, description = "id, or name")),
+            responses((status = 200, body = Service, description = "nothing to change"),
+            (status = 202, body = Service), (status = 404, body = ProblemBody, description = "not-found")))]
+        pub(crate) async fn $name(
+            State(manager): Shared,
+            Path(key): Path<String>,
+            params: Params,
+        ) -> Result<Response, Problem> {
+            params.finish()?;
+            let now = manager.clock.now();
+            order(&manager, &key, ($what, String::new()), |orders| orders.$name(now)).await
+        }
+    };
+}
+
+plain!(
+    cordon,
+    "/v1/services/{key}/cordon",
+    EventKind::ServiceCordoned,
+    "Take nothing new; what runs goes on."
+);
+plain!(
+    uncordon,
+    "/v1/services/{key}/uncordon",
+    EventKind::ServiceUncordoned,
+    "Take again; a drain under way ends."
+);
+
+/// Hand over all observers to services with room, and accept no more.
+#[utoipa::path(post, path = "/v1/services/{key}/drain", tag = "services", request_body = Option<DrainBody>,
+    params(("key" = String, Path, description = "id, or name")),
+    responses((status = 202, body = Service), (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 422, body = ProblemBody, description = "invalid")))]
+pub(crate) async fn drain(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let body: DrainBody = body.map(parsed).transpose()?.unwrap_or_default();
+    within("/per_second", body.per_second)?;
+    let asked_at = manager.clock.now();
+    let row = find(&manager, &key).await?;
+    // Not as the newest heartbeat says: what was taken since then is to go too.
+    let filter = Filter { service: Some(row.id), ..Filter::default() };
+    let of = manager.store.list(&filter, None, 1).await?.total;
+    let drain = Drain {
+        asked_at,
+        of: u32::try_from(of).unwrap_or(u32::MAX),
+        per_second: body.per_second,
+        until: body.within.map(|Within(time)| asked_at.plus(time)),
+        force: body.force,
+    };
+    let text = format!("{of} observers are to go");
+    order(&manager, &key, (EventKind::ServiceDraining, text), |orders| orders.drain(drain)).await
+}
+
+/// Set the capacity.
+#[utoipa::path(patch, path = "/v1/services/{key}", tag = "services", request_body = ServicePatch,
+    params(("key" = String, Path, description = "id, or name")),
+    responses((status = 200, body = Service, description = "nothing to change"), (status = 202, body = Service),
+    (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 422, body = ProblemBody, description = "invalid")))]
+pub(crate) async fn resize(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let patch: ServicePatch = parsed(body)?;
+    let Some(capacity) = patch.capacity else {
+        return Err(wrong("", "there is nothing to change in it; known here: capacity".to_owned()));
+    };
+    if let Some(capacity) = capacity {
+        within("/capacity", capacity)?;
+    }
+    let now = manager.clock.now();
+    let text = capacity.map_or_else(|| "as its settings say".to_owned(), |slots| format!("{slots} slots"));
+    order(&manager, &key, (EventKind::ServiceResized, text), |orders| orders.resize(capacity, now)).await
+}
+
+async fn order(
+    manager: &Arc<Manager>,
+    key: &str,
+    (what, text): (EventKind, String),
+    change: impl FnMut(&mut Orders) -> bool + Send,
+) -> Result<Response, Problem> {
+    let row = find(manager, key).await?;
+    let fresh = orders::change(manager, &row.registration.name, change).await?;
+    if fresh {
+        info!(service = %row.id, name = %row.registration.name, what = what.as_str(), text, "requested by a user");
+        manager.events.tell_service(what, &row, text);
+    }
+    let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let shown = ServiceViews::load(manager).await?.service(&row);
+    Ok((status, Json(shown)).into_response())
+}
+
+pub(super) fn within(pointer: &str, number: u32) -> Result<(), Problem> {
+    if (1..=CAPACITY_MAX).contains(&number) {
+        return Ok(());
+    }
+    Err(wrong(pointer, format!("must be 1 to {CAPACITY_MAX}")))
+}
+
+fn wrong(pointer: &str, detail: String) -> Problem {
+    Problem::invalid(vec![FieldError { pointer: pointer.to_owned(), detail }])
+}

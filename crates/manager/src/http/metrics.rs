@@ -1,0 +1,127 @@
+//! `/metrics`: gauges are computed for each request, everything else is counted where it happens.
+
+use super::problem::Problem;
+use crate::context::Manager;
+use crate::lock::lock;
+use crate::metric;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use everwatch_broker::Session;
+use everwatch_core::id::Pool;
+use everwatch_core::record::health::Health;
+use everwatch_core::record::service::ServiceState;
+use everwatch_core::record::status::Status;
+use everwatch_store::Table;
+use metrics_exporter_prometheus::PrometheusHandle;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tracing::{debug, warn};
+
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+/// The time limit for the depth of a queue.
+const DEPTH_WITHIN: Duration = Duration::from_secs(2);
+
+/// One recorder serves all managers of a process.
+static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+
+pub(crate) fn install(manager: &Arc<Manager>) {
+    let recorder = RECORDER.get_or_init(|| {
+        let installed = metric::recorder();
+        installed.inspect_err(|error| warn!(%error, "no metrics: another recorder is installed")).ok()
+    });
+    let Some(recorder) = recorder.clone() else { return };
+    let stop = manager.stop.clone();
+    manager.tasks.spawn(async move {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(UPKEEP_EVERY) => recorder.run_upkeep(),
+            }
+        }
+    });
+}
+
+/// Metrics in the text format of Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "operations",
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub(crate) async fn metrics(State(manager): State<Arc<Manager>>) -> Response {
+    if let Err(problem) = look(&manager).await {
+        debug!(?problem, "metrics without what the database knows");
+    }
+    set(metric::OUTBOX, manager.publishing.leases.count());
+    set(metric::CONNECTED, usize::from(manager.session.get().is_some()));
+    metrics::gauge!(metric::STATE_LAG).set(manager.freshness.state_lag().as_secs_f64());
+    if let Some(session) = manager.session.get() {
+        for pool in manager.pools.all() {
+            ready(&manager, session.as_ref(), &pool).await;
+        }
+    }
+    let text = RECORDER.get().and_then(Option::as_ref).map(PrometheusHandle::render).unwrap_or_default();
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+fn set(name: &'static str, value: usize) {
+    metrics::gauge!(name).set(value as f64);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+async fn look(manager: &Manager) -> Result<(), Problem> {
+    let counts = manager.store.counts().await?;
+    let healths = manager.store.health_counts().await?;
+    let services = manager.services(Duration::ZERO).await?;
+    let parked = manager.store.parked(None, 1).await?.1;
+    metrics::gauge!(metric::PARKED).set(parked as f64);
+    let unreadable = manager.store.unreadable().await?;
+    for table in [Table::Observers, Table::Services] {
+        let count = unreadable.iter().filter(|it| it.table == table).count();
+        metrics::gauge!(metric::UNREADABLE_ROWS, "table" => table.to_string()).set(count as f64);
+    }
+    // What was shown once and is no more must be shown as zero.
+    let pools: Vec<Pool> = {
+        let mut shown = lock(&manager.limits.shown_pools);
+        shown.extend(manager.pools.all());
+        shown.extend(counts.keys().map(|(pool, _)| pool.clone()));
+        shown.extend(services.iter().map(|service| service.registration.pool.clone()));
+        shown.iter().cloned().collect()
+    };
+    for pool in pools {
+        for status in Status::ALL {
+            let labels = [("pool", pool.to_string()), ("status", status.to_string())];
+            let count = counts.get(&(pool.clone(), status)).copied().unwrap_or_default();
+            metrics::gauge!(metric::OBSERVERS, &labels).set(count as f64);
+        }
+        for health in Health::ALL {
+            let labels = [("pool", pool.to_string()), ("health", health.to_string())];
+            let count = healths.get(&(pool.clone(), health)).copied().unwrap_or_default();
+            metrics::gauge!(metric::OBSERVER_HEALTH, &labels).set(count as f64);
+        }
+        let of_pool = || services.iter().filter(|service| service.registration.pool == pool);
+        let active = || of_pool().filter(|service| service.state() == ServiceState::Active);
+        let capacity: f64 = active().map(|service| f64::from(service.capacity())).sum();
+        let free: f64 =
+            active().map(|service| f64::from(service.capacity().saturating_sub(service.held()))).sum();
+        metrics::gauge!(metric::FREE, "pool" => pool.to_string()).set(free);
+        metrics::gauge!(metric::CAPACITY, "pool" => pool.to_string()).set(capacity);
+        let held: f64 = of_pool().map(|service| f64::from(service.held())).sum();
+        metrics::gauge!(metric::HELD, "pool" => pool.to_string()).set(held);
+    }
+    let mut states: BTreeMap<&'static str, f64> =
+        ServiceState::LIVING.map(|state| (state.as_str(), 0.0)).into();
+    for service in services.iter() {
+        *states.entry(service.state().as_str()).or_default() += 1.0;
+    }
+    for (state, count) in states {
+        metrics::gauge!(metric::SERVICES, "state" => state).set(count);
+    }
+    Ok(())
+}
+
+async fn ready(manager: &Manager, session: &dyn Session, pool: &Pool) {
+    let queue = manager.topology.work(pool);
+    if let Ok(Ok(depth)) = tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await {
+        metrics::gauge!(metric::READY, "pool" => pool.to_string()).set(f64::from(depth.ready));
+    }
+}

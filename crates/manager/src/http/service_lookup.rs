@@ -1,0 +1,43 @@
+//! Reads services for responses: by id or name, with their orders.
+
+use super::problem::{Code, Problem};
+use crate::api::Service;
+use crate::context::Manager;
+use crate::fleet::orders;
+use everwatch_core::capacity::maintenance::{OrderBook, room_by_pool};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::{ObserverRef, Pool, ServiceId};
+use everwatch_core::record::service::ServiceRow;
+use everwatch_store::StoreError;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What responses show of services beside their rows.
+pub(super) struct ServiceViews {
+    book: OrderBook,
+    room: BTreeMap<Pool, u32>,
+    now: Timestamp,
+}
+
+impl ServiceViews {
+    pub(super) async fn load(manager: &Manager) -> Result<Self, StoreError> {
+        let book = orders::book(manager).await?;
+        let room = room_by_pool(&manager.services(Duration::ZERO).await?);
+        Ok(Self { book, room, now: manager.clock.now() })
+    }
+    pub(super) fn service(&self, row: &ServiceRow) -> Service {
+        let room = self.room.get(&row.registration.pool).copied().unwrap_or(0);
+        Service::of(row, self.book.get(row.registration.name.as_str()), room, self.now)
+    }
+}
+
+/// By id, or the newest of a name.
+pub(super) async fn find(manager: &Manager, key: &str) -> Result<ServiceRow, Problem> {
+    let found = match key.parse::<ObserverRef>() {
+        Ok(ObserverRef::Id(id)) => manager.store.service(&ServiceId(id.0).into()).await?,
+        Ok(ObserverRef::Name(name)) => manager.store.service(&name.into()).await?,
+        Err(_) => None,
+    };
+    let shown: String = key.chars().take(140).collect();
+    found.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no service `{shown}`")))
+}

@@ -1,0 +1,124 @@
+//! Changes of definitions: by a merge patch (RFC 7396), or by a complete definition.
+
+use super::actions::act_on;
+use super::body::JsonBody;
+use super::creating::{check_kind, create_as};
+use super::draft::{Draft, draft, merged, same_name};
+use super::etag::tag;
+use super::lookup::{find, not_found, one};
+use super::precondition::Precondition;
+use super::problem::{Code, Problem};
+use super::query::Params;
+use crate::api::{NewObserver, Observer, ObserverPatch, ProblemBody};
+use crate::context::Manager;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Response};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::{ObserverId, ObserverRef};
+use everwatch_core::observer::definition::FieldError;
+use everwatch_core::record::operations::Refusal;
+use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::status::Status;
+use std::sync::Arc;
+use uuid::Uuid;
+
+type Shared = State<Arc<Manager>>;
+
+/// Change some members of an observer; null takes a default back.
+#[utoipa::path(patch, path = "/v1/observers/{key}", tag = "observers",
+    request_body(content = ObserverPatch, content_type = "application/merge-patch+json"),
+    params(("key" = String, Path, description = "id or name"),
+    ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or * for any"),
+    ("if-none-match" = Option<String>, Header, description = "*: only if no observer has this name")),
+    responses((status = 200, body = Observer, description = "changed, or nothing to change"),
+    (status = 400, body = ProblemBody, description = "bad-header"),
+    (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 409, body = ProblemBody, description = "observer-deleted, changed-too-often"),
+    (status = 412, body = ProblemBody, description = "observer-changed"),
+    (status = 422, body = ProblemBody, description = "no-service-for-kind")))]
+pub(crate) async fn patch(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+    precondition: Precondition,
+    JsonBody(patch): JsonBody,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    // Another change may come between the look and the save: then the patch is for what stands then.
+    for _ in 0..crate::commit::CAS_TRIES {
+        let row = find(&manager, &key).await?;
+        precondition.check(&row)?;
+        let body = serde_json::to_value(&row.definition)
+            .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+        let draft = draft(merged(body, &patch)?, &row.definition.name)?;
+        if let Some(changed) = apply(&manager, &row, &key, draft).await? {
+            return Ok((tag(&changed), Json(one(&manager, &changed).await?)).into_response());
+        }
+    }
+    Err(Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry")))
+}
+
+/// Create an observer of this name, or make it what the body says.
+#[utoipa::path(put, path = "/v1/observers/{key}", tag = "observers", request_body = NewObserver,
+    params(("key" = String, Path, description = "name"),
+    ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or * for any"),
+    ("if-none-match" = Option<String>, Header, description = "*: only if no observer has this name")),
+    responses((status = 200, body = Observer, description = "changed, or nothing to change"),
+    (status = 201, body = Observer, description = "created"),
+    (status = 400, body = ProblemBody, description = "bad-header"),
+    (status = 404, body = ProblemBody, description = "not-found (by id)"),
+    (status = 409, body = ProblemBody, description = "name-exists, observer-deleted, changed-too-often"),
+    (status = 412, body = ProblemBody, description = "observer-changed"),
+    (status = 422, body = ProblemBody, description = "no-service-for-kind"),
+    (status = 503, body = ProblemBody, description = "no-capacity, name-ending, stopping")))]
+pub(crate) async fn put(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+    precondition: Precondition,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let which: ObserverRef = key.parse().map_err(|error: everwatch_core::id::InvalidName| {
+        Problem::invalid(vec![FieldError { pointer: "/name".to_owned(), detail: error.to_string() }])
+    })?;
+    for _ in 0..crate::commit::CAS_TRIES {
+        let found = manager.store.find(&which).await?;
+        let row = match (found, &which) {
+            (Some(row), _) if row.verdict().status != Status::Deleted => row,
+            (_, ObserverRef::Id(_)) => return Err(not_found(&key)),
+            (_, ObserverRef::Name(name)) => {
+                precondition.check_missing(name.as_str())?;
+                let draft = draft(body, name)?;
+                same_name(&draft.definition, name)?;
+                let id = ObserverId(Uuid::now_v7());
+                return create_as(&manager, (id, false), draft).await;
+            }
+        };
+        precondition.check(&row)?;
+        let draft = draft(body.clone(), &row.definition.name)?;
+        if let Some(changed) = apply(&manager, &row, &key, draft).await? {
+            return Ok((tag(&changed), Json(one(&manager, &changed).await?)).into_response());
+        }
+    }
+    Err(Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry")))
+}
+
+/// Changes `seen` to the draft; `None` if the row was changed in the meantime.
+async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> Result<Option<Row>, Problem> {
+    same_name(&draft.definition, &seen.definition.name)?;
+    if !draft.definition.runs_like(&seen.definition) {
+        check_kind(manager, &draft.definition).await?;
+    }
+    let mut stale = false;
+    let act = |row: &mut Row, now: Timestamp, policy: &RowPolicy| -> Result<bool, Refusal> {
+        stale = row.definition != seen.definition || row.desired != seen.desired;
+        if stale {
+            return Ok(false);
+        }
+        row.change_to(draft.definition.clone(), draft.paused, now, policy)
+    };
+    let (row, _) = act_on(manager, (seen.id, None), key, act).await?;
+    Ok(if stale { None } else { Some(row) })
+}

@@ -1,0 +1,11 @@
+//! The loops of a manager. Each looks, decides with `core`, and acts through the rooms below it.
+
+pub(crate) mod confirms;
+pub(crate) mod create_batcher;
+pub(crate) mod event_feed;
+pub(crate) mod event_writer;
+pub(crate) mod leases;
+pub(crate) mod link;
+pub(crate) mod orphans;
+pub(crate) mod reconcile;
+pub(crate) mod sweep;

@@ -1,0 +1,45 @@
+//! Writes events to the database, many at a time, in the order in which they came.
+
+use crate::RunError;
+use crate::context::Manager;
+use everwatch_store::Event;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::warn;
+
+const BATCH: usize = 500;
+const GATHER: Duration = Duration::from_millis(20);
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>) -> Result<(), RunError> {
+    while let Some(first) = manager.stop.run_until_cancelled(events.recv()).await.flatten() {
+        let mut batch = vec![first];
+        let gathered = Instant::now() + GATHER;
+        while batch.len() < BATCH
+            && let Ok(Some(event)) = tokio::time::timeout_at(gathered, events.recv()).await
+        {
+            batch.push(event);
+        }
+        while let Err(error) = manager.store.record(&batch).await {
+            warn!(%error, "what happened waits for the database");
+            let pause = tokio::time::sleep(AGAIN_AFTER);
+            if manager.stop.run_until_cancelled(pause).await.is_none() {
+                return Ok(());
+            }
+        }
+        manager.events.written.send_modify(|count| *count = count.wrapping_add(1));
+    }
+    // The last words, once.
+    let mut rest = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        rest.push(event);
+    }
+    if !rest.is_empty()
+        && let Err(error) = manager.store.record(&rest).await
+    {
+        warn!(%error, "the last events are not kept");
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Makes sure that the broker's observers belong to this manager's database: naively, a manager with
+//! another (or an emptied) database adopts or ends what it never heard of.
+
+use crate::context::Manager;
+use everwatch_broker::{BrokerError, Delivery, Message, QueueKind, Session, Target};
+use everwatch_core::failure::prefix_owner::{Owner, owner};
+use everwatch_store::StoreError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+/// The note that holds the identity of a database.
+const IDENTITY: &str = "identity";
+/// Looks at the queue while other managers look at it as well.
+const LOOKS: usize = 10;
+/// Long enough for another manager to give back what it looks at.
+const PAUSE: Duration = Duration::from_millis(250);
+/// More than one message is there only for a moment.
+const MESSAGES: usize = 10;
+
+/// Why this manager may not serve the prefix.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotOwner {
+    #[error(
+        "the queue {queue} says that these observers belong to the database {theirs}, and this manager has \
+         the database {ours}: name the right database with [store] url, or another [broker] prefix, or start \
+         once with --adopt to give the observers to this database"
+    )]
+    Other { queue: String, theirs: String, ours: String },
+    #[error("the queue {0} is looked at by others all the time")]
+    Busy(String),
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+pub(crate) async fn check(manager: &Manager, session: &dyn Session) -> Result<(), NotOwner> {
+    manager.refresh_clock().await?;
+    let queue = manager.topology.store();
+    session.declare(&queue, &QueueKind::Durable { max_length: Some(1) }).await?;
+    let ours = manager.store.claim(IDENTITY, &Uuid::new_v4().to_string(), Duration::MAX).await?;
+    let mut claimed = false;
+    for _ in 0..LOOKS {
+        let found = session.get(&queue, MESSAGES).await?;
+        let bodies: Vec<&[u8]> = found.iter().map(|delivery| delivery.body.as_ref()).collect();
+        match owner(&bodies, &ours) {
+            Owner::Ours => {
+                keep_first(session, &found).await;
+                if !claimed {
+                    manager.adopting.store(false, Ordering::Relaxed);
+                    return Ok(());
+                }
+                // Another manager may have claimed it at the same moment: the next look tells which was first.
+                claimed = false;
+            }
+            Owner::Nobody => match claim(session, &queue, &ours).await {
+                Ok(()) => claimed = true,
+                Err(BrokerError::NotAccepted(_)) => {}
+                Err(error) => return Err(error.into()),
+            },
+            Owner::Other(theirs) if manager.adopting.load(Ordering::Relaxed) => {
+                warn!(theirs, ours, "the observers of another database are adopted");
+                for delivery in &found {
+                    session.ack(delivery.receipt).await;
+                }
+                continue;
+            }
+            Owner::Other(theirs) => {
+                keep_first(session, &found).await;
+                return Err(NotOwner::Other { queue, theirs, ours });
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err(NotOwner::Busy(queue))
+}
+
+async fn claim(session: &dyn Session, queue: &str, ours: &str) -> Result<(), BrokerError> {
+    let message = Message { body: ours.to_owned().into(), headers: Vec::new() };
+    session.publish(&Target::Queue(queue.to_owned()), message).await?;
+    info!(queue, database = ours, "the observers of this prefix belong to this database now");
+    Ok(())
+}
+
+/// The first stands; what came at the same moment goes.
+async fn keep_first(session: &dyn Session, found: &[Delivery]) {
+    for (index, delivery) in found.iter().enumerate() {
+        if index == 0 {
+            session.requeue(delivery.receipt).await;
+        } else {
+            session.ack(delivery.receipt).await;
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Looks for observers whose message is gone: no service holds it and no queue has it, or the queue was created again.
+//! `core::failure::orphans` draws the conclusions.
+
+use crate::RunError;
+use crate::commit::{RowChange, Then, commit};
+use crate::context::Manager;
+use crate::fleet::safe_mode;
+use crate::outgoing::work_queues;
+use everwatch_broker::Session;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::failure::orphans::{InLostQueue, Orphan, Quiet, last_holder, listed_at, orphan};
+use everwatch_core::id::{Pool, ServiceId};
+use everwatch_core::record::events::EventKind;
+use everwatch_core::record::row::Row;
+use everwatch_core::record::status::Status;
+use everwatch_store::{Filter, Found, ListCursor, Sort, StoreError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+const EVERY: Duration = Duration::from_secs(5);
+const DEPTH_WITHIN: Duration = Duration::from_secs(5);
+const BATCH: usize = 500;
+
+/// The part of `orphan_after` in which a mark must have come out of the queues for a look to count.
+const READS: u32 = 3;
+
+#[derive(Debug, Default)]
+struct Looks {
+    quiet: HashMap<Pool, Quiet>,
+}
+
+pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
+    let every = EVERY.min(manager.settings.orphan_after / 4);
+    let mut looks = Looks::default();
+    loop {
+        tokio::select! {
+            () = manager.stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep(every) => {}
+        }
+        let Some(session) = manager.session.get().filter(|session| !session.is_blocked()) else {
+            looks.quiet.clear();
+            continue;
+        };
+        if let Err(error) = pass(&manager, session.as_ref(), &mut looks).await {
+            warn!(%error, "what is missing is not looked for now");
+            looks.quiet.clear();
+        }
+    }
+}
+
+async fn pass(manager: &Arc<Manager>, session: &dyn Session, looks: &mut Looks) -> Result<(), StoreError> {
+    let held = safe_mode::is_on(manager).await?;
+    let orphan_after = manager.settings.orphan_after;
+    for pool in manager.pools.all() {
+        new_queue(manager, &pool).await?;
+        let quiet = looks.quiet.entry(pool.clone()).or_default();
+        let queue = manager.topology.work(&pool);
+        // A look counts even while a sweep holds messages of the queue: sweeps go on for as long as an observer waits
+        // whose message is gone. The other looks within `orphan_after` see what a sweep hides for two seconds.
+        //
+        // A look counts while marks come out of the queues now and then. Managers share the queues, so for some seconds
+        // all marks may come to another manager: to interrupt for that kept two managers from ever concluding anything.
+        match tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await {
+            Ok(Ok(depth)) if !held && manager.freshness.is_within(orphan_after / READS) => {
+                quiet.look(depth.ready, depth.consumers, manager.clock.now());
+            }
+            _ => quiet.interrupt(),
+        }
+        if manager.may_conclude() && quiet.lasts(manager.clock.now(), orphan_after) {
+            let mut people = ServiceRoster::load(manager).await?;
+            let rows = people.unheld(manager, &pool, BATCH).await?;
+            conclude(manager, (&pool, &people), rows).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The services that may hold something.
+pub(crate) struct ServiceRoster {
+    pub(crate) living: Vec<ServiceId>,
+    /// Of the last holders of the rows that were read last.
+    ended: BTreeMap<ServiceId, Timestamp>,
+    /// Since when all that live have told what they hold.
+    pub(crate) listed_at: Option<Timestamp>,
+}
+
+impl ServiceRoster {
+    pub(crate) async fn load(manager: &Manager) -> Result<Self, StoreError> {
+        let Found { rows, unreadable } = manager.store.services(manager.clock.now()).await?;
+        // A service whose row cannot be read may hold anything, and when it last listed that is unknown.
+        let listed_at = if unreadable.is_empty() { listed_at(rows.iter()) } else { Some(Timestamp(0)) };
+        let living = rows.iter().filter(|it| it.end.is_none()).map(|it| it.id).chain(unreadable).collect();
+        Ok(Self { living, ended: BTreeMap::new(), listed_at })
+    }
+
+    /// Observers of the pool that none of the living services holds, the oldest first.
+    ///
+    /// The obvious way to learn when their last holders ended is to read all services that ended lately. But one
+    /// that starts and dies once a second has left tens of thousands of them in a day.
+    pub(crate) async fn unheld(
+        &mut self,
+        manager: &Manager,
+        pool: &Pool,
+        most: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        let rows = manager.store.unheld(pool, &self.living, most).await?;
+        let holders: BTreeSet<ServiceId> = rows.iter().filter_map(last_holder).collect();
+        self.ended = if holders.is_empty() {
+            BTreeMap::new()
+        } else {
+            manager.store.ends(&holders.into_iter().collect::<Vec<_>>()).await?
+        };
+        Ok(rows)
+    }
+
+    pub(crate) fn orphan(&self, manager: &Manager, row: &Row) -> Orphan {
+        let (now, after) = (manager.clock.now(), manager.settings.orphan_after);
+        orphan(row, &self.living, &self.ended, now, after)
+    }
+}
+
+/// Ends or republishes those of these rows that no service holds.
+pub(crate) async fn conclude(
+    manager: &Arc<Manager>,
+    (pool, people): (&Pool, &ServiceRoster),
+    rows: Vec<Row>,
+) -> Result<(), StoreError> {
+    let now = manager.clock.now();
+    let mut changes = Vec::new();
+    for row in rows {
+        let mut after = row.clone();
+        let then = match people.orphan(manager, &row) {
+            Orphan::No => continue,
+            Orphan::End => {
+                after.end_orphan(now);
+                Then::Revoke
+            }
+            Orphan::Republish => {
+                after.republish(now, &manager.settings.row);
+                Then::Publish
+            }
+        };
+        changes.push(RowChange { before: row, after, then });
+    }
+    let most = manager.republishes.take(changes.len(), Instant::now());
+    if changes.len() > most {
+        let text =
+            format!("{} observers of pool {pool} seem to be lost: {most} are republished now", changes.len());
+        manager.events.tell_all(EventKind::RepublishCapped, text);
+        changes.truncate(most);
+    }
+    let count = changes.len();
+    if count > 0 {
+        warn!(%pool, count, "observers without a message are republished");
+    }
+    commit(manager, changes).await.map(drop)
+}
+
+async fn new_queue(manager: &Arc<Manager>, pool: &Pool) -> Result<(), StoreError> {
+    let Some(made_at) = manager.store.note(&work_queues::note(pool)).await? else { return Ok(()) };
+    let made_at = Timestamp(made_at.parse().unwrap_or_default());
+    let status = vec![Status::Created, Status::Processing, Status::OnDeleting];
+    let filter = Filter { pool: Some(pool.clone()), status, sort: Sort::CreatedAt, ..Filter::default() };
+    let people = ServiceRoster::load(manager).await?;
+    let (mut after, mut count, mut held) = (None, 0, 0);
+    loop {
+        let page = manager.store.list(&filter, after.as_ref(), BATCH).await?;
+        let now = manager.clock.now();
+        after = page.rows.last().map(|row| ListCursor { value: row.created_at.0.to_string(), id: row.id });
+        let mut lost = page.rows;
+        lost.retain(|row| match row.in_lost_queue(made_at, &people.living) {
+            InLostQueue::No => false,
+            InLostQueue::Held => {
+                held += 1;
+                false
+            }
+            InLostQueue::Yes => true,
+        });
+        count += lost.len();
+        let changes = lost.into_iter().map(|row| {
+            let mut after = row.clone();
+            after.republish(now, &manager.settings.row);
+            RowChange { before: row, after, then: Then::Publish }
+        });
+        commit(manager, changes.collect()).await?;
+        if !page.more {
+            break;
+        }
+    }
+    // One look is not enough: a row that a person changed in the same moment was passed over, and a service that
+    // ended with the old queue may not be known to have ended yet.
+    let long = manager.clock.now().since(made_at) >= manager.settings.orphan_after;
+    if count == 0 && (held == 0 || long) {
+        return manager.store.set_note(&work_queues::note(pool), "", Duration::ZERO).await;
+    }
+    if count > 0 {
+        info!(%pool, count, "work queue created again; its observers are republished");
+    }
+    Ok(())
+}

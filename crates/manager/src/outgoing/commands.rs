@@ -1,0 +1,141 @@
+//! Sends commands to services, and watermarks into the managers' own queues. Each is repeated, revocations until they
+//! are answered, watermarks until they are read; so a lost one does no lasting harm.
+
+use crate::context::Manager;
+use crate::context::freshness::WatermarkQueue;
+use everwatch_broker::{Message, Target};
+use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::wire::command::{Command, Revocation, Welcome};
+use everwatch_core::wire::heartbeat::{HeartbeatMessage, Watermark};
+use everwatch_core::wire::message::{BATCH_MAX, encode};
+use everwatch_core::wire::report::StateMessage;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{debug, error};
+
+/// A command that is not confirmed by then is left to its repetition.
+const SAY_WITHIN: Duration = Duration::from_secs(5);
+
+/// Sends revocations to every service and waits until they are confirmed.
+pub(crate) async fn revocations(manager: &Manager, revocations: &[Revocation]) {
+    for chunk in revocations.chunks(BATCH_MAX) {
+        say(manager, Target::Fanout(manager.topology.commands()), &Command::Revoke(chunk.to_vec())).await;
+    }
+}
+
+/// Sends revocations without waiting.
+pub(crate) fn revocations_later(manager: &Arc<Manager>, mut list: Vec<Revocation>) {
+    if list.is_empty() {
+        return;
+    }
+    list.sort_unstable_by_key(|revocation| (revocation.id, std::cmp::Reverse(revocation.below)));
+    list.dedup_by_key(|revocation| revocation.id);
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move { revocations(&it, &list).await });
+}
+
+/// Sends revocations to one service without waiting. If it has died, its queue is gone with it, and the broker drops
+/// them.
+pub(crate) fn revocations_to_later(manager: &Arc<Manager>, service: ServiceId, list: Vec<Revocation>) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        for chunk in list.chunks(BATCH_MAX) {
+            let target = || Target::Queue(it.topology.commands_of(service));
+            say(&it, target(), &Command::Revoke(chunk.to_vec())).await;
+        }
+    });
+}
+
+/// Answers a registration without waiting, to the new service alone: after a restart of the broker all services
+/// register at once, and every answer would otherwise reach every service.
+pub(crate) fn welcome_later(manager: &Arc<Manager>, revocations: &[Revocation], mut welcome: Welcome) {
+    let mut chunks: Vec<Vec<Revocation>> =
+        revocations.chunks(BATCH_MAX).map(<[Revocation]>::to_vec).collect();
+    // The welcome is sent last: a service that has received it has received all revocations.
+    welcome.revocations = chunks.pop().unwrap_or_default();
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        let new_service = Target::Queue(it.topology.commands_of(welcome.service));
+        for chunk in chunks {
+            say(&it, new_service.clone(), &Command::Revoke(chunk)).await;
+        }
+        say(&it, new_service, &Command::Welcome(Box::new(welcome))).await;
+    });
+}
+
+/// Sends directives or a handover to one service, without waiting.
+pub(crate) fn order_later(manager: &Arc<Manager>, command: Command) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        say(&it, Target::Fanout(it.topology.commands()), &command).await;
+    });
+}
+
+/// Sends the list of suspects, which start one at a time, without waiting.
+pub(crate) fn suspects_later(manager: &Arc<Manager>, suspects: Vec<ObserverId>) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        say(&it, Target::Fanout(it.topology.commands()), &Command::CrashLooping(suspects)).await;
+    });
+}
+
+/// Asks a service, without waiting, what these observers are that it holds (none: what the service itself is). If no
+/// answer comes, the next report about them makes a manager ask again.
+pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: Vec<ObserverId>) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        let mut parts: Vec<Vec<ObserverId>> = ids.chunks(BATCH_MAX).map(<[_]>::to_vec).collect();
+        if parts.is_empty() {
+            parts.push(Vec::new());
+        }
+        for ids in parts {
+            let asked = Target::Queue(it.topology.commands_of(service));
+            say(&it, asked, &Command::Describe { service, ids }).await;
+        }
+    });
+}
+
+/// Sends this manager's watermarks to both queues without waiting, unless the previous ones are still in progress.
+pub(crate) fn watermarks_later(manager: &Arc<Manager>) {
+    let Ok(turn) = Arc::clone(&manager.watermarks).try_acquire_owned() else { return };
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        tokio::join!(watermark(&it, WatermarkQueue::State), watermark(&it, WatermarkQueue::Heartbeats));
+        drop(turn);
+    });
+}
+
+async fn watermark(manager: &Manager, queue: WatermarkQueue) {
+    let watermark = Watermark { manager: manager.id, sent_at: manager.clock.now() };
+    match queue {
+        WatermarkQueue::State => {
+            say(manager, Target::Queue(manager.topology.state()), &StateMessage::Watermark(watermark)).await;
+        }
+        WatermarkQueue::Heartbeats => {
+            say(
+                manager,
+                Target::Queue(manager.topology.heartbeats()),
+                &HeartbeatMessage::Watermark(watermark),
+            )
+            .await;
+        }
+    }
+}
+
+async fn say<T: Serialize + Sync>(manager: &Manager, target: Target, what: &T) {
+    let Some(session) = manager.session.get().filter(|session| !session.is_blocked()) else { return };
+    let body = match encode(what) {
+        Ok(body) => body.into(),
+        Err(error) => {
+            error!(%error, "a command could not be written");
+            return;
+        }
+    };
+    let said = session.publish(&target, Message { body, headers: Vec::new() });
+    match tokio::time::timeout(SAY_WITHIN, said).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(?target, %error, "a command did not go out, it is repeated"),
+        Err(_) => debug!(?target, "a command is not confirmed yet, it is repeated"),
+    }
+}

@@ -1,0 +1,59 @@
+//! Control of a running service by the program around it.
+
+use crate::freeze::FreezeProof;
+use crate::host_info::Machine;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio_util::sync::CancellationToken;
+
+/// Stops, kills and watches one service.
+#[derive(Debug, Clone, Default)]
+pub struct Handle {
+    /// Hand everything over, unregister, end.
+    pub stop: CancellationToken,
+    /// End at once: requeue everything without waiting for the code.
+    pub hard_stop: CancellationToken,
+    /// Ends it like a killed process, and it restarts (to try out failover).
+    kill: Arc<Mutex<Option<CancellationToken>>>,
+    /// Freezes it as SIGSTOP does (to try out failover). The runtime of the control loop must have one thread.
+    pub frost: FreezeProof,
+    /// The machine under it.
+    pub machine: Machine,
+    ready: Arc<AtomicBool>,
+}
+
+impl Handle {
+    /// Whether the service takes all that it may, and has its session with the broker.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+    /// Ends the service like a killed process; it restarts after a pause. `false` if it does not live now,
+    /// as in that pause: the call then has no effect, not even on the next incarnation.
+    #[must_use]
+    pub fn kill(&self) -> bool {
+        match self.lock_kill().take() {
+            Some(life) => {
+                life.cancel();
+                true
+            }
+            None => false,
+        }
+    }
+    /// An incarnation lives from now on: cancelled once it is to die.
+    pub(crate) fn registered(&self) -> CancellationToken {
+        let life = CancellationToken::new();
+        *self.lock_kill() = Some(life.clone());
+        life
+    }
+    /// No incarnation lives.
+    pub(crate) fn dead(&self) {
+        *self.lock_kill() = None;
+    }
+    fn lock_kill(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+        self.kill.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    pub(crate) fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,191 @@
+//! The newest lines of every observer that this process holds, and of the last ones that it held. They outlive a
+//! session with the broker, but not the process.
+
+use everwatch_core::clock;
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::ObserverId;
+use everwatch_core::wire::logs::{Lines, LogCursor, Ring, Stream};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::fmt::FormatFields as _;
+use tracing_subscriber::fmt::format::{DefaultFields, Writer};
+use tracing_subscriber::layer::Context;
+
+/// The number of observers that are no longer held and whose lines are kept.
+const FORMER_MAX: usize = 100;
+/// The target of `tracing` events that are in the log of an observer already.
+pub(crate) const OUTPUT: &str = "everwatch::output";
+
+/// The log of one observer. Without lines it takes about a hundred bytes.
+pub(crate) struct LogBuffer {
+    most: u32,
+    ring: Mutex<Ring>,
+}
+
+impl LogBuffer {
+    pub(crate) fn new(most: u32) -> Arc<Self> {
+        Arc::new(Self { most, ring: Mutex::default() })
+    }
+    /// Adds each line of the text.
+    pub(crate) fn write(&self, epoch: Epoch, stream: Stream, text: &str) {
+        if self.most == 0 {
+            return;
+        }
+        let now = clock::now();
+        let mut ring = self.lock();
+        for line in text.trim_end_matches(['\r', '\n']).split('\n') {
+            ring.push((epoch, now), stream, line.trim_end_matches('\r'), self.most);
+        }
+    }
+    pub(crate) fn read(&self, after: Option<LogCursor>, most: usize) -> Lines {
+        self.lock().read(after, most)
+    }
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+tokio::task_local! {
+    /// The observer whose code runs on this task.
+    static SPEAKER: (Arc<LogBuffer>, Epoch);
+}
+
+/// Runs code so that its `tracing` events go to the log of its run. A span could do this, but each span costs hundreds
+/// of bytes, and a filter may drop it.
+pub(crate) async fn as_speaker<T>(book: Arc<LogBuffer>, epoch: Epoch, code: impl Future<Output = T>) -> T {
+    SPEAKER.scope((book, epoch), code).await
+}
+
+/// Adds `tracing` events to the log of the observer whose code emits them.
+pub(crate) struct LogCaptureLayer;
+
+impl<S: Subscriber> Layer<S> for LogCaptureLayer {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        if event.metadata().target() == OUTPUT {
+            return;
+        }
+        let _no_observer_s = SPEAKER.try_with(|(book, epoch)| {
+            let mut text = format!("{} ", event.metadata().level());
+            if DefaultFields::new().format_fields(Writer::new(&mut text), event).is_ok() {
+                book.write(*epoch, Stream::Log, &text);
+            }
+        });
+    }
+}
+
+/// The logs of one process.
+pub(crate) struct Logs {
+    most: u32,
+    books: Mutex<LogBuffers>,
+}
+
+#[derive(Default)]
+struct LogBuffers {
+    /// Each with its newest run.
+    of: HashMap<ObserverId, (Epoch, Arc<LogBuffer>)>,
+    /// Those that are no longer held, the oldest first.
+    former: VecDeque<ObserverId>,
+}
+
+impl Logs {
+    /// Keeps `most` lines of each observer.
+    pub(crate) fn new(most: u32) -> Self {
+        Self { most, books: Mutex::default() }
+    }
+    /// The log of an observer whose code is about to start: its previous log, if it ran here recently.
+    pub(crate) fn open(&self, id: ObserverId, epoch: Epoch) -> Arc<LogBuffer> {
+        let mut books = self.lock();
+        books.former.retain(|former| *former != id);
+        let (newest, book) = books.of.entry(id).or_insert_with(|| (epoch, LogBuffer::new(self.most)));
+        *newest = epoch.max(*newest);
+        book.clone()
+    }
+    /// This run is no longer held.
+    pub(crate) fn close(&self, id: ObserverId, epoch: Epoch) {
+        self.lock().close(id, epoch);
+    }
+    /// No run is held any longer.
+    pub(crate) fn close_all(&self) {
+        let mut books = self.lock();
+        let all: Vec<_> = books.of.iter().map(|(id, (epoch, _))| (*id, *epoch)).collect();
+        all.into_iter().for_each(|(id, epoch)| books.close(id, epoch));
+    }
+    pub(crate) fn read(&self, id: ObserverId, after: Option<LogCursor>, most: usize) -> Lines {
+        let book = self.lock().of.get(&id).cloned();
+        book.map(|(_, book)| book.read(after, most)).unwrap_or_default()
+    }
+    fn lock(&self) -> MutexGuard<'_, LogBuffers> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LogBuffers {
+    fn close(&mut self, id: ObserverId, epoch: Epoch) {
+        // A leftover of an older run may be settled while a newer one runs.
+        let Some((_, book)) = self.of.get(&id).filter(|(newest, _)| *newest <= epoch) else { return };
+        if book.lock().is_empty() {
+            self.of.remove(&id);
+            return;
+        }
+        self.former.retain(|former| *former != id);
+        self.former.push_back(id);
+        // Aborted code that still writes holds the only reference to its log: nothing of it is kept here.
+        while self.former.len() > FORMER_MAX {
+            let gone = self.former.pop_front();
+            gone.and_then(|gone| self.of.remove(&gone));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    const RUN: Epoch = Epoch::first_of(1);
+
+    fn id(number: usize) -> ObserverId {
+        ObserverId(Uuid::from_u128(number as u128))
+    }
+    fn texts(logs: &Logs, number: usize) -> Vec<String> {
+        logs.read(id(number), None, 1000).lines.into_iter().map(|line| line.text.into()).collect()
+    }
+
+    #[test]
+    fn only_so_many_of_those_that_left_are_kept_and_none_that_is_held_is_dropped() {
+        let logs = Logs::new(10);
+        logs.open(id(0), RUN).write(RUN, Stream::Log, "held");
+        logs.close(id(0), Epoch::new(0, 7));
+        for number in 1..=FORMER_MAX + 5 {
+            logs.open(id(number), RUN).write(RUN, Stream::Log, "left");
+            logs.close(id(number), RUN);
+        }
+        let kept = (1..=FORMER_MAX + 5).filter(|number| !texts(&logs, *number).is_empty()).count();
+        assert_eq!((kept, texts(&logs, 0)), (FORMER_MAX, vec!["held".to_owned()]));
+        assert_eq!((texts(&logs, 5), texts(&logs, 6)), (Vec::new(), vec!["left".to_owned()]));
+        assert_eq!(logs.lock().of.len(), FORMER_MAX + 1);
+    }
+
+    #[test]
+    fn one_that_comes_back_goes_on_in_its_book_and_a_silent_one_leaves_none() {
+        let logs = Logs::new(10);
+        logs.open(id(1), RUN).write(RUN, Stream::Stdout, "first\r\nsecond\n");
+        logs.close_all();
+        let again = Epoch::new(1, 1);
+        logs.open(id(1), again).write(again, Stream::Stderr, "third");
+        assert_eq!(texts(&logs, 1), ["first", "second", "third"]);
+        assert!(logs.lock().former.is_empty());
+        logs.open(id(2), RUN);
+        logs.close(id(2), RUN);
+        assert_eq!(logs.lock().of.len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_kept_where_nothing_is_to_be_kept() {
+        let logs = Logs::new(0);
+        logs.open(id(1), RUN).write(RUN, Stream::Log, "gone");
+        assert_eq!(logs.read(id(1), None, 10), Lines::default());
+    }
+}
