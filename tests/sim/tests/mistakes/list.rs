@@ -241,7 +241,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "rest-without-a-last-resort",
-        seed: 30003341,
+        seed: 3275,
         rule: "gaps",
         edits: &[edit(BOOK, "self.rests_until = self.rests_until.max(until.min(now + LETS_OTHERS_TAKE));", "self.rests_until = self.rests_until.max(until);")],
     },
