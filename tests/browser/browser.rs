@@ -1,7 +1,8 @@
 //! A headless Chromium behind its own chromedriver; both end with it. Knows nothing of the console's views.
 
 use everwatch_tests::cluster::{everwatch, free_address};
-use everwatch_tests::http::{Api, wait_for};
+use everwatch_tests::http::Api;
+use everwatch_tests::wait::wait_for;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};

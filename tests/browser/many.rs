@@ -4,7 +4,8 @@
 
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::{Api, wait_within};
+use everwatch_tests::http::Api;
+use everwatch_tests::wait::wait_within;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

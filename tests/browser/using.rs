@@ -2,7 +2,7 @@
 
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::wait_for;
+use everwatch_tests::wait::wait_for;
 use fantoccini::Locator;
 use serde_json::json;
 

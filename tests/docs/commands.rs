@@ -8,8 +8,9 @@
 use super::chapter::{Block, blocks, says};
 use super::root;
 use everwatch_tests::cluster::{everwatch, free_address, from_environment};
-use everwatch_tests::http::{Api, wait_for};
+use everwatch_tests::http::Api;
 use everwatch_tests::terminal::Terminal;
+use everwatch_tests::wait::wait_for;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::cell::RefCell;

@@ -2,7 +2,7 @@
 
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::disk::SmallDisk;
-use everwatch_tests::http::wait_for;
+use everwatch_tests::wait::wait_for;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;

@@ -2,8 +2,8 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, further_brokers};
-use everwatch_tests::http::{wait_for, wait_within};
 use everwatch_tests::rabbitmq::Node;
+use everwatch_tests::wait::{wait_for, wait_within};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

@@ -55,7 +55,7 @@ async fn files_make_change_and_end_observers() {
     let two = cluster.api.get("/v1/observers/two").await;
     assert_eq!(two["spec"], json!({"every": "3s"}));
     cluster.api.get("/v1/observers/stranger").await;
-    everwatch_tests::http::wait_for("one to be gone", || async {
+    everwatch_tests::wait::wait_for("one to be gone", || async {
         let left = cluster.api.items("/v1/observers").await;
         if left.len() == 3 { Ok(()) } else { Err(format!("{left:?}")) }
     })

@@ -2,8 +2,8 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::wait_for;
 use everwatch_tests::rabbitmq::Node;
+use everwatch_tests::wait::wait_for;
 use serde_json::json;
 
 const OBSERVERS: usize = 12;

@@ -6,8 +6,8 @@ mod top;
 mod walk;
 
 use everwatch_tests::dev::Dev;
-use everwatch_tests::http::wait_for;
 use everwatch_tests::said_by;
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};

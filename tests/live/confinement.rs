@@ -2,7 +2,7 @@
 //! tries to get away. Nor is there ever a second one beside it.
 
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::wait_for;
+use everwatch_tests::wait::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! A stored row that cannot be read: everything else goes on, and a person is told what to do.
 
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::wait_for;
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! The doctor: brokers and deployments made wrong on purpose are found, and the cure that it names works.
 
 use everwatch_tests::cluster::{Cluster, brokers, everwatch, from_environment};
-use everwatch_tests::http::wait_for;
 use everwatch_tests::rabbitmq::{Management, Node};
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::process::Command;
 

@@ -2,7 +2,7 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, brokers};
-use everwatch_tests::http::wait_for;
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! What should never be in a queue: parked with its reason, handed over, or dropped; everything else goes on.
 
 use everwatch_tests::cluster::{Cluster, from_environment};
-use everwatch_tests::http::wait_for;
 use everwatch_tests::rabbitmq::{Management, publish};
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 
 /// 10 MB.

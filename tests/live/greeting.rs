@@ -1,8 +1,8 @@
 //! What `everwatch dev` says at its start: every command in it works as it stands, however `dev` was started.
 
 use everwatch_tests::cluster::{everwatch, free_address};
-use everwatch_tests::http::wait_for;
 use everwatch_tests::said_by;
+use everwatch_tests::wait::wait_for;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

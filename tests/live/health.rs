@@ -1,7 +1,8 @@
 //! The health of observers that fail, wait, move and stop.
 
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::{Api, wait_for};
+use everwatch_tests::http::Api;
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -1,7 +1,8 @@
 //! What observers say, by HTTP and on the command line, through a kill.
 
 use everwatch_tests::cluster::{Cluster, brokers, everwatch};
-use everwatch_tests::http::{Api, wait_for};
+use everwatch_tests::http::Api;
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};

@@ -3,7 +3,7 @@
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::faketime::WallClock;
-use everwatch_tests::http::wait_for;
+use everwatch_tests::wait::wait_for;
 use serde_json::json;
 
 #[tokio::test]

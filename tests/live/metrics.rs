@@ -1,7 +1,8 @@
 //! What Prometheus and Grafana are given in `deploy`: on a real Prometheus that scrapes real processes.
 
 use everwatch_tests::cluster::{Cluster, free_address};
-use everwatch_tests::http::{Api, wait_for};
+use everwatch_tests::http::Api;
+use everwatch_tests::wait::wait_for;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::{wait_for, wait_within};
+use everwatch_tests::wait::{wait_for, wait_within};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

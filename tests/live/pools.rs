@@ -2,8 +2,8 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, everwatch, test_service};
-use everwatch_tests::http::{wait_for, wait_within};
 use everwatch_tests::proxy::Proxy;
+use everwatch_tests::wait::{wait_for, wait_within};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

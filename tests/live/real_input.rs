@@ -1,8 +1,8 @@
 //! Observers of the real world: RabbitMQ's own HTTP API and a log that grows, through a kill.
 
 use everwatch_tests::cluster::{Cluster, from_environment};
-use everwatch_tests::http::wait_for;
 use everwatch_tests::rabbitmq::Management;
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write as _;

@@ -1,8 +1,8 @@
 //! What is wrong from the start: an error that names the thing and the cure, and the documented exit code.
 
 use everwatch_tests::cluster::{Cluster, everwatch, free_address, from_environment};
-use everwatch_tests::http::wait_for;
 use everwatch_tests::rabbitmq::{Management, Node};
+use everwatch_tests::wait::wait_for;
 use serde_json::json;
 use std::net::TcpListener;
 use std::process::Command;

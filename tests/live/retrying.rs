@@ -1,7 +1,7 @@
 //! Observers that fail, panic or block.
 
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::wait_for;
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 
 async fn creates(cluster: &Cluster, name: &str, kind: &str, retry: Value) {

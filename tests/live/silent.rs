@@ -1,8 +1,8 @@
 //! A queue that answers nothing, as one that has lost its leader.
 
 use everwatch_broker::{Broker as _, BrokerError, Message, QueueKind, RabbitBroker, Target};
-use everwatch_tests::http::wait_for;
 use everwatch_tests::rabbitmq::Node;
+use everwatch_tests::wait::wait_for;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 

@@ -3,9 +3,10 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::{Api, wait_for};
+use everwatch_tests::http::Api;
 use everwatch_tests::proxy::Proxy;
 use everwatch_tests::rabbitmq::Node;
+use everwatch_tests::wait::wait_for;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use everwatch_tests::cluster::{Cluster, everwatch, free_address};
 use everwatch_tests::dev::Dev;
-use everwatch_tests::http::wait_for;
+use everwatch_tests::wait::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Everything over TLS: `amqps://`, with a certificate that the machine trusts.
 
 use everwatch_tests::cluster::{Cluster, free_address};
-use everwatch_tests::http::wait_for;
 use everwatch_tests::rabbitmq::Node;
+use everwatch_tests::wait::wait_for;
 use serde_json::json;
 use std::path::Path;
 

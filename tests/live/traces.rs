@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use everwatch_tests::cluster::{Cluster, brokers};
-use everwatch_tests::http::wait_for;
+use everwatch_tests::wait::wait_for;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value as Any};
 use prost::Message as _;

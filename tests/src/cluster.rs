@@ -1,6 +1,7 @@
 //! Real processes under a prefix and a database of their own; all killed on drop.
 
-use crate::http::{Api, wait_for};
+use crate::http::Api;
+use crate::wait::wait_for;
 use rand::Rng as _;
 use std::collections::BTreeMap;
 use std::io::PipeWriter;

@@ -1,8 +1,9 @@
 //! `everwatch dev` as a process of its own, and commands against it.
 
 use crate::cluster::{everwatch, free_address};
-use crate::http::{Api, wait_for};
+use crate::http::Api;
 use crate::said_by;
+use crate::wait::wait_for;
 use std::process::{Child, Command, Stdio};
 
 /// Everything in one process; ended whatever happens to the test.

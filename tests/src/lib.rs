@@ -12,6 +12,7 @@ pub mod postgres;
 pub mod proxy;
 pub mod rabbitmq;
 pub mod terminal;
+pub mod wait;
 
 use std::io::Read;
 use std::sync::{Arc, Mutex};

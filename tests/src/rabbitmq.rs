@@ -1,7 +1,8 @@
 //! A RabbitMQ node of a test's own, and RabbitMQ's own HTTP API.
 
-use crate::http::{Api, wait_for};
+use crate::http::Api;
 use crate::script;
+use crate::wait::wait_for;
 use everwatch_broker::{Broker as _, Message, RabbitBroker, Target};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

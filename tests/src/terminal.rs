@@ -1,7 +1,7 @@
 //! A terminal with a person in front of it, by tmux: keys in, the screen out.
 
 use crate::cluster::everwatch;
-use crate::http::wait_for;
+use crate::wait::wait_for;
 use std::process::{Command, Output};
 
 /// A shell in a terminal of its own; ended with it.

@@ -1,9 +1,11 @@
 //! Talks to a manager; every failure has an exit code that scripts rely on.
 
+use everwatch_api::ProblemBody;
 use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use reqwest::header::{HeaderName, HeaderValue};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -35,6 +37,30 @@ impl Failure {
             Self::Unreachable(_) => 6,
         }
     }
+
+    /// What the manager says is wrong, with the error of each member on a line of its own.
+    pub(crate) fn of_problem(problem: &ProblemBody) -> Self {
+        let told = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
+        let errors = problem.errors.iter().map(|error| format!("\n  {}: {}", error.pointer, error.detail));
+        Self::of_status(problem.status, std::iter::once(told.clone()).chain(errors).collect())
+    }
+
+    /// Any answer but a success; a proxy between may answer what is no problem body.
+    fn of_answer(status: u16, text: &str) -> Self {
+        match serde_json::from_str::<ProblemBody>(text) {
+            Ok(problem) => Self::of_problem(&ProblemBody { status, ..problem }),
+            Err(_) => Self::of_status(status, text.to_owned()),
+        }
+    }
+
+    fn of_status(status: u16, told: String) -> Self {
+        match status {
+            404 => Self::NotFound(told),
+            409 | 412 => Self::Conflict(told),
+            400 | 422 => Self::Usage(told),
+            _ => Self::Failed(format!("{told} (HTTP {status})")),
+        }
+    }
 }
 
 /// A client of one manager.
@@ -58,13 +84,45 @@ impl Client {
         utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
     }
 
-    /// One call; answers the status and the body.
-    pub(crate) async fn call(
+    /// Reads what is at `path`.
+    ///
+    /// # Errors
+    /// A [`Failure`] if the manager cannot be reached, refuses, or answers what this version cannot read.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.send(Method::GET, path, None).await
+    }
+
+    /// Sends a request and reads the answer.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub(crate) async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> anyhow::Result<(u16, Value)> {
+    ) -> anyhow::Result<T> {
+        let asked = format!("{method} {path}");
+        let text = self.call(method, path, body).await?;
+        Ok(serde_json::from_str(&text).map_err(|error| {
+            Failure::Failed(format!(
+                "the manager at {} answered {asked} with what this version ({}) cannot read: {error}; \
+                 use the `everwatch` of its version",
+                self.server,
+                env!("CARGO_PKG_VERSION")
+            ))
+        })?)
+    }
+
+    /// Sends a request whose answer does not matter beyond its success.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub(crate) async fn order(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<()> {
+        self.call(method, path, body).await.map(drop)
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<String> {
         let mut request = self.http.request(method, format!("{}{path}", self.server));
         if let Some(body) = body {
             request = request.json(body);
@@ -72,11 +130,7 @@ impl Client {
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = response.status().as_u16();
         let text = response.text().await.map_err(|error| self.unreachable(&error))?;
-        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        match status {
-            200..=299 => Ok((status, body)),
-            _ => Err(refused(status, &body).into()),
-        }
+        if (200..300).contains(&status) { Ok(text) } else { Err(Failure::of_answer(status, &text).into()) }
     }
 }
 
@@ -94,8 +148,7 @@ impl Client {
             200 => Ok(response),
             _ => {
                 let text = response.text().await.map_err(|error| self.unreachable(&error))?;
-                let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-                Err(refused(status, &body).into())
+                Err(Failure::of_answer(status, &text).into())
             }
         }
     }
@@ -106,15 +159,6 @@ impl Client {
             self.server,
             root(error)
         ))
-    }
-}
-
-pub(crate) fn refused(status: u16, body: &Value) -> Failure {
-    match status {
-        404 => Failure::NotFound(problem(body)),
-        409 | 412 => Failure::Conflict(problem(body)),
-        400 | 422 => Failure::Usage(problem(body)),
-        _ => Failure::Failed(format!("{} (HTTP {status})", problem(body))),
     }
 }
 
@@ -146,19 +190,4 @@ fn root(error: &(dyn std::error::Error + 'static)) -> String {
         .last()
         .map(ToString::to_string)
         .unwrap_or_default()
-}
-
-/// A problem as a sentence, with every field's error on a line of its own.
-fn problem(body: &Value) -> String {
-    let text = |member: &str| body.get(member).and_then(Value::as_str).unwrap_or_default();
-    let mut told =
-        if text("detail").is_empty() { text("title").to_owned() } else { text("detail").to_owned() };
-    if told.is_empty() {
-        told = body.to_string();
-    }
-    for error in body.get("errors").and_then(Value::as_array).into_iter().flatten() {
-        let part = |member: &str| error.get(member).and_then(Value::as_str).unwrap_or_default();
-        told.push_str(&format!("\n  {}: {}", part("pointer"), part("detail")));
-    }
-    told
 }

@@ -3,6 +3,7 @@
 mod cli;
 mod client;
 mod commands;
+mod item;
 mod live;
 mod output;
 mod requests;

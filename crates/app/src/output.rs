@@ -7,15 +7,15 @@ mod table;
 mod tests;
 mod views;
 
-pub(crate) use cells::{age, line, text};
+pub(crate) use cells::{age, line};
 pub(crate) use describe::{observer as describe_observer, service as describe_service};
 pub(crate) use table::{Column, Lines, Tone, View, cut};
-pub(crate) use views::{EVENTS, OBSERVERS, PARKED, POOLS, REBALANCE, SERVICES};
+pub(crate) use views::{Change, EVENTS, OBSERVERS, PARKED, POOLS, REBALANCE, SERVICES};
 
+use crate::item::Item;
 use clap::ValueEnum;
 use everwatch_core::clock::{self, Timestamp};
 use serde::Serialize;
-use serde_json::Value;
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
 /// The form of an answer.
@@ -52,9 +52,9 @@ pub(crate) fn colours_wanted() -> bool {
 }
 
 /// A list as text, without a newline at its end.
-pub(crate) fn many(
-    view: &View,
-    items: &[Value],
+pub(crate) fn many<T>(
+    view: &View<T>,
+    items: &[Item<T>],
     output: Output,
     on: (TerminalStyle, Timestamp),
 ) -> anyhow::Result<String> {
@@ -62,12 +62,12 @@ pub(crate) fn many(
         Output::Table | Output::Wide => Lines::new(view, output, on.0).page(items, on.1),
         Output::Json => serde_json::to_string_pretty(items)?,
         Output::Yaml => yaml(&items)?,
-        Output::Name => items.iter().map(|it| text(it, view.name)).collect::<Vec<_>>().join("\n"),
+        Output::Name => items.iter().map(|it| (view.name)(it)).collect::<Vec<_>>().join("\n"),
     })
 }
 
 /// Shows a list; that it is empty is said beside it, where no program reads.
-pub(crate) fn show(view: &View, items: &[Value], output: Output) -> anyhow::Result<()> {
+pub(crate) fn show<T>(view: &View<T>, items: &[Item<T>], output: Output) -> anyhow::Result<()> {
     let empty = items.is_empty();
     if empty && matches!(output, Output::Table | Output::Wide | Output::Name) {
         note(&format!("no {}", view.noun));
@@ -78,7 +78,7 @@ pub(crate) fn show(view: &View, items: &[Value], output: Output) -> anyhow::Resu
 }
 
 /// Shows one thing.
-pub(crate) fn show_one(view: &View, it: &Value, output: Output) -> anyhow::Result<()> {
+pub(crate) fn show_one<T>(view: &View<T>, it: &Item<T>, output: Output) -> anyhow::Result<()> {
     match structured(it, output)? {
         Some(text) => print(&text),
         None => show(view, std::slice::from_ref(it), output)?,
@@ -87,7 +87,7 @@ pub(crate) fn show_one(view: &View, it: &Value, output: Output) -> anyhow::Resul
 }
 
 /// A thing as JSON or YAML, if that is what is wanted.
-pub(crate) fn structured(it: &Value, output: Output) -> anyhow::Result<Option<String>> {
+pub(crate) fn structured<T: Serialize>(it: &T, output: Output) -> anyhow::Result<Option<String>> {
     Ok(match output {
         Output::Json => Some(serde_json::to_string_pretty(it)?),
         Output::Yaml => Some(yaml(it)?),

@@ -10,4 +10,6 @@ pub mod reason;
 pub mod row;
 pub mod service;
 pub mod status;
+#[cfg(test)]
+mod takeover_tests;
 pub mod verdict;

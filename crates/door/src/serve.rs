@@ -153,9 +153,7 @@ mod tests {
 
     async fn server(limits: Limits) -> Server {
         let slow = || async {
-            let mut ticks = tokio::time::interval(Duration::from_millis(300));
-            ticks.tick().await;
-            ticks.tick().await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
             "done"
         };
         let long = || async { vec![b'x'; 64 * 1024 * 1024] };

@@ -1,8 +1,8 @@
 //! Prepares a database that was restored from a backup for the services that kept running.
 
-use crate::api::SafeMode;
 use crate::events::log::plain;
 use crate::fleet::safe_mode;
+use everwatch_api::SafeMode;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::status::Status;
 use everwatch_store::{Filter, ListCursor, Sort, Store, StoreError, Table};

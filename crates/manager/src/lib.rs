@@ -1,7 +1,6 @@
 //! The manager of Everwatch: HTTP API, intake, outbox and reconciler around a store and a broker.
 //! `core` makes every decision; this crate has the loops. It knows no SQL and no AMQP.
 
-pub mod api;
 mod backup_restore;
 mod clock;
 mod commit;

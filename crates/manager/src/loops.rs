@@ -4,6 +4,7 @@ pub(crate) mod confirms;
 pub(crate) mod create_batcher;
 pub(crate) mod event_feed;
 pub(crate) mod event_writer;
+mod gather;
 pub(crate) mod leases;
 pub(crate) mod link;
 pub(crate) mod orphans;

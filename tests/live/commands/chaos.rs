@@ -1,7 +1,7 @@
 //! `everwatch chaos freeze` and `thaw`: what stands still loses its work, and does not go on with it.
 
 use everwatch_tests::dev::Dev;
-use everwatch_tests::http::wait_for;
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::path::Path;
 

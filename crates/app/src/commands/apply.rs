@@ -2,9 +2,12 @@
 
 use crate::cli::Apply;
 use crate::client::{Client, Failure};
+use crate::item::Item;
 use crate::output::print;
-use crate::requests::all;
+use crate::requests::{all, path};
 use anyhow::Context as _;
+use everwatch_api::Observer;
+use everwatch_core::record::status::Status;
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
 use reqwest::Method;
@@ -151,9 +154,8 @@ async fn doomed(
 ) -> anyhow::Result<Vec<String>> {
     let query: Vec<_> = labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))).collect();
     let there = all(client, &query, usize::MAX).await?;
-    let over = |it: &&Value| it["status"] == "OnDeleting";
-    let names = there.iter().filter(|it| !over(it)).filter_map(|it| it["name"].as_str());
-    Ok(names.filter(|name| !manifests.contains_key(*name)).map(str::to_owned).collect())
+    let names = there.iter().filter(|it| it.status != Status::OnDeleting).map(|it| it.name.clone());
+    Ok(names.filter(|name| !manifests.contains_key(name)).collect())
 }
 
 async fn carry_out(
@@ -162,27 +164,25 @@ async fn carry_out(
     manifest: Option<&Map<String, Value>>,
     dry_run: bool,
 ) -> anyhow::Result<Outcome> {
-    let path = format!("/v1/observers/{}", Client::part(name));
+    let path = path(name);
     let Some(manifest) = manifest else {
         if !dry_run {
-            client.call(Method::DELETE, &path, None).await?;
+            client.order(Method::DELETE, &path, None).await?;
         }
         return Ok(Outcome::Deleted);
     };
-    let before = match client.call(Method::GET, &path, None).await {
-        Ok((_, it)) if it["status"] != "Deleted" => Some(it),
+    let before = match client.read::<Item<Observer>>(&path).await {
+        Ok(it) if it.status != Status::Deleted => Some(it),
         Ok(_) => None,
         Err(error) if matches!(error.downcast_ref(), Some(Failure::NotFound(_))) => None,
         Err(error) => return Err(error),
     };
-    let after = if dry_run {
-        Value::Object(manifest.clone())
-    } else {
-        client.call(Method::PUT, &path, Some(&Value::Object(manifest.clone()))).await?.1
-    };
+    let manifest = Value::Object(manifest.clone());
+    let after = if dry_run { manifest } else { client.send(Method::PUT, &path, Some(&manifest)).await? };
     let Some(before) = before else { return Ok(Outcome::Created) };
     // Without asking the manager only what the file says can be compared, not the defaults of the rest.
-    let differs = |member: &&str| after.get(*member).is_some_and(|after| *after != before[*member]);
+    let differs =
+        |member: &&str| after.get(*member).is_some_and(|after| Some(after) != before.sent().get(*member));
     let changed: Vec<_> = WANTED.into_iter().filter(|member| differs(member)).collect();
     Ok(if changed.is_empty() { Outcome::Unchanged } else { Outcome::Changed(changed) })
 }

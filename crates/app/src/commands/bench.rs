@@ -38,7 +38,7 @@ pub(crate) async fn run(config: Option<&Path>, arguments: &Bench) -> anyhow::Res
     };
     let cleaned = place.clean().await;
     match arguments.output {
-        BenchOutput::Table => outcome::table(&outcomes),
+        BenchOutput::Table => outcome::table(&outcomes)?,
         BenchOutput::Json => outcome::json(&outcomes)?,
     }
     ended.and(cleaned)

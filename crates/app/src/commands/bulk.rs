@@ -2,12 +2,11 @@
 //! finds more or fewer by then, nothing happens.
 
 use crate::cli::Selection;
-use crate::client::{Client, Failure, refused};
-use crate::output::{note, print, text};
+use crate::client::{Client, Failure};
+use crate::output::{note, print};
 use crate::requests::told;
-use anyhow::Context as _;
+use everwatch_api::{Listed, Observer, Outcome, Outcomes};
 use reqwest::Method;
-use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
 
 /// Answers the ids of those for which it was taken.
@@ -22,10 +21,7 @@ pub(super) async fn run(
     let query: String = filter.iter().map(|(key, value)| format!("&{key}={}", Client::part(value))).collect();
     let count = match chosen.expect {
         Some(count) => count,
-        None => {
-            let (_, page) = client.call(Method::GET, &format!("/v1/observers?limit=1{query}"), None).await?;
-            page["total"].as_u64().context("the manager answers no total")?
-        }
+        None => client.read::<Listed<Observer>>(&format!("/v1/observers?limit=1{query}")).await?.total,
     };
     if count == 0 && chosen.expect.is_none() {
         note("no observers");
@@ -38,8 +34,8 @@ pub(super) async fn run(
         "delete" => (Method::DELETE, "/v1/observers".to_owned()),
         verb => (Method::POST, format!("/v1/observers:{verb}")),
     };
-    let (_, answer) = client.call(method, &format!("{path}?expect={count}{query}"), None).await?;
-    tell(answer["items"].as_array().map(Vec::as_slice).unwrap_or_default())
+    let answer: Outcomes = client.send(method, &format!("{path}?expect={count}{query}"), None).await?;
+    tell(&answer.items)
 }
 
 /// Asks the user at the terminal.
@@ -65,19 +61,18 @@ fn agree(verb: &str, count: u64) -> anyhow::Result<()> {
     }
 }
 
-fn tell(outcomes: &[Value]) -> anyhow::Result<Vec<String>> {
+fn tell(outcomes: &[Outcome]) -> anyhow::Result<Vec<String>> {
     let (mut taken, mut first) = (Vec::new(), None);
     for outcome in outcomes {
-        let it = &outcome["observer"];
-        if it.is_object() {
-            print(&told(&text(it, "name"), it));
-            taken.push(text(it, "id"));
-            continue;
+        if let Some(it) = &outcome.observer {
+            print(&told(&it.name, it));
+            taken.push(it.id.to_string());
         }
-        let status = outcome["status"].as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or(500);
-        let failure = refused(status, &outcome["problem"]);
-        note(&failure.to_string());
-        first.get_or_insert(failure);
+        if let Some(problem) = &outcome.problem {
+            let failure = Failure::of_problem(problem);
+            note(&failure.to_string());
+            first.get_or_insert(failure);
+        }
     }
     let Some(failure) = first else { return Ok(taken) };
     note(&format!("{} of {} done, {} failed", taken.len(), outcomes.len(), outcomes.len() - taken.len()));

@@ -12,9 +12,9 @@ use crate::wiring;
 use anyhow::Context as _;
 use everwatch::host::{self, CapacityText, Teller, observer_runtime, on_signals};
 use everwatch::kinds::built_in;
+use everwatch_api::Stats;
 use everwatch_broker::Broker;
 use everwatch_manager::RunError;
-use reqwest::Method;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -178,8 +178,8 @@ async fn until_active(address: SocketAddr, services: u32) {
     let Ok(client) = Client::new(&format!("http://{address}")) else { return };
     let all_active = async {
         loop {
-            let stats = client.call(Method::GET, "/v1/stats", None).await;
-            if stats.is_ok_and(|(_, stats)| stats["services"]["active"] == services) {
+            let stats = client.read::<Stats>("/v1/stats").await;
+            if stats.is_ok_and(|stats| stats.services.get("active") == Some(&u64::from(services))) {
                 return;
             }
             tokio::time::sleep(LOOK_EVERY).await;

@@ -2,20 +2,20 @@
 
 use crate::cli::{Doctor, Output};
 use crate::client::{Client, Failure};
-use crate::output::{self, TerminalStyle, print, text};
-use reqwest::Method;
-use serde_json::Value;
+use crate::item::Item;
+use crate::output::{self, TerminalStyle, print};
+use everwatch_api::{Finding, Listed};
+use everwatch_core::doctor::Severity;
 
 /// # Errors
 /// A failure if anything is critical, a conflict if there are warnings: the exit code tells the severity.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, arguments: &Doctor) -> anyhow::Result<()> {
-    let (_, page) = Client::new(server)?.call(Method::GET, "/v1/doctor", None).await?;
-    let items = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let Listed { items, .. } = Client::new(server)?.read::<Listed<Item<Finding>>>("/v1/doctor").await?;
     match arguments.shown.output {
-        Output::Json => print(&serde_json::to_string_pretty(items)?),
+        Output::Json => print(&serde_json::to_string_pretty(&items)?),
         Output::Yaml => print(&output::yaml(&items)?),
-        Output::Name => items.iter().for_each(|it| print(&text(it, "code"))),
+        Output::Name => items.iter().for_each(|it| print(&it.code)),
         Output::Table | Output::Wide if items.is_empty() => print("nothing is wrong"),
         Output::Table | Output::Wide => {
             let colours = TerminalStyle::stdout().colours;
@@ -23,12 +23,13 @@ pub(crate) async fn run(server: &str, arguments: &Doctor) -> anyhow::Result<()> 
             print(&told.join("\n\n"));
         }
     }
-    verdict(items).map_or(Ok(()), |failure| Err(failure.into()))
+    let severities: Vec<_> = items.iter().map(|it| it.severity).collect();
+    verdict(&severities).map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-fn verdict(items: &[Value]) -> Option<Failure> {
-    let count = |severity: &str| items.iter().filter(|it| it["severity"] == severity).count();
-    let (critical, warnings) = (count("critical"), count("warning"));
+fn verdict(severities: &[Severity]) -> Option<Failure> {
+    let count = |severity| severities.iter().filter(|it| **it == severity).count();
+    let (critical, warnings) = (count(Severity::Critical), count(Severity::Warning));
     let counted =
         |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
     match (critical, warnings) {
@@ -38,44 +39,36 @@ fn verdict(items: &[Value]) -> Option<Failure> {
     }
 }
 
-fn paragraph(it: &Value, colours: bool) -> String {
-    let severity = text(it, "severity");
-    let colour = match severity.as_str() {
-        "critical" => "31",
-        "warning" => "33",
-        _ => "36",
+fn paragraph(it: &Finding, colours: bool) -> String {
+    let (severity, colour) = match it.severity {
+        Severity::Critical => ("CRITICAL", "31"),
+        Severity::Warning => ("WARNING", "33"),
+        Severity::Info => ("INFO", "36"),
     };
-    let severity = severity.to_uppercase();
-    let head = if colours { format!("\u{1b}[1;{colour}m{severity}\u{1b}[0m") } else { severity };
-    format!(
-        "{head}  {}  {}\n  what  {}\n  why   {}\n  cure  {}",
-        text(it, "code"),
-        text(it, "subject"),
-        text(it, "what"),
-        text(it, "why"),
-        text(it, "cure")
-    )
+    let head = if colours { format!("\u{1b}[1;{colour}m{severity}\u{1b}[0m") } else { severity.to_owned() };
+    let Finding { code, subject, what, why, cure, .. } = it;
+    format!("{head}  {code}  {subject}\n  what  {what}\n  why   {why}\n  cure  {cure}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn the_worst_decides_the_exit_code() {
-        let items = |all: &[&str]| all.iter().map(|it| json!({"severity": it})).collect::<Vec<_>>();
-        let code = |all: &[&str]| verdict(&items(all)).map_or(0, |failure| failure.exit_code());
+        use Severity::{Critical, Info, Warning};
+        let code = |all: &[Severity]| verdict(all).map_or(0, |failure| failure.exit_code());
         assert_eq!(
-            [code(&[]), code(&["info"]), code(&["info", "warning"]), code(&["warning", "critical"])],
+            [code(&[]), code(&[Info]), code(&[Info, Warning]), code(&[Warning, Critical])],
             [0, 0, 4, 1]
         );
-        assert_eq!(verdict(&items(&["warning", "critical"])).unwrap().to_string(), "1 critical, 1 warning");
+        assert_eq!(verdict(&[Warning, Critical]).unwrap().to_string(), "1 critical, 1 warning");
     }
 
     #[test]
     fn a_finding_is_a_paragraph_with_or_without_colours() {
-        let it = json!({"code": "parked", "severity": "warning", "subject": "s", "what": "w", "why": "y", "cure": "c"});
+        let [code, subject, what, why, cure] = ["parked", "s", "w", "y", "c"].map(str::to_owned);
+        let it = Finding { code, severity: Severity::Warning, subject, what, why, cure };
         assert_eq!(paragraph(&it, false), "WARNING  parked  s\n  what  w\n  why   y\n  cure  c");
         assert!(paragraph(&it, true).starts_with("\u{1b}[1;33mWARNING\u{1b}[0m  parked"));
     }

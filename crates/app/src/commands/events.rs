@@ -2,15 +2,13 @@
 
 use crate::cli::{EventPart, Events};
 use crate::client::{Client, Failure};
+use crate::item::Item;
 use crate::live;
-use crate::output::{self, EVENTS, Lines, Output, TerminalStyle, note, print, text};
-use crate::requests::path as observer_path;
+use crate::output::{self, EVENTS, Lines, Output, TerminalStyle, note, print};
+use crate::requests::{path as observer_path, service_path};
+use everwatch_api::sse;
+use everwatch_api::{Event, Listed, Service};
 use everwatch_core::clock;
-use reqwest::Method;
-use serde_json::Value;
-
-/// The longest event that is shown, in bytes; an unfinished one that is longer ends the stream.
-const EVENT_MAX: usize = 1024 * 1024;
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn everywhere(server: &str, asked: &Events) -> anyhow::Result<()> {
@@ -18,9 +16,8 @@ pub(crate) async fn everywhere(server: &str, asked: &Events) -> anyhow::Result<(
     let path = match (&asked.observer, &asked.service) {
         (Some(name), _) => format!("{}/events", observer_path(name)),
         (None, Some(name)) => {
-            let (_, it) =
-                client.call(Method::GET, &format!("/v1/services/{}", Client::part(name)), None).await?;
-            format!("/v1/events?service={}", text(&it, "id"))
+            let it: Service = client.read(&service_path(name)).await?;
+            format!("/v1/events?service={}", it.id)
         }
         (None, None) => "/v1/events".to_owned(),
     };
@@ -40,9 +37,8 @@ pub(super) async fn run(client: &Client, path: &str, part: &EventPart) -> anyhow
     };
     // Before the history is read: what comes between the two is told once, by its number.
     let newest = newest(client).await?;
-    let (_, page) =
-        client.call(Method::GET, &with(&[format!("limit={}", part.limit), what.clone()]), None).await?;
-    let mut history: Vec<Value> = page["items"].as_array().cloned().unwrap_or_default();
+    let path = with(&[format!("limit={}", part.limit), what.clone()]);
+    let mut history = client.read::<Listed<Item<Event>>>(&path).await?.items;
     history.reverse();
     let mut told = EventPrinter {
         lines: Lines::new(&EVENTS, part.output, TerminalStyle::stdout()),
@@ -62,8 +58,8 @@ pub(super) async fn run(client: &Client, path: &str, part: &EventPart) -> anyhow
 
 /// The number of the newest event of all.
 async fn newest(client: &Client) -> anyhow::Result<i64> {
-    let (_, page) = client.call(Method::GET, "/v1/events?limit=1", None).await?;
-    Ok(page["items"][0]["id"].as_i64().unwrap_or(0))
+    let page: Listed<Event> = client.read("/v1/events?limit=1").await?;
+    Ok(page.items.first().map_or(0, |event| event.id))
 }
 
 /// Goes on for ever; a lost connection is opened again after the last event.
@@ -85,31 +81,25 @@ async fn follow(client: &Client, path: &str, told: &mut EventPrinter, output: Ou
 
 /// Until the stream ends.
 async fn read(stream: &mut reqwest::Response, told: &mut EventPrinter, output: Output) -> anyhow::Result<()> {
-    let mut text = Vec::new();
+    let mut reader = sse::Reader::default();
     while let Ok(Ok(Some(chunk))) = tokio::time::timeout(live::SILENT_MAX, stream.chunk()).await {
-        text.extend_from_slice(&chunk);
-        while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = text.drain(..=end).collect();
-            let event =
-                line.strip_prefix(b"data:").and_then(|data| serde_json::from_slice::<Value>(data).ok());
-            if let Some(event) = event {
-                told.tell(std::slice::from_ref(&event), output)?;
-            }
+        for message in reader.read(&chunk)? {
+            let event: Item<Event> = serde_json::from_str(&message.data)?;
+            told.tell(std::slice::from_ref(&event), output)?;
         }
-        anyhow::ensure!(text.len() < EVENT_MAX, "the manager sends an event without an end");
     }
     Ok(())
 }
 
 /// What was told so far.
 struct EventPrinter {
-    lines: Lines,
+    lines: Lines<Event>,
     last: i64,
     begun: bool,
 }
 
 impl EventPrinter {
-    fn tell(&mut self, events: &[Value], output: Output) -> anyhow::Result<()> {
+    fn tell(&mut self, events: &[Item<Event>], output: Output) -> anyhow::Result<()> {
         if events.is_empty() {
             return Ok(());
         }
@@ -117,16 +107,16 @@ impl EventPrinter {
         match output {
             Output::Table | Output::Wide if !self.begun => print(&self.lines.page(events, now)),
             Output::Table | Output::Wide => self.lines.rows(events, now).iter().for_each(|row| print(row)),
-            Output::Json => events.iter().for_each(|it| print(&it.to_string())),
+            Output::Json => events.iter().for_each(|it| print(&it.sent().to_string())),
             Output::Yaml => {
                 for it in events {
                     print(&format!("---\n{}", output::yaml(it)?));
                 }
             }
-            Output::Name => events.iter().for_each(|it| print(&text(it, "id"))),
+            Output::Name => events.iter().for_each(|it| print(&it.id.to_string())),
         }
         self.begun = true;
-        let newest = events.iter().filter_map(|it| it["id"].as_i64()).max();
+        let newest = events.iter().map(|it| it.id).max();
         self.last = self.last.max(newest.unwrap_or(0));
         Ok(())
     }

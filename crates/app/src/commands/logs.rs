@@ -2,26 +2,32 @@
 
 use crate::cli::{LogOutput, Logs};
 use crate::client::{Client, Failure};
+use crate::item::Item;
 use crate::live;
-use crate::output::{self, print, text};
+use crate::output::{self, print};
 use crate::requests::path;
-use reqwest::Method;
-use serde_json::Value;
+use everwatch_api::{LogLine, LogNote, sse};
+use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 
-/// The longest event, in bytes; an unfinished one that is longer ends the stream.
-const EVENT_MAX: usize = 1024 * 1024;
+/// The recent lines.
+#[derive(Debug, Deserialize)]
+struct Recent {
+    items: Vec<Item<LogLine>>,
+    /// Why there are no lines, or no more for now; may be empty.
+    reason: String,
+}
 
 pub(super) async fn run(client: &Client, asked: &Logs) -> anyhow::Result<()> {
     let path = format!("{}/logs?tail={}", path(&asked.name), asked.tail);
     if asked.follow {
         return follow(client, &path, asked.output).await;
     }
-    let (_, logs) = client.call(Method::GET, &path, None).await?;
-    for line in logs["items"].as_array().into_iter().flatten() {
+    let recent: Recent = client.read(&path).await?;
+    for line in &recent.items {
         show(line, asked.output)?;
     }
-    note(&text(&logs, "reason"));
+    note(&recent.reason);
     Ok(())
 }
 
@@ -53,41 +59,32 @@ async fn read(
     last: &mut Option<String>,
     output: LogOutput,
 ) -> anyhow::Result<bool> {
-    let (mut unread, mut word) = (Vec::new(), String::new());
+    let mut reader = sse::Reader::default();
     while let Ok(Ok(Some(chunk))) = timeout(live::SILENT_MAX, stream.chunk()).await {
-        unread.extend_from_slice(&chunk);
-        while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = unread.drain(..=end).collect();
-            let line = String::from_utf8_lossy(&line);
-            let Some((member, value)) = line.trim_end().split_once(':') else { continue };
-            match (member, value.trim_start()) {
-                ("event", value) => value.clone_into(&mut word),
-                ("id", id) => *last = Some(id.to_owned()),
-                ("data", data) => {
-                    let data: Value = serde_json::from_str(data)?;
-                    match &*word {
-                        "line" => show(&data, output)?,
-                        "note" | "end" => note(&text(&data, "text")),
-                        _ => {}
-                    }
-                    if word == "end" {
-                        return Ok(true);
-                    }
+        for message in reader.read(&chunk)? {
+            if message.id.is_some() {
+                last.clone_from(&message.id);
+            }
+            match message.event.as_str() {
+                "line" => show(&serde_json::from_str(&message.data)?, output)?,
+                "note" => note(&serde_json::from_str::<LogNote>(&message.data)?.text),
+                "end" => {
+                    note(&serde_json::from_str::<LogNote>(&message.data)?.text);
+                    return Ok(true);
                 }
                 _ => {}
             }
         }
-        anyhow::ensure!(unread.len() < EVENT_MAX, "the manager sends a line without an end");
     }
     Ok(false)
 }
 
-fn show(line: &Value, output: LogOutput) -> anyhow::Result<()> {
+fn show(line: &Item<LogLine>, output: LogOutput) -> anyhow::Result<()> {
     match output {
         LogOutput::Json => print(&serde_json::to_string(line)?),
-        LogOutput::Raw => print(&text(line, "text")),
+        LogOutput::Raw => print(&line.text),
         LogOutput::Text => {
-            print(&format!("{} {:6} {}", text(line, "at"), text(line, "stream"), text(line, "text")));
+            print(&format!("{} {:6} {}", line.at, line.stream, line.text));
         }
     }
     Ok(())

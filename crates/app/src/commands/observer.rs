@@ -3,8 +3,10 @@
 use super::{apply, bulk, events, fan_out, logs, watch};
 use crate::cli::{Create, Filter, ListArgs, Observer, Selection, Wait, Watched};
 use crate::client::{Client, Failure};
-use crate::output::{self, OBSERVERS, TerminalStyle, note, print, text};
+use crate::item::Item;
+use crate::output::{self, OBSERVERS, TerminalStyle, note, print};
 use crate::requests::{all, described_observer, path, told};
+use everwatch_api as api;
 use everwatch_core::clock;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -62,12 +64,12 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         let labels = asked.labels.labels.into_iter().map(|(key, value)| (key, json!(value)));
         body.insert("labels".to_owned(), Value::Object(labels.collect()));
     }
-    let (_, made) = client.call(Method::POST, "/v1/observers", Some(&Value::Object(body))).await?;
-    let name = text(&made, "name");
+    let made: api::Observer = client.send(Method::POST, "/v1/observers", Some(&Value::Object(body))).await?;
     let Some(timeout) = asked.wait else {
-        print(&told(&name, &made));
+        print(&told(&made.name, &made));
         return Ok(());
     };
+    let name = made.name;
     wait(client, &Wait { name, until: "status=Processing".to_owned(), timeout }).await
 }
 
@@ -80,7 +82,7 @@ async fn delete(
     let filter = query(&chosen.filter);
     let names = match (filter.is_empty(), dry_run) {
         (true, _) => chosen.names.clone(),
-        (false, true) => all(client, &filter, usize::MAX).await?.iter().map(|it| text(it, "name")).collect(),
+        (false, true) => all(client, &filter, usize::MAX).await?.iter().map(|it| it.name.clone()).collect(),
         (false, false) => {
             let begun = bulk::run(client, "delete", (chosen, &filter)).await?;
             if wait.is_none() {
@@ -94,9 +96,9 @@ async fn delete(
         let path = if dry_run { path(name) } else { format!("{}{query}", path(name)) };
         async move {
             let method = if dry_run { Method::GET } else { Method::DELETE };
-            let (_, it) = client.call(method, &path, None).await?;
+            let it: api::Observer = client.send(method, &path, None).await?;
             let would = if dry_run { "would be deleted; now " } else { "" };
-            Ok(format!("{} {would}{}", text(&it, "name"), text(&it, "status")))
+            Ok(format!("{} {would}{}", it.name, it.status.as_str()))
         }
     })
     .await
@@ -113,7 +115,7 @@ async fn act_on(client: &Client, chosen: &Selection, verb: &str) -> anyhow::Resu
 
 async fn act(client: &Client, names: &[String], verb: &str, body: Option<&Value>) -> anyhow::Result<()> {
     fan_out::each(names, "done", |name| async move {
-        let (_, it) = client.call(Method::POST, &format!("{}/{verb}", path(name)), body).await?;
+        let it: api::Observer = client.send(Method::POST, &format!("{}/{verb}", path(name)), body).await?;
         Ok(told(name, &it))
     })
     .await
@@ -121,11 +123,11 @@ async fn act(client: &Client, names: &[String], verb: &str, body: Option<&Value>
 
 async fn get(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()> {
     let path = path(name);
-    let load = async |_| Ok(vec![client.call(Method::GET, &path, None).await?.1]);
+    let load = async |_| Ok(vec![client.read(&path).await?]);
     if watched.watch {
         return watch::run(client, &OBSERVERS, watched.shown.output, load).await;
     }
-    let (_, it) = client.call(Method::GET, &path, None).await?;
+    let it: Item<api::Observer> = client.read(&path).await?;
     output::show_one(&OBSERVERS, &it, watched.shown.output)
 }
 
@@ -171,9 +173,9 @@ async fn wait(client: &Client, asked: &Wait) -> anyhow::Result<()> {
         let left = timeout.saturating_sub(begun.elapsed());
         let poll = left.min(POLL).as_secs().max(1);
         let query = format!("?wait_for=status%3D{}&wait={poll}s", Client::part(status));
-        let (_, it) = client.call(Method::GET, &format!("{}{query}", path(name)), None).await?;
-        let (now, reason) = (text(&it, "status"), text(&it, "reason"));
-        if now == *status {
+        let it: api::Observer = client.read(&format!("{}{query}", path(name))).await?;
+        let (now, reason) = (it.status.as_str(), it.reason);
+        if now == status {
             print(&format!("{name} {now}"));
             return Ok(());
         }

@@ -1,11 +1,15 @@
-//! `everwatch parked`, `safe_mode` and `pool`.
+//! `everwatch parked …`, `everwatch safe-mode …` and `everwatch pool …`
 
 use super::watch;
 use crate::cli::{Parked, Pool, SafeMode, Watched};
 use crate::client::Client;
-use crate::output::{self, PARKED, POOLS, View, print, text};
+use crate::item::Item;
+use crate::output::{self, PARKED, POOLS, View, print};
+use everwatch_api::{self as api, Listed};
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn parked(server: &str, verb: Parked) -> anyhow::Result<()> {
@@ -13,11 +17,11 @@ pub(crate) async fn parked(server: &str, verb: Parked) -> anyhow::Result<()> {
     match verb {
         Parked::List(watched) => list(&client, "/v1/parked?limit=1000", &PARKED, watched).await?,
         Parked::Retry { id } => {
-            client.call(Method::POST, &format!("/v1/parked/{id}/retry"), None).await?;
+            client.order(Method::POST, &format!("/v1/parked/{id}/retry"), None).await?;
             print(&format!("{id} sent back to its queue"));
         }
         Parked::Discard { id } => {
-            client.call(Method::DELETE, &format!("/v1/parked/{id}"), None).await?;
+            client.order(Method::DELETE, &format!("/v1/parked/{id}"), None).await?;
             print(&format!("{id} forgotten"));
         }
     }
@@ -33,9 +37,9 @@ pub(crate) async fn safe_mode(server: &str, verb: SafeMode) -> anyhow::Result<()
         SafeMode::Off => Some(json!({ "on": false })),
     };
     let method = if definition.is_some() { Method::PUT } else { Method::GET };
-    let (_, safe_mode) = client.call(method, "/v1/safe-mode", definition.as_ref()).await?;
-    let on = if safe_mode["on"] == true { "on" } else { "off" };
-    print(format!("safe mode is {on} {}", text(&safe_mode, "reason")).trim_end());
+    let safe_mode: api::SafeMode = client.send(method, "/v1/safe-mode", definition.as_ref()).await?;
+    let on = if safe_mode.on { "on" } else { "off" };
+    print(format!("safe mode is {on} {}", safe_mode.reason).trim_end());
     Ok(())
 }
 
@@ -45,15 +49,14 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
     list(&Client::new(server)?, "/v1/pools", &POOLS, watched).await
 }
 
-/// One page that is all.
-pub(super) async fn list(client: &Client, path: &str, view: &View, watched: Watched) -> anyhow::Result<()> {
-    let load = async |_| {
-        let (_, mut page) = client.call(Method::GET, path, None).await?;
-        Ok(match page["items"].take() {
-            Value::Array(items) => items,
-            _ => Vec::new(),
-        })
-    };
+/// A list that the manager sends as one page.
+pub(super) async fn list<T: Clone + DeserializeOwned + Serialize>(
+    client: &Client,
+    path: &str,
+    view: &View<T>,
+    watched: Watched,
+) -> anyhow::Result<()> {
+    let load = async |_| Ok(client.read::<Listed<Item<T>>>(path).await?.items);
     if watched.watch {
         return watch::run(client, view, watched.shown.output, load).await;
     }

@@ -3,8 +3,10 @@
 use super::{operations, watch};
 use crate::cli::{Balance, Chaos, Drain, Rebalance, Service, Watched, WhichServices};
 use crate::client::{Client, Failure};
-use crate::output::{self, REBALANCE, SERVICES, TerminalStyle, print, text};
-use crate::requests::described_service;
+use crate::item::Item;
+use crate::output::{self, Change, REBALANCE, SERVICES, TerminalStyle, print};
+use crate::requests::{described_service, service_path as path};
+use everwatch_api as api;
 use everwatch_core::clock;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -34,26 +36,27 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
                 })?,
             };
             let body = json!({ "capacity": capacity });
-            client.call(Method::PATCH, &path(&name), Some(&body)).await.map(|(_, it)| it)
+            client.send(Method::PATCH, &path(&name), Some(&body)).await
         }
     }
-    .map(|it| {
-        let capacity = it["capacity_set"].as_u64().map_or_else(|| text(&it, "capacity"), |n| n.to_string());
-        let orders = match it["unconfirmed"].as_str() {
+    .map(|it: api::Service| {
+        let capacity = it.capacity_set.unwrap_or(it.capacity);
+        let orders = match it.unconfirmed {
             Some(unconfirmed) => format!(", {unconfirmed}"),
-            None if it["cordoned"] == true => ", cordoned".to_owned(),
+            None if it.cordoned => ", cordoned".to_owned(),
             None => String::new(),
         };
-        print(&format!("{} holds {} of {capacity}{orders}", text(&it, "name"), text(&it, "held")));
+        print(&format!("{} holds {} of {capacity}{orders}", it.name, it.held));
     })
 }
 
-fn path(name: &str) -> String {
-    format!("/v1/services/{}", Client::part(name))
-}
-
-async fn order(client: &Client, name: &str, verb: &str, body: Option<&Value>) -> anyhow::Result<Value> {
-    Ok(client.call(Method::POST, &format!("{}/{verb}", path(name)), body).await?.1)
+async fn order(
+    client: &Client,
+    name: &str,
+    verb: &str,
+    body: Option<&Value>,
+) -> anyhow::Result<api::Service> {
+    client.send(Method::POST, &format!("{}/{verb}", path(name)), body).await
 }
 
 async fn list(client: &Client, which: &WhichServices, watched: Watched) -> anyhow::Result<()> {
@@ -74,11 +77,11 @@ async fn list(client: &Client, which: &WhichServices, watched: Watched) -> anyho
 
 async fn get(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()> {
     let path = path(name);
-    let load = async |_| Ok(vec![client.call(Method::GET, &path, None).await?.1]);
+    let load = async |_| Ok(vec![client.read(&path).await?]);
     if watched.watch {
         return watch::run(client, &SERVICES, watched.shown.output, load).await;
     }
-    let (_, it) = client.call(Method::GET, &path, None).await?;
+    let it: Item<api::Service> = client.read(&path).await?;
     output::show_one(&SERVICES, &it, watched.shown.output)
 }
 
@@ -99,23 +102,21 @@ async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {
             print(&now);
             told = now;
         }
-        let Some(wait) = asked.wait.filter(|_| !it["drain"].is_null()) else { return Ok(()) };
+        let Some(wait) = asked.wait.filter(|_| it.drain.is_some()) else { return Ok(()) };
         if begun.elapsed() >= wait {
             let text = format!("{told}: still so after {}; the drain goes on", clock::show(wait));
             return Err(Failure::TimedOut(text).into());
         }
         tokio::time::sleep(LOOK_EVERY).await;
-        it = client.call(Method::GET, &path(&asked.name), None).await?.1;
+        it = client.read(&path(&asked.name)).await?;
     }
 }
 
-fn progress(it: &Value) -> String {
-    let (name, drain) = (text(it, "name"), &it["drain"]);
-    if drain.is_null() {
-        return format!("{name} is drained and stays cordoned");
-    }
-    let told = format!("{name}: {} of {} moved", drain["moved"], drain["of"]);
-    match (it["unconfirmed"].as_str(), drain["waits"].as_str()) {
+fn progress(it: &api::Service) -> String {
+    let name = &it.name;
+    let Some(drain) = &it.drain else { return format!("{name} is drained and stays cordoned") };
+    let told = format!("{name}: {} of {} moved", drain.moved, drain.of);
+    match (&it.unconfirmed, &drain.waits) {
         (Some(unconfirmed), _) => format!("{told}; {unconfirmed}"),
         (None, Some(why)) => format!("{told}; waiting: {why}"),
         (None, None) => told,
@@ -137,25 +138,20 @@ pub(crate) async fn rebalance(server: &str, verb: Rebalance) -> anyhow::Result<(
         body.insert("moves".to_owned(), json!(moves));
     }
     let path = format!("/v1/rebalance:{word}");
-    let (_, plan) = Client::new(server)?.call(Method::POST, &path, Some(&Value::Object(body))).await?;
+    let plan: Item<api::Rebalance> =
+        Client::new(server)?.send(Method::POST, &path, Some(&Value::Object(body))).await?;
     match output::structured(&plan, output)? {
         Some(text) => print(&text),
-        None => output::show(&REBALANCE, &changes(&plan), output)?,
+        None => output::show(&REBALANCE, &changes(&plan)?, output)?,
     }
     Ok(())
 }
 
 /// The services of every pool, each with its pool.
-fn changes(plan: &Value) -> Vec<Value> {
-    let mut changes = Vec::new();
-    for pool in plan["pools"].as_array().into_iter().flatten() {
-        for service in pool["services"].as_array().into_iter().flatten() {
-            let mut change = service.clone();
-            change["pool"] = pool["pool"].clone();
-            changes.push(change);
-        }
-    }
-    changes
+fn changes(plan: &api::Rebalance) -> anyhow::Result<Vec<Item<Change>>> {
+    let pools = plan.pools.iter();
+    let all = pools.flat_map(|pool| pool.services.iter().map(|service| (pool.pool.clone(), service.clone())));
+    all.map(|(pool, service)| Item::new(Change { pool, service })).collect()
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -174,7 +170,7 @@ pub(crate) async fn chaos(server: &str, verb: Chaos) -> anyhow::Result<()> {
         ),
     };
     let path = format!("/dev/chaos/{}/{verb}", Client::part(&service));
-    Client::new(server)?.call(Method::POST, &path, None).await?;
+    Client::new(server)?.order(Method::POST, &path, None).await?;
     print(&format!("{service} {then}"));
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! `--watch`: on a terminal the table as it is now; elsewhere what changed, a line each.
 
 use crate::client::{Client, Failure};
+use crate::item::Item;
 use crate::live;
-use crate::output::{self, Lines, Output, TerminalStyle, View, note, print, text};
+use crate::output::{self, Lines, Output, TerminalStyle, View, note, print};
 use crossterm::cursor::MoveTo;
 use crossterm::execute;
 use crossterm::terminal::{self, Clear, ClearType};
 use everwatch_core::clock;
-use serde_json::Value;
+use serde::Serialize;
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
 use tokio::sync::Notify;
@@ -17,15 +18,15 @@ use tokio::time::{Instant, sleep_until};
 ///
 /// # Errors
 /// Only if the first look fails: later ones are tried again.
-pub(super) async fn run(
+pub(super) async fn run<T: Clone + Serialize>(
     client: &Client,
-    view: &View,
+    view: &View<T>,
     output: Output,
-    load: impl AsyncFn(usize) -> anyhow::Result<Vec<Value>>,
+    load: impl AsyncFn(usize) -> anyhow::Result<Vec<Item<T>>>,
 ) -> anyhow::Result<()> {
     let changed = Notify::new();
     let looking = async {
-        let mut shown = OutputArgs::new(view, output);
+        let mut shown = Shown::new(view, output);
         shown.now(&load(shown.room()).await?)?;
         let mut lost = false;
         loop {
@@ -60,13 +61,23 @@ fn is_passing(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Failure::Unreachable(_) | Failure::Failed(_)))
 }
 
-enum OutputArgs<'a> {
-    Screen { view: &'a View, output: Output },
-    Changes { view: &'a View, output: Output, lines: Lines, known: HashMap<String, Vec<String>> },
+/// What was shown last, and where.
+enum Shown<'a, T: 'static> {
+    Screen {
+        view: &'a View<T>,
+        output: Output,
+    },
+    /// By name: the cells that do not change with time alone.
+    Changes {
+        view: &'a View<T>,
+        output: Output,
+        lines: Lines<T>,
+        known: HashMap<String, Vec<String>>,
+    },
 }
 
-impl<'a> OutputArgs<'a> {
-    fn new(view: &'a View, output: Output) -> Self {
+impl<'a, T: Clone + Serialize> Shown<'a, T> {
+    fn new(view: &'a View<T>, output: Output) -> Self {
         if std::io::stdout().is_terminal() && matches!(output, Output::Table | Output::Wide) {
             return Self::Screen { view, output };
         }
@@ -85,7 +96,7 @@ impl<'a> OutputArgs<'a> {
         }
     }
 
-    fn now(&mut self, items: &[Value]) -> anyhow::Result<()> {
+    fn now(&mut self, items: &[Item<T>]) -> anyhow::Result<()> {
         let room = self.room();
         match self {
             Self::Screen { view, output } => {
@@ -98,7 +109,7 @@ impl<'a> OutputArgs<'a> {
             Self::Changes { view, output, lines, known } => {
                 let fresh = changes(view, known, items);
                 tell(*output, lines, (known.is_empty(), view), &fresh)?;
-                *known = items.iter().map(|it| (text(it, "id"), view.gist(it))).collect();
+                *known = items.iter().map(|it| ((view.key)(it), view.gist(it))).collect();
             }
         }
         Ok(())
@@ -106,12 +117,15 @@ impl<'a> OutputArgs<'a> {
 }
 
 /// What is new or reads otherwise than before; what has gone is told at once.
-fn changes(view: &View, known: &HashMap<String, Vec<String>>, items: &[Value]) -> Vec<Value> {
+fn changes<T: Clone>(
+    view: &View<T>,
+    known: &HashMap<String, Vec<String>>,
+    items: &[Item<T>],
+) -> Vec<Item<T>> {
     let mut gone: HashMap<_, _> = known.iter().collect();
     let mut fresh = Vec::new();
     for it in items {
-        let id = text(it, "id");
-        if gone.remove(&id) != Some(&view.gist(it)) {
+        if gone.remove(&(view.key)(it)) != Some(&view.gist(it)) {
             fresh.push(it.clone());
         }
     }
@@ -121,11 +135,11 @@ fn changes(view: &View, known: &HashMap<String, Vec<String>>, items: &[Value]) -
     fresh
 }
 
-fn tell(
+fn tell<T: Serialize>(
     output: Output,
-    lines: &mut Lines,
-    (first, view): (bool, &View),
-    fresh: &[Value],
+    lines: &mut Lines<T>,
+    (first, view): (bool, &View<T>),
+    fresh: &[Item<T>],
 ) -> anyhow::Result<()> {
     if fresh.is_empty() {
         return Ok(());
@@ -133,13 +147,13 @@ fn tell(
     match output {
         Output::Table | Output::Wide if first => print(&lines.page(fresh, clock::now())),
         Output::Table | Output::Wide => lines.rows(fresh, clock::now()).iter().for_each(|row| print(row)),
-        Output::Json => fresh.iter().for_each(|it| print(&it.to_string())),
+        Output::Json => fresh.iter().for_each(|it| print(&it.sent().to_string())),
         Output::Yaml => {
             for it in fresh {
                 print(&format!("---\n{}", output::yaml(it)?));
             }
         }
-        Output::Name => fresh.iter().for_each(|it| print(&text(it, view.name))),
+        Output::Name => fresh.iter().for_each(|it| print(&(view.name)(it))),
     }
     Ok(())
 }

@@ -1,32 +1,19 @@
-//! What stands in a cell, from what the manager sent.
+//! The text of cells, from what the manager sent.
 
+use everwatch_api::Event;
 use everwatch_core::clock::Timestamp;
-use serde::Deserialize as _;
-use serde_json::Value;
+use everwatch_core::epoch::Epoch;
+use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// A member as text; empty if it is not there.
-pub(crate) fn text(it: &Value, member: &str) -> String {
-    match &it[member] {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
 
 /// Text on one line that a terminal does not obey.
 pub(crate) fn line(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
 
-/// A moment, if there is one.
-pub(super) fn moment(it: &Value, member: &str) -> Option<Timestamp> {
-    Timestamp::deserialize(&it[member]).ok()
-}
-
-/// How long ago a moment was; empty if there was none.
-pub(super) fn since(it: &Value, member: &str, now: Timestamp) -> String {
-    moment(it, member).map_or_else(String::new, |then| age(now.since(then)))
+/// How long ago a moment was.
+pub(super) fn since(then: Timestamp, now: Timestamp) -> String {
+    age(now.since(then))
 }
 
 /// Time in its largest unit that still says something: `45s`, `3m`, `5h`, `9d`.
@@ -40,28 +27,25 @@ pub(crate) fn age(time: Duration) -> String {
 }
 
 /// A moment to the second: `2026-11-21T13:35:26Z`.
-pub(super) fn second(it: &Value, member: &str) -> String {
-    let whole = text(it, member);
+pub(super) fn second(then: Timestamp) -> String {
+    let whole = then.to_string();
     whole.split_once('.').map_or_else(|| whole.clone(), |(secs, _)| format!("{secs}Z"))
 }
 
-pub(super) fn name_of(it: &Value, thing: &str) -> String {
-    text(&it[thing], "name")
+/// What there is, or a dash.
+pub(super) fn or_dash(it: Option<impl ToString>) -> String {
+    it.map(|it| it.to_string()).filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
 }
 
 /// `key=value`, comma-separated.
-pub(super) fn labels(it: &Value) -> String {
-    let pairs = it["labels"].as_object().into_iter().flatten();
-    let told = pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-    told.collect::<Vec<_>>().join(",")
+pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
 /// An epoch for display: generation, acquisitions.
-pub(super) fn epoch(it: &Value) -> String {
-    match it["epoch"].as_u64() {
-        Some(epoch) => format!("{}.{}", epoch >> 32, epoch & u64::from(u32::MAX)),
-        None => String::new(),
-    }
+pub(super) fn epoch(epoch: u64) -> String {
+    let epoch = Epoch::from(epoch);
+    format!("{}.{}", epoch.generation(), epoch.acquisitions())
 }
 
 /// A duration in milliseconds for display: `52 ms`, `1.3 s`.
@@ -70,13 +54,12 @@ pub(super) fn millis(ms: u64) -> String {
 }
 
 /// Why it happened, how the move went, and who asked.
-pub(super) fn cause(event: &Value) -> String {
-    let gap = event["gap_ms"].as_u64().map(|ms| format!("gap {}", millis(ms)));
-    let overlap = event["overlap_ms"].as_u64().filter(|ms| *ms > 0);
-    let overlap = overlap.map(|ms| format!("overlap {}", millis(ms)));
-    let by = event["by"]["who"].as_str().map(|who| format!("by {who}"));
-    let parts = [Some(text(event, "text")).filter(|text| !text.is_empty()), gap, overlap, by];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+pub(super) fn cause(event: &Event) -> String {
+    let text = Some(event.text.clone()).filter(|text| !text.is_empty());
+    let gap = event.gap_ms.map(|ms| format!("gap {}", millis(ms)));
+    let overlap = event.overlap_ms.filter(|ms| *ms > 0).map(|ms| format!("overlap {}", millis(ms)));
+    let by = event.by.as_ref().and_then(|by| by.who.as_ref()).map(|who| format!("by {who}"));
+    [text, gap, overlap, by].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

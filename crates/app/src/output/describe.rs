@@ -1,50 +1,61 @@
 //! One observer or service as a person reads it: what it is, why it is so, and how it came about.
 
-use super::cells::{labels, line, moment, name_of, second, text};
+use super::cells::{epoch, labels, line, millis, or_dash, second};
 use super::views::note;
 use super::{Column, EVENTS, Lines, Output, TerminalStyle, View, age, yaml};
-use everwatch_core::clock::Timestamp;
-use serde_json::Value;
+use crate::item::Item;
+use everwatch_api::{Event, Listed, Observer, Run, Service};
+use everwatch_core::clock::{Timestamp, show};
+use everwatch_core::observer::definition::{OnFull, Overlap};
+use everwatch_core::observer::retry::Retry;
+use everwatch_core::record::health::Health;
 
 /// Everything about an observer: itself, its runs and its events, newest first.
 pub(crate) fn observer(
-    it: &Value,
-    (runs, events): (&[Value], &[Value]),
+    it: &Observer,
+    runs: &[Item<Run>],
+    events: &[Item<Event>],
     on: (TerminalStyle, Timestamp),
 ) -> String {
     let (_, now) = on;
-    let service = match (name_of(it, "service"), text(&it["service"], "id")) {
-        (name, _) if name.is_empty() => "none".to_owned(),
-        (name, id) => format!("{name} ({id})"),
-    };
-    let attempt = it["attempt"].as_u64().filter(|attempt| *attempt > 0);
+    let service =
+        it.service.as_ref().map_or_else(|| "none".to_owned(), |it| format!("{} ({})", it.name, it.id));
+    let attempt = Some(it.attempt).filter(|attempt| *attempt > 0);
     let attempt = attempt.map_or_else(String::new, |attempt| format!(", attempt {attempt}"));
+    let overlap = match it.overlap {
+        Overlap::Allow => "allow",
+        Overlap::Forbid => "forbid",
+    };
+    let on_full = match it.on_full {
+        OnFull::Reject => "reject",
+        OnFull::Queue => "queue",
+    };
     let mut facts = vec![
-        ("Name", text(it, "name")),
-        ("Id", text(it, "id")),
-        ("Kind", text(it, "kind")),
-        ("Status", because(it, "status")),
+        ("Name", it.name.clone()),
+        ("Id", it.id.to_string()),
+        ("Kind", it.kind.clone()),
+        ("Status", because(it.status.as_str(), &it.reason)),
         ("Health", health(it)),
-        ("Wanted", text(it, "desired")),
-        ("Pool", text(it, "pool")),
+        ("Wanted", it.desired.as_str().to_owned()),
+        ("Pool", it.pool.clone()),
         ("Service", service),
-        ("Epoch", format!("{}.{}{attempt}", text(it, "generation"), text(it, "acquisitions"))),
-        ("Progress", line(&text(it, "progress"))),
-        ("Labels", labels(it)),
-        ("Created", when(it, "created_at", now)),
-        ("Changed", when(it, "modified_at", now)),
-        ("Started", when(it, "started_at", now)),
-        ("Retry", retry(&it["retry"])),
-        ("Overlap", text(it, "overlap")),
-        ("Grace", text(it, "grace")),
-        ("When full", text(it, "on_full")),
+        ("Epoch", format!("{}{attempt}", epoch(it.epoch))),
+        ("Progress", line(it.progress.as_deref().unwrap_or_default())),
+        ("Labels", labels(&it.labels)),
+        ("Created", when(it.created_at, now)),
+        ("Changed", when(it.modified_at, now)),
+        ("Started", it.started_at.map_or_else(String::new, |then| when(then, now))),
+        ("Retry", retry(&it.retry)),
+        ("Overlap", overlap.to_owned()),
+        ("Grace", it.grace.clone()),
+        ("When full", on_full.to_owned()),
     ];
     facts.retain(|(_, told)| !told.is_empty());
     let mut blocks = vec![aligned(&facts)];
-    if let Some(error) = it["last_error"].as_str() {
+    if let Some(error) = &it.last_error {
         blocks.push(block("Last error", error));
     }
-    blocks.push(block("Spec", &yaml(&it["spec"]).unwrap_or_else(|_| it["spec"].to_string())));
+    blocks.push(block("Spec", &yaml(&it.spec).unwrap_or_else(|_| it.spec.to_string())));
     blocks.push(listed("Runs", &RUNS, runs, on));
     blocks.push(listed("Events", &EVENTS, &oldest_first(events), on));
     blocks.join("\n\n")
@@ -52,113 +63,104 @@ pub(crate) fn observer(
 
 /// Everything about a service: itself, some that it holds, and its events, newest first.
 pub(crate) fn service(
-    it: &Value,
-    (held, events): ((&[Value], u64), &[Value]),
+    it: &Service,
+    held: &Listed<Item<Observer>>,
+    events: &[Item<Event>],
     on: (TerminalStyle, Timestamp),
 ) -> String {
     let (_, now) = on;
-    let kinds = it["kinds"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let mut facts = vec![
-        ("Name", text(it, "name")),
-        ("Id", text(it, "id")),
-        ("State", text(it, "state")),
+        ("Name", it.name.clone()),
+        ("Id", it.id.to_string()),
+        ("State", it.state.as_str().to_owned()),
         ("Note", note(it)),
-        ("Pool", text(it, "pool")),
-        ("Capacity", format!("{} of {} held, {} free", it["held"], it["capacity"], it["free"])),
-        ("Last heartbeat", when(it, "last_heartbeat_at", now)),
-        ("Born", when(it, "created_at", now)),
-        ("Host", text(it, "host")),
-        ("Version", text(it, "version")),
-        ("Kinds", kinds.collect::<Vec<_>>().join(", ")),
-        ("Labels", labels(it)),
+        ("Pool", it.pool.clone()),
+        ("Capacity", format!("{} of {} held, {} free", it.held, it.capacity, it.free)),
+        ("Last heartbeat", when(it.last_heartbeat_at, now)),
+        ("Registered", when(it.created_at, now)),
+        ("Host", it.host.clone()),
+        ("Version", it.version.clone()),
+        ("Kinds", it.kinds.join(", ")),
+        ("Labels", labels(&it.labels)),
     ];
     facts.retain(|(_, told)| !told.is_empty());
-    let (some, total) = held;
-    let mut names = listed("Observers", &HELD, some, on);
-    if total > some.len() as u64 {
-        let name = text(it, "name");
-        names.push_str(&format!("\n  … {total} in all: everwatch observer list --service {name}"));
+    let mut names = listed("Observers", &HELD, &held.items, on);
+    if held.total > held.items.len() as u64 {
+        names
+            .push_str(&format!("\n  … {} in all: everwatch observer list --service {}", held.total, it.name));
     }
     let events = listed("Events", &EVENTS, &oldest_first(events), on);
     [aligned(&facts), names, events].join("\n\n")
 }
 
-const RUNS: View = View {
+const RUNS: View<Run> = View {
     noun: "runs",
-    name: "epoch",
+    name: |it| epoch(it.epoch),
+    key: |it| epoch(it.epoch),
     columns: &[
-        Column::new("EPOCH", |it, _| format!("{}.{}", it["generation"], it["acquisitions"])),
-        Column::new("SERVICE", |it, _| name_of(it, "service")).least(8),
-        Column::new("STARTED", |it, _| second(it, "started_at")),
-        Column::new("LASTED", lasted).right(),
-        Column::new("STARTS", |it, _| text(it, "attempts")).right(),
-        Column::new("GAP BEFORE", |it, _| {
-            it["gap_ms"].as_u64().map_or_else(|| "-".to_owned(), super::cells::millis)
+        Column::<Run>::new("EPOCH", |it, _| epoch(it.epoch)),
+        Column::<Run>::new("SERVICE", |it, _| {
+            it.service.as_ref().map_or_else(String::new, |it| it.name.clone())
         })
-        .right(),
-        Column::new("END", |it, _| it["ended"].as_str().unwrap_or("-").to_owned()).least(6),
+        .least(8),
+        Column::<Run>::new("STARTED", |it, _| second(it.started_at)),
+        Column::<Run>::new("LASTED", |it, now| age(it.ended_at.unwrap_or(now).since(it.started_at))).right(),
+        Column::<Run>::new("STARTS", |it, _| it.attempts.to_string()).right(),
+        Column::<Run>::new("GAP BEFORE", |it, _| or_dash(it.gap_ms.map(millis))).right(),
+        Column::<Run>::new("END", |it, _| or_dash(it.ended.as_ref())).least(6),
     ],
 };
 
-const HELD: View = View {
+const HELD: View<Observer> = View {
     noun: "observers",
-    name: "name",
+    name: |it| it.name.clone(),
+    key: |it| it.id.to_string(),
     columns: &[
-        Column::new("NAME", |it, _| text(it, "name")).least(16),
-        Column::new("KIND", |it, _| text(it, "kind")).least(8),
-        Column::new("STATUS", |it, _| text(it, "status")).toned(),
-        Column::new("HEALTH", |it, _| text(it, "health")).toned(),
-        Column::new("RESTARTS", |it, _| text(it, "restarts")).right(),
-        Column::new("REASON", |it, _| text(it, "reason")).least(22),
+        Column::<Observer>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Observer>::new("KIND", |it, _| it.kind.clone()).least(8),
+        Column::<Observer>::new("STATUS", |it, _| it.status.as_str().to_owned()).toned(),
+        Column::<Observer>::new("HEALTH", |it, _| it.health.map_or("", |it| it.as_str()).to_owned()).toned(),
+        Column::<Observer>::new("RESTARTS", |it, _| it.restarts.to_string()).right(),
+        Column::<Observer>::new("REASON", |it, _| it.reason.clone()).least(22),
     ],
 };
-
-fn lasted(run: &Value, now: Timestamp) -> String {
-    let Some(started) = moment(run, "started_at") else { return String::new() };
-    age(moment(run, "ended_at").unwrap_or(now).since(started))
-}
 
 /// The health, with the code of the reason and the restarts where there are any.
-fn health(it: &Value) -> String {
-    let mut told = text(it, "health");
-    let restarts = it["restarts"].as_u64().filter(|restarts| *restarts > 0);
+fn health(it: &Observer) -> String {
+    let restarts = Some(it.restarts).filter(|restarts| *restarts > 0);
     let restarts =
         restarts.map(|restarts| format!("{restarts} restart{}", if restarts == 1 { "" } else { "s" }));
-    let beside: Vec<String> =
-        it["reason_code"].as_str().map(str::to_owned).into_iter().chain(restarts).collect();
-    if told.is_empty() && !beside.is_empty() {
-        "none".clone_into(&mut told);
+    let code = it.reason_code.map(|code| code.as_str().to_owned());
+    let beside: Vec<String> = code.into_iter().chain(restarts).collect();
+    match it.health.map(Health::as_str) {
+        None if beside.is_empty() => String::new(),
+        Some(health) if beside.is_empty() => health.to_owned(),
+        health => format!("{} ({})", health.unwrap_or("none"), beside.join(", ")),
     }
-    if beside.is_empty() { told } else { format!("{told} ({})", beside.join(", ")) }
 }
 
-fn because(it: &Value, member: &str) -> String {
-    let (word, reason) = (text(it, member), line(&text(it, "reason")));
-    if reason.is_empty() { word } else { format!("{word}: {reason}") }
+fn because(word: &str, reason: &str) -> String {
+    if reason.is_empty() { word.to_owned() } else { format!("{word}: {}", line(reason)) }
 }
 
-fn when(it: &Value, member: &str, now: Timestamp) -> String {
-    let Some(then) = moment(it, member) else { return String::new() };
-    format!("{} ({} ago)", second(it, member), age(now.since(then)))
+fn when(then: Timestamp, now: Timestamp) -> String {
+    format!("{} ({} ago)", second(then), age(now.since(then)))
 }
 
-fn retry(it: &Value) -> String {
-    let attempts = match it["attempts"].as_u64() {
-        Some(attempts) => format!("{attempts} starts"),
-        None => "for ever".to_owned(),
+fn retry(it: &Retry) -> String {
+    let starts = |attempts: &Option<u32>| {
+        attempts.map_or_else(|| "for ever".to_owned(), |attempts| format!("{attempts} starts"))
     };
-    let of = |member: &str| text(it, member);
-    match it["kind"].as_str() {
-        Some("exponential") => {
-            let (first, max, reset) = (of("first"), of("max"), of("reset_after"));
-            format!("after {first}, doubling to {max}, {attempts}; reset after {reset} of health")
+    match it {
+        Retry::Exponential { first, max, attempts, reset_after } => {
+            let (first, max, reset) = (show(*first), show(*max), show(*reset_after));
+            format!("after {first}, doubling to {max}, {}; reset after {reset} of health", starts(attempts))
         }
-        Some("fixed") => format!("every {}, {attempts}", of("every")),
-        Some("intervals") => {
-            let delays = it["delays"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            format!("after {}, then it gives up", delays.collect::<Vec<_>>().join(", "))
+        Retry::Fixed { every, attempts } => format!("every {}, {}", show(*every), starts(attempts)),
+        Retry::Intervals { delays } => {
+            let delays: Vec<_> = delays.iter().map(|delay| show(delay.0)).collect();
+            format!("after {}, then it gives up", delays.join(", "))
         }
-        _ => String::new(),
     }
 }
 
@@ -173,7 +175,12 @@ fn block(title: &str, text: &str) -> String {
     format!("{title}:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
-fn listed(title: &str, view: &View, items: &[Value], (paper, now): (TerminalStyle, Timestamp)) -> String {
+fn listed<T>(
+    title: &str,
+    view: &View<T>,
+    items: &[Item<T>],
+    (paper, now): (TerminalStyle, Timestamp),
+) -> String {
     if items.is_empty() {
         return format!("{title}:\n  none");
     }
@@ -183,6 +190,6 @@ fn listed(title: &str, view: &View, items: &[Value], (paper, now): (TerminalStyl
     format!("{title}:\n{}", lines.join("\n"))
 }
 
-fn oldest_first(events: &[Value]) -> Vec<Value> {
+fn oldest_first(events: &[Item<Event>]) -> Vec<Item<Event>> {
     events.iter().rev().cloned().collect()
 }

@@ -2,16 +2,16 @@
 
 use super::cells::line;
 use super::{Output, TerminalStyle};
+use crate::item::Item;
 use everwatch_core::clock::Timestamp;
-use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 const BETWEEN: usize = 2;
 
 /// A column: what stands in it, and what may become of it where space is short.
-pub(crate) struct Column {
+pub(crate) struct Column<T> {
     head: &'static str,
-    cell: fn(&Value, Timestamp) -> String,
+    cell: fn(&T, Timestamp) -> String,
     /// It may be cut down to this width; the last such column is cut first.
     least: Option<usize>,
     wide: bool,
@@ -21,8 +21,8 @@ pub(crate) struct Column {
     moving: bool,
 }
 
-impl Column {
-    pub(crate) const fn new(head: &'static str, cell: fn(&Value, Timestamp) -> String) -> Self {
+impl<T> Column<T> {
+    pub(crate) const fn new(head: &'static str, cell: fn(&T, Timestamp) -> String) -> Self {
         Self { head, cell, least: None, wide: false, toned: false, right: false, moving: false }
     }
     pub(crate) const fn least(self, width: usize) -> Self {
@@ -44,17 +44,19 @@ impl Column {
 }
 
 /// How a list of one sort of thing looks.
-pub(crate) struct View {
+pub(crate) struct View<T: 'static> {
     /// Of several.
     pub(crate) noun: &'static str,
-    /// The member that names one.
-    pub(crate) name: &'static str,
-    pub(crate) columns: &'static [Column],
+    /// The name of one, for `-o name`.
+    pub(crate) name: fn(&T) -> String,
+    /// What no two of them share.
+    pub(crate) key: fn(&T) -> String,
+    pub(crate) columns: &'static [Column<T>],
 }
 
-impl View {
+impl<T> View<T> {
     /// What of a thing is worth being told again when it changes.
-    pub(crate) fn gist(&self, it: &Value) -> Vec<String> {
+    pub(crate) fn gist(&self, it: &T) -> Vec<String> {
         let still = self.columns.iter().filter(|column| !column.moving);
         still.map(|column| (column.cell)(it, Timestamp::default())).collect()
     }
@@ -94,22 +96,22 @@ impl Tone {
 }
 
 /// A table that grows: its columns become wider, never narrower.
-pub(crate) struct Lines {
-    columns: Vec<&'static Column>,
+pub(crate) struct Lines<T: 'static> {
+    columns: Vec<&'static Column<T>>,
     widths: Vec<usize>,
     paper: TerminalStyle,
 }
 
-impl Lines {
-    pub(crate) fn new(view: &View, output: Output, paper: TerminalStyle) -> Self {
-        let shown = |column: &&'static Column| output == Output::Wide || !column.wide;
+impl<T> Lines<T> {
+    pub(crate) fn new(view: &View<T>, output: Output, paper: TerminalStyle) -> Self {
+        let shown = |column: &&'static Column<T>| output == Output::Wide || !column.wide;
         let columns: Vec<_> = view.columns.iter().filter(shown).collect();
         let widths = columns.iter().map(|column| column.head.width()).collect();
         Self { columns, widths, paper }
     }
 
     /// Head and rows.
-    pub(crate) fn page(&mut self, items: &[Value], now: Timestamp) -> String {
+    pub(crate) fn page(&mut self, items: &[Item<T>], now: Timestamp) -> String {
         let rows = self.cells(items, now);
         let head = self.row(&self.columns.iter().map(|it| it.head.to_owned()).collect::<Vec<_>>(), Row::Head);
         let rows = rows.iter().map(|cells| self.row(cells, Row::Body));
@@ -117,12 +119,12 @@ impl Lines {
     }
 
     /// Rows alone.
-    pub(crate) fn rows(&mut self, items: &[Value], now: Timestamp) -> Vec<String> {
+    pub(crate) fn rows(&mut self, items: &[Item<T>], now: Timestamp) -> Vec<String> {
         let rows = self.cells(items, now);
         rows.iter().map(|cells| self.row(cells, Row::Body)).collect()
     }
 
-    fn cells(&mut self, items: &[Value], now: Timestamp) -> Vec<Vec<String>> {
+    fn cells(&mut self, items: &[Item<T>], now: Timestamp) -> Vec<Vec<String>> {
         let mut rows = Vec::with_capacity(items.len());
         for it in items {
             let cells: Vec<_> = self.columns.iter().map(|column| line(&(column.cell)(it, now))).collect();
@@ -200,23 +202,28 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
-    const VIEW: View = View {
+    #[derive(serde::Serialize)]
+    struct Thing(&'static str, u32, &'static str);
+
+    const VIEW: View<Thing> = View {
         noun: "things",
-        name: "a",
+        name: |it| it.0.to_owned(),
+        key: |it| it.0.to_owned(),
         columns: &[
-            Column::new("A", |it, _| it["a"].as_str().unwrap_or_default().to_owned()).least(4),
-            Column::new("N", |it, _| it["n"].to_string()).right(),
-            Column::new("WHY", |it, _| it["why"].as_str().unwrap_or_default().to_owned()).least(5),
+            Column::<Thing>::new("A", |it, _| it.0.to_owned()).least(4),
+            Column::<Thing>::new("N", |it, _| it.1.to_string()).right(),
+            Column::<Thing>::new("WHY", |it, _| it.2.to_owned()).least(5),
         ],
     };
 
+    fn things<const N: usize>(all: [Thing; N]) -> [Item<Thing>; N] {
+        all.map(|it| Item::new(it).unwrap())
+    }
+
     fn written(width: Option<usize>) -> String {
-        let items = [
-            json!({"a": "first", "n": 7, "why": "because it was so"}),
-            json!({"a": "zweiter", "n": 1234, "why": "日本語の理由です"}),
-        ];
+        let items =
+            things([Thing("first", 7, "because it was so"), Thing("zweiter", 1234, "日本語の理由です")]);
         Lines::new(&VIEW, Output::Table, TerminalStyle { width, colours: false }).page(&items, Timestamp(0))
     }
 
@@ -243,7 +250,7 @@ mod tests {
     #[test]
     fn later_rows_keep_to_the_columns() {
         let mut lines = Lines::new(&VIEW, Output::Table, TerminalStyle { width: None, colours: false });
-        lines.page(&[json!({"a": "first", "n": 7, "why": "x"})], Timestamp(0));
-        assert_eq!(lines.rows(&[json!({"a": "b", "n": 8, "why": ""})], Timestamp(0)), ["b      8"]);
+        lines.page(&things([Thing("first", 7, "x")]), Timestamp(0));
+        assert_eq!(lines.rows(&things([Thing("b", 8, "")]), Timestamp(0)), ["b      8"]);
     }
 }

@@ -1,7 +1,9 @@
 //! How answers look, on narrow and wide paper.
 
 use super::*;
-use serde_json::json;
+use everwatch_api::{Event, Listed, Observer, ParkedMessage, Pool, Run, Service};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
@@ -9,11 +11,16 @@ fn ago(secs: i64) -> String {
     Timestamp(NOW.0 - secs * 1000).to_string()
 }
 
+/// As a manager sends it.
+fn item<T: DeserializeOwned>(sent: Value) -> Item<T> {
+    serde_json::from_value(sent).unwrap()
+}
+
 fn paper(width: usize) -> (TerminalStyle, Timestamp) {
     (TerminalStyle { width: Some(width), colours: false }, NOW)
 }
 
-fn observer(name: &str, status: &str, reason: &str) -> Value {
+fn observer(name: &str, status: &str, reason: &str) -> Item<Observer> {
     let service = if status == "Processing" {
         json!({"id": "0198c1de-0000-7000-8000-00000000000a", "name": "amber"})
     } else {
@@ -25,7 +32,7 @@ fn observer(name: &str, status: &str, reason: &str) -> Value {
         ("Created", _) => (json!("waiting"), 0, json!("waiting-for-slot")),
         _ => (Value::Null, 9, json!("gave-up")),
     };
-    json!({
+    item(json!({
         "id": "0198c1de-4e6b-7c33-9d0a-1f2e3d4c5b6a", "name": name, "kind": "http", "pool": "default",
         "spec": {"url": "https://example.org/feed?a=1", "every": "5s"}, "labels": {"team": "prices", "tier": "1"},
         "desired": "running", "status": status, "health": health, "restarts": restarts, "reason": reason,
@@ -35,10 +42,10 @@ fn observer(name: &str, status: &str, reason: &str) -> Value {
         "retry": {"kind": "exponential", "first": "1s", "max": "1m", "reset_after": "5m"},
         "overlap": "allow", "grace": "10s", "on_full": "reject",
         "created_at": ago(200_000), "modified_at": ago(250), "started_at": ago(250),
-    })
+    }))
 }
 
-fn observers() -> Vec<Value> {
+fn observers() -> Vec<Item<Observer>> {
     vec![
         observer("prices-nyse", "Processing", ""),
         observer(
@@ -55,32 +62,32 @@ fn observers() -> Vec<Value> {
     ]
 }
 
-fn service(name: &str, state: &str) -> Value {
-    json!({
+fn service(name: &str, state: &str) -> Item<Service> {
+    item(json!({
         "id": "0198c1de-0000-7000-8000-00000000000a", "name": name, "pool": "default", "capacity": 10, "held": 3, "free": 7,
         "state": state, "kinds": ["exec", "http", "ticker"], "version": "0.1.0", "host": "node-17.example.org",
         "labels": {"zone": "b"}, "created_at": ago(9000), "modified_at": ago(3), "last_heartbeat_at": ago(3),
         "is_deleted": false, "cordoned": state != "active", "capacity_set": if state == "active" { json!(10) } else { Value::Null },
         "drain": if state == "draining" { json!({"of": 9, "moved": 6, "per_second": 100, "until": null, "force": false,
             "waits": "no other service of pool default has a free slot"}) } else { Value::Null },
-    })
+    }))
 }
 
-fn event(id: i64, what: &str, text: &str) -> Value {
+fn event(id: i64, what: &str, text: &str) -> Item<Event> {
     let gap = if what == "started" { json!(52) } else { Value::Null };
-    json!({
+    item(json!({
         "id": id, "at": ago(300 - id), "type": what, "epoch": (3_u64 << 32) | 2, "text": text, "gap_ms": gap, "overlap_ms": null,
         "observer": {"id": "0198c1de-4e6b-7c33-9d0a-1f2e3d4c5b6a", "name": "prices-nyse"},
         "service": {"id": "0198c1de-0000-7000-8000-00000000000a", "name": "amber"},
-    })
+    }))
 }
 
-fn written(view: &View, items: &[Value], output: Output, width: usize) -> String {
+fn written<T>(view: &View<T>, items: &[Item<T>], output: Output, width: usize) -> String {
     many(view, items, output, paper(width)).unwrap()
 }
 
 /// One view at both widths, narrow and with all columns.
-fn shapes(view: &View, items: &[Value]) -> String {
+fn shapes<T>(view: &View<T>, items: &[Item<T>]) -> String {
     let shapes = [(80, Output::Table), (140, Output::Table), (140, Output::Wide), (240, Output::Wide)];
     let told =
         shapes.map(|(width, output)| format!("{width} {output:?}\n{}", written(view, items, output, width)));
@@ -104,61 +111,63 @@ fn events_as_tables() {
         event(1, "created", ""),
         event(2, "started", ""),
         event(3, "errored", "cannot connect: connection refused; again at 12:00:05Z"),
-        json!({"id": 4, "at": ago(1), "type": "safe_mode", "observer": null, "service": null, "epoch": null, "text": "off",
-            "by": {"who": "ada@laptop", "from": "10.0.0.7", "with": "everwatch/0.1.0"}}),
+        item(
+            json!({"id": 4, "at": ago(1), "type": "safe_mode", "observer": null, "service": null, "epoch": null,
+            "text": "off", "by": {"who": "ada@laptop", "from": "10.0.0.7", "with": "everwatch/0.1.0"}}),
+        ),
     ];
     insta::assert_snapshot!(shapes(&EVENTS, &all));
 }
 
 #[test]
 fn pools_and_parked_messages_and_changes_as_tables() {
-    let pools = [json!({"name": "default", "services": 3, "capacity": 30, "held": 12, "free": 18,
-        "observers": {"Processing": 12, "Failed": 1, "Paused": 2}, "health": {"running": 10, "restarting": 2}})];
-    let parked = [
-        json!({"id": 7, "queue": "everwatch.work.default", "reason": "neither JSON nor anything else known",
-        "size": 11, "text": "hello\nworld", "at": ago(4000)}),
-    ];
-    let changes = [
-        json!({"pool": "default", "name": "amber", "held": 10, "target": 5, "capacity": 10, "reason": "gives 5"}),
-    ];
+    let pools: [Item<Pool>; 1] =
+        [item(json!({"name": "default", "services": 3, "capacity": 30, "held": 12, "free": 18,
+        "pending": 0, "needed": 12, "observers": {"Processing": 12, "Failed": 1, "Paused": 2},
+        "health": {"running": 10, "restarting": 2}}))];
+    let parked: [Item<ParkedMessage>; 1] = [item(json!({"id": 7, "queue": "everwatch.work.default",
+        "reason": "neither JSON nor anything else known", "size": 11, "text": "hello\nworld",
+        "body": "aGVsbG8Kd29ybGQ=", "at": ago(4000)}))];
+    let amber =
+        item(json!({"id": "0198c1de-0000-7000-8000-00000000000a", "name": "amber", "held": 10, "target": 5,
+        "capacity": 10, "reason": "gives 5"}));
+    let service: &everwatch_api::ServiceBalance = &amber;
+    let changes = [Item::new(Change { pool: "default".to_owned(), service: service.clone() }).unwrap()];
     let all = [shapes(&POOLS, &pools), shapes(&PARKED, &parked), shapes(&REBALANCE, &changes)];
     insta::assert_snapshot!(all.join("\n\n"));
 }
 
 #[test]
 fn everything_about_an_observer() {
-    let run = |generation, ended: Value| {
-        json!({"epoch": 1, "generation": generation, "acquisitions": 0, "service": {"name": "amber"}, "attempts": 2,
+    let run = |generation: u64, ended: Value| -> Item<Run> {
+        item(json!({"epoch": generation << 32, "generation": generation, "acquisitions": 0,
+            "service": {"id": "0198c1de-0000-7000-8000-00000000000a", "name": "amber"}, "attempts": 2,
             "started_at": ago(500), "ended_at": ended, "ended": if ended.is_null() { Value::Null } else { json!("handed_over") },
-            "gap_ms": 1300})
+            "gap_ms": 1300}))
     };
     let runs = [run(3, Value::Null), run(2, json!(ago(260)))];
     let events = [event(2, "started", ""), event(1, "handed_over", "drain")];
     let it = observer("prices-nyse", "Processing", "its service is suspect");
-    insta::assert_snapshot!(describe_observer(&it, (&runs, &events), paper(80)));
+    insta::assert_snapshot!(describe_observer(&it, &runs, &events, paper(80)));
     let bare = observer("bare", "Created", "to be published");
     insta::assert_snapshot!(
         "an_observer_that_nothing_happened_to",
-        describe_observer(&bare, (&[], &[]), paper(80))
+        describe_observer(&bare, &[], &[], paper(80))
     );
 }
 
 #[test]
 fn everything_about_a_service() {
-    let held = observers();
+    let held = Listed { items: observers(), next_cursor: None, total: 9 };
     let events = [event(2, "started", ""), event(1, "service_draining", "by hand")];
-    insta::assert_snapshot!(describe_service(
-        &service("basalt", "draining"),
-        ((&held, 9), &events),
-        paper(80)
-    ));
+    insta::assert_snapshot!(describe_service(&service("basalt", "draining"), &held, &events, paper(80)));
 }
 
 #[test]
 fn yaml_says_what_json_says() {
     let all = observers();
     let written = written(&OBSERVERS, &all[..1], Output::Yaml, 80);
-    let read: Vec<Value> = serde_saphyr::from_str(&written).unwrap();
+    let read: Vec<Item<Observer>> = serde_saphyr::from_str(&written).unwrap();
     assert_eq!(read, all[..1]);
     insta::assert_snapshot!(written);
     assert_eq!(super::tests::written(&OBSERVERS, &[], Output::Json, 80), "[]");

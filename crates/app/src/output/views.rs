@@ -1,154 +1,159 @@
-//! Which columns each sort of thing has.
+//! The columns of each kind of list.
 
-use super::cells::{cause, epoch, labels, name_of, second, since, text};
+use super::cells::{cause, epoch, labels, or_dash, second, since};
 use super::table::{Column, View};
-use serde_json::Value;
+use everwatch_api::{Event, Observer, ParkedMessage, Pool, Service, ServiceBalance};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::record::health::Health;
+use everwatch_core::record::reason::ReasonCode;
+use everwatch_core::record::status::Status;
+use serde::Serialize;
+use std::collections::BTreeMap;
 
-pub(crate) const OBSERVERS: View = View {
+pub(crate) const OBSERVERS: View<Observer> = View {
     noun: "observers",
-    name: "name",
+    name: |it| it.name.clone(),
+    key: |it| it.id.to_string(),
     columns: &[
-        Column::new("NAME", |it, _| text(it, "name")).least(16),
-        Column::new("KIND", |it, _| text(it, "kind")).least(8),
-        Column::new("STATUS", |it, _| text(it, "status")).toned(),
-        Column::new("SERVICE", |it, _| or_dash(name_of(it, "service"))).least(8),
-        Column::new("HEALTH", |it, _| or_dash(text(it, "health"))).toned(),
-        Column::new("RESTARTS", |it, _| or_dash(text(it, "restarts"))).right(),
-        Column::new("EPOCH", |it, _| epoch(it)).wide(),
-        Column::new("AGE", |it, now| since(it, "created_at", now)).right().moving(),
-        Column::new("POOL", |it, _| text(it, "pool")).wide(),
-        Column::new("RUNS FOR", |it, now| or_dash(running_for(it, now))).right().moving().wide(),
-        Column::new("LABELS", |it, _| or_dash(labels(it))).least(8).wide(),
-        Column::new("ID", |it, _| text(it, "id")).least(9).wide(),
-        Column::new("CODE", |it, _| or_dash(text(it, "reason_code"))).wide(),
-        Column::new("REASON", |it, _| reason(it)).least(22),
+        Column::<Observer>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Observer>::new("KIND", |it, _| it.kind.clone()).least(8),
+        Column::<Observer>::new("STATUS", |it, _| it.status.as_str().to_owned()).toned(),
+        Column::<Observer>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name))).least(8),
+        Column::<Observer>::new("HEALTH", |it, _| or_dash(it.health.map(Health::as_str))).toned(),
+        Column::<Observer>::new("RESTARTS", |it, _| it.restarts.to_string()).right(),
+        Column::<Observer>::new("EPOCH", |it, _| epoch(it.epoch)).wide(),
+        Column::<Observer>::new("AGE", |it, now| since(it.created_at, now)).right().moving(),
+        Column::<Observer>::new("POOL", |it, _| it.pool.clone()).wide(),
+        Column::<Observer>::new("RUNS FOR", |it, now| or_dash(running_for(it, now))).right().moving().wide(),
+        Column::<Observer>::new("LABELS", |it, _| or_dash(Some(labels(&it.labels)))).least(8).wide(),
+        Column::<Observer>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
+        Column::<Observer>::new("CODE", |it, _| or_dash(it.reason_code.map(ReasonCode::as_str))).wide(),
+        Column::<Observer>::new("REASON", |it, _| reason(it)).least(22),
     ],
 };
 
-pub(crate) const SERVICES: View = View {
+pub(crate) const SERVICES: View<Service> = View {
     noun: "services",
-    name: "name",
+    name: |it| it.name.clone(),
+    key: |it| it.id.to_string(),
     columns: &[
-        Column::new("NAME", |it, _| text(it, "name")).least(16),
-        Column::new("STATE", |it, _| text(it, "state")).toned(),
-        Column::new("POOL", |it, _| text(it, "pool")).least(8),
-        Column::new("HELD", |it, _| text(it, "held")).right(),
-        Column::new("CAPACITY", |it, _| text(it, "capacity")).right(),
-        Column::new("HEARTBEAT", |it, now| since(it, "last_heartbeat_at", now)).right().moving(),
-        Column::new("AGE", |it, now| since(it, "created_at", now)).right().moving(),
-        Column::new("HOST", |it, _| text(it, "host")).least(6),
-        Column::new("VERSION", |it, _| text(it, "version")).wide(),
-        Column::new("KINDS", |it, _| kinds(it)).least(8).wide(),
-        Column::new("LABELS", |it, _| or_dash(labels(it))).least(8).wide(),
-        Column::new("ID", |it, _| text(it, "id")).least(9).wide(),
-        Column::new("NOTE", |it, _| note(it)).least(14),
+        Column::<Service>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Service>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
+        Column::<Service>::new("POOL", |it, _| it.pool.clone()).least(8),
+        Column::<Service>::new("HELD", |it, _| it.held.to_string()).right(),
+        Column::<Service>::new("CAPACITY", |it, _| it.capacity.to_string()).right(),
+        Column::<Service>::new("HEARTBEAT", |it, now| since(it.last_heartbeat_at, now)).right().moving(),
+        Column::<Service>::new("AGE", |it, now| since(it.created_at, now)).right().moving(),
+        Column::<Service>::new("HOST", |it, _| it.host.clone()).least(6),
+        Column::<Service>::new("VERSION", |it, _| it.version.clone()).wide(),
+        Column::<Service>::new("KINDS", |it, _| it.kinds.join(",")).least(8).wide(),
+        Column::<Service>::new("LABELS", |it, _| or_dash(Some(labels(&it.labels)))).least(8).wide(),
+        Column::<Service>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
+        Column::<Service>::new("NOTE", |it, _| note(it)).least(14),
     ],
 };
 
-pub(crate) const POOLS: View = View {
+pub(crate) const POOLS: View<Pool> = View {
     noun: "pools",
-    name: "name",
+    name: |it| it.name.clone(),
+    key: |it| it.name.clone(),
     columns: &[
-        Column::new("NAME", |it, _| text(it, "name")).least(16),
-        Column::new("SERVICES", |it, _| text(it, "services")).right(),
-        Column::new("HELD", |it, _| text(it, "held")).right(),
-        Column::new("CAPACITY", |it, _| text(it, "capacity")).right(),
-        Column::new("FREE", |it, _| text(it, "free")).right(),
-        Column::new("RUNNING", |it, _| healthy(it, "running")).right(),
-        Column::new("RESTARTING", |it, _| healthy(it, "restarting")).right(),
-        Column::new("WAITING", |it, _| healthy(it, "waiting")).right(),
-        Column::new("FAILED", |it, _| counted(it, "Failed")).right(),
-        Column::new("MOVING", |it, _| healthy(it, "moving")).right().wide(),
-        Column::new("STOPPING", |it, _| healthy(it, "stopping")).right().wide(),
-        Column::new("PAUSED", |it, _| counted(it, "Paused")).right().wide(),
-        Column::new("COMPLETED", |it, _| counted(it, "Completed")).right().wide(),
+        Column::<Pool>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Pool>::new("SERVICES", |it, _| it.services.to_string()).right(),
+        Column::<Pool>::new("HELD", |it, _| it.held.to_string()).right(),
+        Column::<Pool>::new("CAPACITY", |it, _| it.capacity.to_string()).right(),
+        Column::<Pool>::new("FREE", |it, _| it.free.to_string()).right(),
+        Column::<Pool>::new("RUNNING", |it, _| count(&it.health, "running")).right(),
+        Column::<Pool>::new("RESTARTING", |it, _| count(&it.health, "restarting")).right(),
+        Column::<Pool>::new("WAITING", |it, _| count(&it.health, "waiting")).right(),
+        Column::<Pool>::new("FAILED", |it, _| count(&it.observers, "Failed")).right(),
+        Column::<Pool>::new("MOVING", |it, _| count(&it.health, "moving")).right().wide(),
+        Column::<Pool>::new("STOPPING", |it, _| count(&it.health, "stopping")).right().wide(),
+        Column::<Pool>::new("PAUSED", |it, _| count(&it.observers, "Paused")).right().wide(),
+        Column::<Pool>::new("COMPLETED", |it, _| count(&it.observers, "Completed")).right().wide(),
     ],
 };
 
-pub(crate) const PARKED: View = View {
+pub(crate) const PARKED: View<ParkedMessage> = View {
     noun: "parked messages",
-    name: "id",
+    name: |it| it.id.to_string(),
+    key: |it| it.id.to_string(),
     columns: &[
-        Column::new("ID", |it, _| text(it, "id")),
-        Column::new("AGE", |it, now| since(it, "at", now)).right().moving(),
-        Column::new("QUEUE", |it, _| text(it, "queue")).least(12),
-        Column::new("SIZE", |it, _| text(it, "size")).right(),
-        Column::new("REASON", |it, _| text(it, "reason")).least(10),
-        Column::new("BEGINS", |it, _| beginning(it)).least(10).wide(),
+        Column::<ParkedMessage>::new("ID", |it, _| it.id.to_string()),
+        Column::<ParkedMessage>::new("AGE", |it, now| since(it.at, now)).right().moving(),
+        Column::<ParkedMessage>::new("QUEUE", |it, _| it.queue.clone()).least(12),
+        Column::<ParkedMessage>::new("SIZE", |it, _| it.size.to_string()).right(),
+        Column::<ParkedMessage>::new("REASON", |it, _| it.reason.clone()).least(10),
+        Column::<ParkedMessage>::new("BEGINS", |it, _| beginning(it)).least(10).wide(),
     ],
 };
 
-pub(crate) const EVENTS: View = View {
+pub(crate) const EVENTS: View<Event> = View {
     noun: "events",
-    name: "id",
+    name: |it| it.id.to_string(),
+    key: |it| it.id.to_string(),
     columns: &[
-        Column::new("ID", |it, _| text(it, "id")).right().wide(),
-        Column::new("AT", |it, _| second(it, "at")),
-        Column::new("EVENT", |it, _| text(it, "type")).toned(),
-        Column::new("OBSERVER", |it, _| or_dash(name_of(it, "observer"))).least(10),
-        Column::new("SERVICE", |it, _| or_dash(name_of(it, "service"))).least(8),
-        Column::new("EPOCH", |it, _| or_dash(epoch(it))).wide(),
-        Column::new("CAUSE", |it, _| cause(it)).least(20),
+        Column::<Event>::new("ID", |it, _| it.id.to_string()).right().wide(),
+        Column::<Event>::new("AT", |it, _| second(it.at)),
+        Column::<Event>::new("EVENT", |it, _| it.kind.as_str().to_owned()).toned(),
+        Column::<Event>::new("OBSERVER", |it, _| or_dash(it.observer.as_ref().map(|it| &it.name))).least(10),
+        Column::<Event>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name))).least(8),
+        Column::<Event>::new("EPOCH", |it, _| or_dash(it.epoch.map(epoch))).wide(),
+        Column::<Event>::new("CAUSE", |it, _| cause(it)).least(20),
     ],
 };
 
-pub(crate) const REBALANCE: View = View {
+/// A service of a plan, with its pool.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Change {
+    pub(crate) pool: String,
+    #[serde(flatten)]
+    pub(crate) service: ServiceBalance,
+}
+
+pub(crate) const REBALANCE: View<Change> = View {
     noun: "changes: all services are evenly used",
-    name: "name",
+    name: |it| it.service.name.clone(),
+    key: |it| it.service.id.to_string(),
     columns: &[
-        Column::new("POOL", |it, _| text(it, "pool")).least(8),
-        Column::new("SERVICE", |it, _| text(it, "name")).least(16),
-        Column::new("HELD", |it, _| text(it, "held")).right(),
-        Column::new("TARGET", |it, _| text(it, "target")).right(),
-        Column::new("CAPACITY", |it, _| text(it, "capacity")).right(),
-        Column::new("CHANGE", |it, _| text(it, "reason")).least(10),
+        Column::<Change>::new("POOL", |it, _| it.pool.clone()).least(8),
+        Column::<Change>::new("SERVICE", |it, _| it.service.name.clone()).least(16),
+        Column::<Change>::new("HELD", |it, _| it.service.held.to_string()).right(),
+        Column::<Change>::new("TARGET", |it, _| it.service.target.to_string()).right(),
+        Column::<Change>::new("CAPACITY", |it, _| it.service.capacity.to_string()).right(),
+        Column::<Change>::new("CHANGE", |it, _| it.service.reason.clone()).least(10),
     ],
 };
 
-fn or_dash(text: String) -> String {
-    if text.is_empty() { "-".to_owned() } else { text }
+fn running_for(it: &Observer, now: Timestamp) -> Option<String> {
+    it.started_at.filter(|_| it.status == Status::Processing).map(|then| since(then, now))
 }
 
-fn running_for(it: &Value, now: everwatch_core::clock::Timestamp) -> String {
-    if it["status"] == "Processing" { since(it, "started_at", now) } else { String::new() }
+/// The reason for its status, else what it says of itself.
+fn reason(it: &Observer) -> String {
+    if it.reason.is_empty() { it.progress.clone().unwrap_or_default() } else { it.reason.clone() }
 }
 
-/// Why it stands there, else what it says of itself.
-fn reason(it: &Value) -> String {
-    let reason = text(it, "reason");
-    if reason.is_empty() { text(it, "progress") } else { reason }
+fn count(counts: &BTreeMap<String, u64>, word: &str) -> String {
+    counts.get(word).copied().unwrap_or(0).to_string()
 }
 
-fn kinds(it: &Value) -> String {
-    let names = it["kinds"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    names.collect::<Vec<_>>().join(",")
-}
-
-fn counted(pool: &Value, status: &str) -> String {
-    pool["observers"][status].as_u64().unwrap_or(0).to_string()
-}
-
-fn healthy(pool: &Value, health: &str) -> String {
-    pool["health"][health].as_u64().unwrap_or(0).to_string()
-}
-
-/// What a person has ordered there.
-pub(super) fn note(it: &Value) -> String {
-    let drain = &it["drain"];
+/// The orders of operators for this service.
+pub(super) fn note(it: &Service) -> String {
     let mut told = Vec::new();
-    if drain.is_object() {
-        told.push(format!("{} of {} moved", drain["moved"], drain["of"]));
-        told.extend(drain["waits"].as_str().map(str::to_owned));
-    } else if it["cordoned"] == true && it["unconfirmed"].is_null() {
+    if let Some(drain) = &it.drain {
+        told.push(format!("{} of {} moved", drain.moved, drain.of));
+        told.extend(drain.waits.clone());
+    } else if it.cordoned && it.unconfirmed.is_none() {
         told.push("cordoned by hand".to_owned());
     }
-    told.extend(it["unconfirmed"].as_str().map(str::to_owned));
-    if let Some(capacity) = it["capacity_set"].as_u64() {
+    told.extend(it.unconfirmed.clone());
+    if let Some(capacity) = it.capacity_set {
         told.push(format!("capacity {capacity} set by hand"));
     }
     told.join("; ")
 }
 
-fn beginning(it: &Value) -> String {
-    it["text"].as_str().map_or_else(|| "(not text)".to_owned(), |text| text.chars().take(200).collect())
+fn beginning(it: &ParkedMessage) -> String {
+    it.text.as_ref().map_or_else(|| "(not text)".to_owned(), |text| text.chars().take(200).collect())
 }

@@ -3,8 +3,9 @@
 use super::model::{Focus, Query, Target, Trouble, Verb, Wish};
 use super::seen::{Observer, Page, Pool, SafeMode, Seen, Service, Stats};
 use crate::client::{Client, Failure};
-use crate::output::{TerminalStyle, text};
-use crate::requests::{described_observer, described_service};
+use crate::output::TerminalStyle;
+use crate::requests::{described_observer, described_service, path as path_of, service_path};
+use everwatch_api as api;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -17,20 +18,23 @@ pub(super) async fn screen(client: &Client, query: &Query) -> Result<Box<Seen>, 
     let observers = path(query);
     let all = async {
         let (stats, pools, services, safe_mode, observers) = tokio::try_join!(
-            read::<Stats>(client, "/v1/stats"),
-            read::<Page<Pool>>(client, "/v1/pools"),
-            read::<Page<Service>>(client, "/v1/services?state=active,cordoned,draining,suspect&limit=1000"),
-            read::<SafeMode>(client, "/v1/safe-mode"),
-            read::<Page<Observer>>(client, &observers),
+            client.read::<Stats>("/v1/stats"),
+            client.read::<Page<Pool>>("/v1/pools"),
+            client.read::<Page<Service>>("/v1/services?state=active,cordoned,draining,suspect&limit=1000"),
+            client.read::<SafeMode>("/v1/safe-mode"),
+            client.read::<Page<Observer>>(&observers),
         )?;
         Ok(Box::new(Seen { stats, pools: pools.items, services: services.items, observers, safe_mode }))
     };
     within(all).await
 }
 
-async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
-    let (_, body) = client.call(Method::GET, path, None).await?;
-    Ok(serde_json::from_value(body)?)
+/// Has the manager do this.
+async fn act<T: DeserializeOwned>(client: &Client, path: &str, verb: Verb) -> anyhow::Result<T> {
+    match verb {
+        Verb::Delete => client.send(Method::DELETE, path, None).await,
+        verb => client.send(Method::POST, &format!("{path}/{}", verb.word()), None).await,
+    }
 }
 
 pub(super) async fn describe(client: &Client, target: &Target, width: usize) -> Result<String, Trouble> {
@@ -43,18 +47,18 @@ pub(super) async fn describe(client: &Client, target: &Target, width: usize) -> 
 
 /// Answers how it stands after that.
 pub(super) async fn carry_out(client: &Client, wish: &Wish) -> Result<String, Trouble> {
-    let kind = match wish.target.what {
-        Focus::Observers => "observers",
-        Focus::Services => "services",
-    };
-    let path = format!("/v1/{kind}/{}", Client::part(&wish.target.id));
+    let id = &wish.target.id;
     let asked = async {
-        let (_, it) = match wish.verb {
-            Verb::Delete => client.call(Method::DELETE, &path, None).await?,
-            verb => client.call(Method::POST, &format!("{path}/{}", verb.word()), None).await?,
-        };
-        let member = if kind == "observers" { "status" } else { "state" };
-        Ok(format!("{} {}", text(&it, member), text(&it, "reason")).trim_end().to_owned())
+        Ok(match wish.target.what {
+            Focus::Observers => {
+                let it: api::Observer = act(client, &path_of(id), wish.verb).await?;
+                format!("{} {}", it.status.as_str(), it.reason).trim_end().to_owned()
+            }
+            Focus::Services => {
+                let it: api::Service = act(client, &service_path(id), wish.verb).await?;
+                it.state.as_str().to_owned()
+            }
+        })
     };
     within(asked).await
 }

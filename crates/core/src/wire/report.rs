@@ -220,3 +220,27 @@ fn first_version() -> u16 {
 fn is_first_version(version: &u16) -> bool {
     *version == first_version()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::message::BATCH_MAX;
+    use uuid::Uuid;
+
+    #[test]
+    fn the_chunks_of_an_inventory_cover_all_ids() {
+        assert_eq!(
+            InventoryChunk::all(1, Vec::new())[0].range,
+            Some(InventoryRange { after: None, upto: None })
+        );
+        let id = |number: usize| ObserverId(Uuid::from_u128(number as u128));
+        let entry = |number| RunReport { id: id(number), epoch: Epoch::new(1, 0), event: RunEvent::Stopped };
+        let all = InventoryChunk::all(7, (0..BATCH_MAX * 2 + 1).rev().map(entry).collect());
+        let ranges: Vec<InventoryRange> = all.iter().filter_map(|chunk| chunk.range).collect();
+        let (first, second) = (Some(id(BATCH_MAX - 1)), Some(id(BATCH_MAX * 2 - 1)));
+        let range = |after, upto| InventoryRange { after, upto };
+        assert_eq!(ranges, [range(None, first), range(first, second), range(second, None)]);
+        assert_eq!(all.iter().map(|chunk| chunk.entries.len()).sum::<usize>(), BATCH_MAX * 2 + 1);
+        assert!(all.iter().all(|chunk| (chunk.inventory, chunk.chunks) == (7, 3)));
+    }
+}

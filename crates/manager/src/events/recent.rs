@@ -1,7 +1,7 @@
 //! The newest events, kept in the form in which they are sent. If each follower read the database, a thousand consoles
 //! would be a thousand queries per event.
 
-use crate::api;
+use super::shown;
 use crate::lock::lock;
 use axum::response::sse;
 use everwatch_store::Event;
@@ -23,7 +23,7 @@ pub(crate) struct PublishedEvent {
 impl PublishedEvent {
     pub(crate) fn new(event: Event) -> Option<Self> {
         let message = sse::Event::default().id(event.id.to_string()).event(event.kind.as_str());
-        match message.json_data(api::Event::of(event.clone())) {
+        match message.json_data(shown::event(event.clone())) {
             Ok(message) => Some(Self { event, message }),
             Err(error) => {
                 debug!(%error, event = event.id, "an event cannot be written");

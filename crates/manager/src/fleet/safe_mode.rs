@@ -1,7 +1,7 @@
 //! Safe mode: one switch for all managers that stops every conclusion from silence during an incident.
 
-use crate::api::SafeMode;
 use crate::context::Manager;
+use everwatch_api::SafeMode;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::row::Row;
 use everwatch_core::wire::report::RunReport;

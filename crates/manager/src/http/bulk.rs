@@ -10,11 +10,11 @@ use super::observers::{self, request_delete};
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
-use crate::api::{NewObserver, Observer, ProblemBody};
 use crate::context::Manager;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
+use everwatch_api::{NewObserver, Observer, Outcome, Outcomes, ProblemBody};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ObserverId;
 use everwatch_core::observer::definition::FieldError;
@@ -23,7 +23,7 @@ use everwatch_core::record::row::{Row, RowPolicy};
 use everwatch_core::record::status::Status;
 use everwatch_store::{Filter, ListCursor};
 use futures::StreamExt as _;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -68,33 +68,15 @@ enum Wish {
     },
 }
 
-/// The result of one request of a batch.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(super) struct Outcome {
-    /// The status that a single request would have had.
-    status: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    observer: Option<Observer>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<ProblemBody>,
-}
-
-/// The results, in order.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(super) struct Outcomes {
-    items: Vec<Outcome>,
-}
-
-impl Outcome {
-    fn of(done: Result<(StatusCode, Observer), Problem>) -> Self {
-        match done {
-            Ok((status, observer)) => {
-                Self { status: status.as_u16(), observer: Some(observer), problem: None }
-            }
-            Err(problem) => {
-                let body = problem.body("/v1/observers:batch");
-                Self { status: body.status, observer: None, problem: Some(body) }
-            }
+/// The result of one request as an item of the answer.
+fn outcome(done: Result<(StatusCode, Observer), Problem>) -> Outcome {
+    match done {
+        Ok((status, observer)) => {
+            Outcome { status: status.as_u16(), observer: Some(observer), problem: None }
+        }
+        Err(problem) => {
+            let body = problem.body("/v1/observers:batch");
+            Outcome { status: body.status, observer: None, problem: Some(body) }
         }
     }
 }
@@ -126,7 +108,7 @@ pub(crate) async fn batch(
     let (manager, mut items) = (&manager, Vec::with_capacity(wishes.len()));
     for wave in waves(wishes) {
         let done = futures::stream::iter(wave)
-            .map(|wish| async move { Outcome::of(fulfil(manager, identities, wish).await) })
+            .map(|wish| async move { outcome(fulfil(manager, identities, wish).await) })
             .buffered(AT_ONCE);
         items.extend(done.collect::<Vec<_>>().await);
     }
@@ -207,7 +189,7 @@ pub(crate) async fn delete(State(manager): Shared, params: Params) -> Result<Jso
     let ids = found(&manager, params).await?;
     let manager = &manager;
     let done = futures::stream::iter(ids)
-        .map(|id| async move { Outcome::of(deleted(manager, id).await) })
+        .map(|id| async move { outcome(deleted(manager, id).await) })
         .buffered(AT_ONCE);
     Ok(Json(Outcomes { items: done.collect().await }))
 }
@@ -234,7 +216,7 @@ macro_rules! for_all {
             let ids = found(&manager, params).await?;
             let manager = &manager;
             let done = futures::stream::iter(ids)
-                .map(|id| async move { Outcome::of(acted(manager, (id, once), $act).await) })
+                .map(|id| async move { outcome(acted(manager, (id, once), $act).await) })
                 .buffered(AT_ONCE);
             Ok(Json(Outcomes { items: done.collect().await }))
         }

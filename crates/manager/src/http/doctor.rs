@@ -4,39 +4,12 @@ mod facts;
 
 use super::problem::Problem;
 use super::query::Params;
-use crate::api::Listed;
 use crate::context::Manager;
 use axum::Json;
 use axum::extract::State;
-use everwatch_core::doctor::{self as core, Severity, diagnose};
-use serde::{Deserialize, Serialize};
+use everwatch_api::{Finding, Listed};
+use everwatch_core::doctor::diagnose;
 use std::sync::Arc;
-use utoipa::ToSchema;
-
-/// One finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(super) struct Finding {
-    /// Stable, for programs.
-    #[schema(example = "too-big-to-lose")]
-    code: String,
-    /// info, warning, critical
-    #[schema(value_type = String, example = "warning")]
-    severity: Severity,
-    /// The subject of the finding.
-    #[schema(example = "service a")]
-    subject: String,
-    what: String,
-    why: String,
-    /// The command or setting that cures it.
-    cure: String,
-}
-
-impl Finding {
-    fn of(finding: core::Finding) -> Self {
-        let core::Finding { code, severity, subject, what, why, cure } = finding;
-        Self { code: code.to_owned(), severity, subject, what, why, cure }
-    }
-}
 
 /// The problems of this deployment and their cures, the worst first.
 ///

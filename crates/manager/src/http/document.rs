@@ -2,11 +2,11 @@
 
 use super::examples::Examples;
 use super::problem::{Code, MEDIA_TYPE};
-use crate::api::ProblemBody;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::http::header;
 use axum::response::IntoResponse;
+use everwatch_api::ProblemBody;
 use utoipa::openapi::path::{HttpMethod, Operation, PathItem};
 use utoipa::openapi::{
     ContentBuilder, Info, License, OpenApi, Ref, RefOr, ResponseBuilder, ResponsesBuilder,

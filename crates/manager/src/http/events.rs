@@ -4,16 +4,17 @@ use super::lookup::find;
 use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
-use crate::api::{Event, Listed, ProblemBody, Run};
 use crate::context::Manager;
 use crate::events::actor;
 use crate::events::recent::PublishedEvent;
+use crate::events::shown;
 use crate::loops::event_feed::PAGE;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
+use everwatch_api::{Event, Listed, ProblemBody, Run};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::record::events::EventKind;
@@ -104,7 +105,7 @@ async fn page_or_stream(
     let more = page.events.len() > part.limit;
     page.events.truncate(part.limit);
     let next_cursor = page.events.last().filter(|_| more).and_then(|last| part.cursor(last.id));
-    let items = page.events.into_iter().map(Event::of).collect();
+    let items = page.events.into_iter().map(shown::event).collect();
     Ok(Json(Listed { items, next_cursor, total: page.total }).into_response())
 }
 
@@ -225,7 +226,7 @@ fn runs_of(events: &[everwatch_store::Event]) -> BTreeMap<u64, Run> {
         let Some(epoch) = event.epoch else { continue };
         match event.kind {
             EventKind::Started => {
-                runs.insert(epoch, Run::started(epoch, event));
+                runs.insert(epoch, shown::run(epoch.into(), event));
             }
             EventKind::Restarted => {
                 if let Some(run) = runs.get_mut(&epoch) {

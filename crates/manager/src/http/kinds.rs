@@ -3,11 +3,11 @@
 use super::body::{JsonBody, parsed};
 use super::problem::{Code, Problem};
 use super::query::Params;
-use crate::api::{Kind, Listed, MemberError, ProblemBody};
 use crate::context::Manager;
 use crate::context::schemas;
 use axum::Json;
 use axum::extract::{Path, State};
+use everwatch_api::{Kind, Listed, MemberError, ProblemBody};
 use everwatch_core::id as core;
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::service::ServiceRow;

@@ -2,8 +2,8 @@
 
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
-use crate::api::{Observer, ServiceName};
 use crate::context::Manager;
+use everwatch_api::{Observer, ServiceName};
 use everwatch_core::id::{Name, ObserverRef, ServiceId};
 use everwatch_core::record::row::Row;
 use std::collections::HashMap;

@@ -3,11 +3,11 @@
 use super::body::{JsonBody, parsed};
 use super::problem::{Code, Problem};
 use super::query::Params;
-use crate::api::{Health, ProblemBody, SafeMode, Stats, Version};
 use crate::context::Manager;
 use crate::fleet::safe_mode;
 use axum::Json;
 use axum::extract::State;
+use everwatch_api::{Health, ProblemBody, SafeMode, Stats, Version};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::health;
 use everwatch_core::record::service::ServiceState;

@@ -3,13 +3,13 @@
 use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::Params;
-use crate::api::{Listed, ParkedMessage, ProblemBody};
 use crate::context::Manager;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use everwatch_api::{Listed, ParkedMessage, ProblemBody};
 use everwatch_broker::{BrokerError, HeaderValue, Message, Target};
 use everwatch_store::{Parked, ParkedHead};
 use std::sync::Arc;

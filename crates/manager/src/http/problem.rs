@@ -1,11 +1,11 @@
 //! Errors as RFC 9457 problems. A handler answers a [`Problem`]; [`render`] writes its body, and that of
 //! every error which the web framework answered itself.
 
-use crate::api::ProblemBody;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use everwatch_api::ProblemBody;
 use everwatch_core::observer::definition::FieldError;
 use everwatch_door::quota::Exceeded;
 use everwatch_store::StoreError;

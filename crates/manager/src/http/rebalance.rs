@@ -4,20 +4,18 @@ use super::body::{OptionalJson, parsed};
 use super::maintenance::within;
 use super::problem::{Code, Problem};
 use super::query::Params;
-use crate::api::ProblemBody;
 use crate::context::Manager;
 use crate::fleet::rebalance;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use everwatch_api::{PoolBalance, ProblemBody, Rebalance};
 use everwatch_core::capacity::maintenance::CAPACITY_MAX;
-use everwatch_core::capacity::rebalance::{PoolPlan, Share};
 use everwatch_core::id::Pool;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 type Shared = State<Arc<Manager>>;
 
@@ -36,60 +34,6 @@ pub(super) struct Balance {
 impl Default for Balance {
     fn default() -> Self {
         Self { pool: None, moves: CAPACITY_MAX }
-    }
-}
-
-/// Who gives how many, by pool; pools that are even already are left out.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(super) struct Rebalance {
-    pools: Vec<PoolBalance>,
-}
-
-/// One pool of a plan.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-struct PoolBalance {
-    pool: String,
-    /// Observers that move.
-    moves: u32,
-    /// Between the fullest service and the emptiest, in observers.
-    skew_before: u32,
-    skew_after: u32,
-    services: Vec<ServiceBalance>,
-}
-
-/// One service of a plan.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-struct ServiceBalance {
-    id: Uuid,
-    name: String,
-    capacity: u32,
-    held: u32,
-    target: u32,
-    /// As a sentence.
-    reason: String,
-}
-
-impl PoolBalance {
-    fn of(plan: &PoolPlan) -> Self {
-        let service = |Share { load, target }: &Share| ServiceBalance {
-            id: load.id.0,
-            name: load.name.to_string(),
-            capacity: load.capacity,
-            held: load.held,
-            target: *target,
-            reason: match target.cmp(&load.held) {
-                std::cmp::Ordering::Less => format!("gives {}", load.held - target),
-                std::cmp::Ordering::Equal => "stays".to_owned(),
-                std::cmp::Ordering::Greater => format!("takes {}", target - load.held),
-            },
-        };
-        Self {
-            pool: plan.pool.to_string(),
-            moves: plan.moves(),
-            skew_before: plan.skew_before(),
-            skew_after: plan.skew_after(),
-            services: plan.shares.iter().map(service).collect(),
-        }
     }
 }
 

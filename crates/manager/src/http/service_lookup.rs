@@ -1,9 +1,9 @@
 //! Reads services for responses: by id or name, with their orders.
 
 use super::problem::{Code, Problem};
-use crate::api::Service;
 use crate::context::Manager;
 use crate::fleet::orders;
+use everwatch_api::Service;
 use everwatch_core::capacity::maintenance::{OrderBook, room_by_pool};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverRef, Pool, ServiceId};

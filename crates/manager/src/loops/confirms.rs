@@ -1,5 +1,6 @@
 //! Writes the results of publishes to the database, many at a time.
 
+use super::gather::gather;
 use crate::RunError;
 use crate::commit::CAS_TRIES;
 use crate::context::Manager;
@@ -10,7 +11,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tracing::warn;
 
 const BATCH: usize = 500;
@@ -28,13 +28,8 @@ pub(crate) async fn run(
             first = published.recv() => first,
         };
         let Some(first) = first else { return Ok(()) };
-        let mut batch = HashMap::from([(first.id, first)]);
-        let gathered = Instant::now() + GATHER;
-        while batch.len() < BATCH
-            && let Ok(Some(answer)) = tokio::time::timeout_at(gathered, published.recv()).await
-        {
-            batch.insert(answer.id, answer);
-        }
+        let batch = gather(first, &mut published, BATCH, GATHER).await;
+        let batch = batch.into_iter().map(|it| (it.id, it)).collect();
         if let Err(error) = write_down(&manager, batch).await {
             // Any report of the generation, or the end of the lease, repairs this.
             warn!(%error, "the results of publishes could not be saved");

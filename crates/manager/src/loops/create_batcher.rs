@@ -1,5 +1,6 @@
 //! Creates that arrive at the same time share one transaction.
 
+use super::gather::gather;
 use crate::RunError;
 use crate::context::Manager;
 use crate::context::creates::{Create, Outcome};
@@ -7,6 +8,7 @@ use crate::events::actor;
 use crate::outgoing::publish;
 use everwatch_store::Created;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tracing::debug;
 
@@ -28,12 +30,7 @@ pub(crate) async fn run(manager: Arc<Manager>, mut creates: mpsc::Receiver<Creat
             turn = turn => turn,
         };
         let Some((first, permit)) = turn else { return Ok(()) };
-        let mut batch = vec![first];
-        while batch.len() < BATCH
-            && let Ok(create) = creates.try_recv()
-        {
-            batch.push(create);
-        }
+        let batch = gather(first, &mut creates, BATCH, Duration::ZERO).await;
         let it = Arc::clone(&manager);
         manager.tasks.spawn(async move {
             commit(&it, batch).await;

@@ -1,12 +1,12 @@
 //! Writes events to the database, many at a time, in the order in which they came.
 
+use super::gather::gather;
 use crate::RunError;
 use crate::context::Manager;
 use everwatch_store::Event;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tracing::warn;
 
 const BATCH: usize = 500;
@@ -15,13 +15,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>) -> Result<(), RunError> {
     while let Some(first) = manager.stop.run_until_cancelled(events.recv()).await.flatten() {
-        let mut batch = vec![first];
-        let gathered = Instant::now() + GATHER;
-        while batch.len() < BATCH
-            && let Ok(Some(event)) = tokio::time::timeout_at(gathered, events.recv()).await
-        {
-            batch.push(event);
-        }
+        let batch = gather(first, &mut events, BATCH, GATHER).await;
         while let Err(error) = manager.store.record(&batch).await {
             warn!(%error, "what happened waits for the database");
             let pause = tokio::time::sleep(AGAIN_AFTER);

@@ -1,11 +1,12 @@
 //! What a manager makes of observers and services that its database does not know.
 
 use crate::service::{Service, Voice, started};
-use crate::stage::{Stage, eventually};
+use crate::stage::Stage;
 use everwatch_broker::{Consume, QueueKind, Settle};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::message::decode;
+use everwatch_tests::wait::wait_for;
 use serde_json::json;
 use std::time::Duration;
 
@@ -94,7 +95,7 @@ async fn a_leftover_of_one_that_was_forgotten_is_ended() {
     };
     let revocations = tokio::time::timeout(Duration::from_secs(20), heard).await.expect("a revocation");
     assert_eq!(revocations[0].below, Epoch::after_generation(1));
-    eventually("nothing to be adopted", || async {
+    wait_for("nothing to be adopted", || async {
         let total = manager.api.get("/v1/observers").await["total"].clone();
         if total == 0 { Ok(()) } else { Err(format!("{total}")) }
     })
@@ -137,7 +138,7 @@ async fn after_a_restore_what_nobody_has_is_shown_and_waits_for_the_end_of_the_h
     }
     let again = manager.api.until("/v1/observers/again", |_, it| it["generation"] == 4).await;
     assert_eq!((&again["status"], &again["service"]["name"]), (&json!("Processing"), &json!("s")));
-    crate::stage::throughout(stage.settings.orphan_after * 2, || async {
+    everwatch_tests::wait::throughout(stage.settings.orphan_after * 2, || async {
         let now = service.history.lock().unwrap().len();
         if now == before { Ok(()) } else { Err(format!("{} runs began on hold", now - before)) }
     })

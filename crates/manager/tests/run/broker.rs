@@ -1,11 +1,12 @@
 //! On a real RabbitMQ.
 
 use crate::service::{Service, Voice};
-use crate::stage::{Manager, Stage, eventually};
+use crate::stage::{Manager, Stage};
 use everwatch_broker::{QueueKind, Topology};
 use everwatch_core::id::Pool;
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::message::{BATCH_MAX, decode};
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,7 +60,7 @@ async fn deletes_of_what_waits_in_a_long_queue_are_carried_out_by_sweeps() {
     let session = stage.broker.connect("onlooker").await.unwrap();
     let queue = Topology::new(&stage.settings.prefix).work(&Pool::default());
     let ready = async |definition: usize| {
-        eventually("the queue to be as long as that", || async {
+        wait_for("the queue to be as long as that", || async {
             let ready = session.depth(&queue).await.unwrap().ready as usize;
             if ready == definition { Ok(()) } else { Err(format!("{ready} ready, not {definition}")) }
         })
@@ -104,7 +105,7 @@ async fn a_newborn_service_is_welcomed_and_no_other_hears_of_it() {
     let (mut new_service, queue) = listener(&stage).await;
     new_service.registered("s", 1).await;
     let told = std::sync::Mutex::new(Vec::new());
-    eventually("the newborn to be welcomed", || async {
+    wait_for("the newborn to be welcomed", || async {
         let more = heard(&new_service, &queue).await;
         told.lock().unwrap().extend(more);
         let welcomed = told.lock().unwrap().iter().any(|it| matches!(it, Command::Welcome(_)));
@@ -117,7 +118,7 @@ async fn a_newborn_service_is_welcomed_and_no_other_hears_of_it() {
     manager.api.create(json!({"name": "last", "kind": "ticker", "on_full": "queue"})).await;
     assert_eq!(manager.api.call("DELETE", "/v1/observers/last", None).await.0, 202);
     let last = std::sync::Mutex::new(Vec::new());
-    eventually("the other service to hear of the last delete", || async {
+    wait_for("the other service to hear of the last delete", || async {
         let more = heard(&other, &others_queue).await;
         last.lock().unwrap().extend(more);
         let revocations = last.lock().unwrap().iter().filter(|it| revocations_in(it) == 1).count();

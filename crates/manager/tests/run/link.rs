@@ -1,9 +1,10 @@
 //! What a manager makes of a broker that is lost, silent or blocked.
 
 use crate::service::Service;
-use crate::stage::{Manager, Stage, eventually, throughout};
+use crate::stage::{Manager, Stage};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::Pool;
+use everwatch_tests::wait::{throughout, wait_for};
 use serde_json::{Value, json};
 
 async fn queued(manager: &Manager, name: &str) -> Value {
@@ -54,7 +55,7 @@ async fn a_publish_without_a_confirm_is_repeated_and_its_late_copy_is_ended() {
     let session = stage.broker.connect("onlooker").await.unwrap();
     let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
     let ready = async |definition| {
-        eventually("the copies to be in the queue", || async {
+        wait_for("the copies to be in the queue", || async {
             let depth = session.depth(&queue).await.unwrap();
             if depth.ready == definition { Ok(()) } else { Err(format!("{depth:?}")) }
         })
@@ -70,7 +71,7 @@ async fn a_publish_without_a_confirm_is_repeated_and_its_late_copy_is_ended() {
         .until("/v1/observers/a", |_, body| body["status"] == "Processing" && body["generation"] == 2)
         .await;
     let id = made["id"].as_str().unwrap().parse().unwrap();
-    eventually("only the second copy to run", || async {
+    wait_for("only the second copy to run", || async {
         let running = service.running.lock().unwrap().clone();
         let depth = session.depth(&queue).await.unwrap();
         if running.get(&id) == Some(&Epoch::new(2, 0)) && running.len() == 1 && depth.ready == 0 {
@@ -129,7 +130,7 @@ async fn during_an_alarm_creates_are_accepted_and_published_once_after_it() {
 
 /// The broker lost its data, or an operator deleted a queue: managers republish what was in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_in_a_queue_that_is_made_anew_is_published_again() {
+async fn what_was_in_a_queue_that_was_created_again_is_published_again() {
     let stage = Stage::new();
     let manager = stage.ready_manager().await;
     for name in ["a", "b"] {
@@ -145,9 +146,6 @@ async fn what_was_in_a_queue_that_is_made_anew_is_published_again() {
     for delivery in voice.session.get(&queue, 9).await.unwrap() {
         voice.session.ack(delivery.receipt).await;
     }
-    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(1100));
-    ticks.tick().await;
-    ticks.tick().await;
     voice.report(everwatch_core::wire::report::Report::WorkQueueCreated { pool: Pool::default() }).await;
     let service = Service::new(&stage, "s", 5).await;
     for name in ["a", "b"] {
@@ -156,8 +154,8 @@ async fn what_was_in_a_queue_that_is_made_anew_is_published_again() {
     assert_eq!(service.history.lock().unwrap().len(), 2);
 }
 
-/// Nobody holds it, and it is in no queue: it is published anew, or over if it was to end, unless somebody
-/// holds the managers back.
+/// No service holds it, and it is in no queue: a manager publishes it again, or settles it if it was to end. In safe
+/// mode, the manager does neither.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_vanished_is_missed() {
     let stage = Stage::new();
@@ -232,7 +230,7 @@ async fn a_message_that_vanished_is_missed_in_a_full_pool_too() {
         assert_eq!(manager.api.get(&format!("/v1/observers/{name}")).await["generation"], 1, "{name}");
     }
     assert_eq!(service.history.lock().unwrap().len(), 1);
-    eventually("all three to be in the queue", || async {
+    wait_for("all three to be in the queue", || async {
         let depth = session.depth(&queue).await.unwrap();
         if depth.ready == 3 { Ok(()) } else { Err(format!("{depth:?}")) }
     })

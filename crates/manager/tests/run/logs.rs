@@ -1,7 +1,10 @@
 //! Lines of observers: asked of the service that runs them, followed from one to the next.
 
 use crate::service::Service;
-use crate::stage::{Api, Stage, eventually};
+use crate::stage::Stage;
+use everwatch_api::sse::Message;
+use everwatch_tests::http::{Api, Stream};
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -21,36 +24,20 @@ async fn one_runs_on(stage: &Stage, api: &Api, name: &str) -> Service {
 
 /// A stream of server-sent events, read one by one.
 struct Events {
-    stream: reqwest::Response,
-    text: String,
+    stream: Stream,
 }
 
 impl Events {
     async fn of(api: &Api, path: &str) -> Self {
-        Self { stream: api.follow(path).await, text: String::new() }
+        Self { stream: api.follow(path).await }
     }
 
     /// The next event: its word, its id and what it says; `None` at the end.
     async fn next(&mut self) -> Option<(String, String, String)> {
-        let next = async {
-            loop {
-                if let Some((event, rest)) = self.text.split_once("\n\n") {
-                    let (event, rest) = (event.to_owned(), rest.to_owned());
-                    self.text = rest;
-                    let member = |name: &str| {
-                        let line = event.lines().find_map(|line| line.strip_prefix(name));
-                        line.unwrap_or_default().trim().to_owned()
-                    };
-                    if let Ok(data) = serde_json::from_str::<Value>(&member("data:")) {
-                        let text = data["text"].as_str().unwrap().to_owned();
-                        return Some((member("event:"), member("id:"), text));
-                    }
-                    continue;
-                }
-                self.text += std::str::from_utf8(&self.stream.chunk().await.unwrap()?).unwrap();
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), next).await.expect("an event comes")
+        let next = tokio::time::timeout(Duration::from_secs(30), self.stream.next());
+        let Message { event, id, data } = next.await.expect("an event comes")?;
+        let text = serde_json::from_str::<Value>(&data).unwrap()["text"].as_str().unwrap().to_owned();
+        Some((event, id.unwrap_or_default(), text))
     }
     async fn expect(&mut self, word: &str, text: &str) -> String {
         let (heard, id, said) = self.next().await.expect("it goes on");
@@ -133,7 +120,7 @@ async fn follow_a_move(stage: &Stage) {
     events.expect("line", "four").await;
     let b = Service::new(stage, "b", 1).await;
     drop(a);
-    eventually("b to run it", || async {
+    wait_for("b to run it", || async {
         if b.running.lock().unwrap().is_empty() { Err("nothing runs".to_owned()) } else { Ok(()) }
     })
     .await;
@@ -150,7 +137,7 @@ async fn follow_a_move(stage: &Stage) {
     resumed.expect("note", "moved to service b (epoch 1.1)").await;
     resumed.expect("line", "five").await;
     api.call("POST", "/v1/observers/o/restart", None).await;
-    eventually("it to run anew", || async {
+    wait_for("it to run anew", || async {
         let runs: Vec<_> = b.running.lock().unwrap().values().copied().collect();
         if runs.iter().any(|epoch| epoch.generation() == 2) { Ok(()) } else { Err(format!("{runs:?}")) }
     })
@@ -204,7 +191,7 @@ async fn only_so_many_may_follow_at_once() {
     let problem: Value = serde_json::from_str(&refused.text().await.unwrap()).unwrap();
     assert_eq!(problem["code"], "too-many-streams");
     streams.pop();
-    eventually("room for another", || async {
+    wait_for("room for another", || async {
         let status = manager.api.follow_as(&format!("{PATH}?follow"), "*/*").await.status().as_u16();
         if status == 200 { Ok(()) } else { Err(status.to_string()) }
     })

@@ -1,13 +1,15 @@
 //! Two managers on one PostgreSQL, ended as hard as a process.
 
 use crate::service::Service;
-use crate::stage::{Api, Stage, eventually};
+use crate::stage::Stage;
+use everwatch_tests::http::Api;
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Asks one manager after the other until one answers.
 async fn either(apis: &[Api], turn: usize, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-    eventually(path, || async {
+    wait_for(path, || async {
         for offset in 0..apis.len() {
             let api = &apis[(turn + offset) % apis.len()];
             match api.try_call(method, path, body.clone()).await {
@@ -67,7 +69,7 @@ async fn each_of_two_managers_may_be_killed_and_nothing_is_lost_or_doubled() {
         definition.insert(observer["id"].as_str().unwrap().to_owned(), observer["epoch"].as_u64().unwrap());
     }
     assert_eq!(definition.len(), 100);
-    eventually("exactly the living ones to run", || async {
+    wait_for("exactly the living ones to run", || async {
         let running: BTreeMap<String, u64> = service
             .running
             .lock()

@@ -2,11 +2,11 @@
 
 use everwatch_broker::{Broker, MemoryBroker, RabbitBroker};
 use everwatch_manager::{RunError, Settings};
-use serde_json::Value;
-use std::future::Future;
+use everwatch_tests::http::Api;
+use everwatch_tests::wait::wait_for;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -67,7 +67,7 @@ impl Stage {
 
     async fn until_closed(&self) {
         let policy = &self.settings.row;
-        eventually("the database to be closed", || async {
+        wait_for("the database to be closed", || async {
             let opened = everwatch_store::open(&self.store_url, policy.clone()).await;
             opened.map(drop).map_err(|error| error.to_string())
         })
@@ -139,7 +139,7 @@ impl Stage {
         });
         tokio::select! {
             ended = &mut ended => Err(ended.unwrap().expect_err("it ended")),
-            Ok(address) = &mut listening => Ok(Manager { api: Api::new(address), stop, kill, ended }),
+            Ok(address) = &mut listening => Ok(Manager { api: Api::new(format!("http://{address}")), stop, kill, ended }),
         }
     }
 }
@@ -168,101 +168,5 @@ impl Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         self.kill.cancel();
-    }
-}
-
-/// A client that panics with what went wrong.
-#[derive(Clone)]
-pub(crate) struct Api {
-    pub(crate) url: String,
-    client: reqwest::Client,
-}
-
-impl Api {
-    pub(crate) fn new(address: SocketAddr) -> Self {
-        // A second install is refused and changes nothing.
-        let _installed = rustls::crypto::ring::default_provider().install_default();
-        Self { url: format!("http://{address}"), client: reqwest::Client::new() }
-    }
-
-    pub(crate) async fn try_call(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<Value>,
-    ) -> reqwest::Result<(u16, Value)> {
-        let mut request = self.client.request(method.parse().unwrap(), format!("{}{path}", self.url));
-        if let Some(body) = body {
-            request = request.json(&body);
-        }
-        let response = request.send().await?;
-        let status = response.status().as_u16();
-        let text = response.text().await?;
-        Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
-    }
-    pub(crate) async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-        self.try_call(method, path, body).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
-    }
-    /// A stream of server-sent events.
-    pub(crate) async fn follow(&self, path: &str) -> reqwest::Response {
-        self.follow_as(path, "text/event-stream").await.error_for_status().unwrap()
-    }
-    pub(crate) async fn follow_as(&self, path: &str, accept: &str) -> reqwest::Response {
-        self.client.get(format!("{}{path}", self.url)).header("accept", accept).send().await.unwrap()
-    }
-    pub(crate) async fn get(&self, path: &str) -> Value {
-        let (status, body) = self.call("GET", path, None).await;
-        assert_eq!(status, 200, "GET {path}: {body}");
-        body
-    }
-    pub(crate) async fn create(&self, body: Value) -> Value {
-        let (status, made) = self.call("POST", "/v1/observers", Some(body.clone())).await;
-        assert_eq!(status, 201, "{body}: {made}");
-        made
-    }
-    /// Waits until what is at `path` is right.
-    pub(crate) async fn until(&self, path: &str, is_right: impl Fn(u16, &Value) -> bool) -> Value {
-        eventually(path, || async {
-            match self.try_call("GET", path, None).await {
-                Ok((status, body)) if is_right(status, &body) => Ok(body),
-                other => Err(format!("{other:?}")),
-            }
-        })
-        .await
-    }
-    pub(crate) async fn until_ready(&self) {
-        self.until("/readyz", |status, _| status == 200).await;
-    }
-    pub(crate) async fn until_status(&self, name: &str, definition: &str) -> Value {
-        self.until(&format!("/v1/observers/{name}"), |_, body| body["status"] == definition).await
-    }
-}
-
-/// Waits until `look` succeeds; after a minute it panics with what it last saw.
-pub(crate) async fn eventually<T, F: Future<Output = Result<T, String>>>(
-    what: &str,
-    look: impl Fn() -> F,
-) -> T {
-    let begun = Instant::now();
-    let mut ticks = tokio::time::interval(Duration::from_millis(20));
-    loop {
-        ticks.tick().await;
-        match look().await {
-            Ok(seen) => return seen,
-            Err(seen) => assert!(begun.elapsed().as_secs() < 60, "waited a minute for {what}; saw {seen}"),
-        }
-    }
-}
-
-/// Lets this much time pass while `still` holds.
-pub(crate) async fn throughout<F: Future<Output = Result<(), String>>>(
-    time: Duration,
-    still: impl Fn() -> F,
-) {
-    let begun = Instant::now();
-    let mut ticks = tokio::time::interval(Duration::from_millis(50));
-    while begun.elapsed() < time {
-        ticks.tick().await;
-        still().await.unwrap_or_else(|seen| panic!("{seen}"));
     }
 }

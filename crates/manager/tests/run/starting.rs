@@ -27,7 +27,7 @@ async fn a_stop_ends_it_cleanly_even_while_somebody_waits() {
     let manager = stage.ready_manager().await;
     let api = manager.api.clone();
     api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
-    let mut stream = api.follow("/v1/events").await;
+    let mut stream = api.follow_as("/v1/events", "text/event-stream").await;
     let waiting = api.get("/v1/observers/a?wait_for=status%3DProcessing&wait=60s");
     let (waited, stopped) = tokio::join!(waiting, async {
         // By then the wait has begun: connections are accepted in the order in which they came.

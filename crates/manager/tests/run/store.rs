@@ -1,8 +1,9 @@
 //! What a manager makes of a database that goes away and comes back.
 
 use crate::service::Service;
-use crate::stage::{Stage, eventually};
+use crate::stage::Stage;
 use everwatch_store::conformance::{count, execute};
+use everwatch_tests::wait::wait_for;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +83,7 @@ async fn nothing_is_lost_while_the_database_is_away() {
     manager.api.until(&format!("/v1/services/{}", late.id), |status, _| status == 200).await;
     manager.api.create(json!({"name": "after", "kind": "ticker", "on_full": "queue"})).await;
     manager.api.until_status("after", "Processing").await;
-    eventually("each to run once", || async {
+    wait_for("each to run once", || async {
         let runs = service.history.lock().unwrap().len() + late.history.lock().unwrap().len();
         if runs == 11 { Ok(()) } else { Err(format!("{runs} runs")) }
     })

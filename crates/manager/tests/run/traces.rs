@@ -1,13 +1,14 @@
 //! Which trace a work message belongs to: that of the latest request for it.
 
 use crate::service::Voice;
-use crate::stage::{Manager, Stage, eventually};
+use crate::stage::{Manager, Stage};
 use everwatch_broker::{Delivery, Settle};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::Pool;
 use everwatch_core::wire::report::RunEvent;
 use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use everwatch_core::wire::work::{DecodedWork, Work};
+use everwatch_tests::wait::wait_for;
 use serde_json::json;
 
 const A: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -26,7 +27,7 @@ async fn ask(manager: &Manager, path: &str, headers: &[(&str, &str)], body: serd
 /// The next work message, which is over then.
 async fn next(voice: &Voice) -> (Work, Delivery) {
     let queue = voice.topology.work(&Pool::default());
-    let delivery = eventually("a work message", || async {
+    let delivery = wait_for("a work message", || async {
         voice.session.get(&queue, 1).await.unwrap().pop().ok_or_else(|| "none".to_owned())
     })
     .await;

@@ -18,8 +18,9 @@ const SIMULATION: &str = "tests/sim";
 const CORE: &str = "crates/core/src/lib.rs";
 
 /// What the simulation is built of.
-const PACKAGES: [&str; 8] = [
+const PACKAGES: [&str; 9] = [
     "crates/core",
+    "crates/api",
     "crates/door",
     "crates/trace",
     "crates/broker",

@@ -2,9 +2,12 @@
 //! own. Whatever happens, dropping it kills them; [`Place::clean`] takes their queues away.
 
 use crate::client::{Client, Failure};
+use crate::item::Item;
 use anyhow::{Context as _, bail};
+use everwatch_api::{Listed, Observer, Service};
 use everwatch_broker::{Broker as _, RabbitBroker, Topology};
 use everwatch_core::id::Pool;
+use everwatch_core::record::service::ServiceState;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -161,7 +164,7 @@ impl Deployment {
     pub(super) async fn manager(&self) -> anyhow::Result<Process> {
         let mut manager = self.start("manager", &["run", "manager"], &[])?;
         let begun = Instant::now();
-        while self.api.call(Method::GET, "/readyz", None).await.is_err() {
+        while self.api.order(Method::GET, "/readyz", None).await.is_err() {
             self.check(&mut manager, begun)?;
             sleep(Duration::from_millis(50)).await;
         }
@@ -177,13 +180,11 @@ impl Deployment {
         let mut service = self.start(&name, &["run", "service"], &own)?;
         let begun = Instant::now();
         loop {
-            let (_, page) = self.api.call(Method::GET, &format!("/v1/services?name={name}"), None).await?;
-            if let Some(id) =
-                page["items"][0]["id"].as_str().filter(|_| page["items"][0]["state"] == "active")
-            {
+            let page: Listed<Service> = self.api.read(&format!("/v1/services?name={name}")).await?;
+            if let Some(it) = page.items.iter().find(|it| it.state == ServiceState::Active) {
                 // Its blocks open within a second of the manager's welcome.
                 sleep(Duration::from_secs(3)).await;
-                return Ok((service, id.to_owned()));
+                return Ok((service, it.id.to_string()));
             }
             self.check(&mut service, begun)?;
             sleep(Duration::from_millis(50)).await;
@@ -206,7 +207,7 @@ impl Deployment {
         let begun = Instant::now();
         stream::iter(0..count)
             .map(|number| async move {
-                self.api.call(Method::POST, "/v1/observers", Some(&self.observer(number))).await.map(drop)
+                self.api.order(Method::POST, "/v1/observers", Some(&self.observer(number))).await
             })
             .buffer_unordered(CONCURRENCY)
             .try_collect::<()>()
@@ -217,8 +218,7 @@ impl Deployment {
     /// How many run on this service.
     async fn running(&self, service: &str) -> anyhow::Result<u64> {
         let path = format!("/v1/observers?status=Processing&limit=1&service={service}");
-        let (_, page) = self.api.call(Method::GET, &path, None).await?;
-        page["total"].as_u64().context("a list without its total")
+        Ok(self.api.read::<Listed<Observer>>(&path).await?.total)
     }
 
     /// Waits until so many run on this service.
@@ -239,7 +239,7 @@ impl Deployment {
     }
 
     /// All observers of a service, page by page.
-    pub(super) async fn observers(&self, service: &str) -> anyhow::Result<Vec<Value>> {
+    pub(super) async fn observers(&self, service: &str) -> anyhow::Result<Vec<Item<Observer>>> {
         crate::requests::all(&self.api, &[("service", service.to_owned())], usize::MAX).await
     }
 
@@ -257,7 +257,7 @@ impl Deployment {
         stream::iter(0..count)
             .map(|number| async move {
                 let path = format!("/v1/observers/bench-{}-{number:06}?wait=60s", self.tag);
-                self.api.call(Method::DELETE, &path, None).await.map(drop)
+                self.api.order(Method::DELETE, &path, None).await
             })
             .buffer_unordered(CONCURRENCY)
             .try_collect()

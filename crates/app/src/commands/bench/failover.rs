@@ -6,7 +6,6 @@ use super::deployment::{Deployment, PATIENCE, Place, Process, bare};
 use super::outcome::{Aim, Outcome, median};
 use anyhow::Context as _;
 use everwatch_core::clock::{self, Timestamp};
-use serde::Deserialize as _;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::ChildStdout;
@@ -47,9 +46,8 @@ async fn everwatch(mut deployment: Deployment, held: u32, rounds: u32) -> anyhow
 /// By the services' own reports.
 async fn last_start(deployment: &Deployment, service: &str) -> anyhow::Result<Timestamp> {
     let observers = deployment.observers(service).await?;
-    let starts = observers.iter().map(|it| Timestamp::deserialize(&it["started_at"]));
-    let starts = starts.collect::<Result<Vec<_>, _>>().context("an observer without its start")?;
-    starts.into_iter().max().context("no observers")
+    let starts = observers.iter().map(|it| it.started_at).collect::<Option<Vec<_>>>();
+    starts.context("an observer without its start")?.into_iter().max().context("no observers")
 }
 
 /// Seconds from the kill of a consumer until another has all that it held.

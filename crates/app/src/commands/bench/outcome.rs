@@ -1,21 +1,25 @@
 //! Figures and how they are shown.
 
-use crate::output::{Column, Lines, Output, TerminalStyle, View, print, text};
+use crate::item::Item;
+use crate::output::{Column, Lines, Output, TerminalStyle, View, print};
 use everwatch_core::clock;
 use serde::Serialize;
-use serde_json::{Value, json};
+use std::fmt;
 
-const FIGURES: View = View {
+const FIGURES: View<Outcome> = View {
     noun: "figures",
-    name: "what",
+    name: |it| it.what.clone(),
+    key: |it| it.what.clone(),
     columns: &[
-        Column::new("MEASURED", |it, _| text(it, "what")),
-        Column::new("UNIT", |it, _| text(it, "unit")),
-        Column::new("EVERWATCH", |it, _| text(it, "everwatch")).right(),
-        Column::new("BARE BROKER", |it, _| text(it, "broker")).right(),
-        Column::new("RATIO", |it, _| text(it, "ratio")).right(),
-        Column::new("AIM", |it, _| text(it, "aim")),
-        Column::new("MET", |it, _| text(it, "met")),
+        Column::<Outcome>::new("MEASURED", |it, _| it.what.clone()),
+        Column::<Outcome>::new("UNIT", |it, _| it.unit.to_owned()),
+        Column::<Outcome>::new("EVERWATCH", |it, _| number(it.everwatch)).right(),
+        Column::<Outcome>::new("BARE BROKER", |it, _| it.broker.map_or_else(String::new, number)).right(),
+        Column::<Outcome>::new("RATIO", |it, _| it.ratio.map_or_else(String::new, number)).right(),
+        Column::<Outcome>::new("AIM", |it, _| it.aim.map_or_else(String::new, |aim| aim.to_string())),
+        Column::<Outcome>::new("MET", |it, _| {
+            it.is_met().map_or("", |met| if met { "yes" } else { "no" }).to_owned()
+        }),
     ],
 };
 
@@ -25,6 +29,15 @@ const FIGURES: View = View {
 pub(super) enum Aim {
     AtLeast(f64),
     AtMost(f64),
+}
+
+impl fmt::Display for Aim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(least) => write!(f, "≥ {least}"),
+            Self::AtMost(most) => write!(f, "≤ {most}"),
+        }
+    }
 }
 
 /// One figure, beside the broker's own where it has one.
@@ -59,23 +72,13 @@ impl Outcome {
     }
 }
 
-pub(super) fn table(outcomes: &[Outcome]) {
+pub(super) fn table(outcomes: &[Outcome]) -> anyhow::Result<()> {
     if outcomes.is_empty() {
-        return;
+        return Ok(());
     }
-    let row = |it: &Outcome| {
-        let aim = it.aim.map_or_else(String::new, |aim| match aim {
-            Aim::AtLeast(least) => format!("≥ {least}"),
-            Aim::AtMost(most) => format!("≤ {most}"),
-        });
-        let met = it.is_met().map_or("", |met| if met { "yes" } else { "no" });
-        json!({
-            "what": it.what, "unit": it.unit, "everwatch": number(it.everwatch),
-            "broker": it.broker.map(number), "ratio": it.ratio.map(number), "aim": aim, "met": met,
-        })
-    };
-    let rows: Vec<Value> = outcomes.iter().map(row).collect();
+    let rows = outcomes.iter().cloned().map(Item::new).collect::<anyhow::Result<Vec<_>>>()?;
     print(&Lines::new(&FIGURES, Output::Table, TerminalStyle::stdout()).page(&rows, clock::now()));
+    Ok(())
 }
 
 pub(super) fn json(outcomes: &[Outcome]) -> anyhow::Result<()> {

@@ -6,11 +6,11 @@
 //! small messages a second for each follower, none of them durable, and nothing for who is not followed.
 
 use super::{gone, name, standing};
-use crate::api::{LogLine, LogNote, ServiceName};
 use crate::context::Manager;
 use crate::events::actor;
 use crate::http::problem::{Code, Problem};
 use crate::outgoing::log_requests::{self, Unanswered};
+use everwatch_api::{LogLine, LogNote, ServiceName};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::record::row::Row;

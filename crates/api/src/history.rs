@@ -2,9 +2,7 @@
 
 use super::NamedThing;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::epoch::Epoch;
 use everwatch_core::record::events::EventKind;
-use everwatch_store::By;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -46,25 +44,6 @@ pub struct LogRequester {
     pub with: Option<String>,
 }
 
-impl Event {
-    #[must_use]
-    pub fn of(event: everwatch_store::Event) -> Self {
-        let named = |it: everwatch_store::Named| NamedThing { id: it.id, name: it.name };
-        Self {
-            id: event.id,
-            at: event.at,
-            kind: event.kind,
-            observer: event.observer.map(named),
-            service: event.service.map(named),
-            epoch: event.epoch,
-            text: event.text,
-            gap_ms: event.gap_ms,
-            overlap_ms: event.overlap_ms,
-            by: event.by.map(|By { who, from, with }| LogRequester { who, from, with }),
-        }
-    }
-}
-
 /// A run: the time for which one service holds an observer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Run {
@@ -87,23 +66,6 @@ pub struct Run {
 }
 
 impl Run {
-    #[must_use]
-    pub fn started(epoch: u64, event: &everwatch_store::Event) -> Self {
-        let (generation, acquisitions) = (Epoch::from(epoch).generation(), Epoch::from(epoch).acquisitions());
-        let service = event.service.as_ref().map(|it| NamedThing { id: it.id, name: it.name.clone() });
-        Self {
-            epoch,
-            generation,
-            acquisitions,
-            service,
-            started_at: event.at,
-            ended_at: None,
-            ended: None,
-            attempts: 1,
-            gap_ms: event.gap_ms,
-        }
-    }
-
     /// Notes when and how it ended.
     pub fn end(&mut self, at: Timestamp, how: &str) {
         (self.ended_at, self.ended) = (Some(at), Some(how.to_owned()));

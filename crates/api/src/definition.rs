@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 /// The definition of an observer; null means the default.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewObserver {
+pub struct NewObserver {
     /// 1 to 128 of `A-Z a-z 0-9 . _ -`; generated if missing.
     name: Option<String>,
     kind: String,
@@ -29,7 +29,7 @@ pub(crate) struct NewObserver {
 /// The members of an observer to change; null restores the default.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ObserverPatch {
+pub struct ObserverPatch {
     /// Its present name: a name cannot change.
     name: Option<String>,
     kind: Option<String>,
@@ -49,7 +49,7 @@ pub(crate) struct ObserverPatch {
 /// When its code starts again after an error; `attempts` limits the starts of one run, null means no limit.
 #[derive(ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum RetryPolicy {
+pub enum RetryPolicy {
     /// Doubling delays.
     Exponential {
         #[schema(required = false, default = "1s")]
@@ -98,7 +98,7 @@ pub(crate) enum RunOrRest {
 
 /// An error in one member of a body.
 #[derive(ToSchema)]
-pub(crate) struct MemberError {
+pub struct MemberError {
     /// The member, as a JSON pointer.
     pointer: String,
     detail: String,

@@ -1,0 +1,64 @@
+//! What travels over the HTTP API, for servers and clients alike.
+
+mod definition;
+mod history;
+mod logs;
+mod observer;
+mod operations;
+mod rebalance;
+mod service;
+pub mod sse;
+
+pub use self::definition::{MemberError, NewObserver, ObserverPatch, RetryPolicy};
+pub use self::history::{Event, LogRequester, Run};
+pub use self::logs::{LogLine, LogNote, Logs};
+pub use self::observer::{Desired, Observer, Outcome, Outcomes};
+pub use self::operations::{Finding, Health, ParkedMessage, SafeMode, Stats, Version};
+pub use self::rebalance::{PoolBalance, Rebalance, ServiceBalance};
+pub use self::service::{DrainState, Kind, Pool, Service};
+
+use everwatch_core::observer::definition::FieldError;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// A reference to a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceName {
+    pub id: Uuid,
+    pub name: String,
+}
+
+/// An observer or a service with its name at that time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NamedThing {
+    pub id: Uuid,
+    pub name: String,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Listed<T> {
+    pub items: Vec<T>,
+    /// Where the next page starts; null on the last one.
+    pub next_cursor: Option<String>,
+    /// The number of matches, over all pages.
+    pub total: u64,
+}
+
+/// An error (RFC 9457).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProblemBody {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: String,
+    pub status: u16,
+    pub detail: String,
+    pub instance: String,
+    /// Stable, for programs.
+    pub code: String,
+    /// The errors, one for each member.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<MemberError>)]
+    pub errors: Vec<FieldError>,
+}

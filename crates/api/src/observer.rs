@@ -1,0 +1,156 @@
+//! Observers as they travel over HTTP.
+
+use super::{ProblemBody, RetryPolicy, ServiceName};
+use everwatch_core::clock::{Timestamp, show};
+use everwatch_core::observer::definition::{OnFull, Overlap};
+use everwatch_core::observer::retry::Retry;
+use everwatch_core::record::health;
+use everwatch_core::record::observed::Settlement;
+use everwatch_core::record::reason::{self, ReasonCode};
+use everwatch_core::record::row::{self, Row};
+use everwatch_core::record::service::ServiceRow;
+use everwatch_core::record::status::Status;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// The desired state of an observer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Desired {
+    Running,
+    Paused,
+    /// It has ended on its own: Completed or Failed.
+    Ended,
+    Deleted,
+}
+
+impl Desired {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Ended => "ended",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// An observer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Observer {
+    pub id: Uuid,
+    pub name: String,
+    pub kind: String,
+    pub spec: Value,
+    pub pool: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    pub desired: Desired,
+    #[schema(value_type = String, example = "Processing")]
+    pub status: Status,
+    /// Whether it does its work: `running`, `restarting`, `waiting`, `moving` or `stopping`; null if it is not meant to
+    /// run.
+    #[schema(value_type = Option<String>, example = "running")]
+    pub health: Option<health::Health>,
+    /// How often its code was started again after an error, in the present run and since it last was healthy for the
+    /// `reset_after` of its retry policy.
+    pub restarts: u32,
+    /// The reason for its status, as a sentence; may be empty.
+    pub reason: String,
+    /// The reason for programs: codes are stable; may be null.
+    #[schema(value_type = Option<String>, example = "pool-is-full")]
+    pub reason_code: Option<ReasonCode>,
+    /// The service that holds it.
+    pub service: Option<ServiceName>,
+    /// `generation << 32 | acquisitions`.
+    pub epoch: u64,
+    pub generation: u32,
+    pub acquisitions: u32,
+    /// The number of this start of its code within the run; 0 before the first.
+    pub attempt: u32,
+    pub last_error: Option<String>,
+    pub progress: Option<String>,
+    #[schema(value_type = RetryPolicy)]
+    pub retry: Retry,
+    #[schema(value_type = String, example = "allow")]
+    pub overlap: Overlap,
+    #[schema(example = "10s")]
+    pub grace: String,
+    #[schema(value_type = String, example = "reject")]
+    pub on_full: OnFull,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub modified_at: Timestamp,
+    /// When its code was last started.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+}
+
+impl Observer {
+    /// `service` names the holder, if it still lives; `services` are those that live at `now`.
+    #[must_use]
+    pub fn of(row: &Row, service: Option<ServiceName>, (services, now): (&[ServiceRow], Timestamp)) -> Self {
+        let told = reason::explain(row, service.is_some(), services, now);
+        let seen = &row.observed;
+        let ended = seen.settled.as_ref().is_some_and(|settled| match settled.how {
+            Settlement::Completed | Settlement::Failed { .. } => true,
+            Settlement::Stopped => false,
+        });
+        let desired = match row.desired {
+            row::Desired::Deleted => Desired::Deleted,
+            row::Desired::Running | row::Desired::Paused if ended => Desired::Ended,
+            row::Desired::Running => Desired::Running,
+            row::Desired::Paused => Desired::Paused,
+        };
+        Self {
+            id: row.id.0,
+            name: row.definition.name.to_string(),
+            kind: row.definition.kind.to_string(),
+            spec: row.definition.spec.clone(),
+            pool: row.definition.pool.to_string(),
+            labels: row.definition.labels.clone(),
+            desired,
+            status: told.status,
+            health: told.health,
+            restarts: row.restarts(),
+            reason: told.reason,
+            reason_code: told.code,
+            service,
+            epoch: row.epoch().into(),
+            generation: row.generation,
+            acquisitions: row.epoch().acquisitions(),
+            attempt: seen.started.as_ref().map_or(0, |told| told.value.attempt),
+            last_error: seen.last_error.as_ref().map(|told| told.value.clone()),
+            progress: seen.progress.as_ref().map(|told| told.value.clone()),
+            retry: row.definition.retry.clone(),
+            overlap: row.definition.overlap,
+            grace: show(row.definition.grace),
+            on_full: row.definition.on_full,
+            created_at: row.created_at,
+            modified_at: row.modified_at,
+            started_at: seen.started.as_ref().map(|told| told.value.at),
+        }
+    }
+}
+
+/// The result of one request of a batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Outcome {
+    /// The status that a single request would have had.
+    pub status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observer: Option<Observer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<ProblemBody>,
+}
+
+/// The results, in order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Outcomes {
+    pub items: Vec<Outcome>,
+}

@@ -1,0 +1,134 @@
+//! Services, pools and kinds as they travel over HTTP.
+
+use everwatch_core::capacity::maintenance::{self, DrainProgress, Orders};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::record::service::{ServiceRow, ServiceState};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// A service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Service {
+    pub id: Uuid,
+    pub name: String,
+    pub pool: String,
+    pub capacity: u32,
+    pub held: u32,
+    pub free: u32,
+    #[schema(value_type = String, example = "active")]
+    pub state: ServiceState,
+    pub kinds: Vec<String>,
+    pub version: String,
+    pub host: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub modified_at: Timestamp,
+    /// The time of its last heartbeat or report.
+    #[schema(value_type = String, format = DateTime)]
+    pub last_heartbeat_at: Timestamp,
+    /// Whether it has ended.
+    pub is_deleted: bool,
+    /// Whether services of this name must accept no more observers.
+    #[serde(default)]
+    pub cordoned: bool,
+    /// The capacity that an operator has set for this name.
+    #[serde(default)]
+    pub capacity_set: Option<u32>,
+    /// The progress of its drain, if it is draining.
+    #[serde(default)]
+    pub drain: Option<DrainState>,
+    /// The orders that it has not confirmed, as a sentence: they are new, or the service is too old to know them.
+    #[serde(default)]
+    pub unconfirmed: Option<String>,
+}
+
+impl Service {
+    /// `room` is what others of its pool could take at `now`.
+    #[must_use]
+    pub fn of(row: &ServiceRow, orders: Option<&Orders>, room: u32, now: Timestamp) -> Self {
+        let drain = orders.and_then(|orders| orders.drain.as_ref()).map(|drain| {
+            let DrainProgress { of, moved, waits } = maintenance::progress(drain, row, room, now);
+            let (per_second, until, force) = (drain.per_second, drain.until, drain.force);
+            DrainState { of, moved, per_second, until, force, waits }
+        });
+        let over = row.state().is_over();
+        let (capacity, held) = (row.capacity(), if over { 0 } else { row.held() });
+        Self {
+            id: row.id.0,
+            name: row.registration.name.to_string(),
+            pool: row.registration.pool.to_string(),
+            capacity,
+            held,
+            free: if over { 0 } else { capacity.saturating_sub(held) },
+            state: row.state(),
+            kinds: row.registration.kinds.iter().map(|kind| kind.name.to_string()).collect(),
+            version: row.registration.version.clone(),
+            host: row.registration.host.clone(),
+            labels: row.registration.labels.clone(),
+            created_at: row.registered_at,
+            modified_at: row.modified_at,
+            last_heartbeat_at: row.heard_at,
+            is_deleted: over,
+            cordoned: orders.is_some_and(|orders| orders.cordoned),
+            capacity_set: orders.and_then(|orders| orders.capacity),
+            drain: drain.filter(|_| !over),
+            unconfirmed: orders.and_then(|orders| maintenance::unconfirmed(orders, row, now)),
+        }
+    }
+}
+
+/// A drain in progress.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrainState {
+    /// The number of observers held when it began.
+    pub of: u32,
+    pub moved: u32,
+    /// The most observers per second.
+    pub per_second: u32,
+    /// When the rest is handed over even if no service has room.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
+    pub force: bool,
+    /// What delays it, as a sentence.
+    pub waits: Option<String>,
+}
+
+/// A pool: its living services and its observers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Pool {
+    pub name: String,
+    /// Living services.
+    pub services: u32,
+    /// Slots of its active services.
+    pub capacity: u32,
+    /// Slots in use.
+    pub held: u32,
+    pub free: u32,
+    /// Observers that wait for a slot, after the newest heartbeats.
+    pub pending: u64,
+    /// The slots that all observers need, including those that wait: the figure for a scaler.
+    pub needed: u64,
+    /// Observers by status.
+    pub observers: BTreeMap<String, u64>,
+    /// Observers by health; observers that are not meant to run have none.
+    #[serde(default)]
+    pub health: BTreeMap<String, u64>,
+}
+
+/// A kind of observer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Kind {
+    pub name: String,
+    /// JSON schema of its spec; null if the services have none.
+    pub schema: Value,
+    /// Pools in which a living service can run it.
+    pub pools: Vec<String>,
+    /// Living services that can run it.
+    pub services: u32,
+}

@@ -1,0 +1,40 @@
+//! Events of the history as the API shows them.
+
+use everwatch_api::{Event, LogRequester, NamedThing, Run};
+use everwatch_core::epoch::Epoch;
+use everwatch_store::By;
+
+/// An entry of the history.
+pub(crate) fn event(event: everwatch_store::Event) -> Event {
+    Event {
+        id: event.id,
+        at: event.at,
+        kind: event.kind,
+        observer: event.observer.map(named),
+        service: event.service.map(named),
+        epoch: event.epoch,
+        text: event.text,
+        gap_ms: event.gap_ms,
+        overlap_ms: event.overlap_ms,
+        by: event.by.map(|By { who, from, with }| LogRequester { who, from, with }),
+    }
+}
+
+/// The run that this event started.
+pub(crate) fn run(epoch: Epoch, event: &everwatch_store::Event) -> Run {
+    Run {
+        epoch: epoch.into(),
+        generation: epoch.generation(),
+        acquisitions: epoch.acquisitions(),
+        service: event.service.clone().map(named),
+        started_at: event.at,
+        ended_at: None,
+        ended: None,
+        attempts: 1,
+        gap_ms: event.gap_ms,
+    }
+}
+
+fn named(it: everwatch_store::Named) -> NamedThing {
+    NamedThing { id: it.id, name: it.name }
+}
