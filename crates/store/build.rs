@@ -1,4 +1,4 @@
-//! Compiles again when a migration changes: they are embedded.
+//! Tells Cargo to recompile this crate when a migration changes: the crate embeds the migrations.
 
 fn main() {
     println!("cargo::rerun-if-changed=migrations");

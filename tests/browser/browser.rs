@@ -1,4 +1,4 @@
-//! A headless Chromium behind its own chromedriver; both end with it. Knows nothing of the console's views.
+//! A headless Chromium with its own chromedriver; dropping it ends both. Independent of the console's views.
 
 use everwatch_tests::cluster::{everwatch, free_address};
 use everwatch_tests::http::Api;
@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// The last two: quiet on a machine of two cores, and over when its driver is.
+/// Flags for Chromium. The last two keep it quiet on a machine with two cores, and end it when its driver
+/// ends.
 const FLAGS: [&str; 12] = [
     "--headless",
     "--no-sandbox",
@@ -75,7 +76,7 @@ impl Browser {
         self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// Loads the page again; returns how many ms later the expression was true.
+    /// Reloads the page. Returns how many ms later the expression was true.
     pub(crate) async fn reopened(&self, expression: &str) -> f64 {
         self.client.refresh().await.unwrap();
         let script = format!(
@@ -87,7 +88,7 @@ impl Browser {
         seen.unwrap_or_else(|error| panic!("{expression}: {error}")).as_f64().unwrap()
     }
 
-    /// Runs a script that is given a text and what to call with a figure.
+    /// Runs a script with two arguments: a text, and a function that the script calls with a number.
     pub(crate) async fn ask(&self, script: &str, text: &str) -> f64 {
         let answer = self.client.execute_async(script, vec![text.into()]).await;
         answer.unwrap_or_else(|error| panic!("{text}: {error}")).as_f64().unwrap()
@@ -130,12 +131,12 @@ impl Browser {
         field.send_keys(text).await.unwrap();
     }
 
-    /// As wide as a phone, or as narrow as a window gets.
+    /// Makes the window as narrow as a phone, or as narrow as the browser allows.
     pub(crate) async fn narrow(&self) {
         self.client.set_window_size(390, 844).await.unwrap();
     }
 
-    /// Keeps what is seen under the target folder.
+    /// Saves a screenshot under the target folder.
     pub(crate) async fn screenshot(&self, name: &str) {
         let folder = everwatch().parent().and_then(|it| it.parent()).map(PathBuf::from).unwrap();
         let folder = folder.join("screenshots");

@@ -1,4 +1,4 @@
-//! What is seen while something dies.
+//! The console while services and managers fail.
 
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
@@ -98,7 +98,7 @@ async fn a_crash_loop_has_its_own_mark_in_every_view() {
     .await;
     page.view("#/observers").await;
     page.until_text(".status[data-status=restarting]", "Restarting").await;
-    // Whatever it does at this moment, it is not shown as running.
+    // The console never shows this observer as running.
     page.run(
         "window.seen = new Set(); setInterval(() => { for (const row of document.querySelectorAll('tbody tr')) \
          if (row.innerText.includes('loops')) window.seen.add(row.querySelector('.status').dataset.status); }, 20)",

@@ -1,4 +1,4 @@
-//! What an observer says is shown while its page is open, across a kill.
+//! The page of an observer shows its output live, even while its service is killed.
 
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
@@ -29,7 +29,7 @@ async fn lines_come_live_and_go_on_after_a_kill() {
     )
     .await;
     page.screenshot("logs").await;
-    // Another observer's lines are its own.
+    // The page of another observer shows only that observer's lines.
     cluster.api.create(json!({"name": "ticks", "kind": "ticker"})).await;
     page.view("#/observers/ticks").await;
     page.until_text(".logs", "tick 2").await;

@@ -1,5 +1,6 @@
-//! A large fleet in the console: how long the list takes to be seen and filtered, and whether the page goes on
-//! answering while many observers change. Prints what it measured. EVERWATCH_CONSOLE_OBSERVERS: how many there
+//! A large fleet in the console: how long the list takes to appear and to be filtered, and whether the page
+//! stays responsive while many observers change. Prints the measured values. EVERWATCH_CONSOLE_OBSERVERS: the
+//! number of observers (default 1,000); EVERWATCH_CONSOLE_CHANGES: how many restart each second (default 20).
 //! are (default 1,000); EVERWATCH_CONSOLE_CHANGES: how many restart each second (default 20).
 
 use crate::browser::Browser;
@@ -9,9 +10,9 @@ use everwatch_tests::wait::wait_within;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// In one batch.
+/// How many observers one batch creates.
 const BATCH: usize = 5000;
-/// Seconds in which observers change.
+/// How many seconds observers are restarted for.
 const CHANGING: usize = 10;
 const LOOKS: usize = 10;
 /// How long the whole fleet may take to run.
@@ -45,7 +46,7 @@ async fn all_run(api: &Api, count: usize) {
     .await;
 }
 
-/// Types into the name filter; answers after how many ms the list shows what fits: one of all.
+/// Types into the name filter. Returns after how many ms the list shows only the one observer that matches.
 const FILTER: &str = r#"
     const [text, done] = arguments, begun = performance.now(), field = document.querySelector('#search');
     field.value = text;
@@ -57,14 +58,14 @@ const FILTER: &str = r#"
     };
     look();"#;
 
-/// From now on the longest time between two frames is kept.
+/// Records the longest time between two frames from now on.
 const WATCH: &str = r"
     let last = performance.now();
     window.longestFrame = 0;
     const frame = (now) => { window.longestFrame = Math.max(window.longestFrame, now - last); last = now; requestAnimationFrame(frame); };
     requestAnimationFrame(frame);";
 
-/// Restarts this many observers each second; returns how many a second it really were.
+/// Restarts this many observers each second. Returns the rate that was achieved.
 async fn changing(api: &Api, count: usize, changes: usize) -> f64 {
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
@@ -102,7 +103,7 @@ async fn a_large_fleet_is_seen_and_filtered_while_it_changes() {
     all_run(&cluster.api, count).await;
     let page = Browser::open(&format!("{}/#/observers", cluster.api.url)).await;
     page.until("the first page", "document.querySelectorAll('tbody tr').length === 100").await;
-    // Anew, now that the browser itself is warm.
+    // Measures a reload, because the browser itself is warm now.
     let seen = page.reopened("document.querySelectorAll('tbody tr').length === 100").await;
     let filtered = page.ask(FILTER, &name(count - 1)).await;
     page.view("#/topology").await;

@@ -1,4 +1,4 @@
-//! The files of the console as any client gets them.
+//! The files of the console, as any HTTP client receives them.
 
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
@@ -32,7 +32,7 @@ async fn the_api_is_browsed_at_docs_without_any_outside_request() {
     let mut cluster = Cluster::new("docs");
     cluster.manager().await;
     let page = Browser::open(&format!("{}/docs/", cluster.api.url)).await;
-    // What the page shows of an operation comes from the document.
+    // The page shows operations from the API document.
     page.until_text(".swagger-ui .info", "Everwatch").await;
     page.until_text(".swagger-ui", "Read a pool").await;
     let all = "return performance.getEntriesByType('resource').filter((it) => it.name.startsWith(location.origin)).length";

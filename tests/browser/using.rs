@@ -1,4 +1,4 @@
-//! A person creates, filters, ticks and deletes.
+//! A user creates, filters, selects and deletes observers in the console.
 
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
@@ -15,7 +15,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     page.view("#/create").await;
     page.until_text(".empty h2", "No services").await;
     cluster.service("a", 10).await;
-    // The form comes without a reload, once the service is there.
+    // The form appears without a reload, once the service is active.
     page.write("#new-name", "second").await;
     page.write("#spec-every", "1s").await;
     page.press("Create").await;

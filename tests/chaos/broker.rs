@@ -1,4 +1,4 @@
-//! The broker of a campaign: a node of its own, or one that was given.
+//! The broker of a campaign: a node that the campaign starts, or nodes that the caller names.
 
 use everwatch_tests::rabbitmq::Node;
 use std::path::Path;
@@ -9,12 +9,12 @@ const MOVE_LEADERS: &str = "[rabbit_quorum_queue:transfer_leadership(Q, hd([N ||
     amqqueue:get_type(Q) =:= rabbit_quorum_queue].";
 
 pub(crate) struct Broker {
-    /// Of each node.
+    /// The URL of each node.
     pub(crate) urls: Vec<String>,
-    /// To which anything may be done.
+    /// The node that the campaign started; it may be killed and reconfigured freely.
     pub(crate) own: Option<Node>,
-    /// A shell command for the nodes of a cluster that was given. Its arguments are `kill K`, `start K` or `eval K
-    /// ERLANG`.
+    /// A shell command that controls the nodes of a given cluster. Its arguments are `kill K`, `start K` or
+    /// `eval K ERLANG`.
     pub(crate) command: Option<String>,
 }
 
@@ -24,7 +24,7 @@ impl Broker {
             let urls = urls.split(',').map(str::to_owned).collect();
             return Self { urls, own: None, command: std::env::var("EVERWATCH_CHAOS_NODE").ok() };
         }
-        // The server runs as a user of its own.
+        // The server runs as another user, who must be able to read the folder.
         std::fs::set_permissions(scratch, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let node = Node::start(&scratch.join("node"), &["consumer_timeout=315360000000"]);
         Self { urls: vec![node.url.clone()], own: Some(node), command: None }
@@ -39,14 +39,14 @@ impl Broker {
         self.run(&[verb, &number.to_string()]);
     }
 
-    /// Every quorum queue gets its leader on a node that is not its leader now.
+    /// Moves the leader of every quorum queue to another node.
     pub(crate) fn move_leaders(&self) {
         let said = self.run(&["eval", "1", MOVE_LEADERS]);
-        // 4.3 says ok, older ones migrated.
+        // RabbitMQ 4.3 reports `ok`, older versions `migrated`.
         assert!(said.contains("{ok,") || said.contains("{migrated,"), "no leader moved: {said}");
     }
 
-    /// Partitions a node from the next one: neither has the other's cookie any more.
+    /// Partitions a node from the next one by removing each other's cookie, so that they refuse to connect.
     pub(crate) fn part(&self, number: usize) {
         let (one, next) = (self.name_of(number), self.name_of(self.after(number)));
         let forget =

@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is made to.
+//! The faults of a campaign: how each is injected, and which effects are allowed.
 
 use crate::world::World;
 use everwatch_tests::proxy::Proxy;
@@ -8,7 +8,8 @@ use rand::Rng as _;
 use rand::rngs::StdRng;
 use std::time::Duration;
 
-/// Longer than three heartbeats of 3 s, after which the broker has given everything away.
+/// Longer than three heartbeats of 3 s, after which the broker has redelivered all messages of a silent
+/// client.
 const LONG: Duration = Duration::from_secs(11);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,13 +18,14 @@ pub(crate) enum Fault {
     Kill,
     /// SIGTERM of a service, which comes back under its name.
     Stop,
-    /// A host stands still for longer than three heartbeats, children and all, and wakes up again.
+    /// A host is frozen for longer than three heartbeats, including child processes, and continues
+    /// afterwards.
     Freeze,
-    /// Nothing passes between a service and the broker, for longer than three heartbeats.
+    /// No data passes between a service and the broker for longer than three heartbeats.
     CutBoth,
-    /// The broker does not hear a service.
+    /// Data from a service does not reach the broker.
     CutUp,
-    /// A service does not hear the broker.
+    /// Data from the broker does not reach a service.
     CutDown,
     /// A service's sockets are reset.
     Reset,
@@ -49,17 +51,17 @@ pub(crate) enum Fault {
     KillTwo,
     /// A service is cut off, and another one is killed meanwhile.
     CutAndKill,
-    /// The database is away, and a service is killed meanwhile.
+    /// A service is killed while the database is down.
     KillInOutage,
     /// All managers are killed, and a service meanwhile.
     NoManager,
     /// The database is away for longer than a lease.
     DatabaseLong,
-    /// Nothing that a service logs is read any more, and its sockets are reset meanwhile.
+    /// Nobody reads the log of a service, and its sockets are reset in the meantime.
     StalledLog,
     /// The helper process of a child is killed.
     HelperKill,
-    /// A stored observer cannot be read, and a manager starts meanwhile.
+    /// A stored observer becomes unreadable, and a manager starts in the meantime.
     DamagedRow,
     /// Two nodes of a cluster lose contact with each other; the third still reaches both.
     Partition,
@@ -99,18 +101,19 @@ impl Fault {
         self == Self::DatabaseLong
     }
 
-    /// Whether everything has to run again while no manager can work. Requests that users made before wait for a
-    /// manager: a restart, for instance, is published when a manager has written down that the old run is over.
+    /// Whether all observers must run again while no manager works. Requests that users made before wait for
+    /// a manager: for instance, a manager publishes a restart only once it has recorded the end of the old
+    /// run.
     pub(crate) fn leaves_no_manager(self) -> bool {
         matches!(self, Self::NoManager | Self::KillInOutage | Self::DiskFull)
     }
 
-    /// How long an observer may run twice at once because of it, in ms (invariant I6).
+    /// How long two runs of one observer may overlap because of this fault, in ms (invariant I6).
     pub(crate) fn may_overlap(self, child: bool, allowed: bool) -> i64 {
         const FENCE_GRACE: i64 = 500;
         const PROBE: i64 = 1000;
         match self {
-            // The helper notices at once, and kills.
+            // The helper process notices the death of the service at once and kills the child.
             Self::Kill
             | Self::DiskFull
             | Self::KillTwo
@@ -121,18 +124,20 @@ impl Fault {
             {
                 FENCE_GRACE
             }
-            // From the thaw on: a frozen process cannot know before.
+            // Counted from the thaw: a frozen process cannot notice the loss earlier.
             Self::Freeze => PROBE + FENCE_GRACE,
-            // Both ends learn of it at once, and the other's start is as fast as this one's end.
+            // Both sides notice the loss at once: the next run may start before this one has ended.
             Self::Reset | Self::CloseAll | Self::NodeKill | Self::StalledLog if allowed => FENCE_GRACE,
-            // The node of the holder sends it no sign: the run on the next service makes a manager stop it.
+            // The holder's node does not tell it of the loss. The run on the next service makes a manager
+            // revoke the old run.
             Self::Partition if allowed => PROBE + FENCE_GRACE,
             _ => 0,
         }
     }
 
-    /// When everything has to run again. A quorum queue keeps what a cancelled consumer held whose node has died
-    /// (seen on RabbitMQ 4.0): what a service handed over or kept at that moment is missed and published again.
+    /// How long it may take until all observers run again. If a node dies, a quorum queue keeps messages that
+    /// a cancelled consumer on that node held (seen on RabbitMQ 4.0). Managers must then notice that these
+    /// messages are missing and republish the observers.
     pub(crate) fn over_within(self) -> Duration {
         match self {
             Self::NodeKill | Self::Partition => Duration::from_secs(300),
@@ -140,12 +145,12 @@ impl Fault {
         }
     }
 
-    /// Whether the broker may keep messages back and give them out once managers have published new ones.
+    /// Whether the broker may withhold messages and deliver them after managers have published new ones.
     pub(crate) fn mislays(self) -> bool {
         matches!(self, Self::NodeKill | Self::Partition | Self::LeadersMove)
     }
 
-    /// Whether any observer may move because of it.
+    /// Whether this fault may move observers.
     pub(crate) fn moves(self) -> bool {
         !matches!(
             self,
@@ -159,17 +164,17 @@ impl Fault {
         )
     }
 
-    /// The longest gap, in ms, that counts as good: for a killed process a second, for what the broker has to
-    /// notice three heartbeats and two seconds.
-    /// One that may not overlap waits for two `fence_grace` more.
+    /// The longest acceptable gap, in ms: one second for a killed process; three heartbeats and two seconds
+    /// for a fault that the broker must detect. An observer that forbids overlap waits for another two
+    /// `fence_grace`.
     pub(crate) fn good_gap(self, allowed: bool) -> i64 {
         let waits = if allowed { 0 } else { 1000 };
         waits
             + match self {
                 Self::Kill | Self::DiskFull => 1000,
-                // Two ends at once, and what is left is busy with the other one.
+                // Two services end at once, and the remaining services are busy with the observers of both.
                 Self::KillTwo | Self::KillInOutage | Self::NoManager => 2000,
-                // Code may take as long as it lingers.
+                // The code may take as long as it lingers after the stop.
                 Self::Stop => 1000,
                 Self::Freeze | Self::CutBoth | Self::CutUp | Self::CutDown | Self::CutAndKill => {
                     3 * 3000 + 2000
@@ -317,7 +322,7 @@ async fn stall_a_log(world: &World, dice: &mut StdRng) {
     world.until_back(victim).await;
 }
 
-/// Kills the helper of the service's first child, if the service has one.
+/// Kills the helper process of the service's first child, if it has a child.
 async fn kill_a_helper(world: &World, victim: &str) {
     // The service itself, then what it has started.
     if let Some(helper) = world.cluster.family(victim).get(1) {
@@ -351,7 +356,7 @@ async fn cut(world: &World, victim: &str, (up, down): (bool, bool)) {
     world.until_back(victim).await;
 }
 
-/// The fault lasts.
+/// Waits while the fault lasts.
 async fn for_a_while(time: Duration) {
     tokio::time::sleep(time).await;
 }

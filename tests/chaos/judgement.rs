@@ -1,5 +1,5 @@
-//! Reads the beacons as a history: nothing twice at once for longer than each fault allows, nothing that runs
-//! after it was deleted, nothing that moves without a cause. Prints gaps and overlaps by fault.
+//! Checks the beacons as a history: no overlap is longer than its fault allows, nothing runs after its
+//! delete, and nothing moves without a cause. Prints gaps and overlaps for each fault.
 
 use crate::faults::Fault;
 use crate::people::Touched;
@@ -7,7 +7,7 @@ use crate::world::{World, is_child, lingers, may_overlap};
 use everwatch_tests::beacons::{self, Run, percentiles};
 use std::collections::BTreeMap;
 
-/// When a fault was made and everything ran again.
+/// A fault, and the time from its injection until everything ran again.
 pub(crate) struct Window {
     pub(crate) fault: Fault,
     pub(crate) from: i64,
@@ -15,16 +15,16 @@ pub(crate) struct Window {
     pub(crate) touched: Touched,
 }
 
-/// How late a beacon may be written down after it was made, in ms.
+/// The maximum delay between a beacon and its write to the file, in ms.
 const WRITING: i64 = 200;
 /// How long an abort may take, in ms.
 const ABORTING: i64 = 250;
 
-/// How long a run may last whose message the broker had mislaid and gives out after all, in ms: a manager that
-/// hears of its start ends it.
+/// How long a run may last whose message the broker had withheld and delivers late, in ms. A manager revokes
+/// the run when it reads the report of its start.
 const STALE: i64 = 2000;
 
-/// The runs, and those apart that began by an order that was over by then: of an older generation, or deleted.
+/// Splits off the stale runs: those that began after a run of a higher generation, or after the delete.
 fn without_stale(runs: &[Run], deleted: Option<i64>) -> (Vec<Run>, Vec<Run>) {
     let is_stale = |run: &Run| {
         let newer = |other: &Run| other.epoch >> 32 > run.epoch >> 32 && other.first < run.first;
@@ -62,7 +62,7 @@ pub(crate) fn judge(world: &World, windows: &[Window]) {
             }
             overlaps.push(overlap);
             let most = fault.may_overlap(is_child(name), may_overlap(name));
-            // Code that lingers goes on until it is aborted, which takes a thread of a busy machine.
+            // Code that lingers runs until it is aborted, and an abort needs a thread on a busy machine.
             let most = if most > 0 && lingers(name) { most + ABORTING } else { most };
             if overlap > most {
                 breaches

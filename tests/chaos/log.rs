@@ -1,4 +1,4 @@
-//! The log of a service as a pipe whose reader may stand still.
+//! The log of a service as a pipe whose reader can be stopped.
 
 use std::fs::File;
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read as _, Write as _};
@@ -7,7 +7,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// A thread copies the log to a file; it ends with the service and this value.
+/// Copies the log to a file on a thread. The thread ends when both the service and this value have closed the
+/// pipe.
 pub(crate) struct Log {
     /// Keeps the pipe open, and fills it.
     end: PipeWriter,

@@ -1,10 +1,11 @@
-//! A campaign of faults on real processes: one after another from a seeded schedule, while users create and
-//! delete. Every run leaves beacons; what they tell is judged at the end like a history.
+//! Injects faults into real processes, one after another from a seeded schedule, while users create and
+//! delete observers. Every run writes beacons, which the test checks at the end.
 //!
-//! EVERWATCH_CHAOS_SECS: how long faults are made (default 150). EVERWATCH_CHAOS_SEED: the schedule (default 1).
-//! EVERWATCH_CHAOS_STORE: `sqlite` for one manager on SQLite; else two on a PostgreSQL server of their own.
-//! EVERWATCH_CHAOS_BROKER: nodes to use, comma-separated, instead of one of its own. EVERWATCH_CHAOS_NODE: a shell
-//! command for these nodes; it gets the arguments `kill K` or `start K`, K the number of a node, or `eval K ERLANG`.
+//! EVERWATCH_CHAOS_SECS: how long faults are injected (default 150). EVERWATCH_CHAOS_SEED: the seed of the
+//! schedule (default 1). EVERWATCH_CHAOS_STORE: `sqlite` for one manager on SQLite, otherwise two managers on
+//! a private PostgreSQL server. EVERWATCH_CHAOS_BROKER: URLs of nodes to use, comma-separated, instead of a
+//! private one. EVERWATCH_CHAOS_NODE: a shell command that controls these nodes; it gets the arguments `kill
+//! K` or `start K`, K the number of a node, or `eval K ERLANG`.
 
 #![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
 
@@ -40,7 +41,7 @@ async fn nothing_is_lost_doubled_or_resurrected_under_any_fault() {
     let mut world = World::start().await;
     let begun = Instant::now();
     let mut windows: Vec<Window> = Vec::new();
-    // Each fault once in a random order, then at random.
+    // Injects each fault once in random order, then faults at random.
     let can_make = |fault: &Fault| world.can_make(*fault) && (!fault.is_long() || limit >= LONG_CAMPAIGN);
     let all: Vec<Fault> = Fault::ALL.into_iter().filter(can_make).collect();
     let mut first = all.clone();

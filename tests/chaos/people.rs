@@ -7,11 +7,11 @@ use rand::seq::IndexedRandom as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The observers that may stand still or move because of requests of users.
+/// The observers that may stop or move because of requests of users.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
     pub(crate) names: BTreeSet<String>,
-    /// All of them: a service was drained, a pool rebalanced.
+    /// Whether this applies to all observers, because a service was drained or a pool rebalanced.
     pub(crate) all: bool,
 }
 
@@ -21,12 +21,12 @@ impl Touched {
     }
 }
 
-/// What is taken back once everything runs again.
+/// The requests that undo changes once everything runs again.
 pub(crate) type Undo = Vec<(&'static str, String, Option<Value>)>;
 
 impl World {
-    /// Deletes one observer and creates one, through either manager, during any fault; every other time users do
-    /// something else as well.
+    /// Deletes one observer and creates one, through either manager, during any fault. In half of the cases,
+    /// users also make one more request.
     pub(crate) async fn people_act(&mut self, dice: &mut StdRng) -> (Touched, Undo) {
         let name = self.live.swap_remove(dice.random_range(0..self.live.len()));
         self.insist("DELETE", &format!("/v1/observers/{name}?wait=30s"), None, &[200]).await;
@@ -54,7 +54,7 @@ impl World {
                 }
                 3 => {
                     self.insist("POST", &format!("/v1/observers/{name}/move"), None, &[200, 202]).await;
-                    // Its service takes nothing for a moment.
+                    // The service of the observer takes no messages for a moment, so others may move too.
                     touched.all = true;
                 }
                 4 => {

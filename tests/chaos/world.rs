@@ -1,5 +1,5 @@
-//! A deployment under attack: a broker and a database of its own, two managers, four services each behind a
-//! proxy, and what users want of it.
+//! The deployment under test: a private broker and database, two managers, seven services in two pools, each
+//! behind proxies, and the observers that users want to run.
 
 use crate::broker::Broker;
 use crate::faults::Fault;
@@ -24,9 +24,9 @@ use tempfile::TempDir;
 pub(crate) struct Member {
     pub(crate) name: &'static str,
     pool: &'static str,
-    /// How far its clock is off, in the notation of faketime.
+    /// The offset of its clock, in the notation of faketime.
     clock: Option<&'static str>,
-    /// Its log may stand still.
+    /// Whether its log is a pipe whose reader can be stopped.
     piped: bool,
 }
 
@@ -43,21 +43,22 @@ pub(crate) const SERVICES: [Member; 7] = [
     member("e1", "edge"),
     member("e2", "edge"),
 ];
-/// Three of four, and two of three, have room for all that their pool has.
+/// Three of the four services of one pool, and two of the three of the other, have enough slots for all
+/// observers of their pool.
 pub(crate) const CAPACITY: u32 = 15;
 const OBSERVERS: usize = 28;
-/// How long some code goes on after it was told to stop.
+/// How long some of the code runs after it was told to stop.
 const LINGERS: Duration = Duration::from_millis(700);
 
-/// Now, in ms as beacons have it.
+/// The current time, in ms as in beacons.
 pub(crate) fn now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
 pub(crate) struct World {
-    // The processes go before what they are connected to.
+    // Dropped first: processes must end before the servers that they are connected to.
     pub(crate) cluster: Cluster,
-    /// Of each service: one to each node of the broker.
+    /// The proxies of each service, one for each node of the broker.
     pub(crate) proxies: BTreeMap<&'static str, Vec<Proxy>>,
     pub(crate) broker: Broker,
     /// `None`: on SQLite, with one manager.
@@ -68,15 +69,16 @@ pub(crate) struct World {
     pub(crate) other: Api,
     /// Names of the observers that users want to run.
     pub(crate) live: Vec<String>,
-    /// Names whose deletion users were told, and when.
+    /// Names of observers whose delete was confirmed to users, with the time.
     pub(crate) deleted: BTreeMap<String, i64>,
-    /// Of the services whose logs are pipes.
+    /// The logs of the services that write to pipes.
     logs: BTreeMap<&'static str, Log>,
     made: usize,
     _scratch: TempDir,
 }
 
-/// What each name is: two thirds in-process, one third children; some may not overlap.
+/// Decides what each observer is, by its name: two thirds run in-process, one third as children; some forbid
+/// overlap.
 pub(crate) fn is_child(name: &str) -> bool {
     name.ends_with("-child") || name.ends_with("-child-alone")
 }
@@ -106,8 +108,9 @@ impl World {
             cluster.extra.push(("EVERWATCH_STORE__URL".to_owned(), database));
         }
         cluster.extra.push(("EVERWATCH_BROKER__HEARTBEAT".to_owned(), "3s".to_owned()));
-        // No observer here ends its services, but the campaign kills one every few seconds. Suspects start a minute
-        // apart by design: `live::poison` and the simulation judge that.
+        // No observer of this test kills its services, but the campaign kills a service every few seconds,
+        // which makes observers look crash-looping. By design, suspects start a minute apart; `live::poison`
+        // and the simulation test that.
         cluster.extra.push(("EVERWATCH_MANAGER__QUARANTINE_AFTER".to_owned(), "50".to_owned()));
         cluster.manager().await;
         let other = match &postgres {
@@ -176,7 +179,7 @@ impl World {
         SERVICES.map(|it| it.name).to_vec()
     }
 
-    /// Another one of the same pool that others may do without.
+    /// Another service of the same pool without which the pool still has enough slots.
     pub(crate) fn other_than(&self, victim: &str, dice: &mut StdRng) -> &'static str {
         let others = ["s0", "s1", "s2", "s3"];
         let others: Vec<_> = others.into_iter().filter(|name| *name != victim).collect();
@@ -239,7 +242,8 @@ impl World {
         }
     }
 
-    /// The managers know the newest incarnation of this service. Users may have drained it in the meantime.
+    /// Waits until the managers know the newest incarnation of this service. Users may have drained it in the
+    /// meantime.
     pub(crate) async fn until_back(&self, name: &str) {
         wait_for(&format!("service {name} to be known"), || async {
             let services = self.cluster.api.items("/v1/services?limit=1000").await;
@@ -287,8 +291,8 @@ impl World {
         self.live.push(name);
     }
 
-    /// Asks one manager, then the other, until the answer is as it must be; an answer lost with its manager is
-    /// asked for again, and a name that exists by then is the answer.
+    /// Sends a request to one manager, then to the other, until the status is as expected. If an answer is
+    /// lost with its manager, the request is repeated; for a create, the status 409 then counts as success.
     pub(crate) async fn insist(&self, method: &str, path: &str, body: Option<Value>, right: &[u16]) {
         wait_for(&format!("{method} {path} to be answered by {right:?}"), || async {
             let mut seen = Vec::new();
@@ -304,7 +308,7 @@ impl World {
         .await;
     }
 
-    /// Every observer that is wanted shows a beacon younger than a moment ago.
+    /// Waits until every observer that should run has written a recent beacon.
     pub(crate) async fn until_all_run(&self, fault: Fault) {
         let from = now();
         wait_within(fault.over_within(), &format!("all to run after {fault:?}"), || async {
@@ -330,7 +334,7 @@ impl World {
         .await;
     }
 
-    /// The rows of the managers agree with what runs, no service is over its capacity, no service is lost.
+    /// Checks that the rows agree with what runs, no service exceeds its capacity, and no service is lost.
     pub(crate) async fn check_end(&self) {
         wait_for("the managers' books to come true", || async {
             let observers = self.cluster.api.items("/v1/observers?limit=1000").await;

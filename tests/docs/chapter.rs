@@ -1,11 +1,11 @@
-//! One chapter as text: its commands, in order, and what they are shown to say.
+//! Parses one chapter: its commands in order, and the output that it shows for them.
 
-/// What stands between two fences.
+/// A fenced block of shell commands, with the output shown after it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) line: usize,
     pub(crate) commands: Vec<String>,
-    /// The block of text directly behind it.
+    /// The lines of the text block that follows directly.
     pub(crate) shown: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Lines, where `\` and here-documents hold several together.
+/// Joins lines into commands; `\` and here-documents continue a command.
 fn commands(lines: &[String]) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     let mut until: Option<String> = None;
@@ -55,8 +55,8 @@ fn commands(lines: &[String]) -> Vec<String> {
     commands
 }
 
-/// Whether `said` has the shown line: all its words within one line and in this order, but for those with digits
-/// or an ellipsis, which differ from time to time.
+/// Whether `said` contains the shown line: all its words in one line and in this order, except words with
+/// digits or an ellipsis, which vary.
 pub(crate) fn says(said: &str, shown: &str) -> bool {
     let differs = |word: &str| word.contains(|c: char| c.is_ascii_digit()) || word.contains('…');
     said.lines().any(|line| {

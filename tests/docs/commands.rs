@@ -1,9 +1,10 @@
-//! Runs a chapter as its reader would: command by command in a folder of its own, with real processes on a real
-//! broker. What the text calls 127.0.0.1:7700 and port 5672 is where the processes of the test are.
+//! Runs a chapter as a reader would: command by command in a separate folder, with real processes on a real
+//! broker. The test replaces 127.0.0.1:7700 and port 5672 in the text with the addresses of its processes.
 //!
-//! A role (`dev`, `run`, the example) goes on to the end of the chapter; a manager takes the place of the one
-//! before. A command that follows something has to say something, then it is ended. The comment "all managers
-//! are stopped" stops them. Everything else has to end with 0; the doctor may end with 4, for warnings.
+//! A role (`dev`, `run`, the example) runs until the end of the chapter; a new manager replaces the previous
+//! one. A command that follows changes must print something, then the test ends it. The comment "all managers
+//! are stopped" stops the managers. Every other command must exit with 0; the doctor may exit with 4, for
+//! warnings.
 
 use super::chapter::{Block, blocks, says};
 use super::root;
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Only for those who have a compiler and an hour.
+/// Commands that need a compiler and an hour.
 const NOT_RUN: [&str; 1] = ["./tests/run"];
 const BROKER: &str = "amqp://guest:guest@127.0.0.1:5672/%2f";
 
@@ -49,7 +50,7 @@ impl Way {
     }
 }
 
-/// Ended with all that it started.
+/// A process group; dropping it ends the process with all its children.
 struct Group(Child);
 
 impl Group {
@@ -178,7 +179,7 @@ impl Reader {
         let (number, services) = (self.logs, u64::from(text.contains("everwatch dev")) * 3);
         self.until_active(place, number, services).await;
         if services > 0 {
-            // It says what to try once its services are there.
+            // `dev` prints its greeting once its services are active.
             wait_for(&format!("{place} to greet"), || async {
                 let said = self.said(number);
                 if said.contains("Ctrl-C") { Ok(()) } else { Err(said) }

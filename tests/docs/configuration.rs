@@ -1,5 +1,5 @@
-//! The reference of the configuration, made of the annotated file. That the file holds every key with its
-//! default is shown by a test beside the settings.
+//! The configuration reference, generated from the annotated file. A test beside the settings checks that the
+//! file contains every key with its default.
 
 use super::{keep, root};
 use std::fmt::Write as _;
@@ -42,7 +42,8 @@ fn assignment(line: &str) -> Option<(&str, &str)> {
 
 fn sections(text: &str) -> Vec<(&str, Vec<Key<'_>>)> {
     let mut sections: Vec<(&str, Vec<Key<'_>>)> = Vec::new();
-    // What was said, and whether a key has used it: a comment stands for all keys that follow it directly.
+    // The current comment, and whether a key has used it: a comment applies to all keys that follow it
+    // directly.
     let (mut said, mut used) = (String::new(), false);
     for line in text.lines() {
         let commented = line.strip_prefix("# ");

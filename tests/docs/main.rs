@@ -1,4 +1,4 @@
-//! The book in `docs`: every command in it runs, and what is generated in it is as the code says.
+//! Tests of the book in `docs`: every command in it runs, and its generated parts match the code.
 
 #![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
 
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-/// Compares a file with what the code makes of it; `UPDATE_DOCS=1` writes it instead.
+/// Compares a file with the text that the code generates. With `UPDATE_DOCS=1`, writes the file instead.
 #[track_caller]
 fn keep(path: &str, made: &str) {
     let file = root().join(path);

@@ -1,5 +1,5 @@
-//! The reference of the messages: an AsyncAPI document made of the types that are written and read, with the
-//! golden files as its examples.
+//! The message reference: an AsyncAPI document, generated from the types that the code reads and writes, with
+//! the golden files as examples.
 
 use super::{keep, root};
 use everwatch_broker::Topology;
@@ -15,13 +15,13 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// One channel with its one message: how it is called, its address, who sends it to whom.
+/// One channel with its one message: the channel's name, address, sender and receiver.
 struct Channel {
     name: &'static str,
     address: String,
     what: &'static str,
     title: &'static str,
-    /// As a service sees it.
+    /// The AsyncAPI action, from the view of a service.
     action: &'static str,
     payload: Value,
     headers: Value,
@@ -55,7 +55,7 @@ fn names() -> Topology {
     Topology::new("everwatch.")
 }
 
-/// With `{parameter}` instead of that part of it.
+/// Replaces `part` of the address with `{parameter}`.
 fn place(address: &str, part: &str, parameter: &str) -> String {
     address.replace(part, &format!("{{{parameter}}}"))
 }
@@ -210,7 +210,7 @@ fn document() -> Value {
     })
 }
 
-/// Lets no member through that the document does not name: as strict as the document can be read.
+/// Forbids members that the document does not name, so that the check is as strict as possible.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -235,7 +235,7 @@ fn validator(document: &Value, message: &str) -> jsonschema::Validator {
 
 #[test]
 fn the_reference_of_the_messages_is_as_the_code_reads_and_writes_them() {
-    // What the code links to is plain text here.
+    // Links to code become plain text in the document.
     let text = serde_json::to_string_pretty(&document()).unwrap().replace("[`", "`").replace("`]", "`");
     keep("docs/asyncapi.json", &format!("{text}\n"));
 }

@@ -73,7 +73,7 @@ fn is_test(attributes: &[Attribute]) -> bool {
         .any(|it| it.path().is_ident("cfg") && it.parse_args::<syn::Ident>().is_ok_and(|it| it == "test"))
 }
 
-/// Collects the paths that begin at the crate, at this module or at the one above it.
+/// Collects the paths that start at the crate, at this module or at its parent.
 struct Paths<'a> {
     module: &'a [String],
     found: Vec<ModulePath>,
@@ -122,7 +122,7 @@ impl<'a> Visit<'a> for Paths<'_> {
     }
 
     fn visit_item_mod(&mut self, item: &'a ItemMod) {
-        // A module within the file has other parents; the only ones here are tests.
+        // A module inside the file has another parent module; all inline modules here are tests.
         if !is_test(&item.attrs) && item.content.is_some() {
             syn::visit::visit_item_mod(self, item);
         }

@@ -1,4 +1,4 @@
-//! The structure of the code: which file and which room may import which.
+//! Checks the structure of the code: which file and which room may import which other.
 //!
 //! A *room* is a top-level module of a crate with its submodules. Imports between files of a crate form no cycle, other
 //! than between a module and its own submodules; imports between rooms form no cycle at all. Test modules are exempt.
@@ -41,7 +41,7 @@ fn between_files(modules: &[Module]) -> Graph {
     graph
 }
 
-/// The imports between rooms. The root of a crate is no room: it holds what the rooms make up.
+/// The imports between rooms. The root of a crate is not a room: it combines the rooms.
 fn between_rooms(modules: &[Module]) -> Graph {
     let mut graph = Graph::new();
     for module in modules {
@@ -66,7 +66,7 @@ fn cycle(graph: &Graph) -> Vec<String> {
     Vec::new()
 }
 
-/// Depth first; whether it has come back to a node of `path`.
+/// Searches depth first. Returns whether it has reached a node of `path` again.
 fn walk<'a>(
     graph: &'a Graph,
     node: &'a str,

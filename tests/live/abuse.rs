@@ -1,4 +1,4 @@
-//! Clients that hold on, and a disk that is full.
+//! Clients that never finish their requests, and a full disk.
 
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::disk::SmallDisk;

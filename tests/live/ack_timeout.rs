@@ -1,4 +1,5 @@
-//! RabbitMQ's acknowledgement time-out: lifted where the queue may, explained and survived where it may not.
+//! RabbitMQ's acknowledgement time-out: Everwatch disables it where a queue argument can, and explains and
+//! survives it elsewhere.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, further_brokers};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// How long a child may outlive its run, in ms: the default `fence_grace`.
 const FENCE_GRACE: i64 = 500;
-/// Three times the time-out of the brokers of this test.
+/// Three times the acknowledgement time-out that these brokers are configured with.
 const LONG_ENOUGH: Duration = Duration::from_secs(180);
 
 #[tokio::test]
@@ -25,8 +26,8 @@ async fn an_observer_outlives_the_time_out_or_recovers_from_it_by_itself() {
     futures::future::join(outlived, a_cordoned_service(&installed.url)).await;
 }
 
-/// A cordoned service has cancelled its consumers and still holds what it runs, so no consumer tells it that the
-/// broker has closed a channel.
+/// A cordoned service has cancelled its consumers but still holds its messages. If the broker closes a
+/// channel, no consumer reports that to the service.
 async fn a_cordoned_service(url: &str) {
     let mut cluster = Cluster::new("ack-timeout-cordoned").on(url).with_test_kinds();
     cluster.manager().await;

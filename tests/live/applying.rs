@@ -1,4 +1,4 @@
-//! Observers made what files say, by the command line.
+//! `everwatch observer apply`: creates, updates and deletes observers from files.
 
 use everwatch_tests::cluster::{Cluster, everwatch};
 use serde_json::json;

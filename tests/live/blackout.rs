@@ -1,4 +1,4 @@
-//! Everything goes dark, the broker too.
+//! A full outage: all processes and the broker die.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
@@ -36,7 +36,7 @@ async fn a_broker_that_goes_and_comes_back_is_survived_without_any_other_restart
     node.until_kept(&format!("{}work.default", cluster.prefix)).await;
     let before = epochs(&cluster).await;
     node.kill();
-    // While it is away, requests of users are kept.
+    // While the broker is down, managers accept requests and execute them later.
     let (status, made) =
         cluster.api.call("POST", "/v1/observers", Some(json!({"name": "later", "kind": "ticker"}))).await;
     assert_eq!(status, 201, "{made}");

@@ -1,4 +1,4 @@
-//! The command line against a real manager: every form of an answer, what goes on, and the exit codes.
+//! The command line against a real manager: all output formats, commands that follow changes, and exit codes.
 
 mod bulk;
 mod chaos;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// A command that goes on; ended whatever happens to the test.
+/// A command that runs until it is killed; dropping it kills the command.
 struct Going {
     process: Child,
     said: Arc<Mutex<String>>,
@@ -76,7 +76,7 @@ async fn every_form_of_an_answer_says_the_same() {
     for part in ["2 of 5 held, 3 free", "Last heartbeat:", "two", "service_registered"] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    // Nothing found is no failure; it is said where no program reads.
+    // An empty result is no failure; the notice goes to standard error.
     assert_eq!(dev.run("observer list -q nobody"), (Some(0), String::new(), "no observers\n".to_owned()));
     assert_eq!(dev.run("observer list -q nobody -o json").1, "[]\n");
     assert_eq!(dev.run("observer list --sort -name --limit 1 -o name").1, "two\n");
@@ -186,7 +186,7 @@ async fn manual_pages_and_completion_come_out_of_the_program() {
         let (code, script, _) = dev.run(&format!("completion {shell}"));
         assert!(code == Some(0) && script.contains("describe"), "{shell}");
     }
-    // A reader that has had enough is no failure.
+    // A reader that closes the pipe early causes no failure.
     let mut process = dev.command(&["completion", "zsh"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(process.stdout.take());
     assert_eq!(process.wait().unwrap().code(), Some(0));

@@ -1,5 +1,5 @@
-//! Nothing that `exec` starts outlives its run, whichever of the processes involved is killed, and however a program
-//! tries to get away. Nor is there ever a second one beside it.
+//! No process that `exec` starts outlives its run, whichever process is killed and whatever a program does to
+//! escape. No second copy of a program ever runs at the same time.
 
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::wait::wait_for;
@@ -14,9 +14,9 @@ const FENCE_GRACE: Duration = Duration::from_millis(500);
 /// Processes of the program below.
 const PROCESSES: usize = 5;
 
-/// A program that ignores signals, closes its descriptors and has descendants in sessions of their own: a child, an
-/// orphan, and an orphan without an environment. Each process writes its id to `pids`. What still runs of an
-/// earlier start is written to `beside`.
+/// A program that ignores signals, closes its descriptors, and has descendants in separate sessions: a child,
+/// an orphan, and an orphan with an empty environment. Each process writes its id to `pids`. If a process of
+/// an earlier start still runs, its id is written to `beside`.
 const PROGRAM: &str = r#"
 folder=$0
 trap "" TERM HUP INT
@@ -74,7 +74,7 @@ impl Escapes {
         })
         .await
     }
-    /// Those that still run.
+    /// The processes that still run.
     fn running(&self) -> Vec<i32> {
         self.pids().into_iter().filter(|pid| runs(*pid)).collect()
     }
@@ -95,7 +95,7 @@ impl Escapes {
         .await;
         assert!(begun.elapsed() <= limit, "gone only after {:?}", begun.elapsed());
     }
-    /// A delete is answered once nothing runs any more.
+    /// Deletes the observer. The request returns once no process runs any more.
     async fn delete(&self) {
         let (status, it) = self.cluster.api.call("DELETE", "/v1/observers/escapes?wait=20s", None).await;
         assert_eq!(status, 200, "{it}");
@@ -133,7 +133,7 @@ async fn a_sigterm_to_helpers_and_program_leaves_no_program_behind() {
     for pid in it.cluster.family("a").into_iter().skip(1) {
         let _gone = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
-    // Orphans that no helper has adopted are no descendants of the service any more.
+    // If no helper has adopted an orphan, it is no longer a descendant of the service.
     it.delete().await;
 }
 
@@ -168,12 +168,12 @@ async fn a_killed_helper_takes_everything_along_before_the_program_starts_again(
 async fn what_two_helpers_that_are_killed_at_once_leave_is_found_by_its_environment() {
     let it = Escapes::start("helpers-kill", "", "allow").await;
     let (before, bare) = (it.running(), it.listed("bare"));
-    // Stopped first, so that neither does its work before it is killed.
+    // Stops both helpers first, so that neither can clean up before it is killed.
     for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
         it.helpers().into_iter().for_each(|helper| send(helper, signal));
     }
     let all = it.until_started(2).await;
-    // One that has cleared its environment has no parent and no mark left to find it by.
+    // A process with an empty environment has no parent and no mark by which it could be found.
     let left: Vec<_> = before.into_iter().filter(|pid| runs(*pid) && !bare.contains(pid)).collect();
     assert!(left.is_empty(), "left behind: {left:?} of {all:?}");
     let beside = std::fs::read_to_string(it.folder.join("beside")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A stored row that cannot be read: everything else goes on, and a person is told what to do.
+//! A stored row that cannot be read: everything else continues, and operators are told what to do.
 
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::wait::wait_for;
@@ -21,7 +21,7 @@ async fn an_unreadable_row_stops_nobody_else_and_its_reports_are_kept() {
     cluster.sql("create table kept as select id, document from observers");
     cluster.sql("update observers set document = '{', due_at = 0 where name = 'o0'");
 
-    // Others are created, deleted and moved as ever.
+    // Other observers can still be created, deleted and moved.
     api.create(json!({"name": "after", "kind": "ticker"})).await;
     api.until_status("after", "Processing").await;
     let (status, deleted) = api.call("DELETE", "/v1/observers/o1?wait=20s", None).await;
@@ -30,7 +30,7 @@ async fn an_unreadable_row_stops_nobody_else_and_its_reports_are_kept() {
     for number in 2..10 {
         until_held_by(&cluster, &format!("o{number}"), "b").await;
     }
-    // What is due by the clock is done as well: no service reports that one ended.
+    // Managers also do what is due by the clock: no service reports the end of the killed service.
     wait_for("the killed service to be lost", || async {
         let services = api.items("/v1/services?name=a&state=lost").await;
         if services.len() == 1 { Ok(()) } else { Err(format!("{services:?}")) }
@@ -38,7 +38,7 @@ async fn an_unreadable_row_stops_nobody_else_and_its_reports_are_kept() {
     .await;
     assert_eq!(api.call("GET", "/readyz", None).await.0, 200);
 
-    // A request for it is told what is wrong, and so are the doctor and the metrics.
+    // A request for the observer returns the problem; the doctor and the metrics report it too.
     let (status, problem) = api.call("GET", "/v1/observers/o0", None).await;
     let cure = format!("DELETE FROM observers WHERE id = '{id}'");
     assert!(status == 500 && problem["detail"].as_str().unwrap().contains(&cure), "{problem}");
@@ -51,7 +51,7 @@ async fn an_unreadable_row_stops_nobody_else_and_its_reports_are_kept() {
     let metrics = metrics.as_str().unwrap().to_owned();
     assert!(metrics.contains("everwatch_unreadable_rows{table=\"observers\"} 1"), "{metrics}");
 
-    // Once the row is as it was, its reports are sent back.
+    // After the row is repaired, an operator sends its parked reports back to the queue.
     cluster.sql("update observers set document = kept.document from kept where observers.id = kept.id and name = 'o0'");
     let parked = api.items("/v1/parked").await;
     assert!(!parked.is_empty(), "the start of its run on the other service is kept");

@@ -1,4 +1,4 @@
-//! The doctor: brokers and deployments made wrong on purpose are found, and the cure that it names works.
+//! The doctor finds deliberate faults of brokers and deployments, and the remedy that it names works.
 
 use everwatch_tests::cluster::{Cluster, brokers, everwatch, from_environment};
 use everwatch_tests::rabbitmq::{Management, Node};
@@ -6,7 +6,7 @@ use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// On a node of the test's own, whose management API the manager asks.
+/// A cluster on a private node whose management API the manager queries.
 fn on(node: &Node, name: &str) -> Cluster {
     let mut cluster = Cluster::new(name).on(&node.url);
     cluster.extra.push(("EVERWATCH_BROKER__MANAGEMENT_URL".to_owned(), node.management_url.clone()));
@@ -38,7 +38,7 @@ async fn until_cured(cluster: &Cluster, code: &str, words: &str) {
     .await;
 }
 
-/// Does what the first `rabbitmqctl …` of a cure says.
+/// Executes the first `rabbitmqctl …` command of a finding's remedy.
 fn apply(node: &Node, finding: &Value) {
     let cure = finding["cure"].as_str().unwrap();
     let (_, command) = cure.split_once("`rabbitmqctl ").unwrap();
@@ -142,7 +142,7 @@ async fn policies_arguments_alarms_and_a_dead_broker_are_found_and_their_cures_w
 async fn an_acknowledgement_time_out_that_fires_is_found() {
     let scratch = tempfile::tempdir().unwrap();
     let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=1000"]);
-    // It looks at what is held once a minute; new channels do so each second.
+    // RabbitMQ checks held messages once a minute; with this setting, new channels check each second.
     node.ctl(&["eval", "application:set_env(rabbit, channel_tick_interval, 1000)."]);
     let mut cluster = on(&node, "doctor-ack");
     cluster.manager().await;
@@ -150,7 +150,7 @@ async fn an_acknowledgement_time_out_that_fires_is_found() {
         cluster.service(name, 10).await;
     }
     create(&cluster, 2).await;
-    // The services themselves know whether this version lets a queue lift it.
+    // The services themselves warn if a queue argument cannot disable the time-out on this version.
     if !cluster.full_log("a").contains("consumer_timeout") {
         return;
     }

@@ -17,9 +17,9 @@ use tokio::task::JoinSet;
 
 /// How long the hostile clients go on.
 const SIEGE: Duration = Duration::from_secs(20);
-/// Connections that ask for events and read nothing more.
+/// Connections that request the event stream and then stop reading.
 const IDLE_STREAMS: usize = 10_000;
-/// How long a person may wait for an answer meanwhile: the machine is busy with the siege itself.
+/// How long a user may wait for an answer during the attack, which also keeps the machine busy.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// The most memory that a manager may have taken at the end, in KiB.
 const MEMORY_MAX: u64 = 800 * 1024;
@@ -31,7 +31,7 @@ async fn connect(to: SocketAddr, from: u8) -> io::Result<TcpStream> {
     socket.connect(to).await
 }
 
-/// Sends a text, then a byte a second for as long as the other end takes it.
+/// Sends a text, then one byte each second until the server closes the connection.
 async fn drip(to: SocketAddr, from: u8, text: String) -> io::Result<()> {
     let mut stream = connect(to, from).await?;
     stream.write_all(text.as_bytes()).await?;
@@ -137,7 +137,8 @@ fn besiege_service(attackers: &mut JoinSet<io::Result<()>>, service: SocketAddr)
     }
 }
 
-/// The longest that a person waited for the console, a list and a change, one after another until the end.
+/// The longest time that a user waited for the console, a list and a change, requested one after another
+/// until the end.
 async fn people_ask(api: &Api, until: Instant) -> Duration {
     let mut slowest = Duration::ZERO;
     for round in 0.. {
@@ -174,7 +175,7 @@ async fn hostile_clients_disturb_neither_observers_nor_people() {
     for number in 0..12 {
         api.until_status(&format!("o{number}"), "Processing").await;
     }
-    // The broker may have given them all to one.
+    // The broker may have delivered all observers to one service.
     let holds = api.get("/v1/observers/o0").await["service"]["name"].as_str().unwrap().to_owned();
     let besieged: Vec<_> = ["a", "b", "c"].into_iter().filter(|name| *name != holds).collect();
     let manager = address(&api.url);

@@ -1,4 +1,5 @@
-//! Deletes: of what runs, of what waits, of what is just being moved; and many kills of one observer.
+//! Deletes of observers that run, wait for a slot or are moving, and an observer whose service is killed many
+//! times.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, brokers};
@@ -94,7 +95,7 @@ async fn one_deleted_while_its_service_is_being_killed_ends_and_runs_nowhere() {
         api.until_status(&format!("o{number}"), "Deleted").await;
     }
     let at_end = last_beacons(&folder);
-    // A ticker's start shows that time has passed, and that the survivor still works.
+    // The start of a ticker shows that time has passed and that the remaining service still works.
     api.create(json!({"name": "after", "kind": "ticker"})).await;
     api.until_status("after", "Processing").await;
     assert_eq!(last_beacons(&folder), at_end, "nothing runs any more");

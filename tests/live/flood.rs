@@ -1,5 +1,5 @@
-//! Managers are away while reports pile up: the one that comes back applies them all before it is ready,
-//! answers meanwhile, and takes no more memory for many than for few.
+//! Managers are down while reports accumulate. The next manager applies all reports before it is ready,
+//! answers requests meanwhile, and needs no more memory for many reports than for few.
 
 use everwatch_broker::{
     Broker as _, Consume, Message, QueueKind, RabbitBroker, Session, Settle, Target, Topology,
@@ -19,7 +19,7 @@ const OBSERVERS: usize = 1000;
 const PUBLISHES: usize = 500;
 /// The most that a manager may have taken at any time.
 const RSS_MAX_KIB: u64 = 300 * 1024;
-/// The API answers within this, whatever stands in the queue.
+/// The time limit for API responses, regardless of the queue length.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 fn reports() -> usize {
@@ -34,8 +34,8 @@ async fn made(cluster: &Cluster) -> Vec<ObserverId> {
     futures::stream::iter((0..OBSERVERS).map(create)).buffered(50).collect().await
 }
 
-/// The `number`th report: each observer starts, fails and starts again, and at last a third completes, a third
-/// gives up and a third goes on.
+/// The report with this number. Each observer starts, fails and starts again. At the end, one third
+/// completes, one third fails for good and one third keeps running.
 fn report(ids: &[ObserverId], number: usize, last_round: usize) -> RunReport {
     let (round, at) = (number / ids.len(), number % ids.len());
     let attempt = u32::try_from(round / 2 + 1).unwrap();
@@ -80,7 +80,8 @@ fn most_memory(cluster: &Cluster) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Looks at the API until the manager is ready; answers when that was and the slowest answer on the way.
+/// Polls the API until the manager is ready. Returns the time until then, the slowest response, and the
+/// number of responses.
 async fn until_ready(cluster: &Cluster, limit: Duration) -> (Duration, Duration, usize) {
     let (begun, mut slowest, mut answers) = (Instant::now(), Duration::ZERO, 0);
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
@@ -108,7 +109,7 @@ async fn a_manager_that_was_away_is_ready_once_it_has_applied_all_that_was_repor
     let topology = Topology::new(&cluster.prefix);
     let broker = RabbitBroker::new(&cluster.broker_url, &cluster.prefix, Duration::from_secs(10)).unwrap();
     let session: Arc<dyn Session> = broker.connect("flood").await.unwrap();
-    // The same once more beside it, for a consumer that does nothing.
+    // Publishes the same reports to a second queue, for a consumer that does nothing else.
     let bare = format!("{}bare", cluster.prefix);
     session.declare(&bare, &QueueKind::Durable { max_length: None }).await.unwrap();
     pour(session.as_ref(), &bare, &ids, count).await;

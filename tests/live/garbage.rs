@@ -1,4 +1,5 @@
-//! What should never be in a queue: parked with its reason, handed over, or dropped; everything else goes on.
+//! Invalid messages: Everwatch parks them with a reason, hands them over, or drops them, and everything else
+//! continues.
 
 use everwatch_tests::cluster::{Cluster, from_environment};
 use everwatch_tests::rabbitmq::{Management, publish};
@@ -79,7 +80,7 @@ async fn an_unknown_version_or_kind_is_handed_over_again_and_again_ever_more_slo
             let refusals = log.lines().filter(|line| line.contains("refused") && line.contains(word));
             let at: Vec<i64> = refusals.map(|line| millis(line.split(' ').next().unwrap())).collect();
             let pauses: Vec<i64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            // Each time it passes every consumer of this service at once, then it waits.
+            // Each time, the message passes every consumer of this service at once; then there is a pause.
             let long: Vec<_> = pauses.iter().filter(|pause| **pause > 500).collect();
             let least = [900; 8].into_iter().chain([1800, 3600]);
             let doubled = long.len() >= 10 && long.iter().zip(least).all(|(it, least)| **it >= least);

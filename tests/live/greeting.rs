@@ -1,4 +1,4 @@
-//! What `everwatch dev` says at its start: every command in it works as it stands, however `dev` was started.
+//! The greeting of `everwatch dev`: every command in it can be run unchanged, however `dev` was started.
 
 use everwatch_tests::cluster::{everwatch, free_address};
 use everwatch_tests::said_by;

@@ -37,7 +37,7 @@ async fn a_crash_loop_is_restarting_at_every_moment() {
     cluster.service("a", 5).await;
     let api = cluster.api.clone();
     api.create(json!({"name": "steady", "kind": "ticker"})).await;
-    // One executes for a while between two failures, the other cannot even begin.
+    // `loops` runs for a while between two failures; `missing` cannot even start.
     api.create(script("loops", "sleep 0.4; exit 3")).await;
     let mut missing = script("missing", "");
     missing["spec"] = json!({"argv": ["/no/such/program"]});
@@ -51,7 +51,7 @@ async fn a_crash_loop_is_restarting_at_every_moment() {
             }
             assert_eq!(word(&it, "health"), "restarting", "{it}");
             codes.insert(word(&it, "reason_code").to_owned());
-            // By the time this one is looked at, it may have failed so often already, and execute.
+            // By the first request, this observer may have failed several times already and may be running.
             if it["restarts"].as_u64() >= Some(4) && codes.contains("backing-off") {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What observers say, by HTTP and on the command line, through a kill.
+//! The output of observers, over HTTP and on the command line, while a service is killed.
 
 use everwatch_tests::cluster::{Cluster, brokers, everwatch};
 use everwatch_tests::http::Api;
@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// Counts on both streams, with its epoch in every line.
+/// A program that counts on both streams, with its epoch in every line.
 fn counts() -> Value {
     let script = "echo begun >&2; n=0; while :; do n=$((n+1)); echo $EVERWATCH_EPOCH $n; sleep 0.1; done";
     json!({"argv": ["/bin/sh", "-c", script]})
@@ -42,7 +42,7 @@ impl Following {
         Self { child, said }
     }
 
-    /// Waits until it has said something that is right.
+    /// Waits until the output satisfies a condition.
     async fn until(&self, what: &str, is_right: impl Fn(&str) -> bool) -> String {
         wait_for(what, || async {
             let said = self.said.lock().unwrap().clone();
@@ -108,7 +108,7 @@ async fn kill_and_follow(what: &str, mut cluster: Cluster) {
     assert!(lines.0 == lines.1 && !after.contains(&format!(" {epoch} ")), "{what}: {said}");
     assert_whole(what, after);
 
-    // The manager goes and comes back: the command goes on after the last line.
+    // The manager restarts: the command continues after the last line.
     cluster.kill("manager");
     following.until("the end of the stream", |said| said.contains("the connection is lost")).await;
     cluster.manager().await;
@@ -124,7 +124,7 @@ async fn kill_and_follow(what: &str, mut cluster: Cluster) {
     following.until("the end", |said| said.ends_with("— it does not run now: Deleted —\n")).await;
 }
 
-/// Every line of the run is there, once, from its first one.
+/// Checks that every line of the run appears exactly once, starting with the first.
 fn assert_whole(what: &str, said: &str) {
     let number = |line: &str| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap();
     let numbers: Vec<u32> = said.lines().filter(|line| line.contains(" stdout ")).map(number).collect();

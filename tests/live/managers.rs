@@ -1,4 +1,5 @@
-//! Failover needs no manager; managers that come back learn what happened; several work side by side.
+//! Failover works without a manager; managers that return learn what happened; several managers work at the
+//! same time.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;

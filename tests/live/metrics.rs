@@ -1,4 +1,4 @@
-//! What Prometheus and Grafana are given in `deploy`: on a real Prometheus that scrapes real processes.
+//! The Prometheus and Grafana files in `deploy`, tested on a real Prometheus that scrapes real processes.
 
 use everwatch_tests::cluster::{Cluster, free_address};
 use everwatch_tests::http::Api;
@@ -56,7 +56,7 @@ fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }
 
-/// Every expression of the dashboard with what Grafana would put in, and its panel.
+/// Every expression of the dashboard with Grafana's variables filled in, and the name of its panel.
 fn dashboard() -> Vec<(String, String)> {
     let text = std::fs::read_to_string(deploy().join("grafana/everwatch.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
@@ -164,7 +164,7 @@ async fn what_dashboard_and_alerts_ask_for_is_there_on_running_processes() {
     }
 }
 
-/// What Prometheus's own linter says of names, units and help texts.
+/// Runs Prometheus's own linter on names, units and help texts.
 fn lint(file: &Path, text: &str) {
     std::fs::write(file, text).unwrap();
     let done = Command::new("promtool")

@@ -1,4 +1,4 @@
-//! What an operator does to running services: no run is lost or doubled by it.
+//! Operations on running services: none loses or duplicates a run.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A rebalance by itself happens once a minute.
+/// How long to wait for an automatic rebalance, which happens once a minute.
 const TURN: Duration = Duration::from_secs(100);
 
 async fn observers(cluster: &Cluster, count: usize) -> PathBuf {
@@ -57,7 +57,8 @@ fn runs(folder: &std::path::Path) -> Vec<usize> {
 /// The longest gap of a move while slots are free, in ms.
 const GAP_MAX: i64 = 1000;
 
-/// The shares of a rebalance hold for ten seconds. What a drain hands over in that time must not wait for their end.
+/// The limits that a rebalance sets for services hold for ten seconds. A drain in that time must not wait
+/// until they expire.
 #[tokio::test]
 async fn a_drain_soon_after_a_rebalance_leaves_no_observer_standing() {
     for pause in [0, 1, 3, 5].map(Duration::from_secs) {
@@ -116,7 +117,8 @@ async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     let overlaps: Vec<&Value> =
         started.iter().map(|it| &it["overlap_ms"]).filter(|it| !it.is_null()).collect();
     assert!(overlaps.len() >= 20 && overlaps.iter().all(|it| **it == 0), "{overlaps:?}");
-    // The cordon belongs to the name: reborn, it still takes nothing, though others are full.
+    // A cordon applies to the service name: the next incarnation takes nothing either, even if others are
+    // full.
     assert_eq!(cluster.terminate("a"), Some(0));
     cluster.spawn_service("a", 20);
     wait_for("a to be cordoned again", || async {
@@ -130,7 +132,7 @@ async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     let caused = events.iter().filter(|it| it["type"] == "handed_over" && it["text"] == "drain").count();
     assert_eq!(caused, 20, "every move has its cause");
     for what in ["service_draining", "service_drained", "service_uncordoned"] {
-        // What happens is written down a moment later, many at a time.
+        // Managers record events with a short delay, in batches.
         wait_for(&format!("{what} to be told"), || async {
             let events = cluster.api.items("/v1/events?limit=1000").await;
             if events.iter().any(|event| event["type"] == what) { Ok(()) } else { Err(format!("{events:?}")) }
@@ -154,14 +156,14 @@ async fn a_capacity_is_changed_both_ways_while_everything_runs() {
     assert_eq!(patch(json!(5)).await.0, 200, "it is so already");
     assert_eq!(patch(Value::Null).await.0, 202);
     assert_eq!(patch(json!(0)).await.0, 422);
-    // b goes: all twelve fit on a again.
+    // Service b stops: all twelve observers fit on a again.
     assert_eq!(cluster.terminate("b"), Some(0));
     until_held(&cluster, |held| held["a"] == 12).await;
     until_all_run(&cluster, 12).await;
     beacons::judge("resize", &folder, |_| 0);
 }
 
-/// 31 observers on two services, and a third that came too late for them.
+/// 31 observers on two services, and a third service that started later and holds none.
 async fn a_third_that_holds_nothing(cluster: &mut Cluster) -> PathBuf {
     cluster.manager().await;
     for name in ["a", "b"] {
@@ -319,7 +321,7 @@ async fn after_a_failover_the_starts_keep_to_their_rate_and_say_why_they_wait() 
     starts.sort_by_key(|(_, at)| *at);
     let took = starts[OBSERVERS - 1].1 - starts[0].1;
     assert!((4000..9000).contains(&took), "20 starts at 4 a second took {took} ms");
-    // What came first started at once; of those that waited the oldest came first.
+    // The first observers started at once. Of those that waited, the oldest started first.
     let waited: Vec<_> = starts[1..].iter().map(|(number, _)| *number).collect();
     assert!(waited.is_sorted(), "{starts:?}");
 }

@@ -1,4 +1,4 @@
-//! An observer that kills its services is quarantined; what ran beside it runs on.
+//! An observer that kills its services is quarantined; the observers beside it keep running.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
@@ -7,7 +7,8 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// The script's parent is the inner helper, below the outer one, and that one's parent is the service: it is killed.
+/// Kills the service. The script's parent is the inner helper, whose parent is the outer helper, whose parent
+/// is the service.
 const POISON: &str =
     "ppid() { sed 's/.*) //' /proc/$1/stat | cut -d' ' -f2; }; kill -9 $(ppid $(ppid $PPID)); sleep 600";
 
@@ -16,7 +17,7 @@ async fn one_that_kills_its_services_is_quarantined_and_its_neighbours_run_on() 
     let mut cluster = Cluster::new("poison");
     cluster.manager().await;
     let api = cluster.api.clone();
-    // Full with neighbours that are never near it, and two services that it takes down in turn.
+    // `far` is full of observers that never run near the killer; the killer kills two other services in turn.
     cluster.service("far", 2).await;
     for name in ["far1", "far2"] {
         api.create(json!({"name": name, "kind": "ticker"})).await;
@@ -71,7 +72,8 @@ async fn one_that_kills_its_services_is_quarantined_and_its_neighbours_run_on() 
     assert_ne!(it["status"], "Failed", "{it}");
 }
 
-/// A user who tries out failover kills one service after another. The observers that moved between them are innocent.
+/// A user who tests failover kills one service after another. The observers that moved between these services
+/// are not to blame.
 #[tokio::test]
 async fn two_services_killed_one_after_the_other_make_nobody_wait() {
     let mut cluster = Cluster::new("innocent").with_test_kinds();

@@ -1,4 +1,5 @@
-//! Several pools, and several versions of a service in one pool: work waits for, and finds, who can do it.
+//! Several pools, and several versions of a service in one pool: observers wait for a service that can run
+//! them, and find it.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, everwatch, test_service};
@@ -33,7 +34,8 @@ async fn a_kind_that_only_the_new_version_knows_finds_the_service_that_knows_it(
     .await;
     assert_eq!(cluster.api.get("/v1/parked").await["total"], 0);
 
-    // Gone for a moment, its observers wait: the old ones pass them on and say so, and no observer fails.
+    // While the new service is away, its observers wait. The old services hand them over and report why; no
+    // observer fails.
     assert_eq!(cluster.terminate("new"), Some(0));
     wait_for("one to say why it waits", || async {
         let all = cluster.api.items("/v1/observers?kind=beacon").await;
@@ -73,7 +75,7 @@ async fn old_and_new(name: &str) -> (Cluster, Proxy, PathBuf) {
     (cluster, proxy, folder)
 }
 
-/// Each beacon has begun so many runs, and the newest run lives.
+/// Waits until each beacon has had `runs` runs and its newest run is alive.
 async fn until_all_run(folder: &Path, runs: usize) {
     wait_for("all beacons to run", || async {
         let now = jiff::Timestamp::now().as_millisecond();
@@ -98,7 +100,7 @@ async fn what_no_service_can_run_takes_no_slots_and_is_back_when_one_can() {
         if (count, &held) == (8, &json!(0)) { Ok(()) } else { Err(format!("{count} withdrawn, {held} held")) }
     })
     .await;
-    // All slots are free for what this service can run.
+    // All slots are free for observers that this service can run.
     for number in 0..8 {
         let body = json!({"name": format!("t{number}"), "kind": "ticker", "on_full": "queue"});
         cluster.api.create(body).await;
@@ -108,7 +110,7 @@ async fn what_no_service_can_run_takes_no_slots_and_is_back_when_one_can() {
         if count == 8 { Ok(()) } else { Err(format!("{count} of 8")) }
     })
     .await;
-    // Users may do with the others what they like.
+    // Users can still change the other observers.
     let (status, gone) = cluster.api.call("DELETE", "/v1/observers/o0?wait=5s", None).await;
     assert_eq!((status, &gone["status"]), (200, &json!("Deleted")), "{gone}");
     let again = json!({"name": "o8", "kind": "beacon", "spec": {"folder": folder}, "on_full": "queue"});
@@ -127,7 +129,8 @@ async fn what_no_service_can_run_takes_no_slots_and_is_back_when_one_can() {
 #[tokio::test]
 async fn the_only_service_that_can_run_it_gets_it_though_it_is_served_last() {
     let (_cluster, proxy, folder) = old_and_new("served-last").await;
-    // Its session was short, so for a minute the queue serves the other one first, and that one has room.
+    // After its short session, the broker serves this service last for a minute, and the other service has
+    // free slots.
     proxy.reset();
     wait_within(Duration::from_secs(10), "all beacons to run again", || async {
         let again = beacons::read(&folder).values().filter(|runs| runs.len() >= 2).count();

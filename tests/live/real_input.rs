@@ -1,4 +1,4 @@
-//! Observers of the real world: RabbitMQ's own HTTP API and a log that grows, through a kill.
+//! Realistic observers, which watch RabbitMQ's HTTP API and a growing log, while services are killed.
 
 use everwatch_tests::cluster::{Cluster, from_environment};
 use everwatch_tests::rabbitmq::Management;
@@ -22,14 +22,14 @@ async fn no_state_change_is_lost_while_services_are_killed() {
     let heard = format!("{}heard", cluster.prefix);
     management.listen(&format!("{}output", cluster.prefix), &heard).await;
 
-    // What is watched by http: a queue's arguments-free definition that this test changes, as a policy.
+    // The input of `http`: a policy that this test changes.
     let policy = format!("{management_url}/api/policies/%2f/{}watched", cluster.prefix);
     change(&management, &cluster.prefix, 0).await;
     for number in 0..3 {
         let spec = json!({"url": policy, "every": "100ms"});
         api.create(json!({"name": format!("http{number}"), "kind": "http", "spec": spec})).await;
     }
-    // What is followed by exec: a file, from its beginning in every run.
+    // The input of `exec`: a file, which each run reads from its beginning.
     let log = cluster.scratch.path().join("growing.log");
     let mut growing = std::fs::File::create(&log).unwrap();
     for number in 0..3 {
@@ -57,8 +57,8 @@ async fn change(management: &Management, prefix: &str, step: usize) {
     management.expect("PUT", &format!("/api/policies/%2f/{prefix}watched"), body).await;
 }
 
-/// Every watcher has told of this step: each run of `http` tells the state that it finds, so one that is
-/// killed tells it after it has moved; the values that it told are all in the queue.
+/// Waits until every observer has reported this step. Each run of `http` reports the state that it finds, so
+/// an observer whose service was killed reports it after the move. All reported values are in the queue.
 async fn until_heard(management: &Management, heard: &str, cluster: &Cluster, step: usize) {
     let told = std::sync::Mutex::new(BTreeSet::new());
     wait_for(&format!("step {step} to be told by all"), || async {

@@ -1,4 +1,5 @@
-//! What is wrong from the start: an error that names the thing and the cure, and the documented exit code.
+//! Faults that exist from the start: the error names the cause and the remedy, and the exit code is the
+//! documented one.
 
 use everwatch_tests::cluster::{Cluster, everwatch, free_address, from_environment};
 use everwatch_tests::rabbitmq::{Management, Node};
@@ -67,7 +68,7 @@ async fn a_broker_user_without_rights_is_refused_by_name() {
     let user = format!("{}user", cluster.prefix);
     management.expect("PUT", &format!("/api/users/{user}"), json!({"password": "p", "tags": ""})).await;
     let url = cluster.broker_url.replace("guest:guest", &format!("{user}:p"));
-    // Not let into the vhost at all; then let in, but allowed nothing there.
+    // First the user has no access to the vhost; then it has access, but no permissions there.
     for role in ["manager", "service"] {
         let (code, said) = ends(&["run", role], with(&cluster, "EVERWATCH_BROKER__URL", &url)).await;
         assert_eq!(code, 1, "{said}");
@@ -94,7 +95,7 @@ async fn what_cannot_be_reached_is_tried_until_it_can() {
         if tries >= 2 && log.contains(&address) { Ok(()) } else { Err(log) }
     })
     .await;
-    // Something that is a broker after all.
+    // Starts a real broker at the address that was unreachable before.
     let (host_and_port, _) = broker_url.rsplit_once('/').unwrap();
     let (_, real) = host_and_port.rsplit_once('@').unwrap();
     let _proxy = everwatch_tests::proxy::Proxy::listen(&address, real).await;

@@ -1,4 +1,5 @@
-//! A database that was restored from a backup while everything ran on: it comes true, and nothing runs twice.
+//! A database that was restored from a backup while services kept running: its rows become correct again, and
+//! nothing runs twice.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// A service tells once a minute what it holds.
+/// How long to wait for an inventory, which services send once a minute.
 const LISTED: Duration = Duration::from_secs(150);
 
 const KEPT: [&str; 6] = ["kept0", "kept1", "kept2", "kept3", "restarted", "paused"];
@@ -49,7 +50,7 @@ async fn until(cluster: &Cluster, key: &str, is_right: impl Fn(&Value) -> bool) 
     .await
 }
 
-/// All that the backup does not know; answers the ids of the new ones.
+/// Makes changes that the backup does not contain. Returns the ids of the new observers.
 async fn live_on(cluster: &mut Cluster, folder: &Path) -> Vec<String> {
     for name in DELETED {
         let (status, it) = cluster.api.call("DELETE", &format!("/v1/observers/{name}?wait=20s"), None).await;
@@ -103,7 +104,8 @@ async fn restore(cluster: Cluster) {
         let told = |it: &Value| matches!(it["service"]["name"].as_str(), Some("a" | "c"));
         until(&cluster, name, |it| told(it) && it["generation"] == generation && it["reason"] == "").await;
     }
-    // No service holds what ended since then; if its service has died too, only the end of safe mode shows it.
+    // No service holds the observers that have ended since the backup. If their service has died too, only
+    // the end of safe mode reveals that.
     for name in ["deleted0", "deleted1", "shared", "paused"] {
         let told =
             |it: &Value| it["reason"].as_str().unwrap_or_default().contains("does not have it any more");
@@ -111,7 +113,7 @@ async fn restore(cluster: Cluster) {
     }
     assert_eq!(runs(&old) + runs(&new), before, "nothing has begun in safe mode");
 
-    // As `migrate --restored` tells: what is not to run again is deleted once more.
+    // As `migrate --restored` advises: delete the observers again that must not run again.
     for name in ["deleted0", "shared"] {
         assert_eq!(cluster.api.call("DELETE", &format!("/v1/observers/{name}"), None).await.0, 202);
     }

@@ -74,7 +74,8 @@ async fn one_that_blocks_its_thread_or_panics_does_not_disturb_its_neighbours() 
     let spec = json!({ "folder": folder });
     cluster.api.create(json!({"name": "neighbour", "kind": "beacon", "spec": spec})).await;
     let neighbour = cluster.api.until_status("neighbour", "Processing").await;
-    // Longer than two heartbeats: a blocked control loop or a starved heartbeat would show by now.
+    // Longer than two heartbeats: by then, a blocked control loop or a missing heartbeat would have ended the
+    // session.
     wait_for("the neighbour to have run for 12 s", || async {
         let runs = everwatch_tests::beacons::read(&folder);
         let run = runs.get("neighbour").and_then(|runs| runs.last().cloned());

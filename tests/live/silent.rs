@@ -1,4 +1,4 @@
-//! A queue that answers nothing, as one that has lost its leader.
+//! A queue that answers no request, like a queue that has lost its leader.
 
 use everwatch_broker::{Broker as _, BrokerError, Message, QueueKind, RabbitBroker, Target};
 use everwatch_tests::rabbitmq::Node;

@@ -1,5 +1,5 @@
-//! A service whose standard error takes nothing any more, as where the reader of a pipe stands still; and a broker
-//! that wants shorter heartbeats than the service.
+//! A service whose standard error is blocked, because the reader of the pipe has stopped; and a broker that
+//! demands shorter heartbeats than the service.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
@@ -16,10 +16,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The defaults, in ms: the silence of the broker that fences, and the time that code has to end then.
+/// Defaults, in ms: the silence of the broker after which the fence stops all runs. `FENCE_GRACE`: the time
+/// that code then has to end.
 const HEARTBEAT: i64 = 5000;
 const FENCE_GRACE: i64 = 500;
-/// The fence looks ten times a second, a beacon shines fifty times; the machine is busy.
+/// Tolerance, in ms: the fence checks ten times a second, a beacon is written fifty times a second, and the
+/// machine is busy.
 const SLACK: i64 = 1000;
 
 /// A small pipe that is not read.
@@ -38,7 +40,7 @@ async fn until_full(pipe: &PipeWriter) {
     .await;
 }
 
-/// A thousand lines a second.
+/// Creates an observer that writes a thousand lines a second.
 async fn create_chatty(api: &Api) {
     let script = "while :; do seq 100; sleep 0.1; done";
     api.create(json!({"name": "chatty", "kind": "exec", "spec": {"argv": ["/bin/sh", "-c", script]}})).await;
@@ -113,7 +115,7 @@ async fn a_log_that_is_stuck_disturbs_nothing_and_what_it_lost_is_counted() {
     let script = format!("echo $$ >>{}; exec sleep 1000", starts.display());
     api.create(json!({"name": "child", "kind": "exec", "spec": {"argv": ["/bin/sh", "-c", script]}})).await;
     api.create(json!({"name": "code", "kind": "beacon", "spec": {"folder": folder}})).await;
-    // The fence warns of the one that blocks; the panics of the other are told too.
+    // The fence warns of the observer that blocks; the panics of the other one are logged too.
     api.create(json!({"name": "blocks", "kind": "blocks"})).await;
     let again = json!({"kind": "fixed", "every": "200ms", "attempts": null});
     api.create(json!({"name": "panics", "kind": "panics", "retry": again})).await;

@@ -1,4 +1,4 @@
-//! Each role ends as asked: once is in order, twice is at once.
+//! Each role stops on a signal: gracefully on the first, at once on the second.
 
 use everwatch_tests::cluster::{Cluster, everwatch, free_address};
 use everwatch_tests::dev::Dev;
@@ -15,7 +15,7 @@ async fn a_manager_ends_in_order() {
     cluster.manager().await;
     let begun = Instant::now();
     assert_eq!(cluster.terminate("manager"), Some(0), "{}", cluster.log("manager"));
-    // The file alone is a backup.
+    // After a graceful stop, the database file alone is a complete backup, without its log.
     let log = cluster.scratch.path().join("everwatch.db-wal");
     assert_eq!(log.metadata().map_or(0, |it| it.len()), 0, "{}", log.display());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());

@@ -6,7 +6,7 @@ use everwatch_tests::wait::wait_for;
 use serde_json::json;
 use std::path::Path;
 
-/// Writes a certificate for `localhost` and its key; answers the lines of `rabbitmq.conf` that use them.
+/// Writes a certificate for `localhost` and its key. Returns the lines of `rabbitmq.conf` that use them.
 fn certified(folder: &Path, address: &str) -> Vec<String> {
     std::fs::create_dir_all(folder).unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

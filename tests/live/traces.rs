@@ -1,4 +1,4 @@
-//! Traces, as a collector gets them: over HTTP, message, service and report, and over a failover.
+//! Traces as a collector receives them: across HTTP, messages, services and reports, and across a failover.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -166,7 +166,8 @@ async fn through_all(version: &str, mut cluster: Cluster, collector: &Collector)
     .await;
     cluster.api.until_status("o", "Processing").await;
 
-    // A restart begins a generation in the trace of who asks for it; what ends is of the trace that it ran in.
+    // A restart starts a generation in the trace of its request. The end of the old run belongs to the trace
+    // in which it ran.
     let other = TRACE.replace("0af7", "0af8");
     let (status, _) = ask(&cluster, "/v1/observers/o/restart", &other, None).await;
     assert_eq!(status, 202);
@@ -180,7 +181,7 @@ async fn through_all(version: &str, mut cluster: Cluster, collector: &Collector)
     assert!(!ended.failed, "{ended:?}");
     collector.find(&other, "report", &run.id, &[("everwatch.report", "stopped")]).await;
 
-    // What ends the last is exported, too: the processes wait for it.
+    // The processes export their last spans before they exit.
     let begun = Instant::now();
     assert_eq!((cluster.terminate(second), cluster.terminate("manager")), (Some(0), Some(0)), "{version}");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
@@ -192,7 +193,7 @@ async fn spans_of_the_code_are_in_the_trace_of_its_run() {
     let mut cluster = traced("own-spans", &collector.url);
     cluster.manager().await;
     cluster.service("a", 10).await;
-    // No trace comes with the request: one begins here.
+    // The request contains no trace context, so a new trace starts here.
     cluster.api.create(json!({"name": "o", "kind": "looker", "spec": {}})).await;
     let run = wait_for("the run to be seen", || async {
         let spans = collector.spans.lock().unwrap();
@@ -226,7 +227,7 @@ async fn a_while(cluster: &mut Cluster) -> Duration {
 async fn a_dead_or_silent_collector_is_told_of_once_and_slows_nobody() {
     let mut plain = Cluster::new("no-traces").with_test_kinds();
     let usual = a_while(&mut plain).await;
-    // One refuses, the other takes the connection and never answers.
+    // One collector refuses connections; the other accepts them and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());
     let refusing = format!("http://{}", everwatch_tests::cluster::free_address());

@@ -1,4 +1,5 @@
-//! From one broker to another, with all that is wanted: the way between versions that share no upgrade.
+//! Moves a deployment with all its observers from one broker to another, for broker versions without an
+//! upgrade path between them.
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, brokers};
@@ -13,7 +14,8 @@ async fn everything_goes_over_to_another_broker() {
 
 async fn go_over(version: &str, url: &str) {
     let mut cluster = Cluster::new("upgrade").with_test_kinds();
-    // What was confirmed within the last second before the new queue was made is found by silence.
+    // Managers find messages that were confirmed within the last second before the new queue was created only
+    // by silence, so this test shortens `orphan_after`.
     cluster.extra.push(("EVERWATCH_MANAGER__ORPHAN_AFTER".to_owned(), "15s".to_owned()));
     cluster.manager().await;
     cluster.service("a", 10).await;
@@ -26,7 +28,7 @@ async fn go_over(version: &str, url: &str) {
     assert_eq!(cluster.api.call("POST", "/v1/observers/o7/pause", None).await.0, 202);
     cluster.api.until_status("o7", "Paused").await;
 
-    // There: with other queues, as a new broker has none.
+    // On the other broker, with other queue names, because a new broker has no queues.
     stop(&mut cluster).await;
     cluster = cluster.on(url);
     cluster.prefix.insert_str(0, "there-");

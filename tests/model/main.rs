@@ -1,5 +1,5 @@
-//! The ownership protocol, every interleaving of it: deliver, start, report, cut, fence, redeliver,
-//! delete, republish, for a few services, managers, observers and faults. `EVERWATCH_MODEL_FAULTS=3` takes
+//! Checks every interleaving of the ownership protocol (deliver, start, report, cut, fence, redeliver,
+//! delete, republish) for a few services, managers, observers and faults. `EVERWATCH_MODEL_FAULTS=3` allows
 //! more faults than an ordinary run.
 
 mod properties;

@@ -1,4 +1,4 @@
-//! What must hold in every state, and what must come about in the end.
+//! The properties that must hold in every state, and those that must hold in the end.
 
 use crate::protocol::{Event, Link, Message, Phase, Protocol, Row, State};
 use stateright::Property;
@@ -20,7 +20,7 @@ pub(crate) fn properties() -> Vec<Property<Protocol>> {
     ];
     let always = always.into_iter().map(|(name, rule)| Property::always(name, rule));
     let in_the_end: Rule = |_, state| is_right(state);
-    // These are there so that the others do not hold of an empty world.
+    // These properties show that the others do not hold only because nothing happens.
     let deleted: Rule = |_, state| state.rows[0].deleted && is_right(state);
     let twice: Rule = |_, state| state.running().any(|one| state.running().any(|it| in_two_places(one, it)));
     let others = [
@@ -67,14 +67,15 @@ fn overlaps_are_known(state: &State) -> bool {
     let runs: Vec<_> = state.running().collect();
     let fine = |(s, older): &(usize, Message)| {
         let mut later = runs.iter().filter(|(_, it)| it.observer == older.observer && it.epoch > older.epoch);
-        // A republish after a publish in doubt may meet what it replaces.
+        // A manager may republish while the outcome of a publish is unknown; both runs may then overlap.
         let in_doubt = |newer: &Message| newer.epoch.generation() > older.epoch.generation();
         later.all(|(_, newer)| state.services[*s].link == Link::Reset || in_doubt(newer))
     };
     runs.iter().all(fine)
 }
 
-/// Each live observer runs once and is known to, each deleted one is over and nowhere.
+/// Each live observer has exactly one run, which its row knows; each deleted observer is settled and runs
+/// nowhere.
 fn is_right(state: &State) -> bool {
     let each = |(observer, row): (usize, &Row)| {
         let runs: Vec<_> = state.running().filter(|(_, message)| message.observer == observer).collect();

@@ -6,16 +6,17 @@ use everwatch_core::epoch::Epoch;
 use stateright::{Model, Property};
 use std::collections::BTreeSet;
 
-/// How much of everything there is.
+/// The size of the model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Protocol {
     pub(crate) observers: usize,
     pub(crate) faults: u8,
-    /// Whether services end everything before the broker gives a silent one's work away.
+    /// Whether a service stops all its runs before the broker redelivers the messages of the silent service.
     pub(crate) fenced: bool,
 }
 
-/// A message of the work queue: an observer and, in its epoch, which publish and how often delivered.
+/// A message of the work queue: an observer and an epoch, that is, the number of the publish and of the
+/// delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Message {
     pub(crate) observer: usize,
@@ -43,11 +44,11 @@ pub(crate) enum Event {
 pub(crate) struct Row {
     pub(crate) generation: u32,
     pub(crate) deleted: bool,
-    /// Not known to be in the queue.
+    /// Whether the message is not known to be in the queue.
     pub(crate) marked: bool,
     /// Acquisitions of the run that ended this generation.
     pub(crate) settled: Option<u32>,
-    /// All that was heard of this generation.
+    /// All reports of this generation that managers have applied.
     pub(crate) heard: BTreeSet<(Event, u32)>,
 }
 
@@ -63,7 +64,7 @@ impl Row {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Phase {
-    /// A later copy, while the earlier is ended.
+    /// A later message of the same observer, which waits until the run of the earlier one has ended.
     Waiting,
     Running,
     /// Told to stop, and still running.
@@ -75,9 +76,9 @@ pub(crate) enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Link {
     Up,
-    /// Neither hears the other.
+    /// No data passes in either direction.
     Cut,
-    /// The broker has dropped it and it does not know.
+    /// The broker has closed the connection, and the service does not know it.
     Reset,
 }
 
@@ -85,17 +86,18 @@ pub(crate) enum Link {
 pub(crate) struct Service {
     pub(crate) link: Link,
     pub(crate) fenced: bool,
-    /// What it has by its own belief.
+    /// The messages that the service believes to hold, with their phases.
     pub(crate) held: BTreeSet<(Message, Phase)>,
-    /// What the broker has given it.
+    /// The messages that the broker has delivered to the service.
     pub(crate) given: BTreeSet<Message>,
-    /// The highest revocation heard, and the highest on its way.
+    /// The highest revocation that the service has received, by observer. `mail`: the highest that is on its
+    /// way.
     pub(crate) revocations: [Epoch; 2],
     pub(crate) mail: [Epoch; 2],
 }
 
 impl Service {
-    /// Nothing of this incarnation goes on, and what it knew is gone.
+    /// Stops all runs of this incarnation and discards its state.
     pub(crate) fn end_all(&mut self) {
         self.fenced = true;
         self.held.clear();
@@ -137,7 +139,7 @@ impl State {
 impl State {
     fn forget_what_changes_nothing(&mut self) {
         if self.faults == 0 {
-            // When a confirm arrives matters only to those that may crash before.
+            // The time of a confirm matters only for managers that may still crash before it.
             for (m, publishes) in self.managers.clone().into_iter().enumerate() {
                 for publish in publishes.into_iter().filter(|publish| publish.sent) {
                     self.take(Step::Confirm(m, publish));
@@ -145,11 +147,11 @@ impl State {
             }
         }
         let rows = &mut self.rows;
-        // The end of an older generation is passed over.
+        // Managers ignore the end of an older generation.
         self.reports.retain(|(message, event)| {
             *event == Event::Started || message.epoch.generation() >= rows[message.observer].generation
         });
-        // Of a generation that is over only its end counts.
+        // Of a settled generation, only the report that settled it matters.
         for row in rows.iter_mut().filter(|row| row.settled.is_some()) {
             row.heard.retain(|(event, run)| *event == Event::Stopped && Some(*run) == row.settled);
         }
@@ -191,7 +193,8 @@ impl Model for Protocol {
         let mut state = last.clone();
         state.take(step);
         state.forget_what_changes_nothing();
-        // Services are alike, and so are managers: of states that differ only in their names, one.
+        // Services are interchangeable, and so are managers: sorting merges states that differ only in their
+        // numbers.
         state.services.sort();
         state.managers.sort();
         Some(state)

@@ -1,9 +1,9 @@
-//! What can happen next, and what it does.
+//! The steps that are possible in a state, and their effects.
 
 use crate::protocol::{Event, Link, Message, Phase, Protocol, Publish, Service, State};
 use everwatch_core::epoch::Epoch;
 
-/// One step of somebody. Numbers name a service, a manager or an observer, in this order.
+/// One step. The numbers name a service, a manager or an observer, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Publish(usize, Publish),
@@ -13,12 +13,12 @@ pub(crate) enum Step {
     End(usize, Message),
     Ack(usize, Message),
     HearRevocation(usize, usize),
-    /// The full list of a service tells of a run that may not go on.
+    /// The inventory of a service reports a run that was revoked.
     List(usize, Message),
     Apply(Message, Event),
     Delete(usize),
     SendRevocation(usize),
-    /// A lease is over, or a stopped observer is still wanted.
+    /// A manager republishes because a lease has expired, or because a stopped observer should run.
     Republish(usize, usize, Revocation),
     Fence(usize),
     /// The broker gives up a silent service.
@@ -33,7 +33,7 @@ pub(crate) enum Step {
     SlowPublish(usize, usize),
 }
 
-/// What becomes of the revocation that precedes a publish.
+/// Whether the revocation before a republish is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Revocation {
     Told,
@@ -61,7 +61,7 @@ impl Protocol {
         }
     }
 
-    /// Whether nothing is left to happen but what people and faults may do.
+    /// Whether only requests of users and faults could still change the state.
     pub(crate) fn is_at_rest(&self, state: &State) -> bool {
         let mut steps = Vec::new();
         self.enabled(state, &mut steps);
@@ -110,7 +110,7 @@ impl Protocol {
 
     fn of_row(&self, state: &State, observer: usize, steps: &mut Vec<Step>) {
         let row = &state.rows[observer];
-        // Of two observers one lives on, so that both fates are looked at side by side.
+        // Only the first observer can be deleted, so that a deleted and a live observer are checked together.
         if !row.deleted && observer == 0 {
             steps.push(Step::Delete(observer));
         }
@@ -226,7 +226,7 @@ impl State {
         self.reports.insert((message, Event::Started));
     }
 
-    /// The end of a run is reported, and the report is confirmed.
+    /// Settles a run: reports its end and confirms the report.
     fn settle(&mut self, s: usize, (message, phase): (Message, Phase)) {
         self.services[s].held.remove(&(message, phase));
         self.services[s].held.insert((message, Phase::Settled));
@@ -281,7 +281,7 @@ impl State {
         }
     }
 
-    /// The row's revocation goes out to everyone who listens.
+    /// Sends the row's revocation to every connected service.
     fn tell(&mut self, observer: usize) {
         let revocation = self.rows[observer].revocation();
         for service in

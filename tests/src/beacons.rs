@@ -1,4 +1,4 @@
-//! What every run writes of itself, read afterwards like a history: gaps and overlaps.
+//! Beacons: each run writes its epoch and the time; tests read gaps and overlaps from them.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ pub struct Run {
     pub epoch: u64,
     pub first: i64,
     pub last: i64,
-    /// When it was seen to run, from and to: a frozen run has more than one such time.
+    /// The intervals in which the run was active. A run that was frozen has more than one.
     pub awake: Vec<(i64, i64)>,
 }
 
-/// Silence of a run, in ms, that means it was frozen.
+/// If a run writes nothing for this long, in ms, it counts as frozen.
 const FROZEN: i64 = 1500;
 
 impl Run {
@@ -31,8 +31,8 @@ impl Run {
         }
         self.last = self.last.max(at);
     }
-    /// For how long neither was seen to run before the other began, in ms. One that was frozen and woke up
-    /// later counts up to where it froze.
+    /// How long neither run was active before the next one began, in ms. For a run that was frozen and
+    /// continued later, the gap counts from the freeze.
     pub fn gap_to(&self, next: &Self) -> i64 {
         let ends = self.awake.iter().filter(|(from, _)| *from <= next.first).map(|(_, until)| *until);
         ends.max().map_or(0, |end| (next.first - end).max(0))
@@ -63,13 +63,13 @@ pub fn read(folder: &Path) -> BTreeMap<String, Vec<Run>> {
     all
 }
 
-/// Time without a run (positive) or with two (negative) at each change of runs, in ms.
+/// The time between consecutive runs, in ms: positive for a gap, negative for an overlap.
 pub fn changes(runs: &[Run]) -> Vec<i64> {
     runs.windows(2).map(|pair| pair[1].first - pair[0].last).collect()
 }
 
-/// Checks that no observer ran twice at once for longer than `allowed` (ms, by its name), prints p50, p99
-/// and max of gap and overlap, and answers the longest gap.
+/// Checks that no two runs of an observer overlap for longer than `allowed` (ms, by its name), prints p50,
+/// p99 and max of gaps and overlaps, and returns the longest gap.
 #[expect(clippy::print_stdout, reason = "the figures are the point")]
 pub fn judge(what: &str, folder: &Path, allowed: impl Fn(&str) -> i64) -> i64 {
     let (mut gaps, mut overlaps) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Real processes under a prefix and a database of their own; all killed on drop.
+//! A deployment of real processes with its own prefix and database. Dropping it kills all processes.
 
 use crate::http::Api;
 use crate::wait::wait_for;
@@ -20,9 +20,9 @@ pub struct Cluster {
     store_url: String,
     listen: String,
     processes: BTreeMap<String, Child>,
-    /// Where each service answers for its health.
+    /// The address of the health endpoint of each service.
     health: BTreeMap<String, String>,
-    /// What services run as.
+    /// The program that services run.
     pub service_program: PathBuf,
     /// More environment for every process, as `EVERWATCH_SECTION__KEY`.
     pub extra: Vec<(String, String)>,
@@ -62,8 +62,9 @@ pub fn test_service() -> PathBuf {
 
 /// A free loopback address.
 ///
-/// The obvious way takes a port that the system chooses. But that is one of those that it gives to outgoing
-/// connections, so another process may have it before the program of the test listens there.
+/// The obvious way takes a port that the system chooses. But the system also assigns such ports to outgoing
+/// connections, so another process may get the port before the program under test listens on it. This
+/// function takes a port outside that range.
 pub fn free_address() -> String {
     let port = (0..1000).map(|_| rand::rng().random_range(10_240..32_768)).find(|port| {
         let address = format!("127.0.0.1:{port}");
@@ -73,7 +74,7 @@ pub fn free_address() -> String {
 }
 
 impl Cluster {
-    /// Nothing runs yet; on the default broker and a SQLite file.
+    /// Creates a deployment on the default broker and a SQLite file, without starting a process.
     pub fn new(name: &str) -> Self {
         let scratch = tempfile::Builder::new().prefix("everwatch-live").tempdir().unwrap();
         let unique = uuid::Uuid::new_v4().simple().to_string();
@@ -125,13 +126,13 @@ impl Cluster {
         self
     }
 
-    /// Does this to the database, which is a PostgreSQL.
+    /// Runs a statement on the database, which must be PostgreSQL.
     pub fn sql(&self, statement: &str) {
         let done = Command::new("psql").args([&self.store_url, "-qc", statement]).status().unwrap();
         assert!(done.success(), "psql: {statement}");
     }
 
-    /// A folder that is gone with the cluster.
+    /// Creates a folder that is deleted with the cluster.
     pub fn folder(&self, name: &str) -> PathBuf {
         let path = self.scratch.path().join(name);
         std::fs::create_dir(&path).unwrap();
@@ -180,7 +181,7 @@ impl Cluster {
         self.start("manager", (&everwatch(), &["run", "manager"]), &[("EVERWATCH_MANAGER__LISTEN", &listen)]);
     }
 
-    /// Runs a command to its end; answers its exit code and what it said.
+    /// Runs a command to its end. Returns its exit code and its output.
     pub fn command(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new(everwatch());
         command.args(arguments).envs(self.environment()).env("EVERWATCH_SERVER", &self.api.url);
@@ -194,7 +195,7 @@ impl Cluster {
         self.copy_database(Way::BackUp);
     }
 
-    /// Puts the copy in the place of the database; no manager may run.
+    /// Replaces the database with the copy; no manager may run.
     pub fn restore(&self) {
         self.copy_database(Way::Restore);
     }
@@ -258,13 +259,13 @@ impl Cluster {
         .await;
     }
 
-    /// Where a service answers for its health and tells its metrics.
+    /// The address of the health endpoint and the metrics of a service.
     #[must_use]
     pub fn health_address(&self, name: &str) -> String {
         self.health[name].clone()
     }
 
-    /// Waits until the service says that it takes all that it may.
+    /// Waits until the service reports that it is ready to use all its slots.
     pub async fn until_ready(&self, name: &str) {
         let health = Api::new(format!("http://{}", self.health[name]));
         wait_for(&format!("service {name} to be ready"), || async {
@@ -307,7 +308,7 @@ impl Cluster {
         self.start_command(name, command, &own);
     }
 
-    /// `kill -9`, reaped.
+    /// Sends `kill -9` and waits for the process to end.
     pub fn kill(&mut self, name: &str) {
         let mut child = self.processes.remove(name).unwrap();
         child.kill().unwrap();
@@ -379,7 +380,7 @@ impl Cluster {
 pub struct As<'a> {
     pub broker_url: &'a str,
     pub environment: &'a [(&'a str, &'a str)],
-    /// Instead of its log file.
+    /// Standard error of the process; `None`: its log file.
     pub stderr: Option<PipeWriter>,
 }
 
@@ -397,7 +398,7 @@ fn service_environment<'a>(
     ]
 }
 
-/// Which way a database is copied.
+/// The direction in which a database is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     BackUp,

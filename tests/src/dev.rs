@@ -1,4 +1,4 @@
-//! `everwatch dev` as a process of its own, and commands against it.
+//! `everwatch dev` as a separate process, and commands that talk to it.
 
 use crate::cluster::{everwatch, free_address};
 use crate::http::Api;
@@ -6,7 +6,7 @@ use crate::said_by;
 use crate::wait::wait_for;
 use std::process::{Child, Command, Stdio};
 
-/// Everything in one process; ended whatever happens to the test.
+/// A running `everwatch dev`; dropping it kills the process.
 pub struct Dev {
     pub api: Api,
     pub process: Child,
@@ -18,12 +18,12 @@ impl Dev {
         Self::start_at(&free_address(), (services, capacity)).await
     }
 
-    /// The same at an address that is known.
+    /// Like [`Dev::start`], at a given address.
     pub async fn start_at(address: &str, (services, capacity): (u32, u32)) -> Self {
         Self::start_by(Command::new(everwatch()), address, (services, capacity)).await
     }
 
-    /// The same, by a command that runs the program.
+    /// Like [`Dev::start_at`], with a command that starts the program.
     pub async fn start_by(mut command: Command, address: &str, (services, capacity): (u32, u32)) -> Self {
         command.args(["dev", "--listen", address]);
         command.args(["--services", &services.to_string(), "--capacity", &capacity.to_string()]);
@@ -49,7 +49,7 @@ impl Dev {
         command
     }
 
-    /// Runs a command to its end; answers its exit code, what it answered and what it said beside that.
+    /// Runs a command to its end. Returns its exit code, its standard output and its standard error.
     pub fn run(&self, words: &str) -> (Option<i32>, String, String) {
         let arguments: Vec<&str> = words.split(' ').collect();
         let ended = self.command(&arguments).output().unwrap();

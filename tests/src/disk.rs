@@ -9,7 +9,7 @@ mod ioctl {
     nix::ioctl_read!(shut_down, b'X', 125, u32);
 }
 
-/// `EXT4_GOING_FLAGS_NOLOGFLUSH` of Linux: the file system ends at once, and writes nothing more.
+/// `EXT4_GOING_FLAGS_NOLOGFLUSH` of Linux: shuts the file system down at once without writing anything.
 const WITHOUT_FLUSH: u32 = 2;
 
 /// An ext4 file system in a file, which is mounted until this is dropped.
@@ -19,7 +19,7 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts it on an empty folder; its image lies beside that. Needs root.
+    /// Mounts the disk on an empty folder and stores its image beside that folder. Requires root.
     pub fn mount(path: &Path, mebibytes: u64) -> Self {
         let disk = Self { path: path.to_owned(), image: path.with_extension("img") };
         File::create(&disk.image).unwrap().set_len(mebibytes << 20).unwrap();
@@ -47,8 +47,8 @@ impl SmallDisk {
         std::fs::remove_file(self.filler()).unwrap();
     }
 
-    /// Forgets what was not synchronized, as a computer without power does, and mounts the disk again. No program
-    /// may have a file on it open.
+    /// Discards unsynchronized writes, like a power loss, and mounts the disk again. No program may have a
+    /// file on it open.
     pub fn lose_power(&self) {
         let root = File::open(&self.path).unwrap();
         let mut flag = WITHOUT_FLUSH;

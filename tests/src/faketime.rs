@@ -11,7 +11,7 @@ pub fn wrong_clock(by: &str) -> [(&'static str, String); 3] {
 pub struct WallClock(PathBuf);
 
 impl WallClock {
-    /// It is right at first; `folder` holds what it says.
+    /// Creates a clock that is right at first; `folder` stores its setting.
     pub fn new(folder: &Path) -> Self {
         let clock = Self(folder.join("clock"));
         clock.set("+0s");

@@ -1,4 +1,5 @@
-//! A client of a manager for tests: it panics with what went wrong, and reads answers as the types of the API.
+//! An HTTP client of a manager for tests. It panics with the cause if a request fails, and parses answers as
+//! types of the API.
 
 use crate::wait::wait_for;
 use everwatch_api::sse::{Message, Reader};
@@ -31,7 +32,7 @@ impl Api {
     ) -> reqwest::Result<(u16, Value)> {
         self.send(method, path, &[], body).await
     }
-    /// With headers of one's own.
+    /// Sends a request with additional headers.
     pub async fn call_with(
         &self,
         method: &str,
@@ -80,7 +81,7 @@ impl Api {
     pub async fn until_status(&self, name: &str, status: &str) -> Value {
         self.until(&format!("/v1/observers/{name}"), |_, it| it["status"] == status).await
     }
-    /// Waits until the status and the body of what is at `path` are right, and answers the body.
+    /// Waits until the status and the body at `path` satisfy a condition; returns the body.
     pub async fn until(&self, path: &str, is_right: impl Fn(u16, &Value) -> bool) -> Value {
         wait_for(path, || async {
             match self.try_call("GET", path, None).await {
@@ -123,19 +124,19 @@ impl Api {
     pub async fn safe_mode(&self) -> SafeMode {
         self.read("/v1/safe-mode").await
     }
-    /// Waits until an observer is right, and answers it.
+    /// Waits until an observer satisfies a condition; returns it.
     pub async fn until_observer(&self, key: &str, is_right: impl Fn(&Observer) -> bool) -> Observer {
         let path = format!("/v1/observers/{key}");
         let right = |status: u16, it: &Value| status == 200 && is_right(&typed(&path, it));
         typed(&path, &self.until(&path, right).await)
     }
-    /// Waits until a service is right, and answers it.
+    /// Waits until a service satisfies a condition; returns it.
     pub async fn until_service(&self, key: &str, is_right: impl Fn(&Service) -> bool) -> Service {
         let path = format!("/v1/services/{key}");
         let right = |status: u16, it: &Value| status == 200 && is_right(&typed(&path, it));
         typed(&path, &self.until(&path, right).await)
     }
-    /// A request that must be refused: the status, and why.
+    /// Sends a request that must be refused; returns the problem.
     pub async fn refused(&self, method: &str, path: &str, body: Option<Value>) -> ProblemBody {
         let (status, answer) = self.call(method, path, body).await;
         assert!(status >= 400, "{method} {path} was not refused: {status} {answer}");

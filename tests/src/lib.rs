@@ -17,7 +17,7 @@ pub mod wait;
 use std::io::Read;
 use std::sync::{Arc, Mutex};
 
-/// What a process says on a pipe, as it says it; a thread reads until the pipe ends.
+/// Collects the output of a process from a pipe, on a thread that reads until the pipe ends.
 pub fn said_by(mut pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
     let said = Arc::<Mutex<String>>::default();
     let heard = Arc::clone(&said);
@@ -33,7 +33,8 @@ pub fn said_by(mut pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
 /// Runs one of the scripts beside this package; answers what it said.
 fn script(name: &str, arguments: &[&std::path::Path]) -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    // Output to files: a server inherits it and would keep a pipe open.
+    // Redirects output to files: a server that the script starts inherits the output and would keep a pipe
+    // open.
     let (out, err) = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
     let status = std::process::Command::new(path)
         .args(arguments)

@@ -8,18 +8,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What passes at the moment.
+/// Which directions currently pass data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Flow {
     /// From the client to the broker.
     up: bool,
     /// From the broker to the client.
     down: bool,
-    /// Links made before this number was raised are reset.
+    /// Connections that were opened before this number was raised are reset.
     resets: u64,
 }
 
-/// Passes everything on until it is told otherwise or dropped. What is held is late, not lost, as TCP has it.
+/// A proxy that forwards data until it is told otherwise or dropped. Blocked data arrives late but is not
+/// lost, as with TCP.
 pub struct Proxy {
     pub address: String,
     flow: watch::Sender<Flow>,
@@ -34,7 +35,7 @@ pub fn host_and_port(url: &str) -> &str {
 }
 
 impl Proxy {
-    /// In front of the broker with this URL; answers also the URL that leads through the proxy.
+    /// Starts a proxy in front of the broker with this URL. Returns it with the URL that leads through it.
     pub async fn before(url: &str) -> (Self, String) {
         let real = host_and_port(url);
         let proxy = Self::listen("127.0.0.1:0", real).await;
@@ -63,7 +64,7 @@ impl Proxy {
         Self { address, flow, _tasks: tasks }
     }
 
-    /// Holds or passes each direction: from the client to the broker, and back.
+    /// Blocks or passes each direction: `up` from the client to the broker, `down` back.
     pub fn pass(&self, up: bool, down: bool) {
         self.flow.send_modify(|flow| (flow.up, flow.down) = (up, down));
     }

@@ -24,8 +24,8 @@ impl Node {
     }
     /// Waits until the node has on disk that a quorum queue exists.
     ///
-    /// It writes that down up to half a second after it declared the queue. Killed before, it comes back with an
-    /// empty queue that never gets a leader (3.10.8).
+    /// RabbitMQ stores the queue up to half a second after its declaration. A node that is killed before that
+    /// restarts with an empty queue that never gets a leader (3.10.8).
     pub async fn until_kept(&self, queue: &str) {
         wait_for(&format!("the node to keep {queue}"), || async {
             let found = files_named("names.dets", &self.folder.join("data")).into_iter().any(|file| {

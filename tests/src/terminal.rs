@@ -1,4 +1,4 @@
-//! A terminal with a person in front of it, by tmux: keys in, the screen out.
+//! A terminal for tests, by tmux: sends keys and reads the screen.
 
 use crate::cluster::everwatch;
 use crate::wait::wait_for;
@@ -10,7 +10,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A shell in so many columns and rows, whose commands ask this manager.
+    /// Opens a shell with this number of columns and rows, whose commands use this manager.
     pub async fn open(server: &str, (columns, rows): (u16, u16)) -> Self {
         let terminal = Self { socket: format!("everwatch-{}", uuid::Uuid::new_v4().simple()) };
         let (columns, rows) = (columns.to_string(), rows.to_string());
@@ -57,7 +57,7 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// The screen with what colours it.
+    /// The screen including its color codes.
     pub fn coloured(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-e"])
     }

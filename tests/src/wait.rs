@@ -1,9 +1,9 @@
-//! Waits for a state instead of sleeping, and tells what it last saw when the wait was too long.
+//! Waits for a condition instead of sleeping, and panics with the last observed state after a time limit.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// The pause between two looks.
+/// The pause between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// Waits until `look` succeeds; after a minute it panics with what it last saw.
@@ -28,7 +28,7 @@ pub async fn wait_within<T, F: Future<Output = Result<T, String>>>(
     }
 }
 
-/// Checks again and again for `time` that something holds; panics with what it saw when it did not.
+/// Checks repeatedly for `time` that a condition holds; panics with the observed state if it does not.
 pub async fn throughout<F: Future<Output = Result<(), String>>>(time: Duration, still: impl Fn() -> F) {
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(LOOK_EVERY * 2);

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command-line interface: commands, flags and arguments.
 
 mod fleet;
 mod logs;

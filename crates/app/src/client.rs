@@ -1,4 +1,4 @@
-//! Talks to a manager; every failure has an exit code that scripts rely on.
+//! The HTTP client of a manager. Each kind of failure has its own exit code, on which scripts rely.
 
 use everwatch_api::ProblemBody;
 use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
@@ -38,14 +38,15 @@ impl Failure {
         }
     }
 
-    /// What the manager says is wrong, with the error of each member on a line of its own.
+    /// The manager's problem text, with the error of each member on its own line.
     pub(crate) fn of_problem(problem: &ProblemBody) -> Self {
         let told = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
         let errors = problem.errors.iter().map(|error| format!("\n  {}: {}", error.pointer, error.detail));
         Self::of_status(problem.status, std::iter::once(told.clone()).chain(errors).collect())
     }
 
-    /// Any answer but a success; a proxy between may answer what is no problem body.
+    /// A failure from any response that is not a success. A proxy may send a response whose body is not a
+    /// problem body.
     fn of_answer(status: u16, text: &str) -> Self {
         match serde_json::from_str::<ProblemBody>(text) {
             Ok(problem) => Self::of_problem(&ProblemBody { status, ..problem }),
@@ -79,7 +80,7 @@ impl Client {
         Ok(Self { server: server.trim_end_matches('/').to_owned(), http })
     }
 
-    /// A name as a part of a path.
+    /// Escapes a name for use in a path.
     pub(crate) fn part(name: &str) -> String {
         utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
     }
@@ -114,7 +115,7 @@ impl Client {
         })?)
     }
 
-    /// Sends a request whose answer does not matter beyond its success.
+    /// Sends a request and ignores the body of a successful response.
     ///
     /// # Errors
     /// As [`Client::read`].
@@ -135,7 +136,7 @@ impl Client {
 }
 
 impl Client {
-    /// The live events after this one, or from now on.
+    /// Streams live events after event `after`, or from now on.
     pub(crate) async fn follow(&self, path: &str, after: Option<i64>) -> anyhow::Result<reqwest::Response> {
         let http = builder().connect_timeout(Duration::from_secs(10)).build()?;
         let mut request = http.get(format!("{}{path}", self.server)).header("accept", "text/event-stream");
@@ -176,7 +177,8 @@ fn builder() -> reqwest::ClientBuilder {
     )
 }
 
-/// The trace that this command is a part of, by the environment variables of W3C's headers.
+/// The trace context from the environment variables that correspond to the W3C headers. The command becomes
+/// part of that trace.
 fn trace() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let [parent, state] =
         [TRACEPARENT, TRACESTATE].map(|header| std::env::var(header.to_uppercase()).unwrap_or_default());

@@ -65,7 +65,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// The manager that is asked: what was given, else that of the configuration file, else the default.
+/// The URL of the manager: the given one, otherwise that of the configuration file, otherwise the default.
 fn server(given: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> {
     match (given, config) {
         (Some(given), _) => Ok(given.to_owned()),

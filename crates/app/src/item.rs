@@ -1,5 +1,5 @@
-//! A thing that a manager sent: typed for commands and tables, and whole for JSON and YAML, so that members that this
-//! version does not know are shown as well.
+//! An object from a manager: typed for commands and tables, and as the original JSON for JSON and YAML
+//! output, so that members unknown to this version are shown too.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -14,7 +14,7 @@ pub(crate) struct Item<T> {
 }
 
 impl<T: Serialize> Item<T> {
-    /// A thing that no manager sent.
+    /// Wraps an object that did not come from a manager.
     pub(crate) fn new(it: T) -> anyhow::Result<Self> {
         let sent = serde_json::to_value(&it)?;
         Ok(Self { it, sent })

@@ -1,18 +1,18 @@
-//! Tells a live view when to load its data again.
+//! Notifies a live view when it should reload its data.
 
 use crate::client::Client;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// Without the stream, and for what no event tells, such as heartbeats.
+/// The reload interval while there is no event stream, and for changes without events, such as heartbeats.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Events that come together are looked at together.
+/// Events within this time cause only one reload.
 pub(crate) const GATHER: Duration = Duration::from_millis(250);
-/// The manager says something every 15 s.
+/// The stream counts as lost after this silence. The manager sends at least a keep-alive every 15 s.
 pub(crate) const SILENT_MAX: Duration = Duration::from_secs(40);
 
-/// Notifies at every event, as long as the manager streams them; connects again for ever.
+/// Notifies at every event of the manager's stream. Reconnects for as long as it runs.
 pub(crate) async fn events(client: &Client, changed: &Notify) {
     loop {
         if let Ok(Ok(mut stream)) = timeout(SILENT_MAX, client.follow("/v1/events", None)).await {

@@ -1,4 +1,4 @@
-//! How answers are printed: tables that fit, JSON, YAML, names. It knows no command and sends no request.
+//! Prints answers as tables that fit the terminal, JSON, YAML or names. Independent of commands and requests.
 
 mod cells;
 mod describe;
@@ -28,10 +28,10 @@ pub(crate) enum Output {
     Name,
 }
 
-/// What is written on.
+/// The width and color support of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TerminalStyle {
-    /// In columns; none: as wide as need be.
+    /// The width in columns; `None`: unlimited.
     pub(crate) width: Option<usize>,
     pub(crate) colours: bool,
 }
@@ -45,7 +45,7 @@ impl TerminalStyle {
     }
 }
 
-/// Unless `NO_COLOR` says otherwise, or the terminal can do nothing.
+/// Whether to use colors: not if `NO_COLOR` is set or the terminal does not support them.
 pub(crate) fn colours_wanted() -> bool {
     let unset = |name| std::env::var_os(name).is_none_or(|it| it.is_empty());
     unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|it| it != "dumb")
@@ -66,7 +66,7 @@ pub(crate) fn many<T>(
     })
 }
 
-/// Shows a list; that it is empty is said beside it, where no program reads.
+/// Prints a list. If it is empty, says so on standard error, which no program parses.
 pub(crate) fn show<T>(view: &View<T>, items: &[Item<T>], output: Output) -> anyhow::Result<()> {
     let empty = items.is_empty();
     if empty && matches!(output, Output::Table | Output::Wide | Output::Name) {
@@ -100,7 +100,7 @@ pub(crate) fn yaml<T: Serialize>(it: &T) -> anyhow::Result<String> {
     Ok(serde_saphyr::to_string(it)?.trim_end().to_owned())
 }
 
-/// Writes a line of an answer. A reader that has gone, as `head` does, has had enough: that is no failure.
+/// Writes a line of an answer. A closed pipe, as after `head`, is not a failure.
 pub(crate) fn print(text: &str) {
     if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {
         std::process::exit(i32::from(error.kind() != ErrorKind::BrokenPipe));

@@ -13,7 +13,7 @@ pub(crate) fn told(name: &str, it: &Observer) -> String {
     format!("{name} {} {}", it.status.as_str(), it.reason).trim_end().to_owned()
 }
 
-/// Everything that a query finds, up to `most`.
+/// Reads all pages of a query, up to `most` observers.
 pub(crate) async fn all(
     client: &Client,
     query: &[(&str, String)],
@@ -41,7 +41,7 @@ pub(crate) fn service_path(name: &str) -> String {
     format!("/v1/services/{}", Client::part(name))
 }
 
-/// Runs, events and observers in one description.
+/// How many runs, events and observers a description shows.
 const TOLD: usize = 15;
 
 /// Everything about an observer, as text.

@@ -24,7 +24,7 @@ pub(crate) struct Settings {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Store {
     pub(crate) url: String,
-    /// A file that holds `url`, which it replaces.
+    /// A file that contains the URL; it takes precedence over `url`.
     pub(crate) url_file: Option<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Manager {
     pub(crate) rebalance_min_age: Duration,
 }
 
-/// Whether services are made evenly used without being asked.
+/// Whether managers rebalance services automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Rebalance {

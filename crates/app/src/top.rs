@@ -1,4 +1,5 @@
-//! `everwatch top`: services and observers on the full screen. The model decides, the view draws, the loop carries out.
+//! `everwatch top`: shows services and observers on the full screen. `model` holds the state, `view` draws
+//! it, `run` performs the effects.
 
 mod keys;
 mod load;

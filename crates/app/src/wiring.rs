@@ -1,4 +1,4 @@
-//! The only place that names implementations.
+//! Selects the implementations of broker and store. No other file of this crate names them.
 
 use crate::settings::{Rebalance, Settings};
 use anyhow::Context as _;
@@ -23,7 +23,7 @@ pub(crate) fn in_process() -> Arc<dyn Broker> {
     Arc::new(MemoryBroker::default())
 }
 
-/// The database; one that cannot be reached is tried until `stop`.
+/// Opens the database. If it cannot be reached, retries until `stop`.
 pub(crate) async fn store(
     settings: &Settings,
     stop: &CancellationToken,
@@ -55,7 +55,8 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
     let listen = manager.listen.parse().with_context(|| {
         format!("manager.listen: `{}` is not an address with a port, as 127.0.0.1:7700", manager.listen)
     })?;
-    // Other machines reach this one by its host name, which only its administrator sets.
+    // Accepts this machine's host name: other machines use it to reach the manager, and only the
+    // administrator sets it.
     let own = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     let hosts = Hosts::new(manager.hosts.iter().cloned()).map_err(|wrong| {
         anyhow::anyhow!(

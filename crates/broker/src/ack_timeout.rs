@@ -1,13 +1,15 @@
-//! What a person should be told about the acknowledgement time-out of RabbitMQ. Pure text and versions.
+//! The advice that operators get about RabbitMQ's acknowledgement time-out. Works on text and versions only.
 
-/// The line for `rabbitmq.conf`: ten years, accepted by every version. Never `undefined`, which breaks 4.3.
+/// The setting for `rabbitmq.conf`: ten years, which every version accepts. Not `undefined`, which breaks
+/// 4.3.
 const CURE: &str = "set `consumer_timeout = 315360000000` in rabbitmq.conf and restart the broker";
 
 /// The reason of a loss when the broker cancels a consumer.
 pub const ENDED_CONSUMER: &str = "the broker has ended a consumer";
 
-/// What to expect of a broker of this version ("3.10.8"), if a person has to act: up to 3.11 a queue cannot
-/// lift the acknowledgement time-out (30 minutes by default) and the broker does not tell how long it is.
+/// A warning for a broker of this version (such as "3.10.8"), if an operator has to act. Up to 3.11, a queue
+/// argument cannot lift the acknowledgement time-out (30 minutes by default), and the broker does not report
+/// its value.
 #[must_use]
 pub fn at_start(version: &str) -> Option<String> {
     let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(u32::MAX));
@@ -22,7 +24,7 @@ pub fn at_start(version: &str) -> Option<String> {
     })
 }
 
-/// What would have prevented the loss of a session for this reason.
+/// Advice on how to prevent the loss of a session for this reason.
 #[must_use]
 pub fn after_loss(reason: &str) -> Option<String> {
     if reason.contains("delivery acknowledgement on channel") {

@@ -1,5 +1,5 @@
-//! What every implementation of the broker port must do, as assertions that panic with the sentence
-//! that is broken. Each takes a broker and a prefix of its own, and uses only [`QUEUES`] and [`EXCHANGES`].
+//! The conformance checks of the broker port. Each check panics and names the promise that the broker breaks.
+//! Each takes a broker and a prefix of its own, and uses only [`QUEUES`] and [`EXCHANGES`].
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a broken promise ends the test that asked")]
 
 mod steps;
@@ -15,9 +15,10 @@ use steps::{
     until_depth, until_gone, until_ready, within, work,
 };
 
-/// What the durable queues of these tests are called after the prefix: to be deleted afterwards.
+/// The names, after the prefix, of the durable queues that the checks create; the caller deletes them
+/// afterwards.
 pub const QUEUES: [&str; 3] = ["work", "other", "heartbeats"];
-/// The same for exchanges.
+/// The names, after the prefix, of the exchanges that the checks create.
 pub const EXCHANGES: [&str; 2] = ["commands", "output"];
 
 /// Every redelivery, after a requeue or after the loss of its session, raises `acquisitions`.
@@ -77,7 +78,7 @@ pub async fn cancel_keeps_what_is_held(broker: &dyn Broker, prefix: &str) {
     session.close().await;
 }
 
-/// A consumer that is dropped gives back what was not read, and keeps what was.
+/// A dropped consumer returns the messages that were not read to the queue, and keeps those that were.
 pub async fn a_dropped_consumer_gives_back_what_was_not_read(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &["a", "b", "c"]).await;
     let mut consumer = block(&*session, &work(prefix), 3).await;
@@ -91,7 +92,7 @@ pub async fn a_dropped_consumer_gives_back_what_was_not_read(broker: &dyn Broker
     session.close().await;
 }
 
-/// What is given back goes to another consumer with room, at once.
+/// A requeued message goes at once to another consumer that has room.
 pub async fn requeue_goes_to_another(broker: &dyn Broker, prefix: &str) {
     let first = filled(broker, prefix, &["a"]).await;
     let second = session(broker, "second").await;
@@ -108,7 +109,7 @@ pub async fn requeue_goes_to_another(broker: &dyn Broker, prefix: &str) {
     second.close().await;
 }
 
-/// What a lost session held is handed out again in the original order, before what is newer.
+/// The broker redelivers the messages of a lost session in their original order, before newer messages.
 pub async fn a_lost_session_gives_everything_back_in_order(broker: &dyn Broker, prefix: &str) {
     let first = filled(broker, prefix, &["a", "b", "c", "d", "e", "f"]).await;
     let second = session(broker, "second").await;
@@ -146,7 +147,7 @@ pub async fn a_lost_session_settles_nothing(broker: &dyn Broker, prefix: &str) {
     second.close().await;
 }
 
-/// An exclusive queue tells others whether its session lives.
+/// The existence of an exclusive queue tells other sessions whether its owner is alive.
 pub async fn an_exclusive_queue_tells_the_fate_of_its_session(broker: &dyn Broker, prefix: &str) {
     let owner = session(broker, "owner").await;
     let other = session(broker, "other").await;
@@ -166,7 +167,7 @@ pub async fn an_exclusive_queue_tells_the_fate_of_its_session(broker: &dyn Broke
     other.close().await;
 }
 
-/// A message for a queue that is not there is an error, and only that one.
+/// Publishing to a queue that does not exist fails; other publishes of the session are not affected.
 pub async fn a_publish_without_a_queue_is_unroutable(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &[]).await;
     let (there, nowhere) = (Target::Queue(work(prefix)), Target::Queue(format!("{prefix}nowhere")));
@@ -214,7 +215,8 @@ pub async fn fanout_reaches_all_and_nobody_is_fine(broker: &dyn Broker, prefix: 
     first.close().await;
 }
 
-/// A declaration tells whether the queue was there, and refuses other arguments by name.
+/// A declaration reports whether the queue existed; if it exists with other arguments, the refusal names
+/// them.
 pub async fn declare_tells_existed_or_created(broker: &dyn Broker, prefix: &str) {
     let (first, second) = (session(broker, "first").await, session(broker, "second").await);
     for (name, kind) in [("work", DURABLE), ("heartbeats", QueueKind::Heartbeats)] {
@@ -233,7 +235,7 @@ pub async fn declare_tells_existed_or_created(broker: &dyn Broker, prefix: &str)
     second.close().await;
 }
 
-/// What is looked at and given back stands where it stood.
+/// Messages that are fetched and then requeued return to their places in the queue.
 pub async fn get_and_requeue_keep_order(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &["a", "b", "c", "d", "e"]).await;
     let seen = within("get", session.get(&work(prefix), 2)).await.unwrap();
@@ -249,7 +251,7 @@ pub async fn get_and_requeue_keep_order(broker: &dyn Broker, prefix: &str) {
     session.close().await;
 }
 
-/// The depth counts what is ready and who consumes; a queue that is not there is named.
+/// The depth counts the ready messages and the consumers. If the queue does not exist, the error names it.
 pub async fn depth_counts_messages_and_consumers(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &["a", "b", "c"]).await;
     until_depth(&*session, &work(prefix), Depth { ready: 3, consumers: 0 }).await;
@@ -268,7 +270,8 @@ pub async fn depth_counts_messages_and_consumers(broker: &dyn Broker, prefix: &s
     session.close().await;
 }
 
-/// Thousands of looks at queues that are not there, or not ours, do not spoil the answers about others.
+/// Thousands of passive declarations of queues that are missing or belong to others do not change the answers
+/// about other queues.
 pub async fn refusals_leave_no_trace(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &["a"]).await;
     let nowhere = format!("{prefix}nowhere");
@@ -337,7 +340,7 @@ pub async fn a_lower_priority_is_served_last(broker: &dyn Broker, prefix: &str) 
     session.close().await;
 }
 
-/// A cancelled block takes again on its channel, beside what it holds from before.
+/// A cancelled consumer can consume again on its channel, while it holds messages from before.
 pub async fn a_cancelled_block_consumes_anew(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &["a", "b", "c", "d", "e"]).await;
     let mut consumer = block(&*session, &work(prefix), 2).await;
@@ -362,7 +365,7 @@ pub async fn a_cancelled_block_consumes_anew(broker: &dyn Broker, prefix: &str) 
     other.close().await;
 }
 
-/// What a publisher says beside the body comes with every delivery of the message.
+/// The headers of a publish arrive with every delivery of the message.
 pub async fn headers_travel(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &[]).await;
     let headers = vec![

@@ -1,10 +1,10 @@
-//! How a session ends, once, for everybody who waits on it. Knows no broker.
+//! The end of a session: it happens once, and all waiting tasks learn of it. Independent of any broker.
 
 use crate::port::BrokerError;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
-/// The end of a session: its first reason stays.
+/// The end of a session. Only the first reason is kept.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Loss {
     token: CancellationToken,
@@ -12,7 +12,7 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// Ends the session; whether this call was the one that did.
+    /// Ends the session. Returns whether this call ended it.
     pub(crate) fn lose(&self, why: impl Into<String>) -> bool {
         let first = self.why.set(why.into()).is_ok();
         self.token.cancel();
@@ -36,7 +36,7 @@ impl Loss {
         self.why()
     }
 
-    /// Runs `work`, but not past the end of the session.
+    /// Runs `work`; stops it with an error if the session ends first.
     pub(crate) async fn guard<T>(
         &self,
         work: impl Future<Output = Result<T, BrokerError>>,

@@ -1,5 +1,5 @@
-//! A broker inside this process, under the same promises as RabbitMQ, with faults on demand.
-//! For tests and for trying things out: nothing is kept beyond the process.
+//! A broker in the memory of this process, which keeps the same promises as RabbitMQ and injects faults on
+//! demand. For tests and for trying things out: its content is lost when the process ends.
 
 mod faults;
 mod queue;
@@ -43,7 +43,7 @@ impl Inner {
 #[derive(Default)]
 struct State {
     queues: HashMap<String, Queue>,
-    /// Who is bound to each fan-out exchange.
+    /// The queues that are bound to each fan-out exchange.
     exchanges: HashMap<String, BTreeSet<String>>,
     sessions: BTreeMap<u64, (String, Loss)>,
     held: BTreeMap<Receipt, Held>,
@@ -97,7 +97,8 @@ impl State {
         self.last_id
     }
 
-    /// Ends a session: what it held goes back, what was its own vanishes.
+    /// Ends a session: the messages that it held return to their queues, and its exclusive queues are
+    /// deleted.
     fn end(&mut self, session: u64, why: &str) {
         let Some((_, loss)) = self.sessions.remove(&session) else { return };
         loss.lose(why);
@@ -118,13 +119,13 @@ impl State {
         for bound in self.exchanges.values_mut() {
             bound.retain(|queue| self.queues.contains_key(queue));
         }
-        // only now, so that the next owner gets them in order
+        // Dispatches only after all messages have returned, so that the next owner receives them in order.
         for queue in touched {
             self.dispatch(&queue);
         }
     }
 
-    /// Takes a delivery out of its holder's hands; gives the consumer its credit back.
+    /// Removes a delivery from its holder and returns the credit to the consumer.
     fn release(&mut self, receipt: Receipt) -> Option<Held> {
         let held = self.held.remove(&receipt)?;
         if let Some(queue) = self.queues.get_mut(&held.queue) {
@@ -133,7 +134,7 @@ impl State {
         Some(held)
     }
 
-    /// Puts a delivery back without handing it out yet; the queue to be dispatched.
+    /// Returns a delivery to its queue without dispatching. Returns the queue that the caller must dispatch.
     fn give_back(&mut self, receipt: Receipt) -> Option<String> {
         let held = self.release(receipt)?;
         self.queues.get_mut(&held.queue)?.put_back(held.stored);
@@ -152,7 +153,7 @@ impl State {
             let delivery = stored.delivery(receipt);
             self.held
                 .insert(receipt, Held { session, queue: name.to_owned(), consumer: Some(consumer), stored });
-            // a consumer that was dropped has ended before this lock could be had: it always receives
+            // A dropped consumer leaves the queue under this lock, so every consumer found here can receive.
             if out.send(delivery).is_err() {
                 self.give_back(receipt);
                 return;

@@ -1,5 +1,5 @@
-//! RabbitMQ: reads the URLs, owns the runtime that lapin works on, opens sessions.
-//! A blocked runtime of the caller must not stop heartbeats, hence a runtime of our own.
+//! RabbitMQ: parses the URLs, opens sessions, and runs lapin on a runtime of its own, so that a blocked
+//! runtime of the caller does not stop the heartbeats.
 
 mod asking;
 mod channel;
@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Both connections to one node have to stand within this time.
+/// The time limit for opening both connections to one node.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A broker that does not greet within this time keeps its version to itself.
+/// The time limit for the broker's greeting; after it, the version counts as unknown.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The nodes of one RabbitMQ cluster. Works while at least one of them answers.
@@ -152,7 +152,8 @@ fn is_guest_over_network(node: &AMQPUri) -> bool {
     node.authority.userinfo.username == "guest" && !here
 }
 
-/// The thread `amqp`. Sessions share it, so it outlives the [`RabbitBroker`] if they do.
+/// The runtime of the thread `amqp`. Sessions share it, so it lives as long as the [`RabbitBroker`] or any
+/// session.
 struct AmqpRuntime(Option<Runtime>);
 
 impl AmqpRuntime {
@@ -172,7 +173,7 @@ impl AmqpRuntime {
 }
 
 impl Drop for AmqpRuntime {
-    // a plain drop would wait for the thread, which panics inside an asynchronous caller
+    // A plain drop would wait for the thread to end, and waiting panics in an asynchronous caller.
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -189,7 +190,7 @@ fn read(url: &str, heartbeat: Duration) -> Result<AMQPUri, ConnectError> {
             redacted(url)
         ))
     };
-    // for both, lapin would silently go to localhost
+    // lapin would silently connect to localhost if the URL has no `://` or no host.
     if url.split_once("://").is_none_or(|(_, rest)| rest.is_empty() || rest.starts_with('/')) {
         return Err(refused("no host"));
     }
@@ -212,12 +213,13 @@ fn place(node: &AMQPUri) -> String {
     format!("{}:{}", node.authority.host, node.authority.port)
 }
 
-/// Whether trying again can help, and if not, what does.
+/// Classifies an error: a retry may help, or an operator must act. The text then names the remedy.
 fn explain(node: &AMQPUri, error: &lapin::Error) -> ConnectError {
     let (place, user, vhost) = (place(node), &node.authority.userinfo.username, &node.vhost);
     let code = if let ErrorKind::ProtocolError(said) = error.kind() { said.get_id() } else { 0 };
     let text = error.to_string();
-    // a vhost that starts and a full node are refused with the same code as a missing vhost
+    // RabbitMQ uses the code of a missing vhost also for a vhost that is starting and for a node that is
+    // full.
     let passes = text.contains("is down") || text.contains("limit");
     match code {
         403 | 530 if text.contains("vhost") && !passes => ConnectError::Refused(format!(

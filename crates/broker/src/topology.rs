@@ -30,7 +30,7 @@ impl Topology {
     pub fn heartbeats(&self) -> String {
         format!("{}heartbeats", self.prefix)
     }
-    /// What no version could read.
+    /// The queue for messages that no version of Everwatch can read.
     #[must_use]
     pub fn parked(&self) -> String {
         format!("{}parked", self.prefix)
@@ -55,12 +55,12 @@ impl Topology {
     pub fn replies(&self, to: RepliesId) -> String {
         format!("{}replies.{to}", self.prefix)
     }
-    /// The topic exchange for what observers emit.
+    /// The topic exchange for the output of observers.
     #[must_use]
     pub fn output(&self) -> String {
         format!("{}output", self.prefix)
     }
-    /// The durable queues that everybody needs, beside the work queues.
+    /// The durable queues that every deployment needs, in addition to the work queues.
     #[must_use]
     pub fn durable_queues(&self) -> Vec<(String, QueueKind)> {
         vec![
@@ -69,7 +69,7 @@ impl Topology {
             (self.heartbeats(), QueueKind::Heartbeats),
         ]
     }
-    /// The exchanges that everybody needs.
+    /// The exchanges that every deployment needs.
     #[must_use]
     pub fn exchanges(&self) -> Vec<Target> {
         vec![Target::Fanout(self.commands()), Target::Topic { exchange: self.output(), key: String::new() }]

@@ -1,5 +1,5 @@
-//! What goes wrong on the way to a broker: refused logins, cut connections, alarms, confirms that never
-//! come. RabbitMQ is the one at EVERWATCH_TEST_AMQP_URL.
+//! Faults between a client and a broker: refused logins, cut connections, alarms, missing confirms. The tests
+//! use the RabbitMQ at EVERWATCH_TEST_AMQP_URL.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
 
 use everwatch_broker::{
@@ -67,7 +67,8 @@ async fn a_silent_port_is_unreachable_and_the_next_node_is_tried() {
     within(broker.connect("tester")).await.unwrap().close().await;
 }
 
-/// A way to the broker that can be cut: one task for each connection, in the order of their opening.
+/// A proxy to the broker whose connections can be cut. Runs one task for each connection, in the order in
+/// which they open.
 async fn carry(listener: TcpListener, to: String, cut: Arc<tokio::sync::Notify>) {
     let mut ways = JoinSet::new();
     loop {
@@ -152,7 +153,7 @@ async fn memory_blocks_publishers_and_loses_confirms() {
     assert_eq!(other.depth("work").await.unwrap().ready, 2);
 }
 
-/// Each such question costs its connection a channel for ever, and a connection has 2,047.
+/// Each such query uses up one channel of its connection for good, and a connection has 2,047 channels.
 #[tokio::test]
 async fn a_session_outlives_thousands_of_questions_about_others() {
     let broker = RabbitBroker::new(&url().to_string(), &prefix(), HEARTBEAT).unwrap();

@@ -1,4 +1,4 @@
-//! Which requests web pages of other sites may not make.
+//! Refuses requests that web pages of other sites make.
 //!
 //! A browser sends requests on behalf of every page that is open in it. Headers show which of them to refuse.
 //! `Host` is the name to which the browser sends the request: a name that is not the listener's own means
@@ -68,7 +68,7 @@ impl Hosts {
         let reads = method.is_safe();
         let own = match (site, &origin) {
             (Some(b"same-origin" | b"none"), _) => true,
-            // A link to the console may stand on a page of another site.
+            // A page of another site may contain a link to the console.
             (Some(_), _) => reads && headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate"),
             (None, Some(origin)) => reads || is_of(origin, host.as_deref()),
             (None, None) => true,
@@ -200,7 +200,7 @@ mod tests {
                 "{origin}"
             );
         }
-        // A proxy that passes requests on under another host name.
+        // A proxy forwards the request under another host name.
         let sent = [("host", "127.0.0.1"), ("origin", "https://a.b"), ("sec-fetch-site", "same-origin")];
         assert_eq!(admits(mine, &Method::POST, &sent), Ok(()));
     }

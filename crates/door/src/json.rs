@@ -1,8 +1,8 @@
 //! Counts the values of a JSON text before it is parsed: the parsed values of a short text such as `[0,0,0]`
 //! take up to 30 times the memory of the text.
 
-/// Counts the values of a text and how deep they nest, and stops at the first limit. It may
-/// count too many in a text that is not JSON, which the parser refuses anyway.
+/// Counts the values of a text and their nesting depth; stops at the first limit that is exceeded. The count
+/// may be too high for a text that is not JSON, which the parser refuses anyway.
 ///
 /// # Errors
 /// Which limit the text exceeds.

@@ -1,4 +1,4 @@
-//! A limited resource that clients hold for a while: all of them together, and each of them.
+//! Limits a resource that clients hold for a while, for all clients together and for each client.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -68,7 +68,7 @@ impl Quota {
         Ok(Permit { of: Arc::clone(self), client })
     }
 
-    /// How many are held.
+    /// The number of permits that are currently held.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).in_all

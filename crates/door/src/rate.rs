@@ -20,14 +20,14 @@ const FORGET_EVERY: Duration = Duration::from_secs(1);
 /// forward by `worth`. A request that would move it more than [`BURST`] ahead is refused.
 #[derive(Debug)]
 pub struct Rate {
-    /// The time that one request is worth.
+    /// How far one request moves the time at which the client's allowance is full again.
     worth: Duration,
     clients: Mutex<Clients>,
 }
 
 #[derive(Debug, Default)]
 struct Clients {
-    /// By client, when its rate is unused again.
+    /// When the allowance of each client is full again.
     unused_at: HashMap<Option<IpAddr>, Instant>,
     forgot_at: Option<Instant>,
 }
@@ -54,7 +54,7 @@ impl Rate {
 }
 
 impl Clients {
-    /// The client under which this one is counted.
+    /// The key under which this client is counted; `None` if it shares the rate of all further clients.
     fn known(&mut self, client: Option<IpAddr>, now: Instant) -> Option<IpAddr> {
         if self.unused_at.len() < CLIENTS_MAX || self.unused_at.contains_key(&client) {
             return client;

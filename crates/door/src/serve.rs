@@ -1,5 +1,5 @@
-//! Connections of HTTP clients: how many there may be, how long a client may take to send its request, and
-//! how long it may read nothing of the answer.
+//! Serves HTTP connections. Limits their number, the time in which a client must send a request, and the time
+//! for which a client may stop reading the response.
 
 use crate::quota::{Exceeded, Limit, Quota};
 use axum::Router;
@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 
 /// The largest size of a request's head, in bytes.
 const HEAD_MAX: usize = 64 * 1024;
-/// The answer on a connection beyond a client's share, before it is closed.
+/// The response to a client that has reached its limit of connections; then the connection is closed.
 const TOO_MANY: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: text/plain\r\nretry-after: 5\r\n\
     connection: close\r\ncontent-length: 44\r\n\r\ntoo many connections of this client are open";
 
@@ -30,7 +30,7 @@ pub struct Limits {
     /// How long a request's head may take to arrive, from the moment the connection is free for it. An idle
     /// connection ends after this time too; clients open another one.
     pub headers_within: Duration,
-    /// How long a client may read nothing of an answer.
+    /// How long a client may stop reading a response before its connection is closed.
     pub writes_within: Duration,
     /// Beyond the limit of all clients, a connection waits until another one ends; beyond the limit of one
     /// client, it is answered 429 and closed.
@@ -54,8 +54,8 @@ const OTHER_FILES: usize = 256;
 const FILES_MAX: u64 = 65_536;
 
 impl Limits {
-    /// Raises the limit of open files as far as the system lets it, and leaves enough of them to other parts
-    /// of the program: otherwise a flood of connections would use up those of the database.
+    /// Raises the limit of open files as far as the system allows. Lowers the limit of connections if
+    /// necessary, so that a flood of connections does not use up the files that the database needs.
     #[must_use]
     pub fn with_files(mut self) -> Self {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -87,7 +87,7 @@ pub async fn serve(mut listener: TcpListener, app: Router, limits: Limits, stop:
         let (stream, peer) = tokio::select! {
             () = stop.cancelled() => break,
             Some(_ended) = connections.join_next(), if !connections.is_empty() => continue,
-            // If no file is left to open, `accept` waits a moment and tries again.
+            // If the process has no free file descriptor, `accept` waits a moment and retries.
             accepted = Listener::accept(&mut listener), if has_room => accepted,
         };
         match quota.acquire(Some(peer.ip())) {
@@ -232,7 +232,8 @@ mod tests {
             let mut looks = tokio::time::interval(Duration::from_millis(20));
             loop {
                 looks.tick().await;
-                // Nothing is read here: an error of the socket shows that the server has closed it.
+                // This loop does not read from the socket: an error of the socket shows that the server has
+                // closed it.
                 if held.take_error().unwrap().is_some() || held.try_write(b"x").is_err() {
                     return;
                 }

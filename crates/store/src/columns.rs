@@ -1,4 +1,4 @@
-//! A row as its document and the columns beside it, and back. Shared by both databases.
+//! Converts a row to its document and indexed columns, and back. Both databases share this code.
 
 use crate::events::{Event, EventPage};
 use crate::port::{Counts, HealthCounts, StoreError};
@@ -32,11 +32,12 @@ pub(crate) struct Columns {
     pub(crate) commanded_at: Option<i64>,
     pub(crate) labels: String,
     pub(crate) document: String,
-    /// The health as far as the row tells it; its service and the time say the rest.
+    /// The health as far as it follows from the row alone. A read adds the state of the service and the
+    /// current time.
     pub(crate) health: Option<&'static str>,
-    /// When code that was started after an error counts as running.
+    /// When code that was restarted after an error starts to count as running.
     pub(crate) steady_at: Option<i64>,
-    /// Why it stands where it stands, as far as the row tells it.
+    /// The reason code as far as it follows from the row alone.
     pub(crate) reason_code: Option<&'static str>,
 }
 
@@ -122,7 +123,8 @@ pub(crate) fn counts_of(rows: Vec<(String, String, i64)>) -> Result<Counts, Stor
     rows.into_iter().map(read).collect()
 }
 
-/// The code of those whose messages are refused, or of those whose messages are out of the queue.
+/// The reason code of observers whose messages services refuse, or (`withdrawn`) whose messages are out of
+/// the queue.
 pub(crate) fn refused_as(withdrawn: bool) -> &'static str {
     if withdrawn { ReasonCode::NoServiceForKind } else { ReasonCode::Refused }.as_str()
 }
@@ -137,7 +139,8 @@ pub(crate) fn refused_of(groups: Vec<(String, String, String, i64)>) -> Result<V
     groups.into_iter().map(read).collect()
 }
 
-/// Observers of one pool, one stored health and one holder: how many, and for how many the `steady_at` has come.
+/// The observers of one pool with the same stored health and the same holder: their number, and the number of
+/// those whose `steady_at` has passed.
 pub(crate) struct HealthGroup {
     pub(crate) pool: String,
     pub(crate) health: String,
@@ -146,7 +149,7 @@ pub(crate) struct HealthGroup {
     pub(crate) steady: i64,
 }
 
-/// The counts by health at this moment, by the rule of [`Standing::at`].
+/// The counts by health at the time of the call, by the rule of [`Standing::at`].
 pub(crate) fn health_counts_of(
     groups: Vec<HealthGroup>,
     living: &HashSet<Uuid>,
@@ -179,7 +182,7 @@ pub(crate) fn limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)
 }
 
-/// Text that PostgreSQL takes: it knows no NUL.
+/// Replaces NUL, which PostgreSQL does not accept in text, with U+FFFD.
 pub(crate) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

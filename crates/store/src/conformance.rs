@@ -1,5 +1,5 @@
-//! What every store must do, as checks that panic. An implementation is whatever passes all of them.
-//! Each check wants a store that is empty.
+//! The conformance checks of the store port. Each check panics if the store breaks a promise of the port. An
+//! implementation conforms if it passes all of them. Each check requires an empty store.
 
 #![expect(clippy::unwrap_used, reason = "a check fails by panicking")]
 
@@ -58,12 +58,12 @@ fn observer(number: u128, body: Value) -> Row {
     Row::created(id(number), definition, at, &RowPolicy::default())
 }
 
-/// One that waits for a slot, so that capacity does not matter.
+/// An observer that queues when the pool is full, so that capacity does not matter.
 fn waiting(number: u128, text: &str) -> Row {
     observer(number, json!({"name": text, "kind": "ticker", "on_full": "queue"}))
 }
 
-/// One that is refused where the pool is full.
+/// An observer whose create is refused when the pool is full.
 fn hasty(number: u128, text: &str) -> Row {
     observer(number, json!({"name": text, "kind": "ticker"}))
 }

@@ -1,4 +1,4 @@
-//! What a database error means for the caller: try again, ask a person, or mistrust the data.
+//! Maps a database error to what the caller should do: retry, ask an operator, or distrust the data.
 
 use crate::port::StoreError;
 use sqlx::error::DatabaseError;
@@ -9,7 +9,7 @@ pub(crate) fn failure(error: sqlx::Error) -> StoreError {
     match error {
         sqlx::Error::Database(error) => told(error.as_ref()),
         sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
-            // Its text may quote the URL, and with it the password.
+            // The error text may quote the URL, including the password.
             StoreError::Refused("the database URL cannot be read: check its form and its parameters".into())
         }
         sqlx::Error::Migrate(error) => migration(*error),
@@ -40,7 +40,8 @@ pub(crate) fn migration(error: MigrateError) -> StoreError {
     }
 }
 
-/// What the database itself answered. SQLSTATE has five characters, SQLite's codes are short numbers.
+/// Maps an error that the database itself returned. A SQLSTATE has five characters; SQLite's codes are short
+/// numbers.
 fn told(error: &dyn DatabaseError) -> StoreError {
     let code = error.code().unwrap_or_default();
     let said = error.message();
@@ -53,8 +54,8 @@ fn sqlstate(code: &str, said: &str) -> StoreError {
         "3F000" => "create the schema, or correct the search_path in the database URL",
         "42501" => "give the user of the database URL the right to create and change tables there",
         _ if code.starts_with("28") => "check the user and the password of the database URL",
-        // A standby, a closed database, a deadlock, resources, an operator, a lost connection, a lock:
-        // all pass.
+        // Temporary conditions: standby, database closed, deadlock, resources, operator intervention, lost
+        // connection, lock.
         "25006" | "55000" | "55P03" => return StoreError::Unavailable(said.into()),
         _ if ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => {
             return StoreError::Unavailable(said.into());
@@ -66,7 +67,7 @@ fn sqlstate(code: &str, said: &str) -> StoreError {
 
 fn sqlite_code(code: i32, said: &str) -> StoreError {
     let cure = match code & 0xff {
-        // busy, locked, out of memory, interrupted, I/O error, disk full, schema changed
+        // Temporary: busy, locked, out of memory, interrupted, I/O error, disk full, schema changed.
         5 | 6 | 7 | 9 | 10 | 13 | 15 | 17 => return StoreError::Unavailable(said.into()),
         3 | 8 | 14 => "give this program the right to write the file and its directory",
         11 | 26 => "restore the file from a backup, or name another one",

@@ -13,7 +13,8 @@ pub struct Named {
     pub name: String,
 }
 
-/// The user of a request, as far as the request tells. Without authentication, `who` is a claim.
+/// The user of a request, as far as the request identifies the user. Without authentication, `who` is only a
+/// claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct By {
     #[serde(default, skip_serializing_if = "Option::is_none")]

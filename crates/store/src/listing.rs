@@ -1,4 +1,4 @@
-//! A list's filter and place as plain values to bind. Shared by both databases.
+//! A list's filter and cursor as plain values for SQL parameters. Both databases share this code.
 
 use crate::columns::{number, without_nul};
 use crate::port::{Filter, ListCursor, Page, Reasons, Sort, StoreError};
@@ -8,8 +8,9 @@ use everwatch_core::record::row::Row;
 use everwatch_core::record::status::Status;
 use uuid::Uuid;
 
-/// The health of a stored row at this moment: the rule of [`everwatch_core::record::health::Standing::at`] in the SQL
-/// of both databases, up to the text of the moment.
+/// The health of a stored row at the time of the read: the rule of
+/// [`everwatch_core::record::health::Standing::at`] in SQL. The two databases differ only in the expression
+/// for the current time.
 macro_rules! effective_health {
     ($now:literal) => {
         concat!(
@@ -24,8 +25,9 @@ macro_rules! effective_health {
 }
 pub(crate) use effective_health;
 
-/// The reason code of a stored row at this moment: the rule of [`everwatch_core::record::reason::code_at`] in the SQL
-/// of both databases, up to the text of the moment and of the obstacle in the row's pool (empty where there is none).
+/// The reason code of a stored row at the time of the read: the rule of
+/// [`everwatch_core::record::reason::code_at`] in SQL. The two databases differ only in the expressions for
+/// the current time and for the obstacle in the row's pool (empty if there is none).
 macro_rules! effective_reason {
     ($now:literal, $obstacle:literal) => {
         concat!(
@@ -57,9 +59,9 @@ pub(crate) struct Parameters {
     pub(crate) q: Option<String>,
     pub(crate) health: Option<Vec<&'static str>>,
     pub(crate) reasons: Option<Vec<&'static str>>,
-    /// A JSON object: the code of the obstacle in each pool that has services, empty if there is none.
+    /// A JSON object that maps each pool with services to the code of its obstacle (empty if it has none).
     pub(crate) obstacles: String,
-    /// The page holds what lies strictly past this value and id.
+    /// The page starts strictly after this value and id.
     pub(crate) value: String,
     pub(crate) id: Uuid,
 }
@@ -99,11 +101,11 @@ fn written(reasons: &Reasons) -> String {
     serde_json::Value::Object(pools.collect()).to_string()
 }
 
-/// A place before the first row, so that a first page is a page like any other and uses the index.
+/// A cursor before the first row, so that the first page uses the same query and index as every other page.
 fn edge(filter: &Filter) -> (String, Uuid) {
     match (filter.sort, filter.descending) {
         (Sort::Name, false) => (String::new(), Uuid::nil()),
-        // Past every name: those are of letters, digits, `.`, `_` and `-`.
+        // `~` sorts after every name: names consist of letters, digits, `.`, `_` and `-`.
         (Sort::Name, true) => ("~".into(), Uuid::max()),
         (Sort::CreatedAt, false) => (i64::MIN.to_string(), Uuid::nil()),
         (Sort::CreatedAt, true) => (i64::MAX.to_string(), Uuid::max()),

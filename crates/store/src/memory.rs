@@ -1,5 +1,5 @@
-//! A store inside this process, under the same promises as the databases: for tests and simulations. Nothing
-//! outlives the process.
+//! A store in the memory of this process, for tests and simulations. It keeps the promises of the store port.
+//! Its content is lost when the process ends.
 
 mod events;
 mod notes;
@@ -58,7 +58,7 @@ struct Kept {
     commanded_at: Option<i64>,
     /// Whether its message is refused, or withdrawn (`true`).
     refused: Option<bool>,
-    /// Whether it holds its name; a row that has given its name up never gets it back.
+    /// Whether the row still holds its name. A row that has given up its name never gets it back.
     has_name: bool,
 }
 
@@ -67,7 +67,7 @@ impl Kept {
         let columns = Columns::of(row, version, policy)?;
         let Columns { due_at, commanded_at, name_key, document, reason_code, .. } = columns;
         let refused = [false, true].into_iter().find(|it| reason_code == Some(refused_as(*it)));
-        // Read back from its document, as a database would.
+        // Parses the row from its document, as a database read would.
         let row: Row = crate::columns::read(&document)?;
         let (status, has_name) = (row.verdict().status, had_name && name_key.is_some());
         Ok(Self { row, status, due_at, commanded_at, refused, has_name })
@@ -260,7 +260,7 @@ impl Observers for MemoryStore {
         Ok(ids.iter().copied().filter(|id| tables.note(&format!("forgotten/{id}")).is_some()).collect())
     }
     async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError> {
-        // Rows are kept as they are, not as documents.
+        // The memory store holds rows, not documents, so no row can be unreadable.
         Ok(Vec::new())
     }
 }
@@ -405,7 +405,7 @@ impl ParkedMessages for MemoryStore {
 impl Store for MemoryStore {
     async fn close(&self) {}
     async fn schema(&self) -> Result<Schema, StoreError> {
-        // It is made by the program that asks.
+        // This program creates the schema itself, so it is always current.
         Ok(Schema { found: i64::MAX, known: i64::MAX })
     }
     async fn now(&self) -> Result<Timestamp, StoreError> {

@@ -26,7 +26,7 @@ pub enum StoreError {
     /// The database cannot be reached or is busy: a retry may help.
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
-    /// The row was changed by others each time in between.
+    /// Other writers changed the row before every retry.
     #[error("{0}")]
     Contended(String),
     /// An operator must act: bad URL, missing rights, unwritable path, unknown schema version.
@@ -98,9 +98,9 @@ impl Unreadable {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
     pub status: Vec<Status>,
-    /// At the moment of the list, by the database's clock; empty: any health, or none.
+    /// Health at the time of the list, by the database's clock. Empty: any health, or none.
     pub health: Vec<Health>,
-    /// At the moment of the list as well; `None`: any reason, or none.
+    /// Reason at the time of the list, by the database's clock. `None`: any reason, or none.
     pub reasons: Option<Reasons>,
     pub kind: Option<Kind>,
     pub pool: Option<Pool>,
@@ -118,7 +118,7 @@ pub struct Filter {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reasons {
     pub codes: Vec<ReasonCode>,
-    /// Why each pool takes no more observers: the code of a waiting observer depends on it.
+    /// Why each pool accepts no more observers. The reason code of a waiting observer depends on it.
     pub obstacles: Obstacles,
 }
 

@@ -31,9 +31,9 @@ const SCHEMA: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHE
 
 /// How long a statement waits for a connection before the database counts as unreachable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The server ends a statement after this long, a wait for a lock and a forgotten transaction as well.
+/// The server cancels a statement, a wait for a lock and an idle transaction after this long.
 const STATEMENT_TIMEOUT: &str = "10s";
-/// A server that says nothing at all (cut off, frozen) counts as unreachable after this long.
+/// A server that does not answer at all (network cut, process frozen) counts as unreachable after this long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) struct PgStore {
@@ -62,12 +62,13 @@ impl PgStore {
     }
 }
 
-/// What several statements read through this is of one moment.
+/// Opens a read-only transaction in which all statements see the same snapshot.
 async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, StoreError> {
     pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(failure)
 }
 
-/// On a connection of its own, without a limit: a change of a large table takes what it takes.
+/// Runs the migrations on a separate connection without a time limit, because changing a large table may take
+/// long.
 async fn migrate(options: &PgConnectOptions) -> Result<(), StoreError> {
     let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, options.connect()).await;
     let mut connection = connected.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(failure)?;
@@ -75,8 +76,8 @@ async fn migrate(options: &PgConnectOptions) -> Result<(), StoreError> {
     connection.close().await.map_err(failure)
 }
 
-/// Without a limit, each call waits for the server's answer; but a server behind a cut link never answers, and
-/// then neither does the manager.
+/// Limits how long a call waits for the server. A server behind a broken network link never answers; without
+/// the limit, the call and the manager would wait for ever.
 async fn answered<T>(call: impl Future<Output = Result<T, StoreError>> + Send) -> Result<T, StoreError> {
     let silent = || StoreError::Unavailable(format!("it did not answer within {ANSWER_TIMEOUT:?}"));
     tokio::time::timeout(ANSWER_TIMEOUT, call).await.unwrap_or_else(|_| Err(silent()))

@@ -35,7 +35,7 @@ pub(crate) struct SqliteStore {
     readers: SqlitePool,
     policy: RowPolicy,
     unreadable: Ledger,
-    /// Says to other processes that the file is in use; dropped last.
+    /// The lock tells other processes that the file is in use. It is dropped last.
     _lock: Option<File>,
 }
 
@@ -45,18 +45,21 @@ impl SqliteStore {
             .map_err(failure)?
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            // With Normal, the log is synchronized only when it is written back: a power loss takes away commits that
-            // were answered, and with them reports that were acknowledged and generations that were published.
+            // With `Normal`, SQLite synchronizes the log only when it writes the log back. A power loss would
+            // then undo commits that the store has confirmed, and with them acknowledged reports and
+            // published generations.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(Duration::from_secs(5))
             .pragma("journal_size_limit", "67108864")
             .pragma("wal_autocheckpoint", "8000")
-            // 16 MiB for each connection; every batch reads the default of 2 again
+            // A cache of 16 MiB for each connection. With the default of 2 MiB, every batch would read its
+            // pages from disk again.
             .pragma("cache_size", "-16384")
-            // each time this many rows wait, two threads take turns
+            // The database thread and the reading task switch each time this many rows wait; a larger buffer
+            // makes that rarer.
             .row_buffer_size(1000)
             .optimize_on_close(true, None);
-        // In memory there is nothing to share with another process, nor between two connections.
+        // A database in memory cannot be shared with another process, nor between two connections.
         let path = options.get_filename().to_path_buf();
         let in_memory = url.contains(":memory:") || url.contains("mode=memory");
         let lock = if in_memory { None } else { Some(lock(&path)?) };
@@ -76,10 +79,11 @@ impl SqliteStore {
     }
 }
 
-/// Connections that are not closed while they work: the last one to close a file in memory ends it.
+/// Opens a pool that never closes an idle connection: a database in memory is lost when its last connection
+/// closes.
 ///
-/// A full disk ends a transaction behind the client's back, and the client's own rollback then fails: such a
-/// connection would refuse every later transaction, so it is replaced.
+/// A full disk makes SQLite roll back a transaction by itself, and the client's rollback then fails. Such a
+/// connection would refuse every later transaction, so the pool replaces it.
 fn pool(most: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(most)
@@ -97,8 +101,9 @@ fn at(path: &Path, error: StoreError) -> StoreError {
     }
 }
 
-/// Without the lock, a second manager could open the file and both would work, but each would wait for the other's
-/// writes and leases, which SQLite cannot hand over. So the file belongs to one process, until that ends in any way.
+/// Locks the file for this process until the process ends, however it ends. Without the lock, a second
+/// manager could open the file. Both would work, but each would wait for the other's writes and leases, which
+/// SQLite cannot hand over.
 fn lock(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -121,13 +126,13 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// What several statements read through this is of one moment.
+/// Opens a read-only transaction in which all statements see the same snapshot.
 async fn snapshot(readers: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
     readers.begin().await.map_err(failure)
 }
 
-/// A transaction that may write. One that begins as a reader and becomes a writer at its first write fails at once,
-/// without waiting, if another connection has written in the meantime.
+/// Opens a transaction that takes the write lock when it begins. A transaction that begins as a reader fails
+/// at its first write, without waiting, if another connection has written in between.
 async fn writing(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
     writer.begin_with("BEGIN IMMEDIATE").await.map_err(failure)
 }
@@ -287,8 +292,8 @@ impl ParkedMessages for SqliteStore {
 impl Store for SqliteStore {
     async fn close(&self) {
         self.readers.close().await;
-        // By default the last connection writes the log into the file; but a reader's thread may end later than
-        // the writer's, and a reader may not write.
+        // By default, the last connection to close writes the log into the file. That may be a reader,
+        // because a reader's thread may end after the writer's, and a reader may not write.
         let emptied = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await;
         if let Err(error) = emptied {
             tracing::warn!(%error, "the log of the database file stays beside it");

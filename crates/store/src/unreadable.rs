@@ -11,14 +11,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::error;
 use uuid::Uuid;
 
-/// Unreadable rows that are remembered; further ones are passed over all the same.
+/// How many unreadable rows a store remembers. Reads skip further ones without remembering them.
 const REMEMBERED_MAX: usize = 1000;
-/// Reads of one page: each goes on behind the unreadable rows of those before it.
+/// How many reads fill one page. Each read continues after the unreadable rows of the previous one.
 const READS_MAX: usize = 20;
-/// The rows of every read after the first.
+/// The row limit of every read after the first.
 const READ_ON: usize = 500;
 
-/// What is read of a row.
+/// The columns that are read of a row: its id and its document.
 pub(crate) type Document<I> = (I, String);
 
 /// A row that is read from a document.
@@ -106,12 +106,12 @@ impl Ledger {
         }
     }
 
-    /// Those that were met.
+    /// The ids of the remembered unreadable rows of this table.
     pub(crate) fn ids(&self, table: Table) -> Vec<Uuid> {
         self.met().keys().filter(|(of, _)| *of == table).map(|(_, id)| *id).collect()
     }
 
-    /// Keeps of these ids only what still cannot be read.
+    /// Forgets those of these ids whose documents can be read now, or are gone.
     pub(crate) fn look<T: Stored>(&self, ids: &[Uuid], documents: &[Document<Uuid>]) {
         let is_unreadable = |document: &str| serde_json::from_str::<T>(document).is_err();
         let still: HashSet<Uuid> =
@@ -128,8 +128,8 @@ impl Ledger {
     }
 }
 
-/// A read that goes on behind unreadable rows. Without that, those at the head of an order would hide all that stand
-/// behind them, at every look.
+/// A read that continues after unreadable rows. Otherwise, unreadable rows at the start of an order would
+/// hide all rows behind them on every read.
 pub(crate) struct Pages<'a, T> {
     ledger: &'a Ledger,
     most: usize,
@@ -142,7 +142,7 @@ pub(crate) struct Pages<'a, T> {
 }
 
 impl<T: Stored> Pages<'_, T> {
-    /// Limit and offset of the next page; `None` once there are enough rows, or no more.
+    /// Limit and offset of the next page; `None` once enough rows are read or the table has no more.
     pub(crate) fn next(&mut self) -> Option<(i64, i64)> {
         let ended = self.turn > 0 && self.asked.is_none();
         if ended || self.turn == READS_MAX || self.rows.len() >= self.most.max(1) {
@@ -153,8 +153,8 @@ impl<T: Stored> Pages<'_, T> {
         Some((limit, self.looked_at))
     }
 
-    /// Takes a page in. Rows may be changed between two pages: one that comes twice is left out, one that is missed
-    /// comes at the next look.
+    /// Adds a page. Rows may change between two pages: a row that appears twice is left out; the next read
+    /// finds a row that was missed.
     pub(crate) fn add(&mut self, mut documents: Vec<Document<Uuid>>) {
         let count = limit(documents.len());
         self.asked = self.asked.filter(|limit| count >= *limit);

@@ -1,5 +1,5 @@
-//! Runs what every store must do on SQLite and on PostgreSQL, each check on a database of its own,
-//! and what only shows when a database is opened again.
+//! Runs the conformance checks on SQLite and on PostgreSQL, each check on a database of its own. Also checks
+//! behavior that shows only when a database is opened a second time.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -115,7 +115,7 @@ both! {
     of_claimers_side_by_side_one_has_it
 }
 
-/// What is done to a database behind the store's back; there is no such thing in memory.
+/// Runs the checks that change the database directly, without the store. The memory store has no such checks.
 macro_rules! damaged {
     ($($check:ident)*) => {
         mod damaged_sqlite {

@@ -1,11 +1,12 @@
-//! Spans, and the trace that running code belongs to. The only crate that names OpenTelemetry: nobody else
-//! knows whether spans leave the process. Where they do not, a context is passed on as it came.
+//! Spans and trace contexts. This is the only crate that depends on OpenTelemetry: no other crate knows
+//! whether the process exports spans. If it does not, a span passes on the context of its parent unchanged.
 //!
-//! A span is exported when it ends, and only then; an observer may run for years. A span over its whole run
-//! would never be seen, a killed service would take it along, and whatever hangs below it would hang below
-//! nothing (so it went where workflow engines tried it). Spans are therefore short, one for each thing that
-//! happens to a run: `run` lasts from its delivery to its start, and its context is the run's from then on, so
-//! that the code's own spans, the reports and `attempt ended` hang below a span that is exported already.
+//! OpenTelemetry exports a span only when it ends, but an observer may run for years. A span that covered a
+//! whole run would stay invisible until the run ends, a killed service would lose it, and its children would
+//! refer to a parent that does not exist; workflow engines that tried this had that problem. Therefore spans
+//! are short, one for each event of a run. The span `run` lasts from the delivery to the start. Its context
+//! stays the context of the run, so that the code's own spans, the reports and `attempt ended` are children
+//! of a span that is already exported.
 
 mod lost;
 mod otlp;
@@ -23,10 +24,10 @@ use std::borrow::Cow;
 use std::num::{NonZeroU64, NonZeroU128};
 use std::str::FromStr as _;
 
-/// What all spans come from.
+/// The instrumentation scope of all spans.
 const SCOPE: &str = "everwatch";
 
-/// What a span does for its trace.
+/// The role of a span in its trace.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// Answers a request.
@@ -49,12 +50,13 @@ impl From<Kind> for SpanKind {
     }
 }
 
-/// Something that is going on; it ends when this is dropped.
+/// A span that is open; dropping it ends the span.
 #[derive(Debug)]
 pub struct Span(Context);
 
 impl Span {
-    /// Begins now, under `parent`; without one a new trace begins. Names are few: ids are attributes.
+    /// Starts a span now under `parent`; without a parent, it starts a new trace. Use few names; put ids into
+    /// attributes.
     pub fn begin(name: impl Into<Cow<'static, str>>, kind: Kind, parent: Option<&TraceContext>) -> Self {
         let parent = parent.map_or_else(Context::new, context_of);
         let tracer = global::tracer(SCOPE);
@@ -62,13 +64,13 @@ impl Span {
         let context = parent.with_span(tracer.build_with_context(builder, &parent));
         match (context.span().span_context().is_valid(), parent.span().span_context().is_valid()) {
             (true, _) => Self(context),
-            // Nothing is exported (any more).
+            // The process does not export spans, or has stopped exporting them.
             (false, true) => Self(parent),
             (false, false) => Self(context_of(&unsampled())),
         }
     }
 
-    /// What comes next is a child of this.
+    /// The context of this span, for its children.
     #[must_use]
     pub fn trace(&self) -> TraceContext {
         trace_of(self.0.span().span_context()).unwrap_or_else(unsampled)
@@ -76,11 +78,11 @@ impl Span {
     pub fn set(&self, key: &'static str, value: impl Into<Value>) {
         self.0.span().set_attribute(KeyValue::new(key, value));
     }
-    /// It failed; says why.
+    /// Marks the span as failed with this reason.
     pub fn fail(&self, why: impl Into<Cow<'static, str>>) {
         self.0.span().set_status(Status::error(why));
     }
-    /// The future, with this as what is going on: its spans are children of this.
+    /// Runs the future inside this span: spans that the future starts are children of this span.
     pub fn around<F: Future>(&self, future: F) -> WithContext<F> {
         future.with_context(self.0.clone())
     }
@@ -92,13 +94,13 @@ impl Drop for Span {
     }
 }
 
-/// What is going on where this is called.
+/// The context of the span in which the caller runs.
 #[must_use]
 pub fn current() -> Option<TraceContext> {
     Context::map_current(|context| trace_of(context.span().span_context()))
 }
 
-/// The future, as a part of a trace whose span has ended or goes on elsewhere.
+/// Runs the future inside a trace whose parent span has ended or continues in another process.
 pub fn within<F: Future>(trace: &TraceContext, future: F) -> WithContext<F> {
     future.with_context(context_of(trace))
 }

@@ -1,4 +1,5 @@
-//! Both ends of the queue to the collector: what finds no room, or is not taken, is counted and told.
+//! Both ends of the queue to the collector. They count and log the spans that the full queue or the collector
+//! rejects.
 
 use opentelemetry::Context;
 use opentelemetry_sdk::Resource;
@@ -8,16 +9,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Spans that were to be exported and are lost.
+/// Metric: spans that were to be exported and were lost.
 pub const LOST: &str = "everwatch_lost_spans_total";
-/// Lines of the log that are lost because standard error did not take them.
+/// Metric: log lines that were lost because standard error did not accept them.
 pub const LOST_LOG_LINES: &str = "everwatch_lost_log_lines_total";
-/// Spans that may wait, about a KiB each, and how many go in one request, and how often.
+/// How many spans may wait for export; each takes about 1 KiB.
 pub(crate) const WAITING_MAX: usize = 8192;
-/// What is lost is told this often.
+/// The shortest time between two log messages about lost spans.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// What is under way, and what is lost and not told yet.
+/// The number of spans that wait, and of spans that are lost and not yet logged.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     waiting: AtomicUsize,
@@ -45,8 +46,7 @@ impl Ledger {
     }
 }
 
-/// The receiving end of the span queue. The queue behind it drops spans silently when it is full, so they are counted
-/// here.
+/// The input of the span queue. The queue drops spans silently when it is full; this type counts them.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) queue: BatchSpanProcessor,
@@ -75,7 +75,7 @@ impl SpanProcessor for Incoming {
     }
 }
 
-/// The end where they go out.
+/// The output of the span queue, which sends spans to the collector.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) otlp: opentelemetry_otlp::SpanExporter,

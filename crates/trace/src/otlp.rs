@@ -1,5 +1,6 @@
-//! Export by OTLP over HTTP, if it is asked for. It has a thread of its own and a bounded queue: what finds no
-//! room, or no collector, is lost, and nobody waits for it.
+//! Exports spans by OTLP over HTTP, if this is configured. The export has its own thread and a bounded queue.
+//! It drops spans that find no room in the queue or that no collector accepts, and never blocks the code that
+//! starts spans.
 
 use crate::SCOPE;
 use crate::lost::{Incoming, Ledger, Outgoing, WAITING_MAX};
@@ -20,39 +21,40 @@ use tracing_subscriber::registry::LookupSpan;
 
 const BATCH: usize = 512;
 const EVERY: Duration = Duration::from_secs(1);
-/// How long a request may take, and the last ones of a process together.
+/// The time limit for one request. `FLUSH_WITHIN`: for the last requests of a process together.
 const SEND_WITHIN: Duration = Duration::from_secs(5);
 const FLUSH_WITHIN: Duration = Duration::from_secs(2);
-/// The most of an answer that is read.
+/// How many bytes of a response are read.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Any of these switches the export on, too.
+/// Each of these environment variables enables the export too.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// Where spans go, and whose they are.
+/// The destination of the spans and the identity of the process that sends them.
 #[derive(Debug, Clone)]
 pub struct Export<'a> {
-    /// As `http://127.0.0.1:4318`; empty: as the environment says, else nowhere.
+    /// A base URL such as `http://127.0.0.1:4318`. If empty, the environment decides; if that sets no
+    /// endpoint either, nothing is exported.
     pub endpoint: &'a str,
-    /// The part of the traces begun here that is exported, 0 to 1.
+    /// The fraction of the traces that start in this process that is exported, from 0 to 1.
     pub sample: f64,
-    /// What the process is, unless `OTEL_SERVICE_NAME` says so.
+    /// The role of the process; used as its service name unless `OTEL_SERVICE_NAME` is set.
     pub role: &'static str,
     pub instance: &'a str,
 }
 
-/// Why there can be no export, naming what is wrong.
+/// Why the export cannot start. The text names the wrong value.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ExportError(String);
 
-/// The export of this process; its last spans are sent when this is dropped.
+/// The export of this process. Dropping it sends the last spans.
 #[derive(Debug)]
 pub struct Exporting(Option<SdkTracerProvider>);
 
 impl Exporting {
     /// # Errors
-    /// If the endpoint is none, or there is no thread to be had.
+    /// If the endpoint is not a URL, or no thread can be started.
     pub fn begin(export: &Export<'_>) -> Result<Self, ExportError> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let disabled = std::env::var("OTEL_SDK_DISABLED").is_ok_and(|it| it.eq_ignore_ascii_case("true"));
@@ -108,7 +110,7 @@ fn exporter(export: &Export<'_>) -> Result<SpanExporter, ExportError> {
     let wrong = |error: &dyn std::fmt::Display| ExportError(error.to_string());
     let is_url = |url: reqwest::Url| url.has_host() && ["http", "https"].contains(&url.scheme());
     if !export.endpoint.is_empty() && !reqwest::Url::parse(export.endpoint).is_ok_and(is_url) {
-        return Err(ExportError(format!("`{}` is no URL as http://127.0.0.1:4318", export.endpoint)));
+        return Err(ExportError(format!("`{}` is not a URL such as http://127.0.0.1:4318", export.endpoint)));
     }
     let http = reqwest::Client::builder().timeout(SEND_WITHIN).build().map_err(|error| wrong(&error))?;
     let runtime =
@@ -124,7 +126,7 @@ fn exporter(export: &Export<'_>) -> Result<SpanExporter, ExportError> {
     otlp.build().map_err(|error| wrong(&error))
 }
 
-/// The HTTP client of the other crates, on the exporter's own thread: that one may be blocked.
+/// Runs the HTTP client of the other crates on the exporter's own thread, which may block.
 #[derive(Debug)]
 struct Client {
     http: reqwest::Client,

@@ -1,4 +1,4 @@
-//! The export of a whole process, to collectors that are none.
+//! Tests the export of a whole process with collectors that do not work.
 
 use everwatch_trace::{Export, Exporting, Kind, LOST, Span};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ fn export(endpoint: &str) -> Export<'_> {
 fn a_collector_that_never_answers_costs_spans_and_no_time() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().install_recorder().unwrap();
     let _installed = rustls::crypto::ring::default_provider().install_default();
-    // Connections are taken by the machine and never answered.
+    // The operating system accepts the connections; nothing answers them.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let exporting = Exporting::begin(&export(&url)).unwrap();
@@ -23,12 +23,12 @@ fn a_collector_that_never_answers_costs_spans_and_no_time() {
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     let told = recorder.render();
     let lost = told.lines().find_map(|line| line.strip_prefix(LOST)?.trim().parse::<u64>().ok()).unwrap();
-    // All but those that wait and those on their way.
+    // All spans are lost except those that wait in the queue and those in the request under way.
     assert!((20_000 - 8192 - 512..=20_000 - 8192).contains(&lost), "{lost}");
     let begun = Instant::now();
     drop(exporting);
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
-    // Whoever is late finds no export, and goes on.
+    // A span that starts after the export has stopped is not exported and does no harm.
     assert!(!Span::begin("late", Kind::Internal, None).trace().is_sampled());
 }
 

@@ -1,4 +1,4 @@
-//! One verb for all that a filter finds: what is asked, and that the number agreed to is the number.
+//! One verb for all observers that match a filter: the question, and the check of the confirmed number.
 
 use everwatch_tests::dev::Dev;
 use everwatch_tests::terminal::Terminal;
@@ -28,7 +28,7 @@ async fn without_a_terminal_the_count_is_said_or_nothing_happens() {
     dev.api.until_status("one", "Paused").await;
     assert_eq!(dev.run("observer resume --status Paused -q one --yes").0, Some(0));
     dev.api.until_status("one", "Processing").await;
-    // Each is answered by itself; the first refusal decides.
+    // The response contains a result for each observer; the first refusal decides the exit code.
     for name in ["two", "three"] {
         dev.api.until_status(name, "Paused").await;
     }
@@ -61,7 +61,7 @@ async fn a_person_is_asked_with_the_count() {
     assert_eq!(dev.api.get("/v1/observers/one").await["desired"], "running");
     terminal.runs("clear; everwatch observer delete -q one; echo ended with $?");
     terminal.until("the question", |it| it.contains("Delete 1 observer? [y/N]")).await;
-    // The number that was agreed to counts, not what is there by then.
+    // The number that the user confirmed counts, not the number of matches at the time of the request.
     dev.api.create(json!({"name": "one-more", "kind": "ticker"})).await;
     terminal.runs("y");
     terminal

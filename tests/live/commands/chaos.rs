@@ -1,4 +1,5 @@
-//! `everwatch chaos freeze` and `thaw`: what stands still loses its work, and does not go on with it.
+//! `everwatch chaos freeze` and `thaw`: a frozen service loses its observers and does not continue them after
+//! the thaw.
 
 use everwatch_tests::dev::Dev;
 use everwatch_tests::wait::wait_for;
@@ -48,7 +49,8 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
     for name in ["child", "tick"] {
         until_on(&dev, name, other).await;
     }
-    // Its children end with its pulse, although no process there could end them.
+    // The child processes end because the service sends them no signs of life; no process on the frozen
+    // service could stop them.
     wait_for("the child of the frozen one to be gone", || {
         let there = Path::new("/proc").join(&pid).exists();
         std::future::ready(if there { Err(pid.clone()) } else { Ok(()) })

@@ -1,4 +1,4 @@
-//! `everwatch top` and `--watch` in a real terminal, with a person's keys.
+//! `everwatch top` and `--watch` in a real terminal, controlled by key presses.
 
 use everwatch_tests::cluster::free_address;
 use everwatch_tests::dev::Dev;
@@ -15,7 +15,7 @@ async fn with_observers(dev: &Dev, names: &[&str]) {
     }
 }
 
-/// The line of the screen that is about this.
+/// The line of the screen that contains this name.
 fn line<'a>(screen: &'a str, name: &str) -> &'a str {
     screen.lines().find(|line| line.contains(name)).unwrap_or_default()
 }
@@ -40,7 +40,7 @@ async fn a_person_steers_observers_by_keys() {
     dev.api.until_status("three", "Paused").await;
     top.types("r");
     dev.api.until_status("three", "Processing").await;
-    // What others do is seen without a key.
+    // The screen shows changes by other clients without a key press.
     dev.api.create(json!({"name": "zebra", "kind": "ticker"})).await;
     top.until("the new one", |it| line(it, "zebra").contains("running")).await;
     top.types("/two");

@@ -1,5 +1,6 @@
-//! The API's document and the command line held against each other: every command is run against a real manager,
-//! and whatever it asks and hears has to stand in the document; what no command asks stands here with the reason.
+//! Compares the API document with the command line. The test runs every command against a real manager; the
+//! document must describe each request and response. Operations that no command uses are listed here with the
+//! reason.
 
 #[path = "../../../crates/manager/src/tests/contract.rs"]
 mod contract;
@@ -27,11 +28,12 @@ const NO_COMMAND: [(&str, &str); 9] = [
     ("get-v1-pools-pool", "scalers ask it; pool list shows all"),
 ];
 
-/// Commands that ask no manager.
+/// Commands that send no request to a manager.
 const NO_MANAGER: [&str; 8] =
     ["dev", "run manager", "run service", "config print", "migrate", "bench", "completion", "man"];
 
-/// Every other command, in an order in which each finds what it needs, with its exit code. FILE is a manifest.
+/// All other commands with their exit codes, in an order in which each finds the objects that it needs. FILE
+/// is a manifest.
 const COMMANDS: &[(&str, i32)] = &[
     ("health --url SERVER/readyz", 0),
     (
@@ -112,7 +114,7 @@ async fn walk(dev: &Dev, file: &str) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let ended = dev.command(&words).output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
-        // The doctor finds things to say about a laptop's deployment.
+        // The doctor reports warnings about a deployment on one machine.
         let fine =
             ended.status.code() == Some(*code) || (*line == "doctor" && ended.status.code() == Some(4));
         assert!(fine, "{line}: {:?}: {said}", ended.status.code());
@@ -130,7 +132,7 @@ async fn walk(dev: &Dev, file: &str) {
     top.until("the shell again", |screen| screen.trim_end().ends_with("ready>")).await;
 }
 
-/// The commands that have none below them, out of the program's own manual.
+/// The commands without subcommands, as listed in the program's manual pages.
 fn commands(dev: &Dev) -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(dev.run(&format!("man {}", folder.path().display())).0, Some(0));
@@ -142,7 +144,8 @@ fn commands(dev: &Dev) -> BTreeSet<String> {
     names.iter().filter(is_leaf).filter_map(words).collect()
 }
 
-/// The operation that was asked for, if it is one of the API.
+/// Checks an exchange against the document. Returns the operation, or `None` if the request is not part of
+/// the API.
 fn judge(contract: &Contract, exchange: &Exchange) -> Option<String> {
     let Exchange { method, uri, request, status, answer } = exchange;
     if uri.starts_with("/dev/") {

@@ -1,4 +1,4 @@
-//! Who runs on the hosts: the broker, the shipped service and the shipped manager.
+//! Starts the processes on the hosts: the broker, the shipped service and the shipped manager.
 
 use crate::code::{Common, Here, Rare};
 use crate::database::{Database, RemoteStore};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-/// What a host is for.
+/// The role of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Broker,
@@ -24,15 +24,15 @@ pub(crate) enum Role {
 }
 
 thread_local! {
-    /// What the managers serve, by host.
+    /// The HTTP router of each manager, by host.
     static APPS: RefCell<BTreeMap<usize, Router>> = const { RefCell::new(BTreeMap::new()) };
-    /// The orderly stop of each service, by host.
+    /// The token that stops each service gracefully, by host.
     static STOPS: RefCell<BTreeMap<usize, CancellationToken>> = const { RefCell::new(BTreeMap::new()) };
-    /// Services that have stopped in order.
+    /// Services that have stopped gracefully.
     static STOPPED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a manager serves; `None` until it has started.
+/// The HTTP router of a manager; `None` until the manager has started.
 pub(crate) fn app(host: usize) -> Option<Router> {
     APPS.with_borrow(|apps| apps.get(&host).cloned())
 }
@@ -41,7 +41,7 @@ pub(crate) fn forget_app(host: usize) {
     APPS.with_borrow_mut(|apps| apps.remove(&host));
 }
 
-/// Tells the service on a host to stop in order.
+/// Stops the service on a host gracefully.
 pub(crate) fn stop(host: usize) {
     if let Some(stop) = STOPS.with_borrow(|stops| stops.get(&host).cloned()) {
         stop.cancel();

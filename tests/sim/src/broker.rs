@@ -1,5 +1,5 @@
-//! The broker's end of the connections: carries out on the broker in memory what arrives, one task for each lane,
-//! and notes what becomes of work messages. Faults of the broker are in here too.
+//! The broker's side of the connections. One task for each lane executes the client's requests on the broker
+//! in memory and records what happens to work messages. Also injects faults of the broker.
 
 use crate::network::{Answer, Ask, Asked, AtBroker, ConnId, Down, Lane, Network, Up};
 use crate::record::{Fact, Loss, note};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Faults that the next operations meet.
+/// Faults that are injected into the next operations.
 #[derive(Default)]
 pub(crate) struct Faults {
     /// How many of the next work messages are refused.
@@ -32,7 +32,7 @@ impl Faults {
     }
 }
 
-/// What every end at the broker needs.
+/// The state that all lanes share on the broker's side.
 #[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) memory: MemoryBroker,
@@ -53,7 +53,7 @@ fn is_work(target: &Target) -> bool {
     matches!(target, Target::Queue(queue) if queue.starts_with(&crate::work_prefix()))
 }
 
-/// A work message in a client's hands.
+/// A work message that a client holds.
 #[derive(Clone, Copy)]
 struct Held {
     id: ObserverId,
@@ -70,9 +70,10 @@ struct End {
     session: Arc<dyn Session>,
     held: BTreeMap<Receipt, Held>,
     consumers: HashMap<u64, UnboundedSender<ForPump>>,
-    /// The channel of each consumer of work: consumers that followed each other on one have the same.
+    /// The channel of each consumer of work. Consumers that followed one another on the same channel have the
+    /// same value.
     channels: HashMap<u64, u64>,
-    /// What the tasks of consumers deliver.
+    /// The deliveries and replies of the consumer tasks.
     pumped: UnboundedSender<Pumped>,
     service: Option<ServiceId>,
     breaks_after_publish: bool,
@@ -90,7 +91,7 @@ enum Pumped {
     Reply(u64, Result<Answer, BrokerError>),
 }
 
-/// Serves one lane until it is closed from either end; answers how.
+/// Serves one lane until either side closes it. Returns how it ended.
 pub(crate) async fn serve(
     node: Node,
     (host, conn, lane): (usize, ConnId, Lane),
@@ -169,13 +170,14 @@ impl End {
         }
     }
 
-    /// The broker hands a work message to this session; `false`: it will not arrive.
+    /// Records that this session received a work message. Returns `false` if the delivery will never arrive.
     fn took(&mut self, delivery: &Delivery, consumer: Option<u64>) -> bool {
         let Some((id, generation)) = label(&delivery.body) else { return true };
         let epoch = Epoch::new(generation, delivery.acquisitions);
         let (host, conn) = (self.host, self.conn);
         if consumer.is_none() {
-            // A manager that finds it in the queue knows as much as one that was told of its publish.
+            // A manager that finds its message in the queue has the same knowledge as one whose publish was
+            // confirmed.
             note(Fact::Confirmed { id, generation });
             self.held.insert(delivery.receipt, Held { id, epoch, consumer });
             return true;
@@ -212,7 +214,8 @@ impl End {
             }
             Up::Ask(number, Ask::Publish(target, message)) => {
                 let reply = self.publish(&target, message).await;
-                // Of what a manager publishes, work is what hurts to be in doubt.
+                // A manager's connection breaks only after a publish of work: that is the publish whose
+                // missing confirm matters.
                 let strikes = !self.of_manager || is_work(&target);
                 if self.breaks_after_publish && strikes && reply.is_ok() {
                     return Some(Loss::Told);
@@ -272,7 +275,7 @@ impl End {
         let body = message.body.clone();
         self.session.publish(target, message).await?;
         if work && let Some((id, generation)) = label(&body) {
-            // The tasks that deliver it have not run yet.
+            // Record this now: the tasks that deliver the message have not run yet.
             note(Fact::Published { id, generation });
         }
         if state && let Ok(StateMessage::Reports(reports)) = decode(&body) {
@@ -312,7 +315,7 @@ impl End {
         }
     }
 
-    /// The oldest channel of work is closed, and everything that is held there goes back.
+    /// Closes the oldest channel of work. The messages that it holds return to the queue.
     async fn close_channel(&mut self) {
         let Some(channel) = self.channels.values().min().copied() else { return };
         let on_it = |consumer: &&u64| self.channels.get(consumer) == Some(&channel);
@@ -325,7 +328,8 @@ impl End {
             self.gone(receipt, Loss::Told);
             self.session.requeue(receipt).await;
         }
-        // Whether or not anything is consumed there, the client counts a closed channel as the end of its session.
+        // The client treats a closed channel as the end of its session, even if it does not consume on that
+        // channel.
         let (at, why) = ((self.conn, self.lane), "a consumer lost its channel".to_owned());
         self.node.network.down(at, Down::Ended(consumer, Asked::ByNobody));
         self.node.network.down(at, Down::ChannelClosed(why));

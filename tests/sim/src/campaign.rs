@@ -1,5 +1,5 @@
-//! Plays many histories, each in a process of its own: two plays in one process would differ, as programs keep
-//! counters that outlive a runtime.
+//! Plays many histories, each in a separate process. Two plays in one process would differ, because programs
+//! keep counters that survive a runtime.
 
 use crate::history::History;
 use crate::play::Outcome;
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Breaches after which a campaign ends.
+/// The number of breaches after which a campaign ends.
 const BREACHES_MAX: usize = 20;
 
 pub(crate) struct Campaign {
@@ -20,7 +20,7 @@ pub(crate) struct Campaign {
     pub(crate) jobs: Option<usize>,
 }
 
-/// What a campaign has met so far.
+/// The results of a campaign so far.
 #[derive(Default)]
 struct Table {
     histories: u64,
@@ -37,7 +37,7 @@ pub(crate) fn play_seed(seed: u64) -> Outcome {
     played(this_program().args(["play", &seed.to_string()]), seed)
 }
 
-/// Plays a history in a process of its own; `tells`: its story goes to standard error.
+/// Plays a history in a separate process. `tells`: write its story to standard error.
 pub(crate) fn play_file(history: &History, tells: bool) -> Outcome {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&serde_json::to_vec(history).unwrap()).unwrap();
@@ -49,7 +49,8 @@ pub(crate) fn play_file(history: &History, tells: bool) -> Outcome {
     played(&mut command, history.setup.seed)
 }
 
-/// This program, at the lowest priority: tests that measure time run beside it.
+/// A command that runs this program at the lowest priority, because tests that measure time run at the same
+/// time.
 fn this_program() -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(std::env::current_exe().unwrap());

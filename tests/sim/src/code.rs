@@ -1,4 +1,5 @@
-//! The code of observers: what its spec says it does, how long it takes to stop. Its starts and ends are noted.
+//! The code of simulated observers. The spec determines what it does and how long it takes to stop. Its
+//! starts and ends are recorded.
 
 use crate::machine;
 use crate::record::{Fact, Start, note, number};
@@ -25,16 +26,16 @@ pub(crate) enum Does {
         times: u32,
         after: u64,
     },
-    /// Ends the service's process so long after each start.
+    /// Ends the service's process this many ms after each start.
     EndsItsService(u64),
 }
 
-/// How it takes a cancellation. Times are milliseconds.
+/// How the code reacts to a cancellation. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stops {
     After(u64),
-    /// It has to be aborted.
+    /// It never stops by itself; the service must abort it.
     Never,
 }
 
@@ -51,7 +52,7 @@ impl Code {
     pub(crate) fn of(spec: &str) -> Self {
         serde_json::from_str(spec).unwrap()
     }
-    /// Whether it ends its services.
+    /// Whether the code ends the processes of its services.
     pub(crate) fn is_deadly(&self) -> bool {
         matches!(self.does, Does::EndsItsService(_))
     }
@@ -60,7 +61,7 @@ impl Code {
 /// The host that code runs on, shared with all observers of its service.
 pub(crate) struct Here(pub(crate) usize);
 
-/// Notes the end of a start, however it comes.
+/// Records the end of a start, whatever caused it.
 struct Running {
     start: u64,
     own: Option<Outcome>,

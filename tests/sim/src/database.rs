@@ -1,5 +1,5 @@
-//! The database as a manager reaches it: each operation takes a while there and back and may meet a fault; its
-//! clock is the database's own. Commits are noted for the judge.
+//! The database as a manager reaches it. Each operation takes time in both directions and may meet a fault.
+//! The database has its own clock. Commits are recorded for the judge.
 
 use crate::machine;
 use crate::record::{Fact, note};
@@ -23,13 +23,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// One way, in ms.
+/// The latency in one direction, in ms.
 const WAY: u64 = 1;
-/// How long a client waits for an answer that does not come, in ms.
+/// How long a client waits for a missing answer, in ms.
 const ANSWER_WITHIN: u64 = 5000;
 
 tokio::task_local! {
-    /// The request of a person that the present task carries out.
+    /// The number of the user request that the current task executes.
     pub(crate) static REQUEST: u64;
 }
 
@@ -37,15 +37,15 @@ tokio::task_local! {
 pub(crate) struct Database {
     pub(crate) memory: MemoryStore,
     pub(crate) away: AtomicBool,
-    /// It answers questions and takes nothing in.
+    /// Whether the disk is full: reads succeed, writes fail.
     pub(crate) full: AtomicBool,
-    /// Added to each way, in ms.
+    /// Added to the latency in each direction, in ms.
     pub(crate) delay: AtomicU64,
-    /// How many of the next writes are committed and never answered.
+    /// How many of the next writes are committed but not confirmed to the client.
     pub(crate) loses_answers: AtomicU32,
     /// Rows that were read, over all operations.
     pub(crate) rows_read: AtomicU64,
-    /// Writes, and every row after the last of them that was looked at.
+    /// The number of writes. `looked_at`: all rows after the write with the given number.
     writes: AtomicU64,
     looked_at: Mutex<(u64, Arc<[Row]>)>,
 }
@@ -66,7 +66,7 @@ impl Default for Database {
 }
 
 impl Database {
-    /// Every row, as the judge sees it: it reads them only after a write.
+    /// All rows, for the judge. They are read again only after a write.
     pub(crate) fn rows(&self) -> Arc<[Row]> {
         let writes = self.writes.load(Ordering::Relaxed);
         let mut looked_at = self.looked_at.lock().unwrap();
@@ -79,7 +79,7 @@ impl Database {
         Arc::clone(&looked_at.1)
     }
 
-    /// Puts a backup in place of everything that is stored, and runs `migrate --restored`.
+    /// Replaces the content of the database with a backup, and runs `migrate --restored`.
     pub(crate) fn restore(&self, backup: &Backup) {
         self.memory.restore(backup);
         let restored = everwatch_manager::restored(&self.memory).now_or_never();
@@ -146,7 +146,7 @@ impl RemoteStore {
         Ok(answer)
     }
 
-    /// Inserts, and notes what is there afterwards.
+    /// Inserts rows and records their stored state.
     async fn insert(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
         let answers = self.memory().create(rows).await?;
         for (row, answer) in rows.iter().zip(&answers) {

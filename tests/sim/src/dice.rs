@@ -1,4 +1,5 @@
-//! Rolls a history from a seed. It decides only what is likely.
+//! Generates a history from a seed. The generator affects only which histories are likely; the rules are in
+//! `judge`.
 
 use crate::code::{Code, Does, Stops};
 use crate::history::{Action, Ask, Fault, History, ObserverSetup, Order, Runs, ServiceSetup, Setup, Theme};
@@ -31,7 +32,8 @@ impl Dice {
             19..=23 => Theme::Operated,
             _ => Theme::Faulty,
         };
-        // Not more sides of the dice: every other seed keeps its history.
+        // These themes are chosen by seed number, not by more random values, so that every other seed keeps
+        // its history.
         let theme = match seed % 50 {
             46 => Theme::Interrupted,
             47 => Theme::Rivals,
@@ -171,8 +173,8 @@ impl Dice {
             paused: theme != Theme::Deadly && self.one_in(10),
         });
         let observers: Vec<_> = observers.collect();
-        // Whether a message was in a queue that is lost is judged by clocks, and whose death came soon after which
-        // start too.
+        // Managers use clocks to decide whether a message was in a lost queue, and which death soon followed
+        // which start. These themes therefore need small clock skew.
         let skew = match theme {
             Theme::Refill => 0,
             Theme::Deadly => 2000,
@@ -256,7 +258,8 @@ impl Dice {
         (0..observers).map(|observer| (self.up_to(0, 3000), Action::Person(observer, Ask::Create))).collect()
     }
 
-    /// A message that was published a moment before the loss may pass for younger than the new queue: none is.
+    /// Generates no publish just before the loss: a manager could take such a message for younger than the
+    /// new queue.
     fn refill(&mut self, observers: usize) -> Actions {
         let mut actions = self.creates(observers);
         let lost = self.up_to(15_000, 20_000);

@@ -1,4 +1,4 @@
-//! Carries out what a history says, and repairs at its end what the faults have left broken.
+//! Executes the actions of a history, and repairs at its end what the faults have left broken.
 
 use crate::actors;
 use crate::history::{Action, Fault, History};
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 /// How long the managers are stopped for a restore of the database.
 const RESTORE_TAKES: u64 = 2000;
-/// Safe mode is left on for so long afterwards: every service has sent its inventory by then.
+/// How long safe mode stays on after a restore, in ms. By then every service has sent its inventory.
 const SAFE_AFTER_RESTORE: u64 = 90_000;
 
 impl World {
@@ -152,7 +152,7 @@ impl World {
         self.spawn(host, async move { actors::stop(host) });
     }
 
-    /// Boots a service again once it has stopped.
+    /// Restarts a service once it has stopped.
     pub(crate) fn come_back(&mut self, host: usize) {
         if self.hosts[host].is_up() && self.judge.is_stopping(host) {
             self.later(1000, move |world| world.come_back(host));
@@ -197,7 +197,7 @@ impl World {
         for lane in self.open_lanes() {
             self.at_broker(lane, AtBroker::Close(Loss::Told));
         }
-        // What waits in an operation of the broker hears of it so.
+        // This also ends operations that wait inside the broker.
         self.broker.cut("");
         self.later(1, Self::recover_abandoned);
         self.later(down_ms.max(2), |world| world.broker_up = true);
@@ -237,8 +237,8 @@ impl World {
         self.people.backup = Some((self.database.memory.backup(), self.people.intents.clone()));
     }
 
-    /// As the book says: stop the managers, put the backup in place, run `migrate --restored`, start, look, end
-    /// safe mode.
+    /// Restores the database as the documentation describes: stop the managers, restore the backup, run
+    /// `migrate --restored`, start the managers, check, and switch safe mode off.
     fn restore_database(&mut self) {
         for host in self.managers() {
             self.kill(host, Power::On);
@@ -258,7 +258,7 @@ impl World {
         });
     }
 
-    /// The faults are over: everything is there and can be reached.
+    /// Ends all faults: starts every process and restores every connection.
     pub(crate) fn calm(&mut self, with_managers: bool) {
         self.tell(|_| "the faults are over".to_owned());
         self.judge.on_calm(self.now);

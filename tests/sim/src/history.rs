@@ -1,5 +1,5 @@
-//! The parts of a history: hosts, requests of users, faults and their times. A seed determines one
-//! (`dice`); a file holds one, so that a part of it can be played alone.
+//! The parts of a history: hosts, requests of users, faults, and their times. `dice` generates a history from
+//! a seed. A file can store one, so that a part of it can be replayed.
 
 use crate::code::Code;
 use crate::network::Lane;
@@ -58,18 +58,18 @@ pub(crate) struct Setup {
     pub(crate) services: Vec<ServiceSetup>,
     pub(crate) managers: usize,
     pub(crate) observers: Vec<ObserverSetup>,
-    /// How far the wall clocks are off, in ms: services first, then managers.
+    /// The offsets of the wall clocks, in ms: first the services, then the managers.
     pub(crate) skews: Vec<i64>,
-    /// Whether the managers are told of every pool, or find all but `default` by themselves.
+    /// Whether the managers are configured with every pool, or must discover all pools but `default`.
     pub(crate) pools_are_configured: bool,
-    /// No manager lives for some time after the last fault.
+    /// No manager runs for some time after the last fault.
     pub(crate) managers_leave: bool,
-    /// Minutes of quiet at the end, in which nothing may happen.
+    /// How many quiet minutes follow at the end, in which managers and services must do nothing.
     pub(crate) quiet_minutes: u64,
 }
 
 impl Setup {
-    /// Whether a service of its pool cannot run it.
+    /// Whether a service of the observer's pool cannot run it.
     pub(crate) fn may_be_refused(&self, definition: &ObserverDefinition) -> bool {
         self.services.iter().any(|it| it.pool == definition.pool && !it.can_run(definition))
     }
@@ -79,16 +79,16 @@ impl Setup {
     }
 }
 
-/// What kind of history it is.
+/// The theme of a history: which faults it contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Theme {
     /// Nothing goes wrong.
     Healthy,
     Faulty,
-    /// Besides, the broker forgets or mislays messages.
+    /// As `Faulty`, and the broker also loses or mislays messages.
     Forgetful,
-    /// The work queue is lost, and nothing else happens near it.
+    /// The work queue is lost, and no other fault happens around that time.
     Refill,
     /// One observer ends its services.
     Deadly,
@@ -98,13 +98,14 @@ pub(crate) enum Theme {
     Outage,
     /// The database is replaced by a backup of itself.
     Restored,
-    /// Wall clocks are off by up to ten minutes, and step.
+    /// The wall clocks are off by up to ten minutes, and jump.
     Skewed,
     /// Sessions of services break between a publish and its confirm, again and again.
     Interrupted,
     /// Two operators give orders for one service in the same moment, to two managers.
     Rivals,
-    /// The broker gives messages away whose session lives, and nothing else goes wrong.
+    /// The broker delivers messages to another service although the session of the first one lives. No other
+    /// fault happens.
     GivenAway,
     /// Operators ask for one thing after another, and services die meanwhile.
     Operated,
@@ -115,20 +116,20 @@ pub(crate) enum Theme {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ask {
     Create,
-    /// In one batch with all others that are created so in this moment.
+    /// Creates the observer in one batch with all other observers that are created this way at the same time.
     CreateInBatch,
     Delete,
     Retry,
     Pause,
     Resume,
     Restart,
-    /// Another edition of its spec.
+    /// Changes the spec to a new edition.
     Update,
-    /// Another edition, and whether it is to run.
+    /// Changes the spec to a new edition and sets whether the observer should run.
     Put {
         paused: bool,
     },
-    /// To whichever service has room next.
+    /// Moves the observer to the next service that has a free slot.
     Move,
 }
 
@@ -196,11 +197,12 @@ pub(crate) enum Fault {
         delay: u64,
         for_ms: u64,
     },
-    /// It answers questions and takes nothing in.
+    /// The disk of the database is full: reads succeed, writes fail.
     DatabaseFull {
         for_ms: u64,
     },
-    /// All managers stop, the database is put back to what it was so long before, and they start again.
+    /// All managers stop, the database is restored to its state of some time ago, and the managers start
+    /// again.
     DatabaseRestored {
         backup_at: u64,
     },
@@ -218,7 +220,7 @@ pub(crate) enum Fault {
     RejectWork {
         count: u32,
     },
-    /// An orderly stop of a service.
+    /// Stops a service gracefully.
     Stop {
         service: usize,
         back_in: u64,
@@ -233,7 +235,7 @@ pub(crate) enum Fault {
         service: usize,
         count: usize,
     },
-    /// The broker hands `count` messages of a service out again, and its session lives.
+    /// The broker redelivers `count` messages of a service to others while its session lives.
     GiveAway {
         service: usize,
         count: usize,
@@ -246,7 +248,7 @@ pub(crate) enum Fault {
     LoseWork {
         down_ms: u64,
     },
-    /// The broker comes back, so much later, with the work queues as they are now.
+    /// The broker restarts after this time with the work queues as they are now.
     RewindWork {
         in_ms: u64,
     },
@@ -276,7 +278,7 @@ pub(crate) enum Action {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct History {
     pub(crate) setup: Setup,
-    /// Faults happen until then, in ms.
+    /// The time of the last fault, in ms.
     pub(crate) calm_at: u64,
     /// In order of time.
     pub(crate) actions: Vec<(u64, Action)>,

@@ -1,6 +1,6 @@
-//! The rules, judged at each step with knowledge that no part of the system has: what really runs, what the
-//! broker really holds, what was committed. Each rule stands in a file of its own; a history ends at the first
-//! one that is broken.
+//! Checks the rules at each step, with knowledge that no part of the system has: which code runs, what the
+//! broker holds, which commits were made. Each rule has its own file. A history ends at the first rule that
+//! is broken.
 
 mod capacity;
 mod conclusions;
@@ -44,7 +44,7 @@ fn breach(rule: &str, text: String) -> Verdict {
     Err(Breach { rule: rule.to_owned(), text })
 }
 
-/// How often each rule was looked at: one that never is proves nothing.
+/// How often each rule was checked. A rule that is never checked proves nothing.
 pub(crate) type Exercised = BTreeMap<&'static str, u64>;
 
 pub(crate) struct Judge {
@@ -59,7 +59,7 @@ pub(crate) struct Judge {
     conclusions: Conclusions,
     gaps: Gaps,
     refusals: Refusals,
-    /// Nothing may happen.
+    /// Whether this is the quiet time, in which nothing may happen.
     pub(crate) is_quiet: bool,
 }
 
@@ -85,12 +85,12 @@ impl Judge {
         self.breach.get_or_insert(Breach { rule: rule.to_owned(), text });
     }
 
-    /// Something happened.
+    /// Records a fact and checks the rules.
     pub(crate) fn hear(&mut self, now: u64, fact: &Fact) {
         if self.breach.is_some() {
             return;
         }
-        // How long runs have overlapped depends on what was so until now.
+        // Account for the time that has passed before this fact changes the state.
         let outcome = self.overlaps.pass(now, &self.knowledge, &mut self.exercised);
         let outcome = outcome.and_then(|()| self.judge(now, fact));
         self.knowledge.learn(now, fact);
@@ -109,12 +109,12 @@ impl Judge {
         if self.is_quiet { Quiet::hear(fact, known) } else { Ok(()) }
     }
 
-    /// Whether orders stand that keep services from taking all that they could.
+    /// Whether any order of an operator keeps a service from using all its slots.
     pub(crate) fn has_orders(&self) -> bool {
         convergence::Standing::read(&self.knowledge).hold_anything_up()
     }
 
-    /// A quarter of a second has passed.
+    /// Runs the checks that are due every 250 ms.
     pub(crate) fn tick(&mut self, now: u64) {
         if self.breach.is_some() {
             return;
@@ -146,7 +146,7 @@ impl Judge {
     pub(crate) fn is_calm_for(&self, now: u64, ms: u64) -> bool {
         self.knowledge.calm_since.is_some_and(|since| now - since >= ms)
     }
-    /// No answer of a manager is its own fault.
+    /// Checks that no response of a manager is an internal error.
     pub(crate) fn on_answer(&mut self, path: &str, status: u16, body: &serde_json::Value) {
         *self.exercised.entry("answers").or_default() += 1;
         if status == 500 {

@@ -1,5 +1,5 @@
-//! The machine under a simulated host. Five functions of the C library are replaced in this program: threads
-//! that simulate get the world's time, the world's chance and no waiting; all other threads get the kernel's.
+//! Simulated time, randomness and waiting. This program replaces five functions of the C library: simulating
+//! threads get the simulated time and random numbers and never wait; all other threads get the kernel's.
 //!
 //! Rejected after trying: a paused tokio clock (one for each runtime, blind to `SystemTime` and to the boot
 //! clock), fixed ticks (2 to 20 s of real time for what takes 0.4 s), and one `LocalSet` for each host (tasks of
@@ -18,9 +18,9 @@ use std::collections::BTreeSet;
 
 /// The wall clock of the world at its beginning, in ms.
 pub(crate) const EPOCH_MS: i64 = 1_700_000_000_000;
-/// How often a runtime finds something to do at once before a millisecond has passed.
+/// How often a runtime may poll without a pause before one simulated millisecond passes.
 const SPINS_IN_A_MS: u64 = 1000;
-/// What the monotonic clocks say then, in ms.
+/// What the monotonic clocks show at the beginning, in ms.
 const BEGINNING_MS: u64 = 1_000_000;
 
 thread_local! {
@@ -28,12 +28,12 @@ thread_local! {
     static NOW_MS: Cell<u64> = const { Cell::new(0) };
     static SKEW_MS: Cell<i64> = const { Cell::new(0) };
     static CHANCE: Cell<u64> = const { Cell::new(0) };
-    /// How long the runtime that rested last would have waited, in ms; below 0: without end.
+    /// How long the runtime that became idle last would have waited, in ms; below 0: without limit.
     static WAITS: Cell<c_int> = const { Cell::new(0) };
     static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
-    /// Hosts whose process has asked for its own end.
+    /// Hosts whose process has called for its own exit.
     static EXITS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-    /// How often the running host has looked for something to do, without a pause.
+    /// How often the running host has polled without a pause.
     static SPINS: Cell<u64> = const { Cell::new(0) };
     /// The first panic of simulated code.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -42,7 +42,7 @@ thread_local! {
     static HOST: Cell<usize> = const { Cell::new(0) };
 }
 
-/// From now on the calling thread lives in the world of this seed.
+/// Makes the calling thread simulate the world of this seed.
 pub(crate) fn enter(seed: u64) {
     CHANCE.set(seed);
     SIMULATES.set(true);
@@ -56,7 +56,7 @@ pub(crate) fn enter(seed: u64) {
     }));
 }
 
-/// A task of a host that panicked, with its message and place.
+/// The message and place of the first panic in a task of a host, if there was one.
 pub(crate) fn take_panic() -> Option<String> {
     PANIC.take()
 }
@@ -70,7 +70,7 @@ pub(crate) fn now() -> u64 {
     NOW_MS.get()
 }
 
-/// Sets how far the wall clock is off; answers how far it was off before.
+/// Sets the offset of the wall clock; returns the previous offset.
 pub(crate) fn set_skew(skew_ms: i64) -> i64 {
     SKEW_MS.replace(skew_ms)
 }
@@ -85,12 +85,12 @@ pub(crate) fn host() -> usize {
     HOST.get()
 }
 
-/// How long the runtime that rested last would have waited, in ms; `None`: without end.
+/// How long the runtime that became idle last would have waited, in ms; `None`: without limit.
 pub(crate) fn waits() -> Option<u64> {
     u64::try_from(WAITS.get()).ok()
 }
 
-/// The process of the running host ends; its exit code is not looked at.
+/// Ends the process of the running host. The exit code is ignored.
 pub(crate) fn exit_process(_code: i32) {
     EXITS.with_borrow_mut(|exits| exits.push(HOST.get()));
 }
@@ -104,7 +104,7 @@ pub(crate) fn live_bytes() -> i64 {
     LIVE_BYTES.get()
 }
 
-/// 64 bits of chance (splitmix64).
+/// 64 random bits (splitmix64).
 pub(crate) fn chance() -> u64 {
     let state = CHANCE.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
     CHANCE.set(state);
@@ -113,8 +113,8 @@ pub(crate) fn chance() -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A runtime has looked for something to do and goes on at once. One that does so without end keeps its processor
-/// busy, so time passes.
+/// Counts a poll that returns at once. A runtime that polls without end keeps its processor busy, so
+/// simulated time must pass.
 fn spin() {
     SPINS.set(SPINS.get() + 1);
     if SPINS.get().is_multiple_of(SPINS_IN_A_MS) {
@@ -161,8 +161,8 @@ unsafe extern "C" fn getrandom(to: *mut c_void, size: size_t, flags: c_uint) -> 
     ssize_t::try_from(size).unwrap_or(ssize_t::MAX)
 }
 
-/// Where a runtime waits that has nothing to do. A simulated one never waits: the world learns for how long it
-/// would have, and moves time there once no host has anything to do.
+/// The function in which an idle runtime waits. A simulated runtime never waits: this function records how
+/// long it would have waited, and the world moves time forward once all hosts are idle.
 ///
 /// # Safety
 /// As the C library's: `events` is valid for writes of `most` events.

@@ -1,4 +1,4 @@
-//! The shipped managers and services in a simulated world: one process plays one history, from one seed. See
+//! Simulates the shipped managers and services: one process plays one history from one seed. See
 //! `everwatch-sim --help`.
 #![expect(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 /// The prefix of all queues.
 pub(crate) const PREFIX: &str = "everwatch.";
-/// The note in which managers keep the switch of safe mode.
+/// The note in which managers store whether safe mode is on.
 pub(crate) const SAFE_MODE_NOTE: &str = "safe_mode";
 
 /// What the names of all work queues begin with.
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
                 play::play(&history, story)
             });
             let outcome = playing.join().unwrap();
-            // A reader that has seen enough may have gone.
+            // The reader of standard output may have closed it.
             let _read = writeln!(std::io::stdout(), "{}", serde_json::to_string(&outcome).unwrap());
             ExitCode::from(u8::from(outcome.breach.is_some()))
         }

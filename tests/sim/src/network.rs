@@ -1,5 +1,6 @@
-//! Connections between hosts and the broker: what travels on them, and who is at their ends. A session is two
-//! connections, one for each lane. The world carries the frames; the ends are in `session` and `broker`.
+//! Connections between hosts and the broker: the frames on them and the endpoints. A session has two
+//! connections, one for each lane. The world moves the frames; `session` and `broker` implement the
+//! endpoints.
 
 use everwatch_broker::{
     BrokerError, Consume, Declared, Delivery, Depth, Message, OwnerLiveness, QueueKind, Receipt, Target,
@@ -56,7 +57,7 @@ pub(crate) enum Ask {
 pub(crate) enum Down {
     Reply(u64, Result<Answer, BrokerError>),
     Delivery(u64, Delivery),
-    /// Nothing more comes for this consumer; `asked`: the client cancelled it.
+    /// The consumer has ended; the second value tells whether the client cancelled it.
     Ended(u64, Asked),
     Blocked(bool),
     Heartbeat,
@@ -81,13 +82,13 @@ pub(crate) enum Answer {
     OwnerLiveness(OwnerLiveness),
 }
 
-/// What a broker's end of a lane is told.
+/// What the broker's endpoint of a lane receives: frames and orders.
 #[derive(Debug)]
 pub(crate) enum AtBroker {
     Arrived(Up),
     /// The broker closes this connection.
     Close(Loss),
-    /// It closes one channel, or gives up all that a consumer holds: the oldest one that is open.
+    /// Closes the oldest open channel of the client, with all messages that it holds.
     CloseChannel,
     /// It closes the connection and leaves this many of its deliveries with no session.
     Abandon(usize),
@@ -129,7 +130,7 @@ struct Outbox {
     conns: ConnId,
 }
 
-/// Where hosts put what they send; the world takes it from there.
+/// The frames that hosts have sent; the world collects them from here.
 #[derive(Clone, Default)]
 pub(crate) struct Network(Arc<Mutex<Outbox>>);
 

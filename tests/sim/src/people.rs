@@ -1,5 +1,5 @@
-//! The users: they send requests to a manager through its HTTP router, repeat them if no answer comes, and remember
-//! what was promised to them.
+//! The simulated users. They send requests to a manager through its HTTP router, repeat them if no answer
+//! comes, and remember what the managers have confirmed to them.
 
 use crate::actors;
 use crate::code::Code;
@@ -19,32 +19,32 @@ use tower::ServiceExt as _;
 
 /// How long a person waits for an answer before asking another manager, in ms.
 const PATIENCE: u64 = 5000;
-/// Pause after an answer that says to try again, in ms.
+/// The pause after a response that asks for a retry, in ms.
 const RETRY: u64 = 1000;
 /// The longest answer, in bytes.
 const BODY_MAX: usize = 1 << 24;
 
-/// What one person wants with one observer.
+/// What users have requested for one observer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Intent {
-    /// A request went out, answered or not.
+    /// Whether a create was sent, answered or not.
     pub(crate) asked_create: bool,
     pub(crate) asked_delete: bool,
-    /// It was promised.
+    /// Whether a manager has confirmed the create.
     pub(crate) created: bool,
     pub(crate) deleted: bool,
-    /// A restart was promised: a generation after this one must come.
+    /// The generation at the last confirmed restart: a later generation must follow. 0 if there was none.
     pub(crate) restarted_after: u32,
-    /// The newest edition that was sent, and the one that was committed last.
+    /// The newest edition that was sent. `edition`: the edition of the last commit.
     pub(crate) sent_edition: u32,
     pub(crate) edition: u32,
-    /// Whether the last commit says that it is paused.
+    /// Whether the observer is paused according to the last commit.
     pub(crate) paused: bool,
     /// Requests without an answer.
     pub(crate) open: u32,
 }
 
-/// Something that is asked for, until it is answered.
+/// The subject of a request.
 #[derive(Debug, Clone)]
 enum Subject {
     Observer(usize, Ask),
@@ -58,7 +58,7 @@ struct Request {
     method: &'static str,
     path: String,
     body: Option<Value>,
-    /// The manager that carries it out at the moment.
+    /// The manager that currently executes the request.
     at: Option<usize>,
     attempts: u32,
 }
@@ -69,7 +69,8 @@ pub(crate) struct People {
     pub(crate) backup: Option<(Backup, Vec<Intent>)>,
     pub(crate) orders: Vec<PromisedOrders>,
     requests: BTreeMap<u64, Request>,
-    /// What each request asks for. A manager may carry out a request that was sent twice after it was answered.
+    /// What each request asks for. Kept after the answer, because a manager may execute the second copy of a
+    /// repeated request later.
     asked: BTreeMap<u64, Ask>,
     batch: Vec<usize>,
     ended_safe_mode: bool,
@@ -108,7 +109,7 @@ impl People {
         }
     }
 
-    /// A commit was made by a request: what a person asked for is written down.
+    /// Records what a request has changed when it is committed.
     pub(crate) fn on_saved(&mut self, request: Option<u64>, before: Option<&Row>, row: &Row) {
         let name = row.definition.name.as_str();
         let number = name.strip_prefix("observer-").and_then(|it| it.parse::<usize>().ok());
@@ -130,7 +131,7 @@ impl People {
         intent.edition = edition(row);
     }
 
-    /// Requests that a dead manager was carrying out get no answer.
+    /// Makes the requests of a dead manager wait for the next attempt.
     pub(crate) fn manager_died(&mut self, host: usize) {
         actors::forget_app(host);
         for request in self.requests.values_mut().filter(|it| it.at == Some(host)) {
@@ -138,7 +139,7 @@ impl People {
         }
     }
 
-    /// The database is as it was at its backup, and so are the promises to users.
+    /// Resets the expectations of users to the time of the backup that was restored.
     pub(crate) fn on_restored(&mut self) {
         for orders in &mut self.orders {
             orders.forget();
@@ -169,7 +170,7 @@ impl World {
                 return self.people.batch.push(observer);
             }
             Ask::Create => intent.asked_create = true,
-            // A person changes an observer only after its create was answered.
+            // Users change an observer only after its create was confirmed.
             _ if !intent.created => {
                 if intent.asked_create {
                     self.later(500, move |world| world.person_asks(observer, ask));
@@ -259,7 +260,7 @@ impl World {
         self.attempt(number, 0);
     }
 
-    /// Asks some manager that runs; asks another one when no answer has come in time.
+    /// Sends a request to a running manager; sends it to another one if no answer arrives in time.
     fn attempt(&mut self, number: u64, attempts: u32) {
         let Some(request) = self.people.requests.get_mut(&number).filter(|it| it.attempts == attempts) else {
             return;
@@ -299,7 +300,7 @@ impl World {
         });
     }
 
-    /// Hears what managers have answered.
+    /// Processes the answers of managers.
     pub(crate) fn take_answers(&mut self) {
         for (number, status, body) in ANSWERS.take() {
             let Some(request) = self.people.requests.get(&number).cloned() else { continue };
@@ -308,7 +309,7 @@ impl World {
             self.judge.on_answer(&request.path, status, &body);
             let again = match status {
                 503 => true,
-                // No service has told yet what kinds it offers.
+                // No service has reported its kinds yet.
                 422 => matches!(request.subject, Subject::Observer(_, Ask::Create)),
                 404 => matches!(request.subject, Subject::Operator(_)),
                 _ => false,
@@ -331,7 +332,7 @@ impl World {
                 intent.open -= 1;
                 match ask {
                     Ask::Create => intent.created |= done || status == 409,
-                    // A create of the same name may have come in between.
+                    // Another create of the same name may have been committed in the meantime.
                     Ask::Delete if done => {
                         let newest = self.judge.knowledge.newest(&observer_name(observer));
                         let deleted = newest.is_none_or(|row| row.desired == Desired::Deleted);
@@ -348,7 +349,7 @@ impl World {
                     if (200..300).contains(&status) || status == 409 {
                         self.people.intents[observer].created = true;
                     } else {
-                        // The rest of a batch is sent one by one.
+                        // The users send the failed creates of a batch one by one.
                         self.later(RETRY, move |world| world.person_asks(observer, Ask::Create));
                     }
                 }
@@ -358,7 +359,7 @@ impl World {
                     let answered = Answered { done, sent_once: request.attempts == 1 };
                     self.people.orders[service].on_answered(order, answered);
                 }
-                // The answer to an earlier request may come last.
+                // The answer to an earlier request may arrive after that to a later one.
                 if done && matches!(order, Order::SafeMode { on: true }) && self.people.ended_safe_mode {
                     self.operator_asks(Order::SafeMode { on: false });
                 }
@@ -366,7 +367,7 @@ impl World {
         }
     }
 
-    /// Takes back what stands against using every service.
+    /// Cancels all orders, so that every service can be used in full.
     pub(crate) fn clear_orders(&mut self) {
         self.tell(|_| "all orders are taken back".to_owned());
         for service in 0..self.setup.services.len() {

@@ -1,4 +1,4 @@
-//! Plays one history to its end: faults, then calm, then everything must come to rest and stay there.
+//! Plays one history to its end: first faults, then calm, in which everything must converge and stay at rest.
 
 use crate::history::{History, Theme};
 use crate::judge::{Breach, Exercised, MISSED_WITHIN, Quiet};
@@ -8,25 +8,27 @@ use crate::world::{Power, World};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How long no manager lives where a history says so, in ms.
+/// How long no manager runs, in ms, in a history that demands it.
 const MANAGERS_LEAVE: u64 = 45_000;
-/// How long it may take until everything is as it must be, and how long that must last, in ms.
+/// How long convergence may take, in ms. `RESTS_FOR`: how long it must then last.
 const CONVERGES_WITHIN: u64 = 300_000;
-/// Observers that end their services are found one by one, and each of those starts alone.
+/// The same for histories with observers that end their services: managers find these one by one and start
+/// each of them alone.
 const CONVERGES_WITHIN_DEADLY: u64 = 900_000;
-/// The service or manager that creates a lost work queue again says so, and its observers are republished at once.
+/// The same after the loss of a work queue. The process that re-creates the queue reports this, and managers
+/// republish its observers at once.
 const CONVERGES_WITHIN_REFILL: u64 = 30_000;
-/// What the broker has forgotten is missed after a while.
+/// The same if the broker loses messages, which managers notice only after some time.
 const CONVERGES_WITHIN_FORGETFUL: u64 = MISSED_WITHIN + CONVERGES_WITHIN;
 const RESTS_FOR: u64 = 3000;
 const LOOK_EVERY: u64 = 500;
 
-/// What came of a history.
+/// The result of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
     pub(crate) breach: Option<Breach>,
-    /// Of everything that travelled and everything that ran.
+    /// A digest of all frames and all starts of code.
     pub(crate) digest: String,
     pub(crate) simulated_ms: u64,
     /// From the last fault until everything was at rest.
@@ -38,7 +40,7 @@ pub(crate) struct Outcome {
     pub(crate) answers: BTreeMap<String, u64>,
 }
 
-/// Plays it on this thread, which simulates from now on.
+/// Plays a history on this thread, which from then on simulates.
 pub(crate) fn play(history: &History, tells: bool) -> Outcome {
     machine::enter(history.setup.seed);
     let mut world = World::new(history, tells);
@@ -100,7 +102,7 @@ fn converge(world: &mut World, history: &History) {
         _ if history.has_deadly_code() => CONVERGES_WITHIN_DEADLY,
         _ => CONVERGES_WITHIN,
     };
-    // Some orders come after the calm.
+    // Some actions of a history come after its faults.
     let last = history.actions.last().map_or(0, |(at, _)| *at);
     let deadline = world.now.max(last) + within;
     let mut since = None;
@@ -125,7 +127,7 @@ fn converge(world: &mut World, history: &History) {
 }
 
 fn be_quiet(world: &mut World, minutes: u64) {
-    // What was asked for last still has its repeats and its limits.
+    // Lets the repeats and time limits of the last requests expire.
     world.run_until(world.now + 15_000);
     if world.judge.breach.is_some() || minutes == 0 || world.judge.knowledge.is_skewed() {
         return;

@@ -1,4 +1,4 @@
-//! What operators were promised: the orders for a service that were answered last and that no other order for it
+//! What managers have confirmed to operators: for each service, the last confirmed order that no other order
 //! can have overtaken.
 
 use crate::history::Order;
@@ -8,13 +8,13 @@ use everwatch_core::capacity::maintenance::Orders;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServiceOrder {
     Cordon(bool),
-    /// It cordons the service too, and ends by itself.
+    /// A drain. It also cordons the service, and it ends by itself.
     Drain,
     Resize(Option<u32>),
 }
 
 impl Order {
-    /// The number of the service that it is for, if it is for one.
+    /// The service number and the order, if the order is for one service.
     pub(crate) fn of_service(self) -> Option<(usize, ServiceOrder)> {
         match self {
             Self::Cordon(service) => Some((service, ServiceOrder::Cordon(true))),
@@ -30,7 +30,7 @@ impl Order {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answered {
     pub(crate) done: bool,
-    /// One that was sent again may be carried out at any time later.
+    /// Whether the request was sent only once. A manager may execute a repeated request at any later time.
     pub(crate) sent_once: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Answered {
 struct Promised<T> {
     /// Requests that may still be carried out.
     open: u32,
-    /// Which of them counts last is unknown: two were under way at once.
+    /// Whether two requests were in progress at the same time, so that it is unknown which one counts last.
     muddled: bool,
     value: Option<T>,
 }
@@ -87,12 +87,12 @@ impl PromisedOrders {
             ServiceOrder::Resize(capacity) => self.capacity.on_answered(Some(capacity), answered),
         }
     }
-    /// An older content was put in place of the database's.
+    /// Forgets the confirmed orders, because an older database content was restored.
     pub(crate) fn forget(&mut self) {
         (self.cordoned.value, self.capacity.value) = (None, None);
         (self.cordoned.muddled, self.capacity.muddled) = (self.cordoned.open > 0, self.capacity.open > 0);
     }
-    /// Which promise the orders that stand do not keep.
+    /// The confirmed order that the current orders contradict, if any.
     pub(crate) fn broken_by(&self, orders: &Orders) -> Option<String> {
         if let Some(cordoned) = self.cordoned.value.filter(|it| *it != orders.cordoned) {
             return Some(format!("cordoned: {cordoned}"));

@@ -1,5 +1,5 @@
-//! What happens in the world, as the taps see it: starts and ends of code, messages at the broker, commits in
-//! the database. Only the judge reads it.
+//! The facts that the simulated parts record: starts and ends of code, messages at the broker, commits in the
+//! database. Only the judge reads them.
 
 use crate::network::ConnId;
 use everwatch_core::epoch::Epoch;
@@ -16,13 +16,13 @@ use std::cell::{Cell, RefCell};
 pub(crate) enum Loss {
     /// The service gave it back, or closed its connection, or its kernel did.
     Closed,
-    /// The broker closed the connection or the channel, and says so.
+    /// The broker closed the connection or the channel, and told the service.
     Told,
-    /// The broker dropped the connection, and nothing of it reaches the service.
+    /// The broker dropped the connection without telling the service.
     Untold,
-    /// The broker heard nothing for longer than two heartbeats.
+    /// The broker closed the connection because it received nothing for more than two heartbeats.
     Silent,
-    /// The broker hands it out again, and the session lives.
+    /// The broker redelivered the message to another service while the session lives.
     GivenAway,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Fact {
     Died {
         host: usize,
     },
-    /// A write was committed, and its client waits for the answer until then, in ms.
+    /// A write was committed but not confirmed. `until`: when its client stops waiting, in ms.
     AnswerLost {
         until: u64,
     },
@@ -50,7 +50,7 @@ pub(crate) enum Fact {
     },
     /// Code of an observer starts; `start` numbers it.
     Started(Start),
-    /// That code has let go. `own`: how it ended by itself, before anybody cancelled it.
+    /// The code of a start has ended. `own`: how it ended, if it ended before anybody cancelled it.
     Ended {
         start: u64,
         own: Option<Outcome>,
@@ -72,7 +72,7 @@ pub(crate) enum Fact {
         id: ObserverId,
         generation: u32,
     },
-    /// The publisher heard so.
+    /// The publisher has received the confirm.
     Confirmed {
         id: ObserverId,
         generation: u32,
@@ -82,7 +82,7 @@ pub(crate) enum Fact {
         service: ServiceId,
         entries: Vec<SequencedReport>,
     },
-    /// A service heard that the broker has this report of a run.
+    /// A service has received the broker's confirm for this report of a run.
     ReportConfirmed {
         conn: ConnId,
         report: RunReport,
@@ -100,7 +100,7 @@ pub(crate) enum Fact {
         id: ObserverId,
         epoch: Epoch,
     },
-    /// The broker has a work message again.
+    /// The broker took a work message back from a session.
     TakenBack {
         conn: ConnId,
         id: ObserverId,
@@ -114,7 +114,7 @@ pub(crate) enum Fact {
     },
     /// Abandoned deliveries are ready again.
     Recovered,
-    /// The broker ended a work message at this host's word.
+    /// The broker removed a work message because this host acknowledged it.
     Acknowledged {
         host: usize,
         conn: ConnId,
@@ -123,7 +123,7 @@ pub(crate) enum Fact {
     },
     /// The broker has lost its work queues, or an older content is in their place.
     WorkLost,
-    /// Of these generations it hands out again what it handed out before.
+    /// The broker will redeliver messages of these generations that it has delivered before.
     Rewound {
         messages: Vec<(ObserverId, u32)>,
     },
@@ -144,7 +144,7 @@ pub(crate) enum Fact {
     ConsumerChanged {
         host: usize,
     },
-    /// A row was committed; `request`: by this request of a person.
+    /// A row was committed. `request`: the number of the user request that caused it, if any.
     Saved {
         request: Option<u64>,
         before: Option<Box<Row>>,
@@ -153,7 +153,7 @@ pub(crate) enum Fact {
     ServiceSaved {
         row: Box<ServiceRow>,
     },
-    /// An older content was put in place of the database's.
+    /// The database content was replaced by an older one.
     Restored,
     /// Safe mode was switched.
     SafeMode {

@@ -1,5 +1,5 @@
-//! A host's end of its connections: the broker port over frames. Like the real client it recovers nothing: when
-//! one of the two connections is lost, the session is.
+//! The client's side of a session: implements the broker port over frames. Like the real client, it does not
+//! reconnect: if one of the two connections is lost, the session is lost.
 
 use crate::network::{Answer, Ask, Asked, ConnId, Down, Lane, Network, Up};
 use crate::record::{Fact, note};
@@ -50,7 +50,7 @@ struct Client {
     blocked: AtomicBool,
     closed: AtomicBool,
     lost: watch::Sender<Option<String>>,
-    /// Work messages that were delivered and not settled, for the taps.
+    /// Work messages that were delivered and not settled, for the record.
     held: Mutex<HashMap<Receipt, Work>>,
 }
 
@@ -62,8 +62,8 @@ impl Client {
             self.consumers.lock().unwrap().clear();
         }
     }
-    /// Closes both connections. A session that is lost keeps its healthy connection until then: its owner first
-    /// ends what runs.
+    /// Closes both connections. A lost session keeps its healthy connection open until then, because its
+    /// owner must first stop its runs.
     fn close(&self, why: &str) {
         self.lose(why);
         if !self.closed.swap(true, Ordering::Relaxed) {
@@ -199,7 +199,7 @@ impl RemoteSession {
         Settle::Done
     }
 
-    /// What a publisher heard, for the judge.
+    /// Records for the judge that a publish was confirmed.
     fn on_confirm(&self, target: &Target, message: &Message) {
         let Target::Queue(queue) = target else { return };
         let topology = Topology::new(crate::PREFIX);
@@ -291,14 +291,14 @@ impl Session for RemoteSession {
     }
 }
 
-/// A work message as a process reads it that is older than the managers: of a version that it does not know.
+/// A work message as an older process reads it: of a message version that it does not know.
 fn as_newer(delivery: Delivery) -> Delivery {
     let Ok(DecodedWork::Ours(mut work)) = Work::read(&delivery.body) else { return delivery };
     work.v = VERSION + 1;
     Delivery { body: serde_json::to_vec(&work).unwrap().into(), ..delivery }
 }
 
-/// What a process says that is older than the managers: it reads no newer work messages.
+/// A report as an older process sends it: the process does not read newer work messages.
 fn as_older(message: Message) -> Message {
     let Ok(StateMessage::Reports(mut reports)) = decode(&message.body) else { return message };
     for entry in &mut reports.entries {
@@ -318,7 +318,7 @@ struct RemoteConsumer {
 }
 
 impl RemoteConsumer {
-    /// Asks the broker to open or to cancel it. One that is not open yet cannot be cancelled yet.
+    /// Sends a request to open or cancel a consumer. A consumer that is not open yet cannot be cancelled.
     async fn change(&self, ask: Ask) -> Result<(), BrokerError> {
         let (work, host) = (self.is_of_work(), self.client.host);
         if work {

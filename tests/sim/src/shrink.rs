@@ -1,5 +1,5 @@
-//! Makes a failing history small: drops what it does not need, one action after another, each time in a process
-//! of its own.
+//! Shrinks a failing history: removes one action after another and keeps each removal after which the history
+//! still breaks the same rule. Each attempt runs in a separate process.
 
 use crate::campaign::play_file;
 use crate::history::History;

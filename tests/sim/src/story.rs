@@ -1,4 +1,5 @@
-//! Tells a history to a person: what happens in the world, and what the shipped programs log, in simulated time.
+//! Prints a history for a reader: the events of the world and the logs of the shipped programs, in simulated
+//! time.
 
 use crate::machine;
 use crate::record::Fact;

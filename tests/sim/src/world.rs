@@ -1,5 +1,5 @@
-//! Hosts, each with a runtime of its own, and a queue of events in simulated time. The world runs a host until it
-//! would wait, learns for how long, and moves time to the next moment at which anything happens. It knows nothing of
+//! The hosts, each with its own runtime, and a queue of events in simulated time. The world runs each host
+//! until the host would wait, records for how long, and moves time to the next event. It does not depend on
 //! what the hosts do.
 
 mod links;
@@ -30,14 +30,14 @@ pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) role: Role,
     runtime: Option<Runtime>,
-    /// Counts the processes on it.
+    /// The number of processes that have run on this host.
     pub(crate) life: u32,
     pub(crate) frozen: bool,
     /// How far its wall clock is off, in ms.
     pub(crate) skew: i64,
-    /// Something may have come for it.
+    /// Whether something may have arrived for this host.
     stirred: bool,
-    /// When it has something to do by itself.
+    /// When the host has something to do without input.
     wakes: Option<u64>,
     /// By lane.
     pub(crate) links: [Link; 2],
@@ -46,7 +46,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Something may have come for it.
+    /// Marks that something may have arrived for this host.
     pub(crate) fn stir(&mut self) {
         self.stirred = true;
     }
@@ -145,13 +145,13 @@ impl World {
         }
     }
 
-    /// Something that happens whatever becomes of any host.
+    /// Schedules an action that is independent of the state of all hosts.
     pub(crate) fn later(&mut self, delay: u64, act: impl FnOnce(&mut Self) + 'static) {
         self.numbered += 1;
         self.events.insert((self.now + delay, self.numbered), Box::new(act));
     }
 
-    /// Both ends included.
+    /// A random number from `low` to `high`, both included.
     pub(crate) fn roll(&mut self, low: u64, high: u64) -> u64 {
         low + machine::chance() % (high.max(low) - low + 1)
     }
@@ -194,7 +194,7 @@ impl World {
         drop(runtime);
         let host = &mut self.hosts[at];
         (host.frozen, host.stirred, host.wakes) = (false, false, None);
-        // What destructors have said was never sent.
+        // Discards what destructors have sent: a killed process sends nothing.
         drop(self.network.take());
         self.people.manager_died(at);
         let life = self.hosts[at].life;
@@ -254,7 +254,7 @@ impl World {
         self.judge_facts();
     }
 
-    /// Once every look of the judge.
+    /// Runs the periodic checks of the judge.
     pub(crate) fn tick(&mut self) {
         self.later(judge::LOOK, Self::tick);
         self.judge.tick(self.now);
@@ -323,7 +323,7 @@ impl World {
     }
 }
 
-/// Whether the machine under a process lives on when the process ends.
+/// Whether the machine keeps running when its process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Power {
     On,

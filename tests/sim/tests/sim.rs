@@ -1,5 +1,5 @@
-//! The shipped programs, simulated: many histories, each in a process of its own, and the same history twice.
-//! `EVERWATCH_SIM_SEEDS=N` plays more of them, `EVERWATCH_SIM_FROM=S` others.
+//! Simulates the shipped programs: many histories, each in a separate process, and some histories twice.
+//! `EVERWATCH_SIM_SEEDS=N` plays more of them; `EVERWATCH_SIM_FROM=S` starts at another seed.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a program that does not start is a failed test")]
 
 mod mistakes;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Histories of an ordinary run.
 const SEEDS: u64 = 500;
-/// Seeds that have found a fault, with what it was.
+/// Seeds that once revealed a fault, with its description.
 const FOUND: [(u64, &str); 17] = [
     (2_002_376, "a welcome that came late was dropped, and with it the order to cordon"),
     (2_002_700, "a publish whose lease had exactly its margin left was tried without a pause"),

@@ -1,4 +1,4 @@
-//! A service for the live tests: the built-in kinds, and observers that leave traces or misbehave.
+//! A service for the live tests: the built-in kinds, and observers that write beacons or misbehave.
 
 use everwatch::{Context, Error, Exit, Observer, Service};
 use schemars::JsonSchema;
@@ -18,7 +18,8 @@ struct Beacon {
     lingers: u64,
 }
 
-/// In ms, from the kernel itself: the C library may have been given another time.
+/// The current time in ms, read directly from the kernel: faketime may have replaced the clock of the C
+/// library.
 fn now() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     now.tv_sec * 1000 + now.tv_nsec / 1_000_000
@@ -55,7 +56,7 @@ impl Observer for Panics {
     }
 }
 
-/// Blocks its thread for ever, deaf to cancellation.
+/// Blocks its thread for ever and ignores cancellation.
 #[derive(Deserialize, JsonSchema)]
 struct Blocks {}
 
@@ -95,7 +96,7 @@ impl std::error::Error for Outer {
     }
 }
 
-/// Looks, in spans of its own, and fails.
+/// Creates spans of its own, and fails.
 #[derive(Deserialize, JsonSchema)]
 struct Looker {}
 

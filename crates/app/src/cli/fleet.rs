@@ -1,4 +1,4 @@
-//! What can be typed about services and their balance.
+//! Commands about services and their balance.
 
 use super::{OutputArgs, Watched, duration};
 use clap::{Args, Subcommand};

@@ -1,4 +1,4 @@
-//! What can be typed about observers, beside the verbs themselves.
+//! Arguments of the commands about observers.
 
 use super::{Labels, duration};
 use clap::Args;

@@ -1,9 +1,9 @@
-//! The help of every command, and what is refused before anything is asked.
+//! Tests of the help of every command, and of the arguments that are refused before any request is sent.
 
 use super::*;
 use clap::CommandFactory as _;
 
-/// The words of `command` and of everything below it.
+/// Collects the words of `command` and of all its subcommands.
 fn paths(command: &clap::Command, path: &[&str], told: &mut Vec<Vec<String>>) {
     told.push(path.iter().map(|&word| word.to_owned()).collect());
     for inner in command.get_subcommands().filter(|it| !it.is_hide_set()) {

@@ -1,4 +1,5 @@
-//! `everwatch observer apply`: makes observers what files say, and ends those that no file names.
+//! `everwatch observer apply`: creates or updates observers from files, and deletes those that no file
+//! defines.
 
 use crate::cli::Apply;
 use crate::client::{Client, Failure};
@@ -20,16 +21,16 @@ use std::path::{Path, PathBuf};
 const AT_ONCE: usize = 16;
 /// The largest file that is read, in bytes.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
-/// What is wanted of an observer, beside its name.
+/// The members of a definition that can be compared, without the name.
 const WANTED: [&str; 9] =
     ["kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full", "desired"];
 
 type Manifests = BTreeMap<String, (PathBuf, Map<String, Value>)>;
 
-/// What became, or would become, of one observer.
+/// The result, real or planned, for one observer.
 enum Outcome {
     Created,
-    /// These members.
+    /// The members that changed.
     Changed(Vec<&'static str>),
     Unchanged,
     Deleted,
@@ -180,7 +181,8 @@ async fn carry_out(
     let manifest = Value::Object(manifest.clone());
     let after = if dry_run { manifest } else { client.send(Method::PUT, &path, Some(&manifest)).await? };
     let Some(before) = before else { return Ok(Outcome::Created) };
-    // Without asking the manager only what the file says can be compared, not the defaults of the rest.
+    // Without a request to the manager, only the members in the file can be compared, not the defaults of the
+    // others.
     let differs =
         |member: &&str| after.get(*member).is_some_and(|after| Some(after) != before.sent().get(*member));
     let changed: Vec<_> = WANTED.into_iter().filter(|member| differs(member)).collect();

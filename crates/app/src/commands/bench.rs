@@ -1,5 +1,5 @@
-//! `everwatch bench`: what Everwatch costs on this machine and broker, each figure beside what the bare
-//! broker does in the same run. Knows which parts there are, not how they measure.
+//! `everwatch bench`: measures Everwatch on this machine and broker, and compares each figure with that of
+//! the bare broker in the same run. This file lists the parts of the benchmark; other files measure them.
 
 mod creates;
 mod deployment;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use holder::run as hold;
 
-/// Measures what was asked for and prints it; ends early, with everything stopped, at Ctrl-C or SIGTERM.
+/// Measures the selected figures and prints them. Ctrl-C and SIGTERM stop all processes and end it early.
 ///
 /// # Errors
 /// If the broker cannot be used or a process does not do its part.

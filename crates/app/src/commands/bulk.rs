@@ -1,5 +1,5 @@
-//! One verb for all that a filter finds, in one request. What a person agreed to is a number: if the filter
-//! finds more or fewer by then, nothing happens.
+//! Applies one verb to all observers that match a filter, in one request. The user confirms a number: if the
+//! filter matches another number when the request arrives, the manager does nothing.
 
 use crate::cli::Selection;
 use crate::client::{Client, Failure};
@@ -9,7 +9,7 @@ use everwatch_api::{Listed, Observer, Outcome, Outcomes};
 use reqwest::Method;
 use std::io::{IsTerminal as _, Write as _};
 
-/// Answers the ids of those for which it was taken.
+/// Returns the ids of the observers for which the manager accepted the request.
 ///
 /// # Errors
 /// If the user declines, if the count differs, and the first failure of an observer.
@@ -45,7 +45,7 @@ fn agree(verb: &str, count: u64) -> anyhow::Result<()> {
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
         let text = format!(
-            "this would {verb} {things}, and nobody is here to ask: say --expect {count}, \
+            "this would {verb} {things}, and there is no terminal to confirm it on: give --expect {count}, \
              or --yes for however many it finds"
         );
         return Err(Failure::Usage(text).into());

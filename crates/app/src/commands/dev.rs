@@ -1,4 +1,4 @@
-//! `everwatch dev`: everything in one process, to see it work within a minute.
+//! `everwatch dev`: runs a manager and services in one process, to try Everwatch within a minute.
 
 mod chaos;
 
@@ -23,10 +23,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// How long the greeting waits for the services, and the pause between two looks at them.
+/// How long the greeting waits for the services. `LOOK_EVERY`: the pause between two polls.
 const GREET_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A broker keeps its observers for longer than a database that goes with the process.
+/// Advice for this case: the broker still contains observers of an earlier run, whose temporary database is
+/// gone.
 const TEMPORARY: &str = "`everwatch dev` has a new database each time unless --store names one to keep, as \
     --store sqlite://dev.db; without it, give another --prefix each time, or --adopt";
 
@@ -116,7 +117,7 @@ fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> 
         tokio::select! {
             ended = greeted => ended,
             ended = async {
-                // The services stop first, so that the manager still applies that they unregister.
+                // The services stop first, so that the manager can still process their unregistration.
                 signals.cancelled().await;
                 for handle in services.values() {
                     handle.frost.thaw();
@@ -160,7 +161,7 @@ fn start_service(
     Ok(thread)
 }
 
-/// Here every program may be run by everyone who reaches the API.
+/// In this mode, every client that reaches the API may run any program.
 fn ensure_loopback(listen: &str) -> anyhow::Result<()> {
     match listen.parse::<SocketAddr>() {
         Ok(address) if !address.ip().is_loopback() => Err(Failure::Usage(format!(
@@ -173,7 +174,7 @@ fn ensure_loopback(listen: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Waits until the manager knows all services, so that the commands of the greeting find them.
+/// Waits until the manager lists all services as active, so that the commands in the greeting find them.
 async fn until_active(address: SocketAddr, services: u32) {
     let Ok(client) = Client::new(&format!("http://{address}")) else { return };
     let all_active = async {
@@ -207,14 +208,15 @@ Ctrl-C stops everything."
     ));
 }
 
-/// The manager's URL for commands, unless it is the one that they ask anyway.
+/// The manager's URL for the commands in the greeting, or `None` if it is the default of the commands.
 fn server(address: SocketAddr) -> Option<String> {
     let asked_anyway =
         address.to_string() == "127.0.0.1:7700" && std::env::var_os("EVERWATCH_SERVER").is_none();
     (!asked_anyway).then(|| format!("http://{address}"))
 }
 
-/// How a shell starts this program again: as it was started if that was a path or is found by `PATH`.
+/// The command that starts this program from a shell: the original argument if it was a path or if `PATH`
+/// finds the program, otherwise the full path.
 fn started_as(argument: Option<&OsStr>) -> String {
     let this = std::env::current_exe().ok();
     let by_path = |name: &Path| {
@@ -230,7 +232,7 @@ fn started_as(argument: Option<&OsStr>) -> String {
     quoted(&path.display().to_string())
 }
 
-/// As one word of a shell.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }

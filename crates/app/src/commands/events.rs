@@ -1,4 +1,4 @@
-//! `everwatch events` and `everwatch observer events`: history, and what happens from now on.
+//! `everwatch events` and `everwatch observer events`: prints past events and follows new ones.
 
 use crate::cli::{EventPart, Events};
 use crate::client::{Client, Failure};
@@ -35,7 +35,8 @@ pub(super) async fn run(client: &Client, path: &str, part: &EventPart) -> anyhow
         words if words.is_empty() => words,
         words => format!("type={}", Client::part(&words)),
     };
-    // Before the history is read: what comes between the two is told once, by its number.
+    // Reads the number before the history. An event that arrives between the two reads is printed once,
+    // because its number identifies it.
     let newest = newest(client).await?;
     let path = with(&[format!("limit={}", part.limit), what.clone()]);
     let mut history = client.read::<Listed<Item<Event>>>(&path).await?.items;
@@ -62,7 +63,7 @@ async fn newest(client: &Client) -> anyhow::Result<i64> {
     Ok(page.items.first().map_or(0, |event| event.id))
 }
 
-/// Goes on for ever; a lost connection is opened again after the last event.
+/// Runs for ever. If the connection is lost, it reconnects and continues after the last event.
 async fn follow(client: &Client, path: &str, told: &mut EventPrinter, output: Output) -> anyhow::Result<()> {
     let mut reached = false;
     loop {
@@ -79,7 +80,7 @@ async fn follow(client: &Client, path: &str, told: &mut EventPrinter, output: Ou
     }
 }
 
-/// Until the stream ends.
+/// Prints events until the stream ends.
 async fn read(stream: &mut reqwest::Response, told: &mut EventPrinter, output: Output) -> anyhow::Result<()> {
     let mut reader = sse::Reader::default();
     while let Ok(Ok(Some(chunk))) = tokio::time::timeout(live::SILENT_MAX, stream.chunk()).await {
@@ -91,7 +92,7 @@ async fn read(stream: &mut reqwest::Response, told: &mut EventPrinter, output: O
     Ok(())
 }
 
-/// What was told so far.
+/// Prints events, and remembers what it has printed.
 struct EventPrinter {
     lines: Lines<Event>,
     last: i64,

@@ -1,4 +1,5 @@
-//! One wish for several things: some at a time, with a bar where it lasts; one that fails stops no other.
+//! Runs one request for each of several objects: several at a time, with a progress bar for long lists. A
+//! failed request does not stop the others.
 
 use crate::output::{note, print};
 use futures::StreamExt as _;
@@ -6,11 +7,11 @@ use indicatif::ProgressBar;
 
 /// Requests under way at once.
 const AT_ONCE: usize = 16;
-/// A bar is worth its line from here on.
+/// The number of objects from which the progress bar is shown.
 const BAR_FROM: usize = 20;
 
 /// # Errors
-/// The first failure, which decides the exit code; each is told.
+/// The first failure, which decides the exit code. Every failure is printed.
 pub(super) async fn each<'a, F: Future<Output = anyhow::Result<String>>>(
     names: &'a [String],
     done: &str,

@@ -1,4 +1,4 @@
-//! `everwatch health`: asks a process on this host whether it is well; for container health checks.
+//! `everwatch health`: checks whether a process on this host is healthy; for container health checks.
 
 use crate::client::Failure;
 use crate::settings::Settings;
@@ -9,14 +9,14 @@ use std::time::Duration;
 const WITHIN: Duration = Duration::from_secs(4);
 
 /// # Errors
-/// If the process does not answer with a success, saying what it answers.
+/// If the process does not respond with a success. The text contains the response.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(settings: &Settings, url: Option<String>) -> anyhow::Result<()> {
     let url = match url {
         Some(url) => url,
         None => format!("http://{}/readyz", near(&settings.manager.listen)?),
     };
-    // The answer has to come from this very process, never from a proxy.
+    // Bypasses any proxy: the response must come from the process itself.
     let http = reqwest::Client::builder().no_proxy().timeout(WITHIN).build()?;
     let request = http.get(&url).build();
     let request = request.map_err(|error| Failure::Usage(format!("--url `{url}`: {error}")))?;
@@ -29,7 +29,7 @@ pub(crate) async fn run(settings: &Settings, url: Option<String>) -> anyhow::Res
     Err(Failure::Failed(format!("{url} answers {status}: {said}")).into())
 }
 
-/// Where a listener is reached from its own host.
+/// The address at which clients on the same host reach a listener.
 pub(super) fn near(listen: &str) -> anyhow::Result<SocketAddr> {
     let mut address: SocketAddr = listen
         .parse()

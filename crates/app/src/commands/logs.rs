@@ -1,4 +1,4 @@
-//! `everwatch observer logs`: lines to standard output, what is to be known about them to standard error.
+//! `everwatch observer logs`: prints the lines to standard output, and notices about them to standard error.
 
 use crate::cli::{LogOutput, Logs};
 use crate::client::{Client, Failure};
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 #[derive(Debug, Deserialize)]
 struct Recent {
     items: Vec<Item<LogLine>>,
-    /// Why there are no lines, or no more for now; may be empty.
+    /// Why there are no lines, or currently no further ones; may be empty.
     reason: String,
 }
 
@@ -31,7 +31,8 @@ pub(super) async fn run(client: &Client, asked: &Logs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Goes on until the observer is over; a lost connection is opened again after the last line.
+/// Runs until the observer has ended. If the connection is lost, it reconnects and continues after the last
+/// line.
 async fn follow(client: &Client, path: &str, output: LogOutput) -> anyhow::Result<()> {
     let (mut last, mut reached) = (None, false);
     loop {
@@ -53,7 +54,7 @@ async fn follow(client: &Client, path: &str, output: LogOutput) -> anyhow::Resul
     }
 }
 
-/// Shows one stream; whether the observer is over.
+/// Prints the lines of one stream. Returns whether the observer has ended.
 async fn read(
     mut stream: reqwest::Response,
     last: &mut Option<String>,
@@ -90,7 +91,7 @@ fn show(line: &Item<LogLine>, output: LogOutput) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Not a line of the observer.
+/// Prints a notice that is not a line of the observer.
 fn note(told: &str) {
     if !told.is_empty() {
         output::note(&format!("— {told} —"));

@@ -1,4 +1,4 @@
-//! `everwatch man` and `everwatch completion`: what a package puts beside the program.
+//! `everwatch man` and `everwatch completion`: write the files that a package installs with the program.
 
 use crate::cli::Cli;
 use crate::client::Failure;

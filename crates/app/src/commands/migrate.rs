@@ -1,4 +1,5 @@
-//! `everwatch migrate`: the tables of the database, and what a backup does not know.
+//! `everwatch migrate`: migrates the database schema, and prepares a database that was restored from a
+//! backup.
 
 use crate::settings::Settings;
 use anyhow::Context as _;
@@ -6,7 +7,7 @@ use everwatch_core::redact::redacted;
 use everwatch_manager::{Restored, restored};
 
 /// # Errors
-/// If the database cannot be reached, refuses, or is in use by a manager where it must not be.
+/// If the database cannot be reached, refuses, or is still in use by a manager although it must not be.
 #[tokio::main(flavor = "current_thread")]
 #[expect(clippy::print_stdout, reason = "a command's answer")]
 pub(crate) async fn run(settings: &Settings, is_restored: bool) -> anyhow::Result<()> {

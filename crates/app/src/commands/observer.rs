@@ -104,7 +104,7 @@ async fn delete(
     .await
 }
 
-/// One of the verbs that are for many as well.
+/// Applies one of the verbs that also work on many observers.
 async fn act_on(client: &Client, chosen: &Selection, verb: &str) -> anyhow::Result<()> {
     let filter = query(&chosen.filter);
     if filter.is_empty() {

@@ -1,4 +1,4 @@
-//! `everwatch run manager|service`: two-stage shutdown around the roles.
+//! `everwatch run manager|service`: runs a role; the first signal stops it gracefully, the second at once.
 
 use crate::cli::Role;
 use crate::client::Failure;

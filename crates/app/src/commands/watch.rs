@@ -1,4 +1,4 @@
-//! `--watch`: on a terminal the table as it is now; elsewhere what changed, a line each.
+//! `--watch`: redraws the table on a terminal; otherwise prints one line for each change.
 
 use crate::client::{Client, Failure};
 use crate::item::Item;
@@ -14,10 +14,10 @@ use std::io::IsTerminal as _;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Shows what `load` finds, told how many rows have room, until the process is ended.
+/// Shows the result of `load` until the process ends. `load` receives the number of rows that fit.
 ///
 /// # Errors
-/// Only if the first look fails: later ones are tried again.
+/// Only if the first load fails; later loads are retried.
 pub(super) async fn run<T: Clone + Serialize>(
     client: &Client,
     view: &View<T>,
@@ -67,7 +67,7 @@ enum Shown<'a, T: 'static> {
         view: &'a View<T>,
         output: Output,
     },
-    /// By name: the cells that do not change with time alone.
+    /// Prints changes. `known`: for each object, by its key, the cells that do not change with time alone.
     Changes {
         view: &'a View<T>,
         output: Output,
@@ -116,7 +116,7 @@ impl<'a, T: Clone + Serialize> Shown<'a, T> {
     }
 }
 
-/// What is new or reads otherwise than before; what has gone is told at once.
+/// The objects that are new or whose text has changed. Prints a notice for those that are gone.
 fn changes<T: Clone>(
     view: &View<T>,
     known: &HashMap<String, Vec<String>>,

@@ -1,4 +1,4 @@
-//! The text of cells, from what the manager sent.
+//! Formats the values of an answer as the text of table cells.
 
 use everwatch_api::Event;
 use everwatch_core::clock::Timestamp;
@@ -6,7 +6,7 @@ use everwatch_core::epoch::Epoch;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Text on one line that a terminal does not obey.
+/// Text on one line, without control characters that a terminal would execute.
 pub(crate) fn line(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
@@ -16,7 +16,7 @@ pub(super) fn since(then: Timestamp, now: Timestamp) -> String {
     age(now.since(then))
 }
 
-/// Time in its largest unit that still says something: `45s`, `3m`, `5h`, `9d`.
+/// Formats a duration in its largest useful unit: `45s`, `3m`, `5h`, `9d`.
 pub(crate) fn age(time: Duration) -> String {
     match time.as_secs() {
         secs @ 0..120 => format!("{secs}s"),
@@ -32,7 +32,7 @@ pub(super) fn second(then: Timestamp) -> String {
     whole.split_once('.').map_or_else(|| whole.clone(), |(secs, _)| format!("{secs}Z"))
 }
 
-/// What there is, or a dash.
+/// The value as text, or a dash if there is none.
 pub(super) fn or_dash(it: Option<impl ToString>) -> String {
     it.map(|it| it.to_string()).filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
 }

@@ -1,4 +1,5 @@
-//! One observer or service as a person reads it: what it is, why it is so, and how it came about.
+//! The text of `describe` for one observer or service: its definition, its state with the reason, and its
+//! history.
 
 use super::cells::{epoch, labels, line, millis, or_dash, second};
 use super::views::note;

@@ -1,4 +1,5 @@
-//! Tables: columns by need, cut with … where the paper ends, never wrapped.
+//! Formats tables: each column takes the width that it needs, and text that does not fit is cut with …, never
+//! wrapped.
 
 use super::cells::line;
 use super::{Output, TerminalStyle};
@@ -8,16 +9,16 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 const BETWEEN: usize = 2;
 
-/// A column: what stands in it, and what may become of it where space is short.
+/// A column: its content, and how it may be shortened if the table is too wide.
 pub(crate) struct Column<T> {
     head: &'static str,
     cell: fn(&T, Timestamp) -> String,
-    /// It may be cut down to this width; the last such column is cut first.
+    /// The width to which the column may be shortened; the last such column is shortened first.
     least: Option<usize>,
     wide: bool,
     toned: bool,
     right: bool,
-    /// It changes with time alone.
+    /// Whether the cell changes with time alone, such as an age.
     moving: bool,
 }
 
@@ -28,7 +29,7 @@ impl<T> Column<T> {
     pub(crate) const fn least(self, width: usize) -> Self {
         Self { least: Some(width), ..self }
     }
-    /// Only with `-o wide`.
+    /// Shows the column only with `-o wide`.
     pub(crate) const fn wide(self) -> Self {
         Self { wide: true, ..self }
     }
@@ -43,26 +44,26 @@ impl<T> Column<T> {
     }
 }
 
-/// How a list of one sort of thing looks.
+/// How a list of one type of object is shown.
 pub(crate) struct View<T: 'static> {
-    /// Of several.
+    /// The plural noun, for messages.
     pub(crate) noun: &'static str,
     /// The name of one, for `-o name`.
     pub(crate) name: fn(&T) -> String,
-    /// What no two of them share.
+    /// A text that identifies the object in the list.
     pub(crate) key: fn(&T) -> String,
     pub(crate) columns: &'static [Column<T>],
 }
 
 impl<T> View<T> {
-    /// What of a thing is worth being told again when it changes.
+    /// The cells whose changes `--watch` reports.
     pub(crate) fn gist(&self, it: &T) -> Vec<String> {
         let still = self.columns.iter().filter(|column| !column.moving);
         still.map(|column| (column.cell)(it, Timestamp::default())).collect()
     }
 }
 
-/// How well a word sounds.
+/// Whether a word reports a good, waiting or bad state; decides its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -72,8 +73,8 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// Of a status or health of an observer, a state of a service, or an event. A status does not say whether an
-    /// observer does its work, so only a health is good.
+    /// Classifies a status or health of an observer, a state of a service, or an event. A status does not
+    /// tell whether an observer does its work, so only a health can be good.
     pub(crate) fn of(word: &str) -> Self {
         match word {
             "running" | "Completed" | "active" | "started" => Self::Good,
@@ -95,7 +96,7 @@ impl Tone {
     }
 }
 
-/// A table that grows: its columns become wider, never narrower.
+/// A table that is printed in parts: its columns only become wider, so that later rows stay aligned.
 pub(crate) struct Lines<T: 'static> {
     columns: Vec<&'static Column<T>>,
     widths: Vec<usize>,
@@ -136,7 +137,7 @@ impl<T> Lines<T> {
         rows
     }
 
-    /// The widths that the paper has room for.
+    /// The column widths that fit the terminal.
     fn fitting(&self) -> Vec<usize> {
         let mut widths = self.widths.clone();
         let Some(room) = self.paper.width else { return widths };
@@ -183,7 +184,7 @@ enum Row {
     Body,
 }
 
-/// `text` in at most so many columns, with … for what is left out.
+/// Shortens `text` to at most `width` columns, with … in place of the rest.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

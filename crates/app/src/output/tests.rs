@@ -1,4 +1,4 @@
-//! How answers look, on narrow and wide paper.
+//! Tests of the printed answers, at narrow and wide widths.
 
 use super::*;
 use everwatch_api::{Event, Listed, Observer, ParkedMessage, Pool, Run, Service};

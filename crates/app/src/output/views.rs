@@ -129,7 +129,7 @@ fn running_for(it: &Observer, now: Timestamp) -> Option<String> {
     it.started_at.filter(|_| it.status == Status::Processing).map(|then| since(then, now))
 }
 
-/// The reason for its status, else what it says of itself.
+/// The reason for its status, otherwise its own progress text.
 fn reason(it: &Observer) -> String {
     if it.reason.is_empty() { it.progress.clone().unwrap_or_default() } else { it.reason.clone() }
 }
@@ -138,7 +138,7 @@ fn count(counts: &BTreeMap<String, u64>, word: &str) -> String {
     counts.get(word).copied().unwrap_or(0).to_string()
 }
 
-/// The orders of operators for this service.
+/// What operators have set for this service: drain, cordon, capacity.
 pub(super) fn note(it: &Service) -> String {
     let mut told = Vec::new();
     if let Some(drain) = &it.drain {

@@ -1,4 +1,4 @@
-//! What each key means where it is pressed.
+//! Maps each key to an action, depending on the mode.
 
 use super::model::{Effect, Focus, Mode, Model, Query, Verb};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -21,7 +21,7 @@ impl Model {
             Mode::Asking(wish) => match key.code {
                 KeyCode::Char('y') => self.carry_out(wish),
                 KeyCode::Char('n' | 'q') | KeyCode::Esc => Vec::new(),
-                // Only an answer is an answer.
+                // Only a key that answers the question closes it.
                 _ => {
                     self.mode = Mode::Asking(wish);
                     Vec::new()
@@ -138,7 +138,7 @@ impl Model {
         Vec::new()
     }
 
-    /// The page before this one, with this row selected as far as there is one.
+    /// Goes to the previous page, and selects this row or the last row if the page is shorter.
     fn page_up(&mut self, row: usize) -> Vec<Effect> {
         if self.focus == Focus::Services {
             self.service = 0;
@@ -160,7 +160,7 @@ impl Model {
         }
         let before = self.before() + seen.observers.items.len();
         match seen.observers.next_cursor.clone() {
-            // The next page is on its way already.
+            // The next page is being loaded already.
             _ if self.is_turning() => Vec::new(),
             Some(cursor) => {
                 self.query.pages.push((cursor, before));

@@ -1,4 +1,4 @@
-//! Asks the manager what the model wants to know, and does what it wants done.
+//! Sends the model's requests to the manager: loads data and performs actions.
 
 use super::model::{Focus, Query, Target, Trouble, Verb, Wish};
 use super::seen::{Observer, Page, Pool, SafeMode, Seen, Service, Stats};
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A manager that takes longer is not there.
+/// A manager that takes longer to answer counts as unreachable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) async fn screen(client: &Client, query: &Query) -> Result<Box<Seen>, Trouble> {
@@ -29,7 +29,7 @@ pub(super) async fn screen(client: &Client, query: &Query) -> Result<Box<Seen>, 
     within(all).await
 }
 
-/// Has the manager do this.
+/// Sends the request for this verb.
 async fn act<T: DeserializeOwned>(client: &Client, path: &str, verb: Verb) -> anyhow::Result<T> {
     match verb {
         Verb::Delete => client.send(Method::DELETE, path, None).await,
@@ -45,7 +45,7 @@ pub(super) async fn describe(client: &Client, target: &Target, width: usize) -> 
     }
 }
 
-/// Answers how it stands after that.
+/// Performs the action and returns the resulting state as text.
 pub(super) async fn carry_out(client: &Client, wish: &Wish) -> Result<String, Trouble> {
     let id = &wish.target.id;
     let asked = async {
@@ -74,7 +74,8 @@ async fn within<T>(asked: impl Future<Output = anyhow::Result<T>>) -> Result<T, 
     }
 }
 
-/// A filter is words of `key=value` that the manager knows; all other words are looked for in names.
+/// Builds the path from a filter. Words `key=value` become parameters of the API or labels; all other words
+/// are searched for in names.
 fn path(query: &Query) -> String {
     let mut path = format!("/v1/observers?limit={}&sort={}", query.rows.clamp(1, 1000), query.sort.words().0);
     let mut parts = Vec::new();

@@ -1,27 +1,29 @@
-//! What the screen is about: an input makes a new state and effects. Knows no terminal, no HTTP, no clock.
+//! The state of the screen. Each input changes the state and returns effects. Independent of terminal, HTTP
+//! and clock.
 
 use super::seen::Seen;
 use crossterm::event::KeyEvent;
 use everwatch_core::clock::Timestamp;
 use std::time::Duration;
 
-/// Requests of a person that are under way at once.
+/// How many actions of the user may be in progress at once.
 const DOING_MAX: usize = 8;
-/// How long a line for the person stands.
+/// How long a message to the user stays on the screen.
 const SAID_FOR: Duration = Duration::from_secs(10);
 
-/// What is shown of the observers; a page starts after its cursor.
+/// Which observers are shown: filter, order, number of rows, and pages. A page starts after its cursor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) filter: String,
     pub(super) sort: Sort,
     pub(super) rows: usize,
-    /// Where the pages above the first start, each with how many observers stand before it.
+    /// The cursors of the pages after the first up to the current one, each with the number of observers
+    /// before that page.
     pub(super) pages: Vec<(String, usize)>,
 }
 
 impl Query {
-    /// Whether the answers begin with the same observer, however many there are.
+    /// Whether both queries show the same page, apart from the number of rows.
     fn starts_like(&self, other: &Self) -> bool {
         (&self.filter, self.sort, &self.pages) == (&other.filter, other.sort, &other.pages)
     }
@@ -45,7 +47,7 @@ impl Sort {
             Self::Oldest => Self::Name,
         }
     }
-    /// Its id, and its name.
+    /// The parameter of the API, and the text on the screen.
     pub(super) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Name => ("name", "by name"),
@@ -84,7 +86,7 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// As it is asked of the manager.
+    /// The verb in the path of the request.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Delete => "delete",
@@ -100,14 +102,14 @@ impl Verb {
     }
 }
 
-/// What a person wants done.
+/// An action that the user requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) target: Target,
     pub(super) verb: Verb,
 }
 
-/// What the loop is to do.
+/// An effect that the loop must perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
     Load(Query),
@@ -116,21 +118,21 @@ pub(super) enum Effect {
     Quit,
 }
 
-/// Why nothing could be shown.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// No manager answers.
     Unreachable(String),
-    /// The manager does not do it.
+    /// The manager refuses the request.
     Refused(String),
 }
 
 #[derive(Debug)]
 pub(super) enum Input {
     Key(KeyEvent),
-    /// So many observers have room.
+    /// The number of observer rows that fit the screen has changed.
     Rows(usize),
-    /// Something happened, or it is time to look again.
+    /// An event arrived, or the reload interval has passed.
     Changed,
     Tick(Timestamp),
     Loaded(Query, Result<Box<Seen>, Trouble>),
@@ -141,11 +143,11 @@ pub(super) enum Input {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mode {
     Browse,
-    /// A filter is typed.
+    /// The user types a filter.
     Typing(String),
-    /// Whether it is really meant.
+    /// The screen asks the user to confirm an action.
     Asking(Wish),
-    /// Everything about one thing, from this line on.
+    /// The details of one object are open, scrolled to this line.
     Details {
         target: Target,
         text: String,
@@ -161,7 +163,7 @@ pub(super) enum Link {
     Lost { since: Timestamp, why: String },
 }
 
-/// A line for the person, good or bad.
+/// A message to the user about a success or a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Said {
     Well(String),
@@ -182,7 +184,7 @@ pub(super) struct Model {
     pub(super) mode: Mode,
     pub(super) said: Option<Said>,
     said_at: Timestamp,
-    /// What the observers that are seen answer.
+    /// The query that the shown observers belong to.
     shown: Query,
     loading: bool,
     load_again: bool,
@@ -234,7 +236,8 @@ impl Model {
         }
     }
 
-    /// One load at a time: what is asked meanwhile is asked after it.
+    /// Starts a load. Only one load is in progress at a time; a request in the meantime causes one more load
+    /// afterwards.
     pub(super) fn load(&mut self) -> Vec<Effect> {
         if self.loading {
             self.load_again = true;
@@ -244,7 +247,7 @@ impl Model {
         vec![Effect::Load(self.query.clone())]
     }
 
-    /// What is shown is no longer what is wanted.
+    /// Changes the query and reloads.
     pub(super) fn turn_to(&mut self, query: Query) -> Vec<Effect> {
         self.query = query;
         self.load()
@@ -253,7 +256,7 @@ impl Model {
     fn on_loaded(&mut self, query: &Query, outcome: Result<Box<Seen>, Trouble>) -> Vec<Effect> {
         self.loading = false;
         match outcome {
-            // The selection has changed since this request.
+            // The query has changed since this request was sent.
             Ok(_) if !query.starts_like(&self.query) => self.link = Link::Up,
             Ok(seen) if seen.observers.items.is_empty() && !self.query.pages.is_empty() => {
                 self.query.pages.pop();
@@ -281,7 +284,7 @@ impl Model {
         effects
     }
 
-    /// The selection stays with what was selected, wherever that stands now.
+    /// Shows the loaded data. The same object stays selected, even if its row has moved.
     fn show(&mut self, seen: Seen) {
         let observer = self.selected(Focus::Observers).map(|it| it.id);
         let service = self.selected(Focus::Services).map(|it| it.id);
@@ -300,7 +303,7 @@ impl Model {
         (self.said, self.said_at) = (Some(said), self.now);
     }
 
-    /// Whether another page is on its way.
+    /// Whether another page is being loaded.
     pub(super) fn is_turning(&self) -> bool {
         !self.shown.starts_like(&self.query)
     }
@@ -320,7 +323,7 @@ impl Model {
         Some(Target { what, id: id.clone(), name: name.clone() })
     }
 
-    /// Details are as live as the rest.
+    /// Reloads the open details whenever the lists are reloaded.
     fn describe_again(&mut self) -> Option<Effect> {
         match &self.mode {
             Mode::Details { target, .. } if !self.describing => {
@@ -351,7 +354,7 @@ impl Model {
         Vec::new()
     }
 
-    /// Asks first where much would be lost by a slip of the finger.
+    /// Performs an action. Asks for confirmation first if an accidental key press would do much damage.
     pub(super) fn wish(&mut self, verb: Verb) -> Vec<Effect> {
         let Some(target) = self.selected(self.focus) else { return Vec::new() };
         let wish = Wish { target, verb };

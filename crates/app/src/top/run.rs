@@ -1,4 +1,4 @@
-//! The loop: keys, answers and time in, effects out. Gives the terminal back however it ends.
+//! The event loop: reads keys, answers and time, and performs effects. Restores the terminal however it ends.
 
 use super::load;
 use super::model::{Effect, Input, Model};
@@ -19,16 +19,16 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until};
 
-/// Ages grow by the second.
+/// How often the screen is redrawn, so that ages stay current.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Gives the terminal back as it was.
+/// The terminal in full-screen mode. Dropping it restores the terminal.
 struct Screen(DefaultTerminal);
 
 impl Screen {
     fn take() -> anyhow::Result<Self> {
-        // A panic gives the terminal back too: this sets the hook for it.
-        Ok(Self(ratatui::try_init().context("the terminal cannot be taken")?))
+        // `try_init` also sets a panic hook that restores the terminal.
+        Ok(Self(ratatui::try_init().context("cannot set up the terminal")?))
     }
 }
 
@@ -39,7 +39,7 @@ impl Drop for Screen {
 }
 
 /// # Errors
-/// Wrong usage without a terminal; else if the terminal fails.
+/// A usage error if there is no terminal; otherwise, errors of the terminal.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
@@ -80,7 +80,7 @@ async fn go_on(terminal: &mut DefaultTerminal, client: Arc<Client>, server: &str
             work.spawn(async move { carry_out(&client, effect, width).await });
         }
         terminal.draw(|frame| view::draw(frame, &model, colours_wanted()))?;
-        // Soon after an event, else after a while.
+        // Reloads soon after an event, otherwise after the reload interval.
         let due = looked + if heard { live::GATHER } else { live::LOOK_EVERY };
         tokio::select! {
             key = keys.next() => inputs.extend(input_of(&key.context("the terminal has gone")??)),
@@ -98,7 +98,7 @@ async fn go_on(terminal: &mut DefaultTerminal, client: Arc<Client>, server: &str
 fn input_of(event: &Event) -> Option<Input> {
     match event {
         Event::Key(key) => Some(Input::Key(*key)),
-        // A resize is drawn at once, as everything is.
+        // The loop redraws after every event, so a resize needs no action.
         Event::Resize(..) | Event::FocusGained | Event::FocusLost | Event::Mouse(_) | Event::Paste(_) => None,
     }
 }
@@ -129,7 +129,7 @@ mod tests {
     use std::io::Read as _;
     use std::process::Command;
 
-    /// Set for the process that is to panic.
+    /// This variable is set for the child process that must panic.
     const PANICS: &str = "EVERWATCH_TEST_PANICS";
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         let mut screen = Vec::new();
         let mut master = std::fs::File::from(terminal.master);
         let mut chunk = [0; 4096];
-        // It ends with an error once nobody holds the other end.
+        // The read fails once no process holds the other end of the terminal.
         while let Ok(some @ 1..) = master.read(&mut chunk) {
             screen.extend_from_slice(&chunk[..some]);
         }

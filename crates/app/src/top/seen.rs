@@ -1,10 +1,11 @@
-//! What is read from the manager for one screen, and what follows from it. Leaves out what is not shown.
+//! The data that one screen reads from the manager, and values derived from it. Members that the screen does
+//! not show are left out.
 
 use everwatch_core::clock::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Whose observers need a slot.
+/// The statuses of observers that need a slot.
 const WANTED: [&str; 3] = ["Created", "Processing", "OnDeleting"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -98,7 +99,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// How many of the largest active services the worst pool could lose and still have room for what is wanted.
+    /// How many of its largest active services the pool with the least reserve could lose and still have a
+    /// slot for every observer that needs one.
     pub(super) fn spare(&self) -> Option<usize> {
         self.pools.iter().filter_map(|pool| self.spare_of(pool)).min()
     }

@@ -1,4 +1,4 @@
-//! The screen as a transcript: inputs, what the model asks for, and what is drawn.
+//! Tests of the screen as a transcript: inputs, the effects of the model, and the drawn text.
 
 mod drawing;
 mod steering;

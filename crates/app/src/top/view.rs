@@ -1,4 +1,4 @@
-//! Draws the model. Decides nothing but where things stand.
+//! Draws the model. It decides only where things are placed.
 
 mod overlays;
 mod rows;
@@ -13,9 +13,10 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-/// Lines that are always there: three of the header, two titles, two heads of columns, message and keys.
+/// The lines that are always present: three of the header, two titles, two column heads, the message and the
+/// keys.
 const FIXED: u16 = 9;
-/// Narrower or lower, nothing can be read.
+/// The smallest size at which the screen is readable.
 const LEAST: Size = Size { width: 40, height: 12 };
 
 /// Colours, where they are wanted.
@@ -42,14 +43,14 @@ impl Paint {
     }
 }
 
-/// How many services have room.
+/// How many service rows fit the screen.
 fn service_rows(size: Size, model: &Model) -> u16 {
     let some = model.seen.as_ref().map_or(1, |seen| seen.services.len().max(1));
     let most = (size.height.saturating_sub(FIXED) / 3).max(1);
     u16::try_from(some).unwrap_or(u16::MAX).min(most)
 }
 
-/// How many observers have room.
+/// How many observer rows fit the screen.
 pub(super) fn rows(size: Size, model: &Model) -> usize {
     usize::from(size.height.saturating_sub(FIXED + service_rows(size, model)).max(1))
 }
@@ -116,7 +117,7 @@ fn draw_header(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint) {
     }
 }
 
-/// Observers by health, and by status where they are not to run; those that there are.
+/// Counts observers by health, or by status if they are not meant to run; leaves out zero counts.
 fn counts(seen: &Seen, paint: Paint) -> Line<'static> {
     let Stats { health, observers, .. } = &seen.stats;
     let ended = [("Paused", "paused"), ("Completed", "completed"), ("Failed", "failed")];
@@ -159,7 +160,8 @@ fn number(value: u64) -> String {
     groups.join(",")
 }
 
-/// How much of a whole is taken, in so many columns; what is taken at all is seen.
+/// A bar of `width` columns that shows which part of the capacity is held. If anything is held, at least one
+/// column is filled.
 fn bar(held: u64, capacity: u64, width: usize) -> String {
     let whole = u64::try_from(width).unwrap_or(0);
     let full = if held == 0 { 0 } else { (held * whole / capacity.max(1)).clamp(1, whole.max(1)) };
@@ -177,7 +179,7 @@ fn fullness(held: u64, capacity: u64) -> Tone {
     }
 }
 
-/// What was done or went wrong last, else what a person should know anyway.
+/// The result of the last action, otherwise a standing warning.
 fn message_line(model: &Model, paint: Paint) -> Line<'static> {
     let bad = paint.tone(Tone::Bad);
     if let Mode::Typing(text) = &model.mode {

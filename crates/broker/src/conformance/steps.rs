@@ -1,5 +1,5 @@
-//! What the conformance tests say in one word: connect, put, receive, wait until. No assertion about a
-//! promise of the port stands here.
+//! Steps that the conformance checks share: connect, publish, receive, wait. This file asserts no promise of
+//! the port.
 
 use crate::port::{
     Broker, Consume, Consumer, Delivery, Depth, Message, OwnerLiveness, QueueKind, Session, Target,
@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 const WAIT: Duration = Duration::from_secs(20);
-/// Long enough for a message that is to come not to be missed by a broker on the same machine.
+/// How long a check waits before it concludes that no message arrives. A broker on the same machine delivers
+/// sooner.
 const QUIET: Duration = Duration::from_millis(150);
 pub(super) const DURABLE: QueueKind = QueueKind::Durable { max_length: None };
 
@@ -75,12 +76,13 @@ pub(super) async fn nothing_comes(consumer: &mut dyn Consumer, why: &str) {
     }
 }
 
-/// Asks until the queue is in the state wanted: brokers may tell a moment late.
+/// Polls until the queue has the wanted depth: brokers may report a change with a short delay.
 pub(super) async fn until_depth(session: &dyn Session, queue: &str, wanted: Depth) {
     until(session, queue, |seen| seen == wanted).await;
 }
 
-/// The same where consumers are cancelled but hold something: RabbitMQ goes on counting them.
+/// Like [`until_depth`], but ignores the number of consumers: RabbitMQ still counts a cancelled consumer that
+/// holds messages.
 pub(super) async fn until_ready(session: &dyn Session, queue: &str, ready: u32) {
     until(session, queue, |seen| seen.ready == ready).await;
 }

@@ -1,4 +1,4 @@
-//! Faults on demand: what RabbitMQ does to its clients on a bad day.
+//! Injects faults that RabbitMQ causes to its clients.
 
 use super::queue::{Queue, Stored};
 use super::{MemoryBroker, State};
@@ -34,7 +34,7 @@ impl MemoryBroker {
         self.inner.state().confirms_to_lose = count;
     }
 
-    /// Leaves these deliveries with no session: they are neither ready nor held by anybody, until
+    /// Takes these deliveries from their session. They are neither ready nor held until
     /// [`MemoryBroker::recover_abandoned`].
     pub fn abandon(&self, receipts: &[Receipt]) {
         let mut state = self.inner.state();
@@ -45,8 +45,8 @@ impl MemoryBroker {
         }
     }
 
-    /// Hands these deliveries out again though their session lives and hears nothing of it, as a cluster does whose
-    /// nodes lost sight of each other for a moment.
+    /// Delivers these messages to another consumer while their session lives and is not told, as a cluster
+    /// does when its nodes briefly lose contact with each other.
     pub fn give_away(&self, receipts: &[Receipt]) {
         let mut state = self.inner.state();
         for receipt in receipts {
@@ -67,8 +67,8 @@ impl MemoryBroker {
         }
     }
 
-    /// Everything in the queue, held or ready: what a backup of the broker's disk has of it. Deliveries that
-    /// are held come back as redeliveries.
+    /// Every message in the queue, held or ready, as a backup of the broker's disk would contain it. After a
+    /// restore, held messages are delivered as redeliveries.
     #[must_use]
     pub fn backup_queue(&self, name: &str) -> QueueBackup {
         let state = self.inner.state();
@@ -78,7 +78,8 @@ impl MemoryBroker {
         QueueBackup(ready.chain(held).collect())
     }
 
-    /// Puts an older content in place of the queue's, which need not be there. No session may consume from it.
+    /// Replaces the queue's content with an older one; creates the queue if it does not exist. No session may
+    /// consume from it.
     pub fn restore_queue(&self, name: &str, backup: &QueueBackup) {
         let mut state = self.inner.state();
         state.forget_messages(name);

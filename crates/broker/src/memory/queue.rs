@@ -1,4 +1,4 @@
-//! One queue in memory: what is ready, in order, and who may have it next. Knows no session.
+//! One queue in memory: its ready messages in order, and its consumers. It knows nothing of sessions.
 
 use crate::port::{Delivery, HeaderValue, Message, QueueKind, Receipt};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ impl Stored {
         &self.body
     }
 
-    /// The same message, once it was handed out and came back.
+    /// Marks the message as redelivered after it returned from a consumer.
     pub(super) fn redelivered(mut self) -> Self {
         self.acquisitions = self.acquisitions.saturating_add(1);
         self.redelivered = true;
@@ -54,9 +54,9 @@ pub(super) struct Outlet {
 
 pub(super) struct Queue {
     pub(super) kind: QueueKind,
-    /// The session that an exclusive queue dies with.
+    /// The session that owns an exclusive queue; the queue ends with it.
     pub(super) owner: Option<u64>,
-    /// In turn: who was served last stands at the end.
+    /// Round robin: the consumer that was served last is at the end.
     pub(super) consumers: Vec<Outlet>,
     ready: VecDeque<Stored>,
 }
@@ -92,13 +92,13 @@ impl Queue {
         self.ready.iter()
     }
 
-    /// Puts these messages in place of all that is ready.
+    /// Replaces all ready messages.
     pub(super) fn replace(&mut self, mut messages: Vec<Stored>) {
         messages.sort_by_key(|stored| stored.number);
         self.ready = messages.into();
     }
 
-    /// Back to where the message stood when it first came.
+    /// Returns the message to its original position in the queue.
     pub(super) fn put_back(&mut self, stored: Stored) {
         let stored = stored.redelivered();
         let at = self.ready.partition_point(|other| other.number < stored.number);
@@ -116,13 +116,14 @@ impl Queue {
         }
     }
 
-    /// The next message and the index of its consumer, if there are both; the credit is taken.
+    /// Takes the next message and picks its consumer, and takes one credit of that consumer. `None` if there
+    /// is no message or no consumer with room.
     pub(super) fn next_handout(&mut self) -> Option<(Stored, usize)> {
         self.expire();
         if self.ready.is_empty() {
             return None;
         }
-        // the first of the highest priority; max_by_key would take the last
+        // Picks the first consumer of the highest priority; `max_by_key` would pick the last.
         let free = self.consumers.iter().enumerate().filter(|(_, outlet)| outlet.held < outlet.prefetch);
         let (at, _) = free.min_by_key(|(_, outlet)| std::cmp::Reverse(outlet.priority))?;
         let mut outlet = self.consumers.remove(at);

@@ -1,4 +1,4 @@
-//! Sessions and consumers of the broker in memory. They own no message: the shared state does.
+//! Sessions and consumers of the broker in memory. The shared state, not the session, owns the messages.
 
 use super::queue::Outlet;
 use super::{Confirm, Held, Inner};
@@ -63,7 +63,7 @@ impl Session for MemorySession {
         if self.is_blocked() {
             let mut blocked = self.inner.blocked.subscribe();
             let waiting = async {
-                // the sender lives in `inner`, so this ends only by being unblocked
+                // The sender lives in `inner`, so the wait ends only when publishers are unblocked.
                 blocked.wait_for(|blocked| !blocked).await.map(drop).map_err(|_| self.loss.error())
             };
             self.loss.guard(waiting).await?;
@@ -190,7 +190,7 @@ struct MemoryConsumer {
 }
 
 impl MemoryConsumer {
-    /// Takes this consumer off its queue, which ends the stream after what is on its way.
+    /// Removes this consumer from its queue; the stream ends after the deliveries that were already sent.
     fn detach(&self) {
         if let Some(queue) = self.inner.state().queues.get_mut(&self.queue) {
             queue.consumers.retain(|outlet| outlet.id != self.id);
@@ -236,7 +236,7 @@ impl Consumer for MemoryConsumer {
 }
 
 impl Drop for MemoryConsumer {
-    /// What was not read goes back at once; what was read stays held.
+    /// Returns the messages that were not read to the queue at once; the others stay held.
     fn drop(&mut self) {
         self.detach();
         let mut touched = BTreeSet::new();

@@ -1,8 +1,9 @@
-//! Questions about queues of other sessions, on a connection of their own.
+//! Queries about queues of other sessions, on a separate connection.
 //!
-//! RabbitMQ closes the channel that asks about an exclusive queue, and lapin never uses the number of such a channel
-//! again. The obvious way, to ask on a connection of the session, ends that session after some 2,000 questions, and a
-//! suspect is asked about once a second.
+//! RabbitMQ closes a channel that queries an exclusive queue of another session, and lapin never reuses the
+//! number of such a channel. If the session sent these queries on its own connection, it would run out of
+//! channels after some 2,000 queries; managers query each suspect once a second. This connection can be
+//! replaced without ending the session.
 
 use super::channel::open_channel;
 use super::{AmqpRuntime, dial};
@@ -13,10 +14,11 @@ use lapin::{Connection, Queue};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// Questions on one connection; brokers allow 2,047 channels.
+/// How many queries use one connection. Brokers allow 2,047 channels.
 const QUESTIONS_MAX: u32 = 1000;
 
-/// A connection that is opened by the first question, and again whenever it is used up or lost.
+/// The connection for these queries. The first query opens it; a later query replaces it when it is used up
+/// or lost.
 pub(super) struct Asking {
     node: AMQPUri,
     name: String,
@@ -29,7 +31,7 @@ impl Asking {
         Self { node, name, runtime, open: Mutex::default() }
     }
 
-    /// A passive look at a queue.
+    /// Passively declares a queue.
     pub(super) async fn look(&self, queue: &str) -> lapin::Result<Queue> {
         let channel = open_channel(self.connection().await?.as_ref()).await?;
         let options = QueueDeclareOptions::default().passive();
@@ -46,7 +48,7 @@ impl Asking {
             return Ok(Arc::clone(connection));
         }
         let connection = Arc::new(dial(&self.node, self.name.clone(), &self.runtime).await?);
-        // The one before ends once its last question is answered.
+        // The previous connection closes when its last query has been answered.
         *open = Some((Arc::clone(&connection), 1));
         Ok(connection)
     }

@@ -1,4 +1,4 @@
-//! Channels and what all parts of a session share.
+//! Channels, and the state that all parts of a session share.
 
 use super::AmqpRuntime;
 use super::receipts::Receipts;
@@ -21,7 +21,7 @@ impl Shared {
         self.tasks.spawn_on(work, self.runtime.handle());
     }
 
-    /// The broker's refusals end one channel; anything else is the end of the session.
+    /// Maps an error. A refusal by the broker ends only its channel; any other error ends the session.
     pub(super) fn fail(&self, error: &lapin::Error, queue: &str) -> BrokerError {
         match code(error) {
             404 if error.to_string().contains("no queue") => BrokerError::NoQueue(queue.to_owned()),
@@ -34,7 +34,7 @@ impl Shared {
     }
 }
 
-/// The broker's reply code for a channel that it closed, else 0.
+/// The broker's reply code if it closed the channel, otherwise 0.
 pub(super) fn code(error: &lapin::Error) -> u16 {
     match error.kind() {
         ErrorKind::ProtocolError(said) if error.is_amqp_soft_error() => said.get_id(),
@@ -42,13 +42,14 @@ pub(super) fn code(error: &lapin::Error) -> u16 {
     }
 }
 
-/// Opens a channel. lapin never forgives a channel number that the broker once closed with an error: when
-/// the numbers come round, the old error comes back once from here, and that number is never used again.
-/// Without this loop, the 404 of one queue would be taken for the answer about another.
+/// Opens a channel. lapin remembers the error of a channel number that the broker has closed. When that
+/// number comes up again, opening the channel returns the old error once, and lapin never uses the number
+/// again. Without this loop, the caller would take the 404 of one queue for the answer about another.
 pub(super) async fn open_channel(connection: &Connection) -> lapin::Result<Channel> {
     loop {
         match connection.create_channel().await {
-            // no broker answers the opening of a channel so; ends with `ChannelsLimitReached` at the latest
+            // An old error: no broker answers the opening of a channel with a soft error. The loop ends with
+            // `ChannelsLimitReached` at the latest.
             Err(error) if error.is_amqp_soft_error() => {}
             opened => return opened,
         }

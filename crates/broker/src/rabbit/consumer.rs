@@ -44,7 +44,7 @@ async fn begin(channel: &Channel, consume: &Consume) -> lapin::Result<lapin::Con
     if consume.priority != 0 {
         arguments.insert("x-priority".into(), AMQPValue::LongInt(consume.priority));
     }
-    // a tag used twice kills the whole connection on 3.10
+    // RabbitMQ 3.10 closes the whole connection if a consumer tag is used twice.
     let tag = uuid::Uuid::new_v4().to_string();
     let options = BasicConsumeOptions::default();
     channel.basic_consume(consume.queue.as_str().into(), tag.into(), options, arguments).await
@@ -56,7 +56,7 @@ impl Consumer for RabbitConsumer {
         if self.over {
             return None;
         }
-        // deliveries of a lost session may still lie in lapin's buffer: the loss comes first
+        // Checks for the loss first: lapin's buffer may still contain deliveries of a lost session.
         let next = tokio::select! {
             biased;
             _ = self.shared.loss.wait() => None,
@@ -103,8 +103,8 @@ impl Consumer for RabbitConsumer {
 }
 
 impl Drop for RabbitConsumer {
-    /// What lies unread in lapin's buffer goes back at once: the channel may stay open for long, for
-    /// the sake of what was read and is still held.
+    /// Returns the unread deliveries in lapin's buffer to the queue at once. The channel may stay open for
+    /// long, because it holds the deliveries that were read.
     fn drop(&mut self) {
         if self.over || self.shared.loss.is_lost() {
             return;

@@ -1,4 +1,5 @@
-//! Queues and exchanges: their frozen arguments, and what a passive look at them means.
+//! Declares queues and exchanges. The queue arguments must never change, because RabbitMQ refuses a
+//! declaration with other arguments. Also interprets the results of passive declarations.
 
 use super::channel::{code, open_channel};
 use super::session::RabbitSession;
@@ -10,7 +11,7 @@ use lapin::{ExchangeKind, Queue};
 const NOT_FOUND: u16 = 404;
 const RESOURCE_LOCKED: u16 = 405;
 
-/// The arguments that every version from 3.10 to 4.3 accepts, and accepts again on re-declaration.
+/// The queue arguments. Every version from 3.10 to 4.3 accepts them, also when the queue is declared again.
 pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTable {
     let mut table = FieldTable::default();
     let mut set = |name: &str, value: AMQPValue| {
@@ -19,9 +20,9 @@ pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTab
     match kind {
         QueueKind::Durable { max_length } => {
             set("x-queue-type", text("quorum"));
-            // none would mean 20 on 4.x, -1 deletes at the first redelivery on 3.x
+            // Without a limit, 4.x uses 20. With -1, 3.x deletes a message at its first redelivery.
             set("x-delivery-limit", AMQPValue::LongInt(1_000_000_000));
-            // ten years; numbers beyond 292 years crash the queue on 4.3
+            // Ten years. Values above 292 years crash the queue on 4.3.
             set("x-consumer-timeout", AMQPValue::LongLongInt(315_360_000_000));
             let parked = format!("{prefix}parked");
             if queue != parked {
@@ -63,7 +64,7 @@ impl RabbitSession {
             Err(error) if code(&error) == NOT_FOUND => Declared::Created,
             Err(error) => return Err(self.shared.fail(&error, queue)),
         };
-        // also if it is there: a passive look does not compare arguments
+        // Declares the queue even if it exists: a passive declaration does not compare the arguments.
         let channel = self.channel(queue).await?;
         let arguments = arguments(&self.prefix, queue, kind);
         channel
@@ -115,13 +116,13 @@ impl RabbitSession {
             Err(error) => match code(&error) {
                 RESOURCE_LOCKED => Ok(OwnerLiveness::Alive),
                 NOT_FOUND => Ok(OwnerLiveness::Gone),
-                // The session itself does not depend on the connection for questions.
+                // A failure of the query connection does not end the session.
                 _ => Err(BrokerError::Silent(format!("{queue} ({error})"))),
             },
         }
     }
 
-    /// On a throw-away channel: the broker closes it if the queue is not there.
+    /// Uses a temporary channel: the broker closes the channel if the queue does not exist.
     async fn look(&self, queue: &str) -> lapin::Result<Queue> {
         let channel = open_channel(&self.consume).await?;
         let options = QueueDeclareOptions::default().passive();

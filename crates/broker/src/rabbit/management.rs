@@ -1,4 +1,4 @@
-//! RabbitMQ's own HTTP API: what a session cannot see. Reads only, and only for the doctor.
+//! RabbitMQ's own HTTP API, for facts that a session cannot see. Only the doctor uses it, and only to read.
 
 use super::declare::arguments;
 use crate::port::QueueKind;
@@ -9,17 +9,17 @@ use reqwest::{Client, StatusCode, Url};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// One answer.
+/// The time limit for one request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
-/// All of them.
+/// The time limit for all requests of one check.
 const ALL_TIMEOUT: Duration = Duration::from_secs(8);
-/// A queue with thousands of consumers tells of each.
+/// The size limit of one response. A queue with thousands of consumers lists each of them.
 const BODY_MAX: usize = 8 * 1024 * 1024;
-/// Queues asked about at once, and in all.
+/// How many queues are queried at the same time.
 const AT_ONCE: usize = 8;
 const QUEUES_MAX: usize = 200;
 
-/// Whether this is a URL that can be asked.
+/// Checks that this is a URL that can be queried.
 pub(super) fn check(url: &str) -> Result<Url, String> {
     let url: Url = url.parse().map_err(|_| "not a URL".to_owned())?;
     match url.scheme() {
@@ -28,7 +28,7 @@ pub(super) fn check(url: &str) -> Result<Url, String> {
     }
 }
 
-/// Everything that the doctor wants to know.
+/// Collects everything that the doctor checks.
 pub(super) async fn ask(url: &str, vhost: &str, prefix: &str, queues: &[(String, QueueKind)]) -> Management {
     let asked = tokio::time::timeout(ALL_TIMEOUT, tell(url, vhost, prefix, queues)).await;
     match asked {
@@ -62,12 +62,12 @@ async fn tell(
     Ok(ManagementSnapshot { nodes, queues: queues.into_iter().flatten().collect() })
 }
 
-/// `None`: there is no such thing.
+/// Sends one request. `None` if the object does not exist.
 async fn get(client: &Client, base: &Url, path: &[&str]) -> Result<Option<Value>, String> {
     let mut url = base.clone();
     let segments = url.path_segments_mut().map_err(|()| "not a URL of a host".to_owned());
     segments?.pop_if_empty().push("api").extend(path);
-    // its text holds the URL, and with it the password
+    // The error text contains the URL, including the password.
     let silent = |error: reqwest::Error| root(&error.without_url());
     let mut answer = client.get(url).send().await.map_err(silent)?;
     match answer.status() {
@@ -114,13 +114,14 @@ fn queue(told: &Value, prefix: &str, (name, kind): (&str, &QueueKind)) -> QueueF
         differs: differences(theirs, prefix, (name, kind)),
         policy: text("policy"),
         operator_policy: text("operator_policy"),
-        // a list if there is none, on some versions
+        // Some versions send an empty list if there is no policy.
         definition: told["effective_policy_definition"].as_object().cloned().unwrap_or_default(),
         consumer_timeout_ms: timeouts.filter_map(|consumer| consumer["consumer_timeout"].as_u64()).min(),
     }
 }
 
-/// Ours that are not so, and those that are not ours.
+/// The arguments that differ: ours with another value or missing on the broker, and arguments of the broker
+/// that we do not set.
 fn differences(
     theirs: &Map<String, Value>,
     prefix: &str,

@@ -1,7 +1,8 @@
 //! Publishing with confirms. Owns the channels of the publish connection.
 //!
-//! lapin hands a returned message to whichever confirm it completes next, not to the one it belongs to.
-//! So messages that may be returned never share a channel with messages for another queue.
+//! lapin attaches a returned message to the confirm that it completes next, which may belong to another
+//! message. Therefore messages that the broker may return never share a channel with messages for another
+//! queue.
 
 use super::channel::open_channel;
 use crate::loss::Loss;
@@ -17,8 +18,8 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A channel on which messages follow each other in the order in which they are issued. It is open before
-/// the first one comes: those that waited for it would be overtaken by those that came a moment later.
+/// A channel that keeps messages in the order in which they are issued. It is opened in advance: if the first
+/// messages had to wait for it, later messages could overtake them.
 struct Lane {
     channel: Channel,
     entry: Mutex<()>,
@@ -32,18 +33,18 @@ impl Lane {
     }
 }
 
-/// RabbitMQ also rejects a message for a fan-out exchange while one of the bound queues is on its way out,
-/// with the session of its owner; those who live may get the message several times.
+/// Retry pauses, in ms. RabbitMQ also rejects a message for a fan-out exchange while a bound queue is being
+/// deleted with the session of its owner. The remaining queues may receive the message several times.
 const FANOUT_PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 
 pub(super) struct Publisher {
     connection: Arc<Connection>,
     loss: Loss,
-    /// For exchanges: nothing here is ever returned.
+    /// For exchanges. The broker never returns these messages.
     exchanges: Lane,
-    /// One for each durable queue that this session has declared, so few.
+    /// One for each durable queue that this session has declared; there are few.
     queues: Mutex<HashMap<String, Arc<Lane>>>,
-    /// For all other queues, which come and go: one message under way at a time.
+    /// For all other queues, which are temporary. Sends one message at a time.
     others: tokio::sync::Mutex<Lane>,
 }
 
@@ -54,7 +55,7 @@ impl Publisher {
         Ok(Self { connection, loss, exchanges, queues: Mutex::default(), others })
     }
 
-    /// From now on many messages for this queue may be under way at once.
+    /// Opens a channel for this queue, so that many messages for it can be in progress at once.
     pub(super) async fn expect_queue(&self, queue: &str) -> Result<(), BrokerError> {
         if self.lane(queue).is_none() {
             let lane = Lane::open(&self.connection).await.map_err(|e| self.lost(&e))?;
@@ -98,15 +99,16 @@ impl Publisher {
         }
     }
 
-    /// A publish fails only with its channel, and with it all that is under way: the session is over.
+    /// Ends the session. A publish fails only if its channel fails, and then all messages in progress on it
+    /// fail too.
     fn lost(&self, error: &lapin::Error) -> BrokerError {
         self.loss.lose(format!("publishing failed: {error}"));
         self.loss.error()
     }
 }
 
-/// lapin numbers a message and queues its frames in two steps, both in the first poll. Two threads in
-/// between each other would swap the confirms of their messages; the lock keeps the steps together.
+/// lapin numbers a message and queues its frames in two steps, both in the first poll. If two threads
+/// interleave these steps, their messages swap confirms; the lock keeps the steps together.
 async fn enter(
     lane: &Lane,
     (exchange, key): (&str, &str),

@@ -1,4 +1,4 @@
-//! What a session holds: receipts stand for lapin's ackers, and keep their channel open.
+//! The deliveries that a session holds. A receipt identifies lapin's acker and keeps its channel open.
 
 use crate::loss::Loss;
 use crate::port::{BrokerError, Delivery, HeaderValue, Receipt, Settle};
@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A channel that deliveries belong to. lapin closes it, and the broker takes back what is held there,
-/// only when the last holder lets go: the consumer itself and each delivery.
+/// A channel with deliveries. The consumer and each held delivery keep a reference to it. When the last
+/// reference is dropped, lapin closes the channel and the broker takes back the messages that it held.
 pub(super) struct Block {
     pub(super) channel: Channel,
-    /// The broker cancelled the consumer and gave its deliveries away; lapin would still report success.
+    /// The broker cancelled the consumer and delivered its messages elsewhere. lapin would still report that
+    /// settling them succeeds.
     pub(super) given_away: AtomicBool,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Receipts {
     held: Mutex<HashMap<u64, Held>>,
 }
 
-/// How a delivery ends.
+/// How a delivery is settled.
 #[derive(Clone, Copy)]
 pub(super) enum Ending {
     Ack,
@@ -77,12 +78,13 @@ impl Receipts {
         if matches!(settled, Ok(true)) { Settle::Done } else { Settle::NotOurs }
     }
 
-    /// Forgets a delivery. Once that is done for all of its channel, the channel ends and the broker takes them back.
+    /// Drops a delivery without settling it. When all deliveries of its channel are dropped, the channel
+    /// closes and the broker takes them back.
     pub(super) fn let_go(&self, receipt: Receipt) {
         self.lock().remove(&receipt.0);
     }
 
-    /// Whether the channel of something that is held is closed.
+    /// Whether a channel that holds a delivery is closed.
     pub(super) fn lost_a_channel(&self) -> bool {
         self.lock().values().any(|held| !held.block.channel.status().connected())
     }

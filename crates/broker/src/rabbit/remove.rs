@@ -1,13 +1,12 @@
-//! Takes a deployment's queues and exchanges away. Nothing that runs does this: only who made a
-//! deployment for a while and is done with it.
+//! Deletes the queues and exchanges of a deployment. No running part of Everwatch does this; only programs
+//! that create a temporary deployment, such as tests, delete it afterwards.
 
 use super::RabbitBroker;
 use crate::port::ConnectError;
 use lapin::options::{ExchangeDeleteOptions, QueueDeleteOptions};
 
 impl RabbitBroker {
-    /// Deletes these queues with all that is in them, and these exchanges; those that are not there are
-    /// passed over.
+    /// Deletes these queues with their messages, and these exchanges. Ignores those that do not exist.
     ///
     /// # Errors
     /// If the broker cannot be reached or forbids it.

@@ -1,4 +1,5 @@
-//! Two connections that live and die together. Owns their end; asks the other files for the rest.
+//! Two connections that live and die together. This file detects and reports their end; other files implement
+//! the operations.
 
 use super::AmqpRuntime;
 use super::asking::Asking;
@@ -22,11 +23,11 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// For one answer.
+/// The time limit for one answer of the broker.
 const GET_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A lost session keeps its healthy connection until it is closed or dropped: its owner first ends what
-/// runs, then the broker may give the work away.
+/// When one connection of a session is lost, the other one stays open until the owner closes or drops the
+/// session. The owner first stops its runs; only then may the broker deliver their messages elsewhere.
 pub(super) struct RabbitSession {
     pub(super) consume: Arc<Connection>,
     pub(super) publisher: Publisher,
@@ -38,7 +39,8 @@ pub(super) struct RabbitSession {
     pub(super) asking: Asking,
 }
 
-/// What one call has taken so far. If it is given up, nothing of it may stay in the session's hands.
+/// The messages that one `get` call has taken so far. If the call is cancelled, the session must not keep
+/// them.
 struct Taking<'a> {
     receipts: &'a Receipts,
     taken: Vec<Delivery>,
@@ -92,10 +94,11 @@ impl RabbitSession {
 
     async fn take(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError> {
         let silent = || BrokerError::Silent(queue.to_owned());
-        // a missing queue would close the channel of all that is held
+        // Checks that the queue exists: a `get` from a missing queue would close the channel that holds the
+        // messages of this call.
         tokio::time::timeout(GET_TIMEOUT, self.depth_of(queue)).await.unwrap_or_else(|_| Err(silent()))?;
-        // A channel of its own: a get that is given up may still be answered, and only the end of its channel makes
-        // the broker take that message back.
+        // Uses a separate channel for each call. The broker may still answer a `get` that the caller has
+        // given up, and it takes that message back only when the channel closes.
         let block = Block::new(self.channel(queue).await?);
         let mut taking = Taking { receipts: &self.shared.receipts, taken: Vec::new() };
         while taking.taken.len() < most {
@@ -127,8 +130,8 @@ impl RabbitSession {
     }
 }
 
-/// Turns the end of one connection into the end of the session.
-/// `holds`: the deliveries on the channels of this connection.
+/// Ends the session when this connection ends. `holds`: the session state with the deliveries of this
+/// connection.
 async fn watch(
     events: impl Stream<Item = Event>,
     (holds, loss): (Weak<Shared>, Loss),
@@ -141,8 +144,9 @@ async fn watch(
             event = events.next() => event,
         };
         match event {
-            // The error ends one channel. A consumer learns that from its stream. But a channel whose consumer was
-            // cancelled may still hold deliveries, and the broker gives them away without another word.
+            // A soft error closes one channel. A consumer learns of it from its stream. The stream of a
+            // cancelled consumer has ended, but its channel may still hold deliveries, which the broker then
+            // delivers elsewhere without notice.
             Some(Event::Error(error)) if error.is_amqp_soft_error() => {
                 if holds.upgrade().is_some_and(|shared| shared.receipts.lost_a_channel()) {
                     loss.lose(format!("the broker closed a channel that holds deliveries: {error}"));

@@ -1,4 +1,5 @@
-//! What a broker says of itself before anybody logs in. lapin reads the same greeting and keeps it to itself.
+//! Reads the version from the greeting that a broker sends before the login. lapin reads the same greeting
+//! but does not expose it.
 
 use amq_protocol::frame::{AMQPFrame, parse_frame};
 use amq_protocol::protocol::{AMQPClass, connection};
@@ -9,7 +10,7 @@ use lapin::uri::AMQPUri;
 use std::io;
 
 const HELLO: &[u8] = b"AMQP\x00\x00\x09\x01";
-/// RabbitMQ's own is below 600 bytes.
+/// The greeting of RabbitMQ is shorter than 600 bytes.
 const GREETING_MAX: usize = 64 * 1024;
 
 /// Connects, reads the greeting, and disconnects.

@@ -135,9 +135,15 @@ impl Row {
         self.crash_check = (times < LOOKS).then_some(next);
     }
 
+    /// Whether it may end another service.
+    #[must_use]
+    pub fn is_to_run(&self) -> bool {
+        self.observed.settled.is_none() && self.desired == Desired::Running
+    }
+
     /// Fails it because it ended too many services; returns whether it could still fail.
     pub fn quarantine(&mut self, deaths: &Deaths, now: Timestamp) -> bool {
-        if self.observed.settled.is_some() || self.desired != Desired::Running {
+        if !self.is_to_run() {
             return false;
         }
         let mut in_order: Vec<&Death> = deaths.values().collect();
@@ -184,6 +190,9 @@ pub struct CrashLedger {
     /// When an observer was quarantined: earlier deaths count against no other observer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     explained_at: Option<Timestamp>,
+    /// The deaths of observers that were blamed and are no longer to run, each with its time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    unattributable: BTreeMap<ServiceId, Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -224,6 +233,21 @@ impl CrashLedger {
         for charge in self.charges.values_mut() {
             charge.deaths.retain(|_, death| now.since(death.at) < WINDOW);
         }
+        self.unattributable.retain(|_, at| now.since(*at) < WINDOW);
+        self.charges.retain(|_, charge| charge.deaths.len() >= SUSPECT_AFTER);
+    }
+
+    /// Removes a blamed observer that is no longer to run: deleted, paused, or ended.
+    ///
+    /// The obvious way only forgets it. But it can no longer start alone, so nothing tells any more whether the deaths
+    /// that others share with it were its own. Therefore these deaths count against no observer. Otherwise, when a user
+    /// deletes the culprit and creates it again, the first death of the new one quarantines an innocent observer.
+    pub fn leave(&mut self, id: ObserverId) {
+        let Some(gone) = self.charges.remove(&id) else { return };
+        self.unattributable.extend(gone.deaths.iter().map(|(service, death)| (*service, death.at)));
+        for charge in self.charges.values_mut() {
+            charge.deaths.retain(|service, _| !gone.deaths.contains_key(service));
+        }
         self.charges.retain(|_, charge| charge.deaths.len() >= SUSPECT_AFTER);
     }
 
@@ -237,8 +261,10 @@ impl CrashLedger {
 
     fn charge(&mut self, id: ObserverId, deaths: &Deaths, quarantine_after: usize, now: Timestamp) {
         let mut charge = self.charges.remove(&id).unwrap_or_default();
-        let counts = |death: &Death| self.explained_at.is_none_or(|explained| death.at > explained);
-        let fresh = deaths.iter().filter(|(_, death)| counts(death));
+        let explained = |death: &Death| self.explained_at.is_some_and(|explained| death.at <= explained);
+        let fresh = deaths
+            .iter()
+            .filter(|(service, death)| !explained(death) && !self.unattributable.contains_key(*service));
         charge.deaths.extend(fresh.map(|(service, death)| (*service, death.clone())));
         if charge.deaths.len() < SUSPECT_AFTER || self.charges.len() >= CHARGES_MAX {
             return;
@@ -264,6 +290,7 @@ impl CrashLedger {
     /// Records a quarantine: deaths until now count against no other observer.
     pub fn explain(&mut self, now: Timestamp) {
         self.charges.clear();
+        self.unattributable.clear();
         self.explained_at = Some(now);
     }
 

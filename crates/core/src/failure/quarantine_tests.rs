@@ -305,3 +305,29 @@ fn a_run_reported_as_waiting_clears_no_other_observer() {
     docket.enter(&beside, &services(0..2), 5, at(10));
     assert_eq!(docket.sentence(poison.id, at(20)), CrashVerdict::Quarantine);
 }
+
+/// A user deletes the culprit and creates it again: the new one has ended one service so far.
+#[test]
+fn deaths_shared_with_a_deleted_observer_count_against_no_other() {
+    let (poison, beside, other) = (observer(1), observer(2), observer(3));
+    let mut docket = CrashLedger::default();
+    docket.charge(poison, &services(0..7), 5, at(7));
+    docket.charge(beside, &services(0..7), 5, at(7));
+    docket.charge(other, &elsewhere(1, 0..4), 5, at(7));
+    docket.leave(poison);
+    assert_eq!(docket.charged().collect::<Vec<_>>(), [other], "all deaths of the other were shared");
+    docket.charge(beside, &services(0..8), 5, at(8));
+    assert_eq!(docket.sentence(beside, at(20)), CrashVerdict::None, "one death of its own");
+    docket.charge(beside, &services(0..12), 5, at(12));
+    assert_eq!(docket.sentence(beside, at(20)), CrashVerdict::Quarantine, "five deaths of its own");
+    docket.leave(observer(9));
+    assert_eq!(
+        docket.charged().collect::<Vec<_>>(),
+        [beside, other],
+        "one that was not blamed changes nothing"
+    );
+    let mut row = row(1);
+    assert!(row.is_to_run());
+    row.pause(at(1), &RowPolicy::default()).unwrap();
+    assert!(!row.is_to_run(), "paused");
+}

@@ -2,8 +2,12 @@
 //! message that it takes.
 
 use crate::clock::Timestamp;
+use crate::epoch::Epoch;
 use crate::id::ServiceId;
+use crate::record::observed::Settlement;
 use crate::record::row::{Row, RowPolicy};
+use crate::wire::report::{RunEvent, RunReport};
+use uuid::Uuid;
 
 /// Whether a manager must search the queue of this row's pool for its message: the observer is meant to end, and no
 /// living service reports that it holds it. An observer that lost its service waits in the queue like one that never
@@ -36,14 +40,30 @@ pub fn plan_sweep(row: Option<&Row>, generation: u32) -> Sweep {
     }
 }
 
+impl Row {
+    /// Settles it as stopped: the sweep holds its message, which the broker has handed out `acquisitions` times.
+    ///
+    /// The obvious way reports the stop with that number. But a broker that was restored from a backup counts from an
+    /// older number than services have reported; such a stop would be taken for the end of an earlier run, and the
+    /// observer would wait for the end of a run that is over.
+    pub fn settle_swept(&mut self, acquisitions: u32, now: Timestamp) {
+        if acquisitions < self.epoch().acquisitions() {
+            self.settle_by_manager(Settlement::Stopped, now);
+            return;
+        }
+        let epoch = Epoch::new(self.generation, acquisitions);
+        let report = RunReport { id: self.id, epoch, event: RunEvent::Stopped };
+        self.apply(ServiceId(Uuid::nil()), 1, now, &report, now);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::id::{Name, ObserverId};
     use crate::observer::definition::ObserverDefinition;
-    use crate::wire::report::{RunEvent, RunReport};
+    use crate::record::status::Status;
     use serde_json::json;
-    use uuid::Uuid;
 
     fn at(secs: i64) -> Timestamp {
         Timestamp(secs * 1000)
@@ -82,5 +102,21 @@ mod tests {
             !wants_sweep(&row, at(99), &policy(), |_| true) && wants_sweep(&row, at(99), &policy(), nobody)
         );
         assert_eq!(plan_sweep(Some(&row), 2), Sweep::Settle);
+    }
+
+    #[test]
+    fn a_swept_message_settles_its_observer_whatever_the_broker_counts() {
+        for acquisitions in [0, 1, 2, 3] {
+            let mut row = row();
+            row.confirmed(1, at(1));
+            for run in 0..3 {
+                let epoch = Epoch::new(1, run);
+                let report = RunReport { id: row.id, epoch, event: started() };
+                row.apply(ServiceId(Uuid::from_u128(run.into())), 1, at(2), &report, at(2));
+            }
+            row.delete(at(3), &policy());
+            row.settle_swept(acquisitions, at(4));
+            assert_eq!(row.verdict().status, Status::Deleted, "{acquisitions}");
+        }
     }
 }

@@ -52,9 +52,17 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
     let before = docket.clone();
     docket.forget(now);
     // All charged and watched observers, as they are now: comparing old numbers with new ones would decide by chance.
-    let mut others = manager.store.load(&docket.charged().collect::<Vec<_>>()).await?.rows;
+    let charged: Vec<ObserverId> = docket.charged().collect();
+    let found = manager.store.load(&charged).await?;
+    let mut others = found.rows;
+    for id in charged {
+        let there = others.iter().any(|row| row.id == id && row.is_to_run());
+        if !there && !found.unreadable.contains(&id) {
+            docket.leave(id);
+        }
+    }
     others.extend(manager.store.due(now.plus(LOOK_MAX), WATCHED_MAX).await?);
-    others.retain(|row| row.crash_check.is_some() || docket.has_charged(row.id));
+    others.retain(|row| row.is_to_run() && (row.crash_check.is_some() || docket.has_charged(row.id)));
     for row in &others {
         docket.enter(row, &row.deaths(&killed, now), manager.settings.quarantine_after, now);
     }

@@ -7,13 +7,11 @@ use crate::context::Manager;
 use crate::fleet::safe_mode;
 use crate::loops::orphans::{self, ServiceRoster};
 use everwatch_broker::{BrokerError, Delivery, Receipt, Session, Settle};
-use everwatch_core::epoch::Epoch;
 use everwatch_core::failure::orphans::Orphan;
 use everwatch_core::failure::queue_search::Searches;
 use everwatch_core::failure::sweep::{Sweep, plan_sweep, wants_sweep};
-use everwatch_core::id::{ObserverId, Pool, ServiceId};
+use everwatch_core::id::{ObserverId, Pool};
 use everwatch_core::record::row::Row;
-use everwatch_core::wire::report::{RunEvent, RunReport};
 use everwatch_core::wire::work::{DecodedWork, Work};
 use everwatch_store::StoreError;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -21,7 +19,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{info, warn};
-use uuid::Uuid;
 
 const EVERY: Duration = Duration::from_secs(5);
 /// The time limit of a sweep, for each [`WITHIN_OF`] ready messages and in total.
@@ -233,10 +230,8 @@ async fn judge(manager: &Manager, held: &[Delivery]) -> Result<Vec<bool>, StoreE
                 let row = rows.get(id).copied();
                 let verdict = plan_sweep(row, *generation);
                 if let (Sweep::Settle, Some(row)) = (verdict, row) {
-                    let epoch = Epoch::new(*generation, delivery.acquisitions);
-                    let report = RunReport { id: *id, epoch, event: RunEvent::Stopped };
                     let mut after = row.clone();
-                    after.apply(ServiceId(Uuid::nil()), 1, now, &report, now);
+                    after.settle_swept(delivery.acquisitions, now);
                     settled.insert(*id, RowChange { before: row.clone(), after, then: Then::Tell });
                 }
                 verdict

@@ -1,4 +1,4 @@
-//! Saves, and the rows that managers must act on.
+//! Checks of `save`, and of the reads that find rows on which managers must act.
 
 use super::*;
 use everwatch_core::capacity::placement::Refused;
@@ -23,7 +23,7 @@ pub async fn a_save_of_an_old_version_changes_nothing(store: &dyn Store) {
     change(store, 1, |row| hear(row, 9, 1, started())).await;
     let now = loaded(store, 1).await;
     let other = loaded(store, 2).await;
-    // The other one of the batch is saved all the same; one that does not exist counts as changed.
+    // The store saves the other row of the batch anyway; a row that does not exist counts as changed.
     let late = store.save(&[old, other, waiting(3, "c")]).await.unwrap();
     assert_eq!(late, [id(1), id(3)]);
     assert_eq!(loaded(store, 1).await, now);
@@ -52,7 +52,7 @@ pub async fn of_savers_side_by_side_each_row_has_one(store: &dyn Store) {
     }
 }
 
-/// A client that hangs up ends what it asked for at any moment.
+/// A client that disconnects cancels its request at any point, including the middle of a save.
 pub async fn whoever_leaves_in_the_middle_of_a_save_blocks_nobody(store: &dyn Store) {
     let rows: Vec<Row> = (1..=300).map(|number| waiting(number, &format!("n-{number}"))).collect();
     all_created(store, &rows).await;
@@ -60,7 +60,7 @@ pub async fn whoever_leaves_in_the_middle_of_a_save_blocks_nobody(store: &dyn St
         let rows = store.load(&ids(&rows)).await.unwrap().rows;
         let patience = Duration::from_millis(patience % 10);
         let _left_or_done = tokio::time::timeout(patience, store.save(&rows)).await;
-        // A server may complete a statement whose client has left, even before the first retry.
+        // A server may complete a statement after its client has disconnected, even before the first retry.
         let another = async {
             loop {
                 let mut row = loaded(store, 1).await;

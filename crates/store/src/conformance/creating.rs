@@ -32,7 +32,7 @@ pub async fn a_live_name_is_taken_and_an_ending_one_is_ending(store: &dyn Store)
         row.delete(NOW, &RowPolicy::default());
     })
     .await;
-    // Although the pool has no slot either, the name is what the person is told of.
+    // The pool has no free slot either, but the store reports the name conflict.
     assert_eq!(store.create(&[hasty(2, "a")]).await.unwrap(), [Created::NameEnding]);
     assert_eq!(store.load(&[id(2)]).await.unwrap().rows, []);
 }
@@ -54,7 +54,7 @@ pub async fn a_name_is_free_again_after_the_delete(store: &dyn Store) {
 
 pub async fn a_name_given_up_is_not_taken_back(store: &dyn Store) {
     a_name_is_free_again_after_the_delete(store).await;
-    // A report of a generation that the database does not know revives the deleted one for a while.
+    // A report with a generation that the database does not know revives the deleted observer for a while.
     change(store, 1, |row| {
         let epoch = Epoch::new(row.generation + 1, 0);
         let report = RunReport { id: row.id, epoch, event: started() };

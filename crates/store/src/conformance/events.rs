@@ -1,4 +1,4 @@
-//! Events: numbered in order, filtered, forgotten from the oldest on.
+//! Checks of events: the store numbers them in order, filters them and deletes the oldest first.
 
 use super::*;
 use crate::events::{By, Event, EventFilter, EventRange, Named};
@@ -56,7 +56,8 @@ pub async fn events_are_told_in_order_and_by_filter(store: &dyn Store) {
     );
 }
 
-/// Pages are read beside a writer: a total without its events, or events without their total, were two moments.
+/// A page is read while a writer is active. A total that does not match the events of its page would come
+/// from another moment.
 pub async fn a_page_and_its_total_are_of_one_moment(store: &dyn Store) {
     let written = async {
         for number in 1..=60 {

@@ -1,4 +1,5 @@
-//! An empty PostgreSQL database for each test: a schema of its own. And what no store would do to its database.
+//! Gives each test an empty PostgreSQL database (a schema of its own), and runs statements that no store
+//! would run.
 
 use sqlx::{AssertSqlSafe, Connection as _};
 use uuid::Uuid;
@@ -14,7 +15,7 @@ pub async fn fresh_postgres() -> String {
     format!("{base}{glue}options=-csearch_path%3D{schema}")
 }
 
-/// Executes a statement in a database behind the back of the stores that have it open.
+/// Executes a statement directly in a database, without telling the stores that have it open.
 pub async fn execute(url: &str, statement: &str) {
     let statement = AssertSqlSafe(statement.to_owned());
     if url.starts_with("sqlite:") {

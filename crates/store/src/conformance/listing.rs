@@ -36,7 +36,7 @@ pub async fn what_is_saved_is_found_by_what_it_is_now(store: &dyn Store) {
     assert_eq!(listed(store, in_pool("gpu")).await, ["a"]);
     assert_eq!(listed(store, in_pool("default")).await, [""; 0]);
     assert_eq!(listed(store, labelled("x")).await, ["a"]);
-    // One that comes too late changes nothing, though its version would be the one that stands.
+    // A save that comes too late changes nothing, even if its version equals the stored version.
     late.definition.labels = [("app".into(), "late".into())].into();
     assert_eq!(store.save(&[late]).await.unwrap(), [id(1)]);
     assert_eq!(listed(store, labelled("late")).await, [""; 0]);
@@ -90,7 +90,7 @@ pub async fn deleted_ones_are_shown_only_on_request(store: &dyn Store) {
 pub async fn pages_show_each_row_once_in_either_order(store: &dyn Store) {
     let mut rows: Vec<Row> = (1..=11).map(|number| waiting(number, &format!("n{number:02}"))).collect();
     for row in &mut rows {
-        // Many of one moment: the id decides.
+        // Several rows have the same creation time: the id decides their order.
         row.created_at = Timestamp(NOW.0 + i64::from(row.id.0.as_u128() % 2 == 0));
     }
     all_created(store, &rows).await;
@@ -181,7 +181,8 @@ pub async fn what_nobody_alive_holds_is_found(store: &dyn Store) {
     assert_eq!(unheld("other", &[]).await, []);
 }
 
-/// One observer of each sort, with the health that it has now: service 8 lives, service 9 has ended.
+/// Creates observers in every state, each named after its state, and returns the health that each must have.
+/// Service 8 is alive; service 9 has ended.
 async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>)> {
     let mut ended = service(9, "ended", 10);
     assert_eq!(store.save_services(&[service(8, "lives", 10), ended.clone()]).await.unwrap(), []);

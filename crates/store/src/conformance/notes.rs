@@ -1,4 +1,4 @@
-//! Notes: small facts with an end.
+//! Checks of notes: small shared facts that expire.
 
 use super::*;
 use std::time::Duration;

@@ -9,7 +9,7 @@ pub async fn a_service_is_born_once_and_found(store: &dyn Store) {
     assert_eq!(store.service(&row.id.into()).await.unwrap(), Some(row.clone()));
     assert_eq!(store.service(&name("s").into()).await.unwrap(), Some(row));
     assert_eq!(store.service(&name("t").into()).await.unwrap(), None);
-    // Two incarnations of one name: the younger.
+    // Two incarnations have the same name: the lookup by name returns the newer one.
     let mut younger = service(2, "s", 4);
     younger.registered_at = Timestamp(NOW.0 + 1);
     assert_eq!(store.save_services(&[younger]).await.unwrap(), []);
@@ -26,7 +26,7 @@ pub async fn a_service_is_saved_by_compare_and_set(store: &dyn Store) {
     let stored = store.service(&row.id.into()).await.unwrap().unwrap();
     assert_eq!((stored.version, stored.suspect_since), (2, Some(NOW)));
     assert_eq!(store.save_services(std::slice::from_ref(&row)).await.unwrap(), [row.id]);
-    // Unknown and not new: its row was forgotten.
+    // A row with version > 1 that is not in the database: the store has deleted it.
     let forgotten = ServiceRow { version: 7, ..service(3, "u", 1) };
     assert_eq!(store.save_services(&[forgotten]).await.unwrap(), [service_id(3)]);
 }

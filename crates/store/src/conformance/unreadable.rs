@@ -35,7 +35,7 @@ pub async fn unreadable_observers_hide_no_other(store: &dyn Store, execute: impl
     let found = store.load(&[id(1), id(2), id(4), id(99)]).await.unwrap();
     assert_eq!((numbers(&found.rows), found.unreadable.len()), (vec![4], 2));
     assert!(found.unreadable.contains(&id(1)) && found.unreadable.contains(&id(2)));
-    // More of them than are asked for stand at the head of every order.
+    // Each order starts with more unreadable rows than the limit of the read.
     let later = NOW.plus(std::time::Duration::from_secs(3600));
     assert_eq!(numbers(&store.due(later, 2).await.unwrap()), [4, 5]);
     assert_eq!(numbers(&store.commanded_since(Timestamp(0), 2).await.unwrap()), [4, 5]);
@@ -68,7 +68,7 @@ pub async fn an_unreadable_observer_is_named_with_its_cure(store: &dyn Store, ex
         assert!(matches!(error, StoreError::Corrupt(_)) && text.contains(&id(1).to_string()), "{text}");
         assert!(text.contains("DELETE FROM observers WHERE id = "), "{text}");
     }
-    // Its name and its identity stay its own.
+    // Its name and its id stay taken.
     assert_eq!(store.create(&[waiting(4, "a")]).await.unwrap(), [Created::NameTaken]);
     assert_eq!(store.create(&[waiting(1, "d")]).await.unwrap(), [Created::NameTaken]);
     store.load(&[id(1), id(2)]).await.unwrap();

@@ -12,8 +12,8 @@ const MATCHING: &str = "($1::uuid IS NULL OR observer_id = $1) AND ($2::uuid IS 
 pub(super) async fn record(pool: &PgPool, events: &[Event]) -> Result<(), StoreError> {
     let documents = events.iter().map(written).collect::<Result<Vec<String>, _>>()?;
     let mut transaction = pool.begin().await.map_err(failure)?;
-    // Without the lock, two managers would number their events side by side, and the lower number might be committed
-    // later: a client that follows the numbers would miss it.
+    // Two managers that number events concurrently may commit the lower number later: a client that follows
+    // the numbers would miss that event. The lock serializes the writers.
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('everwatch/events', 0))";
     sqlx::query(lock).execute(&mut *transaction).await.map_err(failure)?;
     let insert = "INSERT INTO events (at, type, observer_id, service_id, document)

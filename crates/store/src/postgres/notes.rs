@@ -1,11 +1,11 @@
-//! Notes on PostgreSQL.
+//! Notes (the key-value table) on PostgreSQL.
 
 use crate::error_mapping::failure;
 use crate::port::StoreError;
 use sqlx::PgPool;
 use std::time::Duration;
 
-// The clock of the database, so that managers whose clocks differ agree on the end of a lease.
+// Uses the clock of the database, so that managers whose clocks differ agree on when a lease ends.
 macro_rules! now {
     () => {
         "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint"
@@ -33,7 +33,7 @@ const SET: &str = concat!(
 
 const READ: &str = concat!("SELECT value FROM key_value WHERE name = $1 AND until > ", now!());
 
-/// How often a claim is tried when what stood there ends in between.
+/// How often a claim is tried if the existing note expires between the insert and the read.
 const TRIES: usize = 5;
 
 pub(super) async fn claim(

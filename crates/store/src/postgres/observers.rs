@@ -27,7 +27,8 @@ macro_rules! batch {
     };
 }
 
-// In the order of the names: two creators of the same names wait for each other in one direction only.
+// Inserts in the order of the names: two transactions that create the same names lock them in the same order
+// and cannot deadlock.
 const INSERT: &str = concat!(
     "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id, generation,
         created_at, due_at, commanded_at, labels, document, health, steady_at, reason_code)
@@ -38,8 +39,8 @@ const INSERT: &str = concat!(
     " ORDER BY n.name ON CONFLICT DO NOTHING RETURNING id"
 );
 
-// Rows are locked in the order of their ids: two saves that overlap wait, and never for each other.
-// A name once given up is not taken back: another observer may have it.
+// Locks rows in the order of their ids, so two overlapping saves wait but cannot deadlock. A row that has
+// given up its name never takes it back: another observer may have the name.
 const SAVE: &str = concat!(
     "WITH mine AS MATERIALIZED (
         SELECT o.id FROM observers o
@@ -115,7 +116,8 @@ pub(super) async fn create(
     if !columns.is_empty() {
         let inserted: HashSet<Uuid> = write(&mut transaction, INSERT, &columns).await?.into_iter().collect();
         if inserted.len() < columns.len() {
-            // Another manager committed one of the names between our look and our insert.
+            // Another manager committed one of the names after this transaction read the holders and before
+            // it inserted.
             let holders = self::holders(&mut transaction, &names(rows)).await?;
             for (row, answer) in rows.iter().zip(&mut answers) {
                 if *answer == Created::Done && !inserted.contains(&row.id.0) {
@@ -128,8 +130,8 @@ pub(super) async fn create(
     Ok(answers)
 }
 
-/// Free slots of these pools, which stay locked until the transaction ends: without the lock, two managers count
-/// the same free slot and both give it away.
+/// Counts the free slots of these pools and locks the pools until the transaction ends. Without the lock, two
+/// managers could count the same free slot and both assign it.
 async fn count_free(
     connection: &mut PgConnection,
     pools: &[String],
@@ -189,7 +191,7 @@ async fn write(
         .map_err(failure)
 }
 
-/// Where rows are read, and the unreadable ones that were met there.
+/// The connection pool to read from, and the ledger that records unreadable rows.
 pub(super) type Reading<'a> = (&'a PgPool, &'a Ledger);
 
 pub(super) async fn load(
@@ -205,7 +207,7 @@ async fn documents(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<Document<Uuid>>, S
     sqlx::query_as(load).bind(ids).fetch_all(pool).await.map_err(failure)
 }
 
-/// Forgets of the unreadable rows those that can be read by now, or are gone.
+/// Rereads the unreadable rows in the ledger, and removes those that can be read or no longer exist.
 pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
     let ids = ledger.ids(Table::Observers);
     if !ids.is_empty() {
@@ -239,7 +241,7 @@ pub(super) async fn save(
         firsts.map(|row| Columns::of(row, row.version + 1, policy)).collect::<Result<_, _>>()?;
     let mut connection = pool.acquire().await.map_err(failure)?;
     let mut done: HashSet<Uuid> = write(&mut connection, SAVE, &columns).await?.into_iter().collect();
-    // The second of one id in a batch comes too late, as it would from another manager.
+    // If a batch contains an id twice, the second row fails like a late save from another manager.
     Ok(rows.iter().map(|row| row.id).filter(|id| !done.remove(&id.0)).collect())
 }
 

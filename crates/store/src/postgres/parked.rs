@@ -6,11 +6,11 @@ use crate::port::{Parked, ParkedHead, StoreError};
 use everwatch_core::clock::Timestamp;
 use sqlx::PgPool;
 
-/// The bodies of one statement, in bytes, unless a single one is larger. The server takes no more than 1 GB, and each
-/// statement must end in time.
+/// The most bytes of bodies that one statement sends, unless a single body is larger. The server accepts at
+/// most 1 GB, and each statement must finish within its time limit.
 const PART_MAX: usize = 16 * 1024 * 1024;
 
-/// In order, each as large as one statement may be.
+/// Splits the messages, in order, into parts that each fit into one statement.
 pub(super) fn parts(mut parked: &[Parked]) -> Vec<&[Parked]> {
     let mut parts = Vec::new();
     while !parked.is_empty() {

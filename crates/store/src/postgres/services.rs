@@ -12,7 +12,7 @@ use sqlx::{PgConnection, PgPool};
 use std::collections::{BTreeMap, HashSet};
 use uuid::Uuid;
 
-// Rows are locked in the order of their ids: two saves that overlap wait, and never for each other.
+// Locks rows in the order of their ids, so two overlapping saves wait but cannot deadlock.
 const SAVE: &str = "WITH mine AS MATERIALIZED (
         SELECT s.id FROM services s
         JOIN UNNEST($1::uuid[], $2::bigint[]) AS k (id, version)
@@ -55,7 +55,7 @@ pub(super) async fn ends(
     Ok(rows.into_iter().map(|(id, at)| (ServiceId(id), Timestamp(at))).collect())
 }
 
-/// Forgets of the unreadable rows those that can be read by now, or are gone.
+/// Rereads the unreadable rows in the ledger, and removes those that can be read or no longer exist.
 pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
     let ids = ledger.ids(Table::Services);
     if !ids.is_empty() {
@@ -94,7 +94,7 @@ pub(super) async fn save(pool: &PgPool, rows: &[ServiceRow]) -> Result<Vec<Servi
         done.extend(write(&mut transaction, INSERT, &new_service).await?);
     }
     transaction.commit().await.map_err(failure)?;
-    // The second of one id in a batch comes too late, as it would from another manager.
+    // If a batch contains an id twice, the second row fails like a late save from another manager.
     Ok(rows.iter().map(|row| row.id).filter(|id| !done.remove(&id.0)).collect())
 }
 

@@ -1,4 +1,4 @@
-//! Notes on SQLite.
+//! Notes (the key-value table) on SQLite.
 
 use crate::error_mapping::failure;
 use crate::port::StoreError;

@@ -17,7 +17,7 @@ use sqlx::{AssertSqlSafe, SqliteConnection, SqlitePool};
 use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
-/// The rows of a batch, out of the JSON of their `Columns`.
+/// Selects the rows of a batch from the JSON array of their `Columns`.
 macro_rules! batch {
     () => {
         "(SELECT value ->> 'id' AS id, value ->> 'version' AS version, value ->> 'name' AS name,
@@ -32,7 +32,7 @@ macro_rules! batch {
     };
 }
 
-// `WHERE true`: else `ON` reads as that of a join.
+// `WHERE true`: without it, SQLite reads `ON` as the condition of a join.
 const INSERT: &str = concat!(
     "INSERT INTO observers (id, version, name, name_key, kind, pool, status, service_id, generation,
         created_at, due_at, commanded_at, labels, document, health, steady_at, reason_code)
@@ -43,11 +43,12 @@ const INSERT: &str = concat!(
     " WHERE true ON CONFLICT DO NOTHING RETURNING id"
 );
 
-// First only the columns that a report may change: an index is rewritten for each column that is named here, changed or
-// not. Then the columns that seldom change, of the rows that were just saved. A name once given up is not taken back:
-// another observer may have it. Both statements go to the database's thread at once: each on its own would wait for its
-// turn there, while no other connection writes. The begin and the end are separate: a caller that is cancelled in
-// between would leave the transaction open.
+// The first statement updates only the columns that a report may change: SQLite rewrites an index for each
+// column that an UPDATE names, changed or not. The second updates the columns that seldom change, of the rows
+// that the first has saved. A row that has given up its name never takes it back: another observer may have
+// the name. Both statements go to the database's thread together: sent separately, each would wait for its
+// turn there while no other connection can write. BEGIN and COMMIT are separate calls: a caller that is
+// cancelled between them would otherwise leave the transaction open.
 const SAVE: &str = concat!(
     "UPDATE observers SET version = n.version, status = n.status, service_id = n.service_id,
         generation = n.generation, due_at = n.due_at, commanded_at = n.commanded_at, document = n.document,
@@ -83,7 +84,8 @@ const OF_REASON: &str = concat!(
     " IN (SELECT value FROM json_each(?9))"
 );
 
-/// What a filter asks for, and no more: what it leaves open needs no look at the rows where an index is enough.
+/// Builds the condition of a filter. An unset field adds no clause, so that SQLite can answer from an index
+/// without reading rows.
 fn matching(the: &Parameters) -> String {
     let asked = [
         (the.kind.is_some(), "kind = ?2"),
@@ -104,8 +106,7 @@ pub(super) async fn create(
     rows: &[Row],
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
-    // No transaction: the holder of the writer's connection is the only writer, and the insert is one
-    // statement.
+    // Needs no transaction: this task holds the only connection that writes, and the insert is one statement.
     let mut writing = writer.acquire().await.map_err(failure)?;
     let free = count_free(&mut writing, &counted_pools(rows)).await?;
     let holders = holders(&mut writing, &names(rows)).await?;
@@ -155,7 +156,8 @@ fn array<T: serde::Serialize>(values: &[T]) -> String {
     serde_json::json!(values).to_string()
 }
 
-/// One statement for all: each that runs wakes another thread, which would cost more than what it does.
+/// Writes all rows with one statement: each statement wakes another thread, which costs more than the write
+/// itself.
 async fn write(
     connection: &mut SqliteConnection,
     statement: &'static str,
@@ -169,7 +171,7 @@ async fn write(
     Ok(parsed(&done)?.into_iter().collect())
 }
 
-/// Where rows are read, and the unreadable ones that were met there.
+/// The connection pool to read from, and the ledger that records unreadable rows.
 pub(super) type Reading<'a> = (&'a SqlitePool, &'a Ledger);
 
 pub(super) async fn load(
@@ -179,13 +181,13 @@ pub(super) async fn load(
     Ok(ledger.read(&documents(pool, array(ids)).await?))
 }
 
-/// Those of a JSON array of ids.
+/// Reads the documents with the ids of this JSON array.
 async fn documents(pool: &SqlitePool, ids: String) -> Result<Vec<Document<Uuid>>, StoreError> {
     let load = "SELECT id, document FROM observers WHERE id IN (SELECT value FROM json_each(?1))";
     sqlx::query_as(load).bind(ids).fetch_all(pool).await.map(told).map_err(failure)
 }
 
-/// Forgets of the unreadable rows those that can be read by now, or are gone.
+/// Rereads the unreadable rows in the ledger, and removes those that can be read or no longer exist.
 pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
     let ids = ledger.ids(Table::Observers);
     if !ids.is_empty() {
@@ -194,7 +196,7 @@ pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Rows with their ids, which are text here.
+/// Parses the ids of the documents, which SQLite stores as text.
 pub(super) fn told(rows: Vec<Document<String>>) -> Vec<Document<Uuid>> {
     rows.into_iter().map(|(id, document)| (Uuid::parse_str(&id).unwrap_or_default(), document)).collect()
 }
@@ -227,7 +229,7 @@ pub(super) async fn save(
     let mut transaction = super::writing(writer).await?;
     let mut done = write(&mut transaction, SAVE, &columns).await?;
     transaction.commit().await.map_err(failure)?;
-    // The second of one id in a batch comes too late, as it would from another manager.
+    // If a batch contains an id twice, the second row fails like a late save from another manager.
     Ok(rows.iter().map(|row| row.id).filter(|id| !done.remove(id)).collect())
 }
 
@@ -399,7 +401,7 @@ pub(super) async fn counts(pool: &SqlitePool) -> Result<Counts, StoreError> {
 }
 
 pub(super) async fn health_counts(pool: &SqlitePool) -> Result<HealthCounts, StoreError> {
-    // In the order of the index, which has all that is asked for.
+    // Groups in the order of the index, which contains every column that the query reads.
     let counts = "SELECT pool, health, service_id, COUNT(*), COUNT(*) FILTER (WHERE steady_at <= ?1)
         FROM observers WHERE health IS NOT NULL GROUP BY pool, status, health, service_id";
     let groups: Vec<(String, String, Option<String>, i64, i64)> =

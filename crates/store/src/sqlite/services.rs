@@ -41,7 +41,7 @@ pub(super) async fn ends(
     Ok(rows.into_iter().filter_map(end).collect())
 }
 
-/// Forgets of the unreadable rows those that can be read by now, or are gone.
+/// Rereads the unreadable rows in the ledger, and removes those that can be read or no longer exist.
 pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
     let ids = ledger.ids(Table::Services);
     if !ids.is_empty() {

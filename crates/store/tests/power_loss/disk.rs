@@ -1,5 +1,6 @@
-//! A directory on a disk that forgets unsynchronized writes on demand. Two functions of the C library are replaced
-//! in this program: they do what they did, and then note the contents of the file, or the names in the directory.
+//! A directory on a simulated disk that loses unsynchronized writes on demand. This program replaces two
+//! functions of the C library: they call the original, then record the contents of the file or the names in
+//! the directory.
 
 #![expect(unsafe_code, reason = "two functions of the C library are replaced")]
 
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
-/// What is on the disk, as far as this process has synchronized it.
+/// The synchronized content of the disk, as far as this process has synchronized it.
 #[derive(Default)]
 struct Synchronized {
     /// Contents by the number of the file's inode.
@@ -41,13 +42,13 @@ impl Disk {
         self.0.path()
     }
 
-    /// A disk with what a power loss leaves of this one.
+    /// Creates a disk with the content that this one has after a power loss.
     pub(crate) fn after_power_loss(&self) -> Self {
         let left = Self::new();
         for (name, contents) in self.left() {
             std::fs::write(left.path().join(name), contents).unwrap();
         }
-        // A disk that was read back holds all that is on it.
+        // Content that was read back from the disk counts as synchronized.
         File::open(left.path()).unwrap().sync_all().unwrap();
         for file in std::fs::read_dir(left.path()).unwrap() {
             File::open(file.unwrap().path()).unwrap().sync_all().unwrap();
@@ -55,7 +56,7 @@ impl Disk {
         left
     }
 
-    /// The bytes of this file that a power loss leaves.
+    /// How many bytes of this file survive a power loss.
     pub(crate) fn synchronized(&self, name: &str) -> usize {
         self.left().iter().find(|(known, _)| known == name).map_or(0, |(_, contents)| contents.len())
     }
@@ -70,7 +71,8 @@ impl Disk {
     }
 }
 
-/// Notes what was just synchronized. It must not open the file: closing that again would end SQLite's locks on it.
+/// Records what was just synchronized. It must not open the file: closing it would release SQLite's locks on
+/// it.
 fn note(descriptor: c_int) -> std::io::Result<()> {
     // SAFETY: the caller's descriptor is open, and is not closed here.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
@@ -94,7 +96,7 @@ fn note(descriptor: c_int) -> std::io::Result<()> {
 fn synchronize(number: c_long, descriptor: c_int) -> c_int {
     // SAFETY: the caller's own argument.
     let done = unsafe { syscall(number, descriptor) };
-    // What could not be noted was not synchronized for this disk: a test that needs it fails.
+    // If the recording fails, this disk treats the write as not synchronized: a test that needs it fails.
     let noted = done == 0 && note(descriptor).is_ok();
     if noted { 0 } else { -1 }
 }

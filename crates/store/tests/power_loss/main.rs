@@ -1,5 +1,5 @@
-//! What a SQLite store still has after a power loss: everything that it has answered for. The tests keep of each file
-//! only what was synchronized, and open that as the database of the next process.
+//! Checks that a SQLite store keeps everything that it has confirmed across a power loss. The tests keep only
+//! the synchronized part of each file and open it as the database of the next process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -42,7 +42,7 @@ impl Machine {
         Self { disk, store }
     }
 
-    /// The store that the next process finds if the power is lost at this moment. The first one goes on.
+    /// The store that the next process finds if the power fails at this moment. This store keeps running.
     async fn after_power_loss(&self) -> Self {
         let disk = self.disk.after_power_loss();
         let store = opened(disk.path()).await;
@@ -53,7 +53,7 @@ impl Machine {
         self.store.load(&[id(number)]).await.unwrap().rows.pop().expect("the observer is there")
     }
 
-    /// Saves what `change` makes of the stored row, and expects to find that after a power loss.
+    /// Applies `change` to the stored row, saves it, and checks that the result survives a power loss.
     async fn changes(&self, number: u128, change: impl FnOnce(&mut Row)) {
         let mut row = self.row(number).await;
         change(&mut row);
@@ -100,7 +100,7 @@ async fn observers_are_as_the_last_answer_said() {
     assert_eq!(machine.store.create(&[observer(1, ""), observer(2, "")]).await.unwrap(), [Created::Done; 2]);
     let survivor = machine.after_power_loss().await;
     assert_eq!([survivor.row(1).await, survivor.row(2).await], [observer(1, ""), observer(2, "")]);
-    // A generation must not be raised twice to the same number.
+    // A manager must not raise a generation to the same number twice.
     machine.changes(1, |row| row.republish(NOW, &policy)).await;
     let started = RunEvent::Started { attempt: 1, started_at: NOW };
     machine.changes(1, |row| hear(row, 1, started)).await;
@@ -144,7 +144,7 @@ async fn notes_services_and_parked_messages_are_as_the_last_answer_said() {
     assert_eq!(survivor.store.parked(None, 9).await.unwrap().1, 1);
 }
 
-/// The log is written back into the database's file every 32 MB, and when the store is closed.
+/// SQLite writes the log back into the database file every 32 MB and when the store closes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_the_log_is_written_back() {
     const BATCHES: u128 = 12;
@@ -166,6 +166,6 @@ async fn nothing_is_lost_while_the_log_is_written_back() {
     machine.store.close().await;
     let survivor = machine.after_power_loss().await;
     assert_eq!(survivor.row(BATCH * BATCHES - 1).await, observer(BATCH * BATCHES - 1, &spec));
-    // What comes after the loss is durable too, and so is what comes after that.
+    // Writes after a power loss are durable too, and so are writes after the next one.
     survivor.changes(1, |row| hear(row, 1, RunEvent::Stopped)).await;
 }

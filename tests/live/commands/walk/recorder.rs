@@ -1,4 +1,4 @@
-//! Stands in front of a manager, passes everything on and remembers what was asked and answered.
+//! A proxy in front of a manager that records all requests and responses.
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 /// The largest body that is remembered.
 const BODY_MAX: usize = 16 * 1024 * 1024;
 
-/// A body with what it is said to be.
+/// A body with its media type.
 pub(super) type Told = (String, Value);
 
 #[derive(Debug, Clone)]

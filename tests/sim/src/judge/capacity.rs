@@ -1,6 +1,7 @@
-//! Capacity and moves, as an onlooker sees them who hears what a service is told and sees what the broker gives it:
-//! it holds no more than it may, takes nothing while it may not, keeps what it was not asked for, and does not get
-//! back at once what it was told to move.
+//! Checks capacity and moves from outside a service, by the commands that the service receives and the
+//! messages that the broker delivers to it. A service must not exceed its capacity, must take nothing while
+//! it may not, must keep what it was not asked to hand over, and must not get an observer back at once that
+//! it was told to move.
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::history::Theme;
@@ -9,29 +10,31 @@ use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::wire::command::{Command, HandOver, ServiceDirectives};
 use std::collections::BTreeMap;
 
-/// A service that was told to give something away takes nothing for so long, in ms. After that it takes what no other
-/// service has room for, which may be what it gave away.
+/// How long a service takes nothing after it was told to hand over an observer, in ms. After that, it may
+/// take any observer for which no other service has a free slot, even the one that it handed over.
 const RESTS: u64 = 500;
-/// A command waits for its turn in the service's loop, in ms.
+/// How long a command may wait in the service's loop, in ms.
 const TURN: u64 = 50;
-/// Code may take so long to stop after it was told to make room, in ms.
+/// How long code may take to stop after its service was told to free slots, in ms.
 const STOPS_WITHIN: u64 = 20_000;
 
-/// What one incarnation was told.
+/// What one incarnation of a service was told.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Told {
-    /// Of all that came, those with the highest revision.
+    /// The directives with the highest revision so far.
     directives: ServiceDirectives,
     takes_nothing_until: u64,
-    /// What it was asked to go down to, and when.
+    /// The counts to which it was told to reduce, each with the time of the command.
     lowest: Vec<(u64, u32)>,
-    /// The most that it may come to hold: what it may take before the broker has cancelled its consumers counts.
+    /// The highest number of observers that it may hold. This includes what it may still take before the
+    /// broker has cancelled its consumers.
     ceiling: u32,
     ceiling_until: u64,
     changing: u32,
-    /// When observers left it for other reasons than to make room: a service chooses who makes room before they stop.
+    /// When observers left it for other reasons than to free slots. They count because a service chooses
+    /// which observers to hand over before those others have stopped.
     left: Vec<u64>,
-    /// Asked to be moved, and until when each must not come back.
+    /// Observers that it was told to move, each with the time until which it must not come back.
     moving: BTreeMap<ObserverId, u64>,
     moved: BTreeMap<ObserverId, u64>,
 }
@@ -66,8 +69,8 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// Free slots of a service by what it was told, if it may take anything; the limits of a rebalance do not count,
-    /// the pause of a service that gave an observer away does.
+    /// The free slots of a service according to its directives, 0 if it may take nothing. The limits of a
+    /// rebalance do not count; the pause after a hand-over does.
     pub(super) fn free_slots(&self, now: u64, host: usize, known: &Knowledge) -> u32 {
         let Some(service) = known.service_on.get(&host) else { return 0 };
         let own = known.setup.services[host - 1].capacity;
@@ -114,7 +117,7 @@ impl Capacity {
         let before = told.slots(own);
         change(told);
         if told.slots(own) > before {
-            // Observers that were told to stop before this order still leave.
+            // The service may still hand over observers that it told to stop before this order.
             told.lowest.push((now, before));
         }
         told.ceiling_until = now + TURN;
@@ -163,7 +166,7 @@ impl Capacity {
         }
         let row = known.row(id);
         let offered = row.is_some_and(|row| known.setup.services[host - 1].can_run(&row.definition));
-        // A service does not know yet that the broker has given its messages away.
+        // The service does not know yet that the broker has delivered its messages to another one.
         let knows = known.setup.theme != Theme::GivenAway
             && known.sessions.get(service).is_some_and(|session| session.open);
         if known.hosts[host].stopping || !offered || !knows {
@@ -203,7 +206,10 @@ impl Capacity {
         let own = known.setup.services[host - 1].capacity;
         let told = self.told.entry(*service).or_default();
         let ceiling = told.look(own, now);
-        let too_soon = told.moved.remove(&id).is_some_and(|until| now < until);
+        let moved = told.moved.remove(&id).is_some_and(|until| now < until);
+        // A service that cannot run it does not keep it.
+        let too_soon =
+            moved && known.row(id).is_some_and(|row| known.setup.services[host - 1].can_run(&row.definition));
         let held = known.held_by(conn) + 1;
         if held > ceiling as usize {
             return breach("capacity", format!("{} holds {held} of {ceiling}", known.host_name(host)));

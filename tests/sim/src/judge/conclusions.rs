@@ -1,5 +1,6 @@
-//! Conclusions: what managers conclude is true. A service is lost only by the broker's word; safe mode stops
-//! conclusions from silence; no observer fails without a cause; no observer is republished whose message is there.
+//! Checks that the conclusions of managers are true. A manager declares a service lost only if the broker
+//! confirms that its session has ended. In safe mode, managers conclude nothing from silence. No observer
+//! fails without a cause. No observer is republished while its message exists.
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::record::Fact;
@@ -10,11 +11,11 @@ use everwatch_core::record::service::{Ended, ServiceRow};
 use everwatch_core::wire::report::RunEvent;
 use std::collections::BTreeSet;
 
-/// A manager that looked at the switch before it was turned has carried out by then what follows, in ms.
+/// How long, in ms, a manager may still act on what it decided before safe mode was switched on.
 const SWITCHES_WITHIN: u64 = 16_000;
-/// Managers have read a report by then, in ms: one whose start was reported earlier is known to run.
+/// How long managers take to read a report, in ms. After that, they know of a reported start.
 const READS_WITHIN: u64 = 2000;
-/// The longest pause of a manager that waits for the database, in ms.
+/// The longest pause between two attempts of a manager to reach the database, in ms.
 const TRIES_EVERY: u64 = 5000;
 /// How long services must have refused an observer before it fails, in ms.
 const REFUSED_MAX: u64 = 900_000;
@@ -72,7 +73,7 @@ fn in_safe_mode(now: u64, known: &Knowledge, what: impl Fn() -> String) -> Verdi
     Ok(())
 }
 
-/// A manager's own verdict on an observer.
+/// Checks an observer that a manager has declared failed.
 fn on_failed(
     now: u64,
     (before, after): (&Row, &Row),
@@ -106,7 +107,8 @@ fn on_failed(
     Ok(())
 }
 
-/// A row says that its message is in the queue: the broker has confirmed it, or a service has it.
+/// Checks a row that says that its message was published: the broker must have confirmed it, or a service
+/// must have reported it.
 fn on_published((before, after): (&Row, &Row), known: &Knowledge, exercised: &mut Exercised) -> Verdict {
     let (id, generation) = (after.id, after.generation);
     if before.published_at.is_some() && before.generation == generation || after.published_at.is_none() {
@@ -123,14 +125,14 @@ fn on_published((before, after): (&Row, &Row), known: &Knowledge, exercised: &mu
     breach("published", text)
 }
 
-/// A manager publishes an observer again, by no person's request.
+/// Checks a republish that a manager decided by itself.
 fn on_republished(
     now: u64,
     (before, after): (&Row, &Row),
     known: &Knowledge,
     exercised: &mut Exercised,
 ) -> Verdict {
-    // A report of a higher generation raises it too, without a publish.
+    // A report with a higher generation also raises the generation, without a publish.
     let raised =
         after.generation > before.generation && before.generation > 0 && after.publish_lease.is_some();
     if !raised || before.wants_republish() || known.is_rewound(before.id, before.generation) {
@@ -142,7 +144,7 @@ fn on_republished(
     if !leased && !known.work_lost {
         in_safe_mode(now, known, || format!("{} is republished", before.definition.name))?;
     }
-    // A restored database has forgotten what it knew.
+    // The restored database does not contain what the managers had recorded since the backup.
     if known.restored || before.desired != Desired::Running {
         return Ok(());
     }
@@ -158,7 +160,7 @@ fn on_republished(
     breach("republished", text)
 }
 
-/// Whether the broker has the message and will hand it out, or a service has it that knows.
+/// Whether the message is ready in the queue, or a service has received it.
 fn is_there(id: ObserverId, generation: u32, known: &Knowledge) -> bool {
     use super::knowledge::Place;
     match known.messages.get(&(id, generation)) {

@@ -1,4 +1,4 @@
-//! Convergence: what must be so some time after the last fault.
+//! Checks convergence: the state that must be reached some time after the last fault.
 
 use super::Judge;
 use super::knowledge::{Knowledge, Place};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 type Settled = Result<(), String>;
 
 impl Judge {
-    /// Whether everything is as users want it, nothing is in progress and the rows are true.
+    /// Whether everything is as users requested, nothing is in progress, and the rows match what runs.
     pub(crate) fn has_converged(&self, people: &People) -> Settled {
         let known = &self.knowledge;
         if known.safe_mode_since.is_some() {
@@ -31,8 +31,8 @@ impl Judge {
         orders.are_followed(known)?;
         let rows = known.rows();
         promises_are_kept(people, &rows)?;
-        // Managers cannot tell an empty queue from an unavailable one while it has no consumer, so they find lost
-        // messages there once a service takes work again.
+        // While a queue has no consumer, managers cannot tell whether it is empty or unavailable. They find
+        // its lost messages once a service takes work from it again.
         for row in rows.iter().filter(|row| !orders.all_cordoned(&row.definition.pool, known)) {
             is_as_wanted(row, known, &orders)?;
         }
@@ -41,7 +41,7 @@ impl Judge {
         reports_are_folded(&rows, known)
     }
 
-    /// Every message that the broker has is run by a service, without any manager.
+    /// Whether services run every message that the broker has, while no manager runs.
     pub(crate) fn runs_without_managers(&self, now: u64) -> Settled {
         let known = &self.knowledge;
         for ((id, generation), place) in &known.messages {
@@ -76,7 +76,7 @@ impl Judge {
     }
 }
 
-/// The orders that stand, by the number of their service.
+/// The current orders of operators, by service number.
 pub(crate) struct Standing(Vec<Orders>);
 
 impl Standing {
@@ -112,7 +112,7 @@ impl Standing {
         !self.0[service].cordoned && used < self.slots(service, known)
     }
 
-    /// What the services of this pool may hold: those that take nothing keep what they have.
+    /// How many observers the services of this pool may hold. A cordoned service keeps what it has.
     fn room(&self, pool: &everwatch_core::id::Pool, known: &Knowledge) -> usize {
         let of = |service: usize| {
             let held = held_by(service, known);
@@ -174,7 +174,8 @@ fn promises_are_kept(people: &People, rows: &[Row]) -> Settled {
     for (observer, intent) in people.intents.iter().enumerate() {
         let name = observer_name(observer);
         let of_name = rows.iter().filter(|row| row.definition.name.as_str() == name);
-        // A manager whose clock was set back creates one that seems older than the deleted one of its name.
+        // If a manager's clock was set back, a new row may have an earlier creation time than the deleted row
+        // of the same name.
         let row = of_name.max_by_key(|row| (row.desired != Desired::Deleted, row.created_at));
         let Intent { created, deleted, restarted_after, edition: definition, paused, .. } = *intent;
         match row {
@@ -197,7 +198,7 @@ fn promises_are_kept(people: &People, rows: &[Row]) -> Settled {
     Ok(())
 }
 
-/// Whether it is to run and has not ended by itself.
+/// Whether the observer should run and its code has not ended for good.
 fn is_live(row: &Row) -> bool {
     let how = row.observed.settled.as_ref().map(|it| &it.how);
     let over = matches!(how, Some(Settlement::Completed | Settlement::Failed { .. }));
@@ -224,13 +225,14 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
         return Err(format!("{name} was told to stop, and nothing says that it has"));
     }
     match runs.as_slice() {
-        // A publish whose outcome its manager does not know is repeated once its lease is over.
+        // If a manager does not know whether its publish succeeded, a manager republishes once the lease has
+        // expired.
         [] if row.published_at.is_none() => Err(format!("{name} is to be published")),
         [] if !has_room(row, known, orders) => Ok(()),
         [_] if Code::of(&row.definition.spec.to_string()).is_deadly() => {
             Err(format!("{name} ends its services and goes on"))
         }
-        // A change that the restored database has forgotten stands until the next start.
+        // A run keeps a change that the restored database does not contain until its next start.
         [run] if run.edition != edition(row) && !known.restored => {
             Err(format!("{name} runs in edition {}", run.edition))
         }
@@ -255,8 +257,9 @@ fn has_room(row: &Row, known: &Knowledge, orders: &Standing) -> bool {
     })
 }
 
-/// Every message that is held is of the present generation of an observer that is wanted, and none waits while
-/// there is room. Without a free slot older ones may wait for their end.
+/// Checks that every held message has the current generation of an observer that should run, and that no
+/// message waits while a slot is free. Without a free slot, messages of older generations may remain until
+/// they are settled.
 fn no_leftovers(rows: &[Row], known: &Knowledge, orders: &Standing) -> Settled {
     for ((id, generation), place) in &known.messages {
         let row = rows.iter().find(|row| row.id == *id);
@@ -291,7 +294,8 @@ fn services_are_known(known: &Knowledge) -> Settled {
     Err("a service that has ended is not known to have".to_owned())
 }
 
-/// The observed half of every row follows from the set of reports of its generation, computed a second, slower way.
+/// Checks that the observed part of every row follows from the reports of its generation. Computes it from
+/// the reports in a second, slower way.
 fn reports_are_folded(rows: &[Row], known: &Knowledge) -> Settled {
     for row in rows {
         let by_manager = row.observed.settled.as_ref().is_some_and(|settled| settled.service.0.is_nil());
@@ -313,7 +317,7 @@ fn differs(row: &Row, known: &Knowledge) -> Option<&'static str> {
     };
     let rank = |it: &&(u64, _, _, RunReport)| (it.3.event == RunEvent::Stopped, key(it));
     let settled = heard.iter().copied().filter(|it| it.3.event.settles()).min_by_key(rank);
-    // Another service has gone on with it.
+    // A later run on another service has continued the observer.
     let goes_on = |run: &RunReport| {
         let later =
             row.observed.latest.as_ref().is_some_and(|it| it.key.acquisitions > run.epoch.acquisitions());
@@ -330,7 +334,7 @@ fn differs(row: &Row, known: &Knowledge) -> Option<&'static str> {
     };
     let same_latest = match (&row.observed.latest, latest) {
         (None, None) => true,
-        // An entry of an inventory that only repeats its row is passed over, with its number.
+        // A manager skips an inventory entry that only repeats the row, so its sequence number may differ.
         (Some(seen), Some(heard)) => {
             seen.key.acquisitions == heard.3.epoch.acquisitions()
                 && seen.service == heard.1

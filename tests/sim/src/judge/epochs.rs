@@ -1,5 +1,5 @@
-//! Epochs: no generation is published twice, the broker's count rises with each delivery, no two services have
-//! runs with one epoch, and nothing starts that its service was told not to start.
+//! Checks epochs: managers publish each generation once, the broker's delivery count rises with each
+//! delivery, no two services have runs with the same epoch, and no service starts a run that was revoked.
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::record::Fact;
@@ -8,7 +8,7 @@ use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::wire::command::{Command, Revocation};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A command waits for its turn in the service's loop, in ms.
+/// How long a command may wait in the service's loop, in ms.
 const TURN: u64 = 50;
 
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(super) struct Epochs {
     published: BTreeSet<(ObserverId, u32)>,
     delivered: BTreeMap<(ObserverId, u32), u32>,
     runs: BTreeMap<(ObserverId, Epoch), ServiceId>,
-    /// What each service was told, and when.
+    /// The revocations that each service has received, with their times.
     revoked: BTreeMap<(ServiceId, ObserverId), (Epoch, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! Gaps: while nothing is wrong and a slot is free, an observer that is to run runs within a second, whatever
-//! operators ask for meanwhile.
+//! Checks gaps: while nothing is wrong and a slot is free, every observer that should run does so within a
+//! second, whatever operators request.
 
 use super::capacity::Capacity;
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
@@ -8,14 +8,15 @@ use everwatch_core::observer::definition::Overlap;
 use everwatch_core::record::row::{Desired, Row};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The longest gap, in ms: a second, and a second more where overlap is forbidden (twice the fence's grace).
+/// The longest gap, in ms. Where overlap is forbidden, a second more (twice the grace period of the fence) is
+/// allowed.
 const GAP_MAX: u64 = 1000;
 /// The pause between two looks, in ms.
 pub(crate) const LOOK: u64 = 250;
 
 #[derive(Default)]
 pub(super) struct Gaps {
-    /// Since when each observer could run and does not.
+    /// The time since which each observer could run but does not.
     since: BTreeMap<ObserverId, u64>,
 }
 
@@ -40,7 +41,8 @@ impl Gaps {
             *exercised.entry("gaps").or_default() += 1;
             let gap = now - *self.since.entry(row.id).or_insert(now);
             let forbids = row.definition.overlap == Overlap::Forbid;
-            // A service that cannot run it holds its message for a second before another one has it.
+            // A service that cannot run the observer holds its message for a second before another service
+            // receives it.
             let refused = known.setup.may_be_refused(&row.definition);
             let most = if forbids || refused { 2 * GAP_MAX } else { GAP_MAX };
             if gap > most + LOOK {
@@ -56,13 +58,14 @@ impl Gaps {
     }
 }
 
-/// Whether one that does not run is to run, and nothing of its own holds it up.
+/// Whether an observer that does not run should run and could: its code waits for nothing, and a capable
+/// service has a free slot.
 pub(super) fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> bool {
     let definition = row.desired == Desired::Running && row.observed.settled.is_none() && !row.awaits_end();
     if !definition || known.setup.services.iter().any(|it| it.start_rate > 0.0) {
         return false;
     }
-    // Code that waits for its next attempt or has ended by itself.
+    // The code waits for its next attempt or has ended by itself.
     if known.stopped_at.get(&row.id).is_some_and(|(_, own)| own.is_some()) {
         return false;
     }

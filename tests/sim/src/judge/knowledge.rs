@@ -1,4 +1,4 @@
-//! What the judge knows of the world at this moment.
+//! The judge's knowledge of the current state of the world.
 
 use crate::code::Code;
 use crate::database::Database;
@@ -16,14 +16,15 @@ use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How long after a fault its effects may last, in ms: what is judged only in good times waits for so long.
+/// How long the effects of a fault may last, in ms. Rules that hold only without faults are not checked
+/// during that time.
 const AFTERMATH: u64 = 30_000;
 
-/// How long it may take until a lost message is missed, in ms: two looks `orphan_after` apart, the first of them
-/// after ten times that in a queue that is never empty.
+/// How long managers may take to notice a lost message, in ms: two checks `orphan_after` apart. In a queue
+/// that is never empty, the first check comes after ten times `orphan_after`.
 pub(crate) const MISSED_WITHIN: u64 = 1_200_000;
 
-/// Once this many services have died, observers that ran there may start one at a time.
+/// The number of dead services from which managers may start the observers of these services one at a time.
 const CRASH_LOOPING: u32 = 4;
 
 #[derive(Debug, Clone, Default)]
@@ -35,7 +36,7 @@ pub(crate) struct HostState {
     pub(crate) thawed_at: Option<u64>,
 }
 
-/// Everything has been started by then, in ms.
+/// When all processes have started, in ms.
 const STARTS_WITHIN: u64 = 5000;
 
 /// One session of a service, by the service's id.
@@ -45,7 +46,7 @@ pub(crate) struct SessionState {
     pub(crate) open: bool,
 }
 
-/// Where the broker has a work message.
+/// Where a work message is, from the broker's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Ready,
@@ -65,40 +66,40 @@ pub(crate) struct Knowledge {
     pub(crate) database: Arc<Database>,
     pub(crate) hosts: Vec<HostState>,
     pub(crate) starts: BTreeMap<u64, Start>,
-    /// Code that has not let go.
+    /// The starts whose code has not ended.
     pub(crate) alive: BTreeSet<u64>,
     pub(crate) sessions: BTreeMap<ServiceId, SessionState>,
     /// The newest session on each host.
     pub(crate) service_on: BTreeMap<usize, ServiceId>,
     /// Work messages by observer and generation.
     pub(crate) messages: BTreeMap<(ObserverId, u32), Place>,
-    /// How the broker came to take a delivery back.
+    /// Why the broker took each delivery back.
     pub(crate) taken_back: BTreeMap<(ObserverId, Epoch), Loss>,
     pub(crate) rewound: BTreeSet<(ObserverId, u32)>,
-    /// Publishes that their publisher knows to be in the queue.
+    /// Publishes that the broker has confirmed, or whose messages a manager has found in the queue.
     pub(crate) confirmed: BTreeSet<(ObserverId, u32)>,
-    /// What the state queue was given, by observer.
+    /// The reports in the state queue, by observer.
     pub(crate) reports: BTreeMap<ObserverId, Vec<(u64, ServiceId, SequencedReport, RunReport)>>,
     /// Runs whose code ended by itself for good, and how often it errored.
     pub(crate) finished: BTreeMap<(ObserverId, Epoch), Outcome>,
     pub(crate) errors: BTreeMap<(ObserverId, Epoch), u32>,
-    /// When code of each observer last ran, and how it ended.
+    /// When the code of each observer last ended, and how.
     pub(crate) stopped_at: BTreeMap<ObserverId, (u64, Option<Outcome>)>,
     pub(crate) started_at: BTreeMap<ObserverId, u64>,
     pub(crate) deaths: u32,
     pub(crate) deadly_deaths: u32,
     pub(crate) safe_mode_since: Option<u64>,
     pub(crate) restored: bool,
-    /// The work queues were lost once, and republishing them is no conclusion from silence.
+    /// Whether the work queues were lost. Republishing then is not a conclusion from silence.
     pub(crate) work_lost: bool,
     pub(crate) calm_since: Option<u64>,
-    /// When a person last asked for something.
+    /// The time of the last user request or fault.
     pub(crate) acted_at: u64,
     /// Until when the effects of faults last.
     pub(crate) troubled_until: u64,
-    /// When the database answers as it should again.
+    /// When the database works normally again.
     pub(crate) database_back_at: u64,
-    /// Until when a manager may be without reports that the broker has sent it.
+    /// Until when a manager may lack reports that the broker has sent to it.
     pub(crate) managers_cut_until: u64,
 }
 
@@ -179,13 +180,14 @@ impl Knowledge {
         self.messages.values().filter(held).count()
     }
 
-    /// How many of its slots are in use at the broker: a delivery that never arrives takes one.
+    /// How many slots of this session are in use from the broker's view. A delivery that never arrives takes
+    /// one.
     pub(crate) fn slots_used(&self, of: ConnId) -> usize {
         let held = |place: &&Place| matches!(place, Place::Held { conn, .. } if *conn == of);
         self.messages.values().filter(held).count()
     }
 
-    /// Code that runs at this moment: its host neither is frozen nor has died.
+    /// Whether the code of this start executes: its host is up and not frozen.
     pub(crate) fn executes(&self, start: u64) -> bool {
         self.starts.get(&start).is_some_and(|start| {
             let host = &self.hosts[start.host];
@@ -193,7 +195,7 @@ impl Knowledge {
         })
     }
 
-    /// Whether observers may be suspected of ending their services, and start one at a time.
+    /// Whether managers may treat observers as crash-looping and start them one at a time.
     pub(crate) fn may_be_crash_looping(&self) -> bool {
         self.has_deadly_code || self.deaths >= CRASH_LOOPING
     }
@@ -203,7 +205,8 @@ impl Knowledge {
         now >= self.troubled_until && self.manages()
     }
 
-    /// Whether the broker may have sent reports to a manager that does not read them. No other manager reads those.
+    /// Whether the broker may have sent reports to a manager that does not read them. The other managers do
+    /// not receive those.
     pub(crate) fn may_be_unread(&self, now: u64) -> bool {
         let managers = &self.hosts[self.first_manager()..];
         now < self.managers_cut_until || managers.iter().any(|host| host.up && host.frozen)
@@ -235,13 +238,14 @@ impl Knowledge {
             Fault::RewindWork { in_ms } => in_ms + MISSED_WITHIN,
             Fault::LoseWork { .. } | Fault::Abandon { .. } => MISSED_WITHIN,
             Fault::Flaps { times, .. } => u64::from(*times) * 7000,
-            // These wait for the next one that they meet.
+            // These faults wait for the next operation that they affect.
             Fault::LoseAnswers { .. }
             | Fault::BreakAfterPublish { .. }
             | Fault::RejectWork { .. }
             | Fault::LoseDeliveries { .. } => 600_000,
             Fault::DatabaseRestored { .. } => 300_000,
-            // A service from which no other one takes over learns of it by its next inventory.
+            // If no other service takes the message over, the service learns of the loss with its next
+            // inventory.
             Fault::GiveAway { .. } => 60_000,
             Fault::Reset { .. } | Fault::CloseChannel { .. } | Fault::ClockStep { .. } => 0,
         };
@@ -261,7 +265,7 @@ impl Knowledge {
     pub(crate) fn learn(&mut self, now: u64, fact: &Fact) {
         match fact {
             Fact::Booted { host } => {
-                // Managers listen for a while before they conclude anything from what they do not hear.
+                // The first managers listen for a while before they conclude anything from silence.
                 let unmanaged = now > STARTS_WITHIN && !self.manages();
                 let lasts = if unmanaged { AFTERMATH } else { STARTS_WITHIN };
                 self.troubled_until = self.troubled_until.max(now + lasts);
@@ -269,7 +273,7 @@ impl Knowledge {
                 *state = HostState { up: true, life: state.life + 1, ..HostState::default() };
             }
             Fact::Died { host } => self.on_death(now, *host),
-            // Meanwhile its manager applies no reports.
+            // Until then, the manager that waits for the answer applies no reports.
             Fact::AnswerLost { until } => self.database_back_at = self.database_back_at.max(*until),
             Fact::Frozen { host } => self.hosts[*host].frozen = true,
             Fact::Thawed { host } => {
@@ -278,7 +282,7 @@ impl Knowledge {
                 if !self.is_service(*host)
                     && let Some(since) = &mut self.safe_mode_since
                 {
-                    // A manager goes on with what it had begun before it froze.
+                    // After a thaw, a manager finishes what it had begun before it froze.
                     *since = now;
                 }
             }
@@ -406,7 +410,7 @@ impl Knowledge {
         }
     }
 
-    /// Whether skew of clocks beyond what operations want is a part of this history.
+    /// Whether clocks in this history differ by more than Everwatch tolerates.
     pub(crate) fn is_skewed(&self) -> bool {
         self.setup.theme == Theme::Skewed
     }

@@ -1,4 +1,5 @@
-//! Overlap: how long two runs of one observer executed at once, and how long they may by what went wrong.
+//! Checks overlap: how long two runs of one observer executed at the same time, compared with the maximum for
+//! the fault that happened.
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::record::{Loss, Start};
@@ -6,17 +7,19 @@ use everwatch_core::epoch::Epoch;
 use everwatch_core::observer::definition::Overlap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The fence of the simulated services, in ms.
+/// The fence timeout of the simulated services, in ms. `FENCE_GRACE`: its grace period.
 const FENCE_AFTER: u64 = 5000;
 const FENCE_GRACE: u64 = 500;
-/// How often the fence looks, and the way of a broker's word to a host and of an abort into code, in ms.
+/// The interval of the fence's checks, in ms. `WAY`: how long a message of the broker takes to a host, or an
+/// abort to the code.
 const LOOK: u64 = 100;
 const WAY: u64 = 60;
-/// How long code may take that a revocation ends: `grace` of the simulated observers, and the abort after it.
+/// How long code may run after a revocation: the `grace` of the simulated observers, then the abort.
 const GRACE: u64 = 3000 + FENCE_GRACE;
-/// A manager has read the next run's start and revoked the one before it by then, in ms.
+/// How long a manager takes, in ms, to read the start of the next run and revoke the previous run.
 const REVOKED_WITHIN: u64 = 1000;
-/// What starts so soon after a thaw does not know yet what the broker said meanwhile, in ms.
+/// For how long after a thaw, in ms, a service may start a run because it has not yet read what the broker
+/// sent in the meantime.
 const JUST_THAWED: u64 = 100;
 
 #[derive(Default)]
@@ -24,12 +27,12 @@ pub(super) struct Overlaps {
     since: u64,
     executing: Vec<u64>,
     lasted: BTreeMap<(u64, u64), u64>,
-    /// Starts that were frozen for a while, or began at a thaw.
+    /// Starts whose host was frozen in the meantime, or that began right after a thaw.
     frozen: BTreeSet<u64>,
 }
 
 impl Overlaps {
-    /// Time has passed since the last look.
+    /// Adds the time since the last call to the overlaps that exist, and checks them.
     pub(super) fn pass(&mut self, now: u64, known: &Knowledge, exercised: &mut Exercised) -> Verdict {
         let lasted = now - std::mem::replace(&mut self.since, now);
         if lasted == 0 {
@@ -42,7 +45,7 @@ impl Overlaps {
                 if a.id != b.id {
                     continue;
                 }
-                // Only a manager revokes the older generation of two.
+                // Only a manager can revoke the older of two generations.
                 if (in_doubt(known, a, b) || is_settled(known, a, b)) && !known.manages() {
                     continue;
                 }
@@ -56,7 +59,7 @@ impl Overlaps {
         worst
     }
 
-    /// Looks at what executes now.
+    /// Updates which starts execute now.
     pub(super) fn look(&mut self, known: &Knowledge) {
         let (executing, frozen): (Vec<u64>, Vec<u64>) =
             known.alive.iter().copied().partition(|start| known.executes(*start));
@@ -86,8 +89,8 @@ fn judge(known: &Knowledge, (older, newer): (&Start, &Start), sum: u64, was_froz
     breach("overlap", text)
 }
 
-/// The longest overlap by how the older run lost its message, in ms; `None`: it is not judged, because the broker
-/// hands out what it handed out before, or the database has forgotten what runs.
+/// The longest allowed overlap, by how the older run lost its message, in ms. `None`: not checked, because
+/// the broker redelivers old messages or the restored database does not know the runs.
 fn may_overlap(known: &Knowledge, older: &Start, newer: &Start) -> Option<u64> {
     if known.healthy {
         return Some(0);
@@ -105,9 +108,9 @@ fn may_overlap(known: &Knowledge, older: &Start, newer: &Start) -> Option<u64> {
         Some(Loss::GivenAway) => REVOKED_WITHIN + GRACE,
         Some(Loss::Untold) => FENCE_AFTER + LOOK + FENCE_GRACE + WAY,
     };
-    // Two generations may both be in the queue only where a publish was in doubt: the older one is revoked as
-    // soon as it starts.
-    // A manager may learn the end of an earlier run before the start of this one, and revokes this one after that.
+    // Two generations can both be in the queue only if the publish of the older one was in doubt; a manager
+    // revokes the older one as soon as it starts. A manager may also learn the end of an earlier run before
+    // the start of this run; it then revokes this run later.
     let ended_earlier = |(id, epoch): &(_, Epoch)| {
         *id == older.id && epoch.generation() == generation && *epoch < older.epoch
     };
@@ -117,7 +120,8 @@ fn may_overlap(known: &Knowledge, older: &Start, newer: &Start) -> Option<u64> {
     Some(if in_doubt(known, older, newer) { by_loss.max(GRACE + FENCE_AFTER) } else { by_loss })
 }
 
-/// Whether both are in the queue because the service that settled the older one could not acknowledge its message.
+/// Whether both generations are in the queue because the service settled the older one but could not
+/// acknowledge its message.
 fn is_settled(known: &Knowledge, a: &Start, b: &Start) -> bool {
     let older = a.epoch.generation().min(b.epoch.generation());
     let reports = known.reports.get(&a.id).into_iter().flatten();
@@ -125,7 +129,7 @@ fn is_settled(known: &Knowledge, a: &Start, b: &Start) -> bool {
     a.epoch.generation() != b.epoch.generation() && settled
 }
 
-/// Whether both are in the queue because the publish of the older one was not confirmed.
+/// Whether both generations are in the queue because the publish of the older one was not confirmed.
 fn in_doubt(known: &Knowledge, a: &Start, b: &Start) -> bool {
     let older = a.epoch.generation().min(b.epoch.generation());
     a.epoch.generation() != b.epoch.generation() && !known.confirmed.contains(&(a.id, older))

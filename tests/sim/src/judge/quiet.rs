@@ -1,5 +1,5 @@
-//! Quiet: what has come to rest stays at rest. Nothing starts, nothing is published or revoked, memory does not
-//! grow, and rows are not read again and again.
+//! Checks quiet: once the system is at rest, it stays at rest. Nothing starts, nothing is published or
+//! revoked, memory does not grow, and managers do not read rows repeatedly.
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::code::Code;
@@ -9,21 +9,23 @@ use everwatch_core::id::ObserverId;
 use everwatch_core::wire::command::Command;
 use std::sync::atomic::Ordering;
 
-/// The memory that a quiet hour may leave behind, in bytes: what stores and queues keep of heartbeats is about
-/// the same at any time.
+/// How much memory may grow in a quiet hour, in bytes. The stored heartbeats always take about the same
+/// space.
 const GROWTH_MAX: i64 = 256 * 1024;
-/// Rows that a quiet minute may read, for each observer and each manager: the inventory, and one search.
+/// How many rows may be read in a quiet minute, for each observer and each manager: for the inventory and one
+/// search.
 const ROWS_MAX: u64 = 4;
-/// The first part of a quiet time, in which caches are filled, in ms.
+/// The first part of the quiet time, in ms, in which caches fill.
 const WARM_UP: u64 = 600_000;
 
 /// A time in which nothing may happen.
 pub(crate) struct Quiet {
     since: u64,
     rows_read: u64,
-    /// What was allocated once caches are filled.
+    /// The allocated bytes once the caches are filled.
     live_bytes: Option<i64>,
-    /// Managers look at some rows for ten minutes: their services may have died of them.
+    /// Whether managers still check rows, for up to ten minutes, for observers that may have killed their
+    /// services.
     watched: bool,
 }
 
@@ -34,12 +36,12 @@ impl Quiet {
         Self { since: now, rows_read, live_bytes: None, watched }
     }
 
-    /// Judges one thing that happens in it.
+    /// Checks one fact during the quiet time.
     pub(crate) fn hear(fact: &Fact, known: &Knowledge) -> Verdict {
         let (what, id) = match fact {
             Fact::Started(start) => ("starts", start.id),
             Fact::Published { id, .. } => ("is published", *id),
-            // Whether its services die of it is looked at for ten minutes.
+            // For ten minutes, managers check whether the observer kills its services, and save its row.
             Fact::Saved { before: Some(before), .. } if before.crash_check.is_some() => return Ok(()),
             Fact::Saved { request: None, after, .. } => ("is saved", after.id),
             Fact::Heard { command, .. } => match &**command {
@@ -63,7 +65,7 @@ impl Quiet {
         }
     }
 
-    /// Judges the whole of it.
+    /// Checks the quiet time as a whole.
     pub(crate) fn end(&self, now: u64, known: &Knowledge, exercised: &mut Exercised) -> Verdict {
         let minutes = (now - self.since) / 60_000;
         *exercised.entry("quiet minutes").or_default() += minutes;
@@ -100,7 +102,7 @@ fn takes_freed_slot(id: ObserverId, fact: &Fact, known: &Knowledge) -> bool {
     there().count() > slots as usize && there().any(|row| is_restless(row.id, known))
 }
 
-/// Whether its code ends by itself, or is still to come to rest.
+/// Whether its code ends by itself, or has not come to rest yet.
 fn is_restless(id: ObserverId, known: &Knowledge) -> bool {
     let Some(row) = known.row(id) else { return true };
     let code = Code::of(&row.definition.spec.to_string());

@@ -1,4 +1,5 @@
-//! Refusals: while nothing is wrong, what no service can run leaves the queue, so that it takes no slots.
+//! Checks refusals: while nothing is wrong, managers withdraw the messages of observers that no service can
+//! run, so that they take no slots.
 
 use super::capacity::Capacity;
 use super::gaps::could_run;
@@ -8,18 +9,18 @@ use everwatch_core::id::ObserverId;
 use everwatch_core::record::row::{Desired, Row};
 use std::collections::BTreeMap;
 
-/// How long a refused observer may be in the queue, in ms: a manager looks once a second, when it has caught up with
-/// what services have told.
+/// How long a refused observer's message may stay in the queue, in ms. A manager checks once a second, once
+/// it has applied the reports of the services.
 fn refused_max() -> u64 {
     2 * u64::try_from(WITHDRAW_AFTER.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The first managers listen for so long before they conclude from heartbeats what services can run, in ms.
+/// How long the first managers listen before they conclude from heartbeats what services can run, in ms.
 const LISTENS: u64 = 20_000;
 
 #[derive(Default)]
 pub(super) struct Refusals {
-    /// Since when each observer is refused and no service could run it.
+    /// The time since which each observer has been refused and no service could run it.
     since: BTreeMap<ObserverId, u64>,
 }
 
@@ -31,7 +32,9 @@ impl Refusals {
         capacity: &Capacity,
         exercised: &mut Exercised,
     ) -> Verdict {
-        if now < LISTENS || !known.is_untroubled(now) || known.may_be_crash_looping() {
+        // In safe mode, managers withdraw nothing.
+        let is_safe_mode = known.safe_mode_since.is_some();
+        if now < LISTENS || is_safe_mode || !known.is_untroubled(now) || known.may_be_crash_looping() {
             self.since.clear();
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! Settlements: nothing is acknowledged before its settlement is confirmed or committed, and what a row says of an
-//! end has happened.
+//! Checks settlements: no service acknowledges a message before its settlement is confirmed or committed, and
+//! an end in a row has really happened.
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::network::ConnId;
@@ -54,7 +54,7 @@ fn is_true(row: &Row, known: &Knowledge) -> Verdict {
     let Some(settled) = &row.observed.settled else { return Ok(()) };
     let epoch = Epoch::new(row.generation, settled.key.acquisitions);
     if known.is_rewound(row.id, row.generation) {
-        // Two of its runs may have the same epoch, by no fault of ours.
+        // Two runs may have the same epoch here, through no fault of Everwatch.
         return Ok(());
     }
     let key = (row.id, epoch);

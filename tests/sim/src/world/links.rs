@@ -11,11 +11,12 @@ use tokio::sync::mpsc::UnboundedSender;
 
 /// The heartbeat that brokers and clients agree on, in ms; both send one twice as often on an idle connection.
 const HEARTBEAT: u64 = 5000;
-/// The broker gives a silent client up after between two and three heartbeats, a client the broker after two.
+/// How long the broker waits for a silent client: between two and three heartbeats. A client waits two
+/// heartbeats for the broker.
 const BROKER_PATIENCE: u64 = HEARTBEAT * 5 / 2;
 const CLIENT_PATIENCE: u64 = HEARTBEAT * 2;
 
-/// What a link does not carry at the moment, and how much longer it takes.
+/// What a link currently blocks, and its additional latency.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) cut_up: bool,
@@ -144,7 +145,8 @@ impl World {
         }
     }
 
-    /// Once every half heartbeat: both ends say that they are there, and give up those that are silent.
+    /// Runs every half heartbeat: both sides send a heartbeat, and close the connection if the other side was
+    /// silent for too long.
     pub(crate) fn heartbeats(&mut self) {
         self.later(HEARTBEAT / 2, Self::heartbeats);
         for conn in 0..self.conns.len() {
@@ -181,7 +183,7 @@ impl World {
         }
     }
 
-    /// Whether what the broker says to a session arrives at once.
+    /// Whether messages of the broker reach this session without a fault-induced delay.
     pub(super) fn hears(&self, conn: ConnId) -> bool {
         let link = self.hosts[self.conns[conn].host].links[Lane::Consume as usize];
         !link.cut_down && link.delay == 0

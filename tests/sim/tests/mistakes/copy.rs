@@ -1,5 +1,5 @@
-//! A copy of the sources that ship, which makes a listed mistake if an environment variable names it; and
-//! the simulation, built of that copy. One build carries all mistakes.
+//! Builds the simulation from a copy of the shipped sources. The copy makes one of the listed mistakes if an
+//! environment variable names it. One build contains all mistakes.
 
 use super::list::{Edit, MISTAKES};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ const PACKAGES: [&str; 9] = [
     SIMULATION,
 ];
 
-/// What every decision to make a mistake asks.
+/// The function that every changed place calls to decide whether to make its mistake.
 const MADE: &str = r#"
 pub mod mistake {
     /// Whether this mistake is made.
@@ -54,7 +54,7 @@ pub(crate) fn built() -> PathBuf {
         .args(["-n", "19", env!("CARGO"), "build", "--offline", "--quiet", "--bin", PROGRAM])
         .current_dir(&copy);
     cargo.env("CARGO_TARGET_DIR", target);
-    // What cargo tells this test of its own package is not true of the copy.
+    // Removes the variables that cargo sets for this test's package: they are wrong for the copy.
     for (name, _) in std::env::vars() {
         if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| name.starts_with(prefix)) {
             cargo.env_remove(name);
@@ -109,8 +109,8 @@ fn change(files: &mut Files, file: &str, change: impl FnOnce(&str) -> String) {
     *content = change(std::str::from_utf8(content).unwrap()).into_bytes();
 }
 
-/// The manifest of the workspace, with these packages alone, in a version of their own: cargo tells packages of two
-/// workspaces apart by that, and would keep what it builds of both in the same files.
+/// The workspace manifest, reduced to these packages, with a version of its own. Cargo distinguishes packages
+/// of two workspaces by version; with the same version, it would store the builds of both in the same files.
 fn reduced(manifest: &str) -> String {
     let members = format!("members = {PACKAGES:?}");
     let line = |line: &str| match line.split(' ').next() {
@@ -158,7 +158,8 @@ fn place(file: &str, text: &str, find: &str) -> Range<usize> {
 fn choice(file: &str, name: &str, Edit { find, instead, .. }: &Edit) -> String {
     let core = if file.starts_with("crates/core/") { "crate" } else { "everwatch_core" };
     let choice = format!("if {core}::mistake::made(\"{name}\") {{ {instead} }} else {{ {find} }}");
-    // A statement needs no parentheses, and an expression may go on behind its end.
+    // A statement needs no parentheses; an expression does, because the code after it may continue the
+    // expression.
     if find.ends_with(';') { choice } else { format!("({choice})") }
 }
 

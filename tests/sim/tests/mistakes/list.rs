@@ -1,5 +1,5 @@
-//! The mistakes: for each what is changed in the sources that ship, the seed of a history that shows it, and the
-//! rule that this history breaks.
+//! The deliberate mistakes: for each, the change in the shipped sources, the seed of a history that reveals
+//! it, and the rule that this history breaks.
 //!
 //! `find` stands exactly once in its file and is an expression, or a statement with its semicolon; the changed
 //! copy takes `instead` if it is told to make the mistake.
@@ -92,7 +92,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "leave-older-runs-unanswered",
         seed: 685,
         rule: "convergence",
-        // Services are also told at their birth of what was commanded before.
+        // The welcome of a new service also contains the revocations that were sent before.
         edits: &[
             edit(STATE, "answers.revocations.extend(runs.iter().filter_map(|run| row.answer(&run.report)));", ""),
             edit(BIRTHS, "rows.iter().map(Row::revocation).collect()", "Vec::new()"),

@@ -1,4 +1,5 @@
-//! It bites: each of many deliberate mistakes, made in the crates that ship, breaks a rule in some history.
+//! Tests the rules themselves: each of many deliberate mistakes in the shipped crates must break a rule in
+//! some history.
 
 mod copy;
 mod list;
@@ -7,7 +8,7 @@ mod playing;
 use list::{MISTAKES, Mistake};
 use playing::{Breach, Player};
 
-/// Seeds that are searched for a mistake that its remembered seed no longer shows.
+/// How many seeds are searched if the recorded seed no longer reveals a mistake.
 const SEARCHED: u64 = 1500;
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Processes at once.
 const PROCESSES: usize = 2;
-/// A history that has not ended by then never will.
+/// The time after which a history counts as hung.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// The rule that a history broke.
@@ -24,7 +24,7 @@ pub(crate) struct Breach {
 /// The program that carries all mistakes.
 pub(crate) struct Player {
     program: PathBuf,
-    /// Whether the history of a seed breaks no rule while no mistake is made.
+    /// Whether the history of each seed breaks no rule without any mistake.
     clean: Mutex<BTreeMap<u64, bool>>,
 }
 
@@ -33,7 +33,8 @@ impl Player {
         Self { program, clean: Mutex::default() }
     }
 
-    /// What the mistake breaks in the history of this seed; nothing if that history is broken without it too.
+    /// The rule that the mistake breaks in the history of this seed. `None` if that history breaks a rule
+    /// without the mistake too.
     pub(crate) fn shows(&self, mistake: &str, seed: u64) -> Option<Breach> {
         let breach = self.play(mistake, seed)?;
         self.is_clean(seed).then_some(breach)

@@ -1,4 +1,5 @@
-//! Creates a second through the HTTP API, beside confirmed publishes a second of the same bodies.
+//! Measures creates per second through the HTTP API, compared with confirmed publishes per second of the same
+//! bodies.
 
 use super::deployment::{CONCURRENCY, Deployment, HEARTBEAT, Place, bare};
 use super::outcome::{Aim, Outcome};
@@ -34,8 +35,8 @@ fn rate(count: u32, took: Duration) -> f64 {
     f64::from(count) / took.as_secs_f64()
 }
 
-/// Publishes as many bodies as observers would have to a queue of the same arguments, each confirmed;
-/// answers how long it took.
+/// Publishes the bodies of `count` observers to a queue with the same arguments as a work queue, each with a
+/// confirm. Returns how long it took.
 pub(super) async fn publish(deployment: &Deployment, count: u32) -> anyhow::Result<Duration> {
     let session = connect(deployment).await?;
     let queue = bare(&deployment.prefix);
@@ -61,7 +62,7 @@ async fn connect(deployment: &Deployment) -> anyhow::Result<Arc<dyn Session>> {
     Ok(broker.connect("everwatch bench").await?)
 }
 
-/// What would be published for this observer.
+/// The body that a manager would publish for this observer.
 fn body(observer: Value) -> anyhow::Result<Vec<u8>> {
     let definition =
         ObserverDefinition::parse(observer, &Name::new("bench")?).ok().context("an invalid observer")?;

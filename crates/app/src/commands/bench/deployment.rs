@@ -1,5 +1,5 @@
-//! A deployment for one measurement: child processes of this binary under a prefix and a folder of their
-//! own. Whatever happens, dropping it kills them; [`Place::clean`] takes their queues away.
+//! A deployment for one measurement: child processes of this binary with their own prefix and folder.
+//! Dropping it kills them; [`Place::clean`] deletes their queues.
 
 use crate::client::{Client, Failure};
 use crate::item::Item;
@@ -22,13 +22,13 @@ use tokio::time::sleep;
 
 /// How many requests or publishes are under way at once.
 pub(super) const CONCURRENCY: usize = 32;
-/// How long anything here may take before the measurement is given up.
+/// How long a step may take before the measurement fails.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
-/// How often the API is asked; more often would slow down what is measured.
+/// How often the API is polled. More frequent polls would slow down the measured processes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Where everything happens, and what has to be tidied up after it.
+/// The broker and the database of the measurements, and the prefixes to clean up afterwards.
 pub(super) struct Place {
     pub(super) broker_url: String,
     pub(super) store_url: Option<String>,
@@ -48,7 +48,7 @@ impl Place {
         Ok(())
     }
 
-    /// A prefix of its own, remembered for [`Place::clean`].
+    /// Creates a new prefix and remembers it for [`Place::clean`].
     fn prefix(&self) -> String {
         let prefix = format!("everwatch-bench-{}.", uuid::Uuid::new_v4().simple());
         self.prefixes.lock().unwrap_or_else(PoisonError::into_inner).push(prefix.clone());
@@ -72,7 +72,7 @@ impl Place {
         broker
             .remove(&queues, &exchanges)
             .await
-            .context("what the benchmark made on the broker is left there")
+            .context("cannot delete the benchmark's queues and exchanges; they stay on the broker")
     }
 }
 
@@ -103,7 +103,7 @@ impl Process {
     }
 }
 
-/// One prefix, one database, one manager's address.
+/// A deployment: one prefix, one database, and one address of a manager.
 pub(super) struct Deployment {
     pub(super) broker_url: String,
     pub(super) prefix: String,
@@ -111,14 +111,15 @@ pub(super) struct Deployment {
     store_url: String,
     listen: String,
     folder: TempDir,
-    /// Of names, so that deployments can follow each other on one database.
+    /// A part of all observer and service names. It keeps deployments apart that use the same database one
+    /// after another.
     tag: String,
     keeps_store: bool,
     services: u32,
 }
 
 impl Deployment {
-    /// Nothing runs yet.
+    /// Creates a deployment without starting a process.
     pub(super) fn new(place: &Place) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("everwatch-bench-").tempdir()?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -171,7 +172,8 @@ impl Deployment {
         Ok(manager)
     }
 
-    /// Starts a service and waits until the manager knows it and its blocks are open; answers its id too.
+    /// Starts a service and waits until the manager knows it and its blocks are open. Returns its process and
+    /// its id.
     pub(super) async fn service(&mut self, capacity: u32) -> anyhow::Result<(Process, String)> {
         self.services += 1;
         let name = format!("bench-{}-{}", self.tag, self.services);
@@ -182,7 +184,7 @@ impl Deployment {
         loop {
             let page: Listed<Service> = self.api.read(&format!("/v1/services?name={name}")).await?;
             if let Some(it) = page.items.iter().find(|it| it.state == ServiceState::Active) {
-                // Its blocks open within a second of the manager's welcome.
+                // The service opens its blocks within a second after the manager's welcome message.
                 sleep(Duration::from_secs(3)).await;
                 return Ok((service, it.id.to_string()));
             }
@@ -202,7 +204,7 @@ impl Deployment {
         bail!("{} did not get ready: {}", process.name, tail.join("\n"))
     }
 
-    /// Creates observers that idle; answers how long it took until the last was accepted.
+    /// Creates idle observers. Returns how long it took until the manager accepted the last one.
     pub(super) async fn create(&self, count: u32) -> anyhow::Result<Duration> {
         let begun = Instant::now();
         stream::iter(0..count)
@@ -221,7 +223,7 @@ impl Deployment {
         Ok(self.api.read::<Listed<Observer>>(&path).await?.total)
     }
 
-    /// Waits until so many run on this service.
+    /// Waits until `count` observers run on this service.
     pub(super) async fn until_running(&self, service: &str, count: u32) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
@@ -249,7 +251,7 @@ impl Deployment {
         json!({"name": name, "kind": "ticker", "spec": spec, "on_full": "queue"})
     }
 
-    /// Deletes the observers where they would outlive this deployment.
+    /// Deletes the observers if the database outlives this deployment.
     pub(super) async fn leave(&self, count: u32) -> anyhow::Result<()> {
         if !self.keeps_store {
             return Ok(());

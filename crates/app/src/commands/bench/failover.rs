@@ -1,5 +1,5 @@
-//! How long it takes until the observers of a killed service run elsewhere, beside how long the bare
-//! broker takes to hand as many messages of a killed consumer to another.
+//! Measures how long it takes until the observers of a killed service run elsewhere. For comparison, measures
+//! how long the bare broker takes to redeliver the messages of a killed consumer to another one.
 
 use super::creates::publish;
 use super::deployment::{Deployment, PATIENCE, Place, Process, bare};
@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::ChildStdout;
 
-/// In this many observers the aim holds; below it the constant part weighs more.
+/// The number of observers for which the target is defined. With fewer, the constant part of the time
+/// dominates.
 const MANY: u32 = 10_000;
 
 pub(super) async fn measure(place: &Place, held: u32, rounds: u32) -> anyhow::Result<Vec<Outcome>> {
@@ -22,7 +23,7 @@ pub(super) async fn measure(place: &Place, held: u32, rounds: u32) -> anyhow::Re
     Ok(vec![running, Outcome::beside(what("the API shows it"), "s", (seen, bare))])
 }
 
-/// Seconds from the kill until the last observer had started elsewhere, and until the API said so.
+/// Seconds from the kill until the last observer had started elsewhere, and until the API showed it.
 async fn everwatch(mut deployment: Deployment, held: u32, rounds: u32) -> anyhow::Result<(f64, f64)> {
     let _manager = deployment.manager().await?;
     let (mut owner, owner_id) = deployment.service(held).await?;
@@ -43,14 +44,14 @@ async fn everwatch(mut deployment: Deployment, held: u32, rounds: u32) -> anyhow
     Ok((median(started), median(seen)))
 }
 
-/// By the services' own reports.
+/// The time of the last start, as the services report it.
 async fn last_start(deployment: &Deployment, service: &str) -> anyhow::Result<Timestamp> {
     let observers = deployment.observers(service).await?;
     let starts = observers.iter().map(|it| it.started_at).collect::<Option<Vec<_>>>();
     starts.context("an observer without its start")?.into_iter().max().context("no observers")
 }
 
-/// Seconds from the kill of a consumer until another has all that it held.
+/// Seconds from the kill of a consumer until another consumer holds all its messages.
 async fn bare_broker(deployment: &Deployment, held: u32, rounds: u32) -> anyhow::Result<f64> {
     publish(deployment, held).await?;
     let mut owner = Holder::start(deployment, held, 0).await?;
@@ -80,7 +81,7 @@ impl Holder {
         let says = process.stdout().context("no pipe from a child")?;
         let mut holder = Self { process, says: BufReader::new(says).lines() };
         holder.says().await?;
-        // as much peace as a service has after its birth
+        // Gives the consumer a quiet second after its start, as a service has before its kill.
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok(holder)
     }

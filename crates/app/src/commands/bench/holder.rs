@@ -1,5 +1,6 @@
-//! The least that can hold messages: a process that consumes with the same blocks as a service and does
-//! nothing else. It says `open` once it consumes, and the time (ms since 1970) when it has `count`.
+//! The bare consumer for comparison: a process that consumes with the same blocks as a service and does
+//! nothing else. It prints `open` once it consumes, and the time (ms since 1970) when it holds `count`
+//! messages.
 
 use super::deployment::HEARTBEAT;
 use crate::output::print;

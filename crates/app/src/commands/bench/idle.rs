@@ -1,4 +1,4 @@
-//! What observers that do nothing cost: memory in the service, processor time in service and manager.
+//! Measures the cost of idle observers: memory in the service, processor time in the service and the manager.
 
 use super::deployment::{Deployment, Place, Process};
 use super::outcome::{Aim, Outcome};
@@ -6,11 +6,11 @@ use anyhow::Context as _;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// After this nothing is left to do from the start of the observers.
+/// After this time, the work of starting the observers is done.
 const SETTLE: Duration = Duration::from_secs(20);
-/// Services list what they hold once a minute: each of these has one list.
+/// A service sends its inventory once a minute, so each window contains one inventory.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Linux counts processor time for its users in hundredths of a second, on every machine.
+/// Linux reports processor time to programs in hundredths of a second, on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE: f64 = 4096.0;
 
@@ -39,7 +39,7 @@ pub(super) async fn measure(place: &Place, count: u32) -> anyhow::Result<Vec<Out
     ])
 }
 
-/// Bytes of memory that the process really has.
+/// The resident memory of the process, in bytes.
 fn resident(process: &Process) -> anyhow::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{}/statm", process.pid()?))?;
     let pages: f64 = text.split(' ').nth(1).context("/proc/PID/statm")?.parse()?;
@@ -49,7 +49,7 @@ fn resident(process: &Process) -> anyhow::Result<f64> {
 /// Seconds of processor time since the process began.
 fn processor(process: &Process) -> anyhow::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", process.pid()?))?;
-    // the second field, the program's name, may hold spaces
+    // The second field, the program's name, may contain spaces.
     let fields = text.rsplit(')').next().unwrap_or_default();
     let times = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
     let ticks = times.sum::<Result<f64, _>>().context("/proc/PID/stat")?;

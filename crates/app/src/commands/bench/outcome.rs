@@ -1,4 +1,4 @@
-//! Figures and how they are shown.
+//! The measured figures and their table.
 
 use crate::item::Item;
 use crate::output::{Column, Lines, Output, TerminalStyle, View, print};
@@ -23,7 +23,7 @@ const FIGURES: View<Outcome> = View {
     ],
 };
 
-/// How good a figure is to be.
+/// The target of a figure.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Aim {
@@ -40,14 +40,15 @@ impl fmt::Display for Aim {
     }
 }
 
-/// One figure, beside the broker's own where it has one.
+/// One figure of Everwatch, with the broker's figure if there is one.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Outcome {
     pub(super) what: String,
     pub(super) unit: &'static str,
     pub(super) everwatch: f64,
     pub(super) broker: Option<f64>,
-    /// What the aim is about: the ratio of the two, or the figure itself where the broker has none.
+    /// The value that the target refers to: the ratio to the broker's figure, or the figure itself if the
+    /// broker has none.
     pub(super) ratio: Option<f64>,
     pub(super) aim: Option<Aim>,
 }
@@ -86,7 +87,7 @@ pub(super) fn json(outcomes: &[Outcome]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Three digits that mean something.
+/// Formats a value with about three significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         big if big >= 100.0 => format!("{value:.0}"),
@@ -95,7 +96,8 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The middle one; of an even number the better of the two would flatter, so the worse.
+/// The median. Of an even number of values, the worse of the middle two, because the better one would flatter
+/// the result.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -1,8 +1,9 @@
-//! Faults on demand in `everwatch dev`: a service is killed, or stands still.
+//! Fault injection for `everwatch dev`: kills or freezes a service.
 //!
-//! A frozen process says nothing, and RabbitMQ takes whoever says nothing for two heartbeats for dead. Here the
-//! connections are not the service's own (they are in this process, or have threads that it shares with others):
-//! so its session is ended for it after two heartbeats, unless it was thawed before.
+//! RabbitMQ closes the connections of a process that sends nothing for two heartbeats. In `everwatch dev`,
+//! freezing a service does not freeze its connections: they run in this process, or on threads that the
+//! services share. Therefore this code closes the session of a frozen service after two heartbeats, unless
+//! the service was thawed before.
 
 use async_trait::async_trait;
 use axum::extract::{Path, State};
@@ -20,10 +21,10 @@ use tokio_util::task::TaskTracker;
 
 pub(super) type Services = Arc<BTreeMap<String, Handle>>;
 
-/// A broker that knows the session of each service.
+/// A broker that records the session of each service.
 pub(super) struct Listening {
     broker: Arc<dyn Broker>,
-    /// The newest of each, by its name.
+    /// The open sessions, by connection name.
     sessions: Mutex<Vec<(String, Weak<dyn Session>)>>,
 }
 
@@ -60,7 +61,7 @@ impl Broker for Listening {
 pub(super) struct Chaos {
     services: Services,
     broker: Arc<Listening>,
-    /// For so long the broker waits for somebody who says nothing.
+    /// How long the broker waits for a silent client before it closes the connection.
     patience: Duration,
     tasks: TaskTracker,
 }

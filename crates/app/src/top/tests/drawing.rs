@@ -7,7 +7,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::layout::Size;
 
-/// The screen as text, and whether anything in it has a colour.
+/// The screen as text, and whether any cell of it has a color.
 fn drawn(model: &mut Model, (width, height): (u16, u16)) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     model.query.rows = view::rows(Size { width, height }, model);

@@ -1,4 +1,4 @@
-//! What inputs make of the model.
+//! Tests how inputs change the model.
 
 use super::*;
 use crate::top::model::{Link, Mode, Said, Sort, Verb, Wish};
@@ -84,7 +84,7 @@ fn pages_are_turned_by_their_cursors_and_back() {
         Some(target(Focus::Observers, "feed-3")),
         "the last of the page"
     );
-    // A page that has become empty gives way to the one before it.
+    // If a page has become empty, the model goes back to the previous page.
     press(&mut model, KeyCode::PageDown);
     assert_eq!(loaded(&mut model, seen(vec![], None)), [Effect::Load(first)]);
 }
@@ -203,7 +203,7 @@ fn control_c_quits_wherever_it_is_pressed() {
 #[test]
 fn what_could_be_lost_is_about_the_worst_pool_that_is_used() {
     let mut it = seen(some(), None);
-    // 15 are wanted by 30 slots in three services... Failed ones want none: 13.
+    // 15 observers have 30 slots on three services. Failed observers need no slot, so 13 need one.
     assert_eq!(it.spare(), Some(1));
     it.pools.push(Pool { name: "idle".to_owned(), observers: BTreeMap::new() });
     assert_eq!(it.spare(), Some(1), "a pool that nobody uses loses nothing");

@@ -1,4 +1,4 @@
-//! What lies over the lists, and the keys at the foot.
+//! Draws the overlays above the lists, and the line of keys at the bottom.
 
 use super::Paint;
 use crate::top::model::{Focus, Mode, Model, Target, Verb, Wish};
@@ -25,7 +25,7 @@ Services
   c   cordon: take nothing new             u   uncordon
   D   drain: give all away (asks first)    o   its observers";
 
-/// What the keys do now; where not all fit, the help has the rest.
+/// The keys of the current mode. If not all fit, the help shows the rest.
 pub(super) fn keys(model: &Model, width: usize, paint: Paint) -> Line<'static> {
     let keys: &[(&str, &str)] = match (&model.mode, model.focus) {
         (Mode::Typing(_), _) => &[("Enter", "filter"), ("Esc", "never mind")],
@@ -68,7 +68,7 @@ pub(super) fn keys(model: &Model, width: usize, paint: Paint) -> Line<'static> {
     Line::from(fitting.chain(always).flat_map(each).collect::<Vec<_>>())
 }
 
-/// In the middle of `area`, as large as need be.
+/// A rectangle in the middle of `area` with at most this size.
 fn centred(area: Rect, width: u16, height: u16) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));
     let x = area.x + (area.width - width) / 2;
@@ -78,7 +78,7 @@ fn centred(area: Rect, width: u16, height: u16) -> Rect {
 pub(super) fn ask(frame: &mut Frame<'_>, area: Rect, wish: &Wish, paint: Paint) {
     let name = &wish.target.name;
     let (question, what) = match wish.verb {
-        Verb::Drain => (format!("Drain {name}?"), "It gives everything away and takes nothing new."),
+        Verb::Drain => (format!("Drain {name}?"), "It hands over all observers and accepts no new ones."),
         _ => (format!("{} {name}?", capitalised(wish.verb.word())), "It ends for good."),
     };
     let area = centred(area, 60, 6);

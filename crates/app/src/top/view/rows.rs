@@ -1,4 +1,4 @@
-//! The two lists: only what is in sight is laid out.
+//! Draws the two lists. Only the visible rows are laid out.
 
 use super::{Paint, bar, fullness, number};
 use crate::output::{Tone, age, cut, line};
@@ -10,11 +10,12 @@ use ratatui::text::{Line, Span};
 use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
-/// A heartbeat comes every 5 s; a service is suspect after 15 s.
+/// The age from which a heartbeat is shown as late. A heartbeat arrives every 5 s; a service is suspect after
+/// 15 s.
 const LATE: Duration = Duration::from_secs(8);
 const SILENT: Duration = Duration::from_secs(15);
 
-/// `text` in exactly so many columns.
+/// Pads or cuts `text` to exactly `width` columns.
 fn cell(text: &str, width: usize) -> String {
     let shown = cut(&line(text), width);
     let blank = width.saturating_sub(shown.width());
@@ -31,7 +32,7 @@ fn widest<'a>(texts: impl Iterator<Item = &'a str>, least: usize, most: usize) -
     texts.map(UnicodeWidthStr::width).max().unwrap_or(0).clamp(least, most.max(least))
 }
 
-/// A rule with a title in it; bold where the keys go.
+/// A horizontal line with a title; the title is bold if the list has the focus.
 fn title(text: &str, width: usize, focused: bool, paint: Paint) -> Line<'static> {
     let text = cut(text, width.saturating_sub(6));
     let rule = "─".repeat(width.saturating_sub(text.width() + 4));
@@ -179,7 +180,7 @@ pub(super) fn observers(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'st
     lines
 }
 
-/// Its health, or the status of one that is not to run.
+/// The health, or the status if the observer is not meant to run.
 fn stands(it: &Observer) -> &str {
     it.health.as_deref().unwrap_or(&it.status)
 }
@@ -188,7 +189,7 @@ fn holder(it: &Observer) -> &str {
     it.service.as_ref().map_or("-", |service| &service.name)
 }
 
-/// Why it stands there, else what it says of itself.
+/// The reason for its status, otherwise its own progress text.
 fn rest(it: &Observer, width: usize) -> String {
     let told = if it.reason.is_empty() { it.progress.as_deref().unwrap_or_default() } else { &it.reason };
     cut(&line(told), width)
