@@ -2,6 +2,7 @@
 
 pub mod blocks;
 pub mod create_admission;
+pub mod kind_offer;
 pub mod maintenance;
 pub mod placement;
 pub mod rebalance;

@@ -5,12 +5,14 @@ mod body;
 mod bulk;
 mod console;
 mod creating;
+mod deleting;
 mod doctor;
 mod document;
 mod draft;
 mod etag;
 mod events;
 mod examples;
+mod filter;
 mod idempotency;
 mod kinds;
 mod logs;
@@ -29,6 +31,7 @@ mod service_lookup;
 mod services;
 mod swagger;
 mod update;
+mod waiting;
 
 use crate::context::Manager;
 use axum::extract::{ConnectInfo, Request, State};
@@ -78,7 +81,7 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(bulk::restart))
         .routes(routes!(bulk::retry))
         .routes(routes!(bulk::batch))
-        .routes(routes!(observers::read, observers::delete, update::patch, update::put))
+        .routes(routes!(observers::read, deleting::delete, update::patch, update::put))
         .routes(routes!(actions::pause))
         .routes(routes!(actions::resume))
         .routes(routes!(actions::restart))

@@ -135,15 +135,9 @@ impl Row {
         self.crash_check = (times < LOOKS).then_some(next);
     }
 
-    /// Whether it may end another service.
-    #[must_use]
-    pub fn is_to_run(&self) -> bool {
-        self.observed.settled.is_none() && self.desired == Desired::Running
-    }
-
     /// Fails it because it ended too many services; returns whether it could still fail.
     pub fn quarantine(&mut self, deaths: &Deaths, now: Timestamp) -> bool {
-        if !self.is_to_run() {
+        if self.observed.settled.is_some() || self.desired != Desired::Running {
             return false;
         }
         let mut in_order: Vec<&Death> = deaths.values().collect();
@@ -187,12 +181,10 @@ pub enum CrashVerdict {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CrashLedger {
     charges: BTreeMap<ObserverId, CrashRecord>,
-    /// When an observer was quarantined: earlier deaths count against no other observer.
+    /// When an observer was quarantined, or a blamed one was deleted or paused: earlier deaths count against no other
+    /// observer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     explained_at: Option<Timestamp>,
-    /// The deaths of observers that were blamed and are no longer to run, each with its time.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    unattributable: BTreeMap<ServiceId, Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -204,13 +196,21 @@ struct CrashRecord {
     /// Since when its deaths suffice to quarantine it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     enough_at: Option<Timestamp>,
+    /// Its run when it was first listed as a suspect: only later runs started alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    listed_in: Option<Epoch>,
 }
 
 impl CrashRecord {
     /// Its certain and its possible deaths since the newest one that it shares with `other`; `None` if it shares none.
+    ///
+    /// The obvious way counts all deaths that it does not share. But before the suspects start one at a time, a death
+    /// that only one of them reported proves nothing: a row remembers only its newest runs, and a service that dies at
+    /// once sends no report. So only runs after the listing count.
     fn alone(&self, other: &Self) -> Option<(usize, usize)> {
         let shared = self.deaths.iter().filter(|(service, _)| other.deaths.contains_key(service));
         let newest = shared.map(|(_, death)| death.run).max()?;
+        let newest = self.listed_in.map_or(newest, |listed| listed.max(newest));
         let known = self.deaths.values().filter(|death| death.run > newest).count();
         Some((known, known + self.unheard.iter().filter(|run| **run > newest).count()))
     }
@@ -233,22 +233,18 @@ impl CrashLedger {
         for charge in self.charges.values_mut() {
             charge.deaths.retain(|_, death| now.since(death.at) < WINDOW);
         }
-        self.unattributable.retain(|_, at| now.since(*at) < WINDOW);
         self.charges.retain(|_, charge| charge.deaths.len() >= SUSPECT_AFTER);
     }
 
-    /// Removes a blamed observer that is no longer to run: deleted, paused, or ended.
+    /// A user no longer wants this observer to run. If it is blamed, deaths until now count against no observer.
     ///
     /// The obvious way only forgets it. But it can no longer start alone, so nothing tells any more whether the deaths
-    /// that others share with it were its own. Therefore these deaths count against no observer. Otherwise, when a user
-    /// deletes the culprit and creates it again, the first death of the new one quarantines an innocent observer.
-    pub fn leave(&mut self, id: ObserverId) {
-        let Some(gone) = self.charges.remove(&id) else { return };
-        self.unattributable.extend(gone.deaths.iter().map(|(service, death)| (*service, death.at)));
-        for charge in self.charges.values_mut() {
-            charge.deaths.retain(|service, _| !gone.deaths.contains_key(service));
+    /// that others share with it were its own. When a user deletes the culprit and creates it again, the first death
+    /// of the new one would quarantine an innocent observer.
+    pub fn leave(&mut self, id: ObserverId, now: Timestamp) {
+        if self.charges.contains_key(&id) {
+            self.explain(now);
         }
-        self.charges.retain(|_, charge| charge.deaths.len() >= SUSPECT_AFTER);
     }
 
     /// Adds an observer with its deaths to those known from an earlier generation.
@@ -261,10 +257,8 @@ impl CrashLedger {
 
     fn charge(&mut self, id: ObserverId, deaths: &Deaths, quarantine_after: usize, now: Timestamp) {
         let mut charge = self.charges.remove(&id).unwrap_or_default();
-        let explained = |death: &Death| self.explained_at.is_some_and(|explained| death.at <= explained);
-        let fresh = deaths
-            .iter()
-            .filter(|(service, death)| !explained(death) && !self.unattributable.contains_key(*service));
+        let counts = |death: &Death| self.explained_at.is_none_or(|explained| death.at > explained);
+        let fresh = deaths.iter().filter(|(_, death)| counts(death));
         charge.deaths.extend(fresh.map(|(service, death)| (*service, death.clone())));
         if charge.deaths.len() < SUSPECT_AFTER || self.charges.len() >= CHARGES_MAX {
             return;
@@ -272,6 +266,20 @@ impl CrashLedger {
         let since = charge.enough_at.unwrap_or(now);
         charge.enough_at = (charge.deaths.len() >= quarantine_after).then_some(since);
         self.charges.insert(id, charge);
+    }
+
+    /// Notes in which run each of these observers became a suspect, once all observers of this check are added.
+    pub fn list<'a>(&mut self, rows: impl Iterator<Item = &'a Row>, quarantine_after: usize) {
+        let suspects = self.suspects(quarantine_after);
+        if suspects.is_empty() {
+            self.charges.values_mut().for_each(|charge| charge.listed_in = None);
+            return;
+        }
+        for row in rows {
+            if let Some(charge) = self.charges.get_mut(&row.id) {
+                charge.listed_in.get_or_insert(row.epoch());
+            }
+        }
     }
 
     /// The verdict about one observer, once all observers of this check are added.
@@ -287,10 +295,9 @@ impl CrashLedger {
         if as_likely || now.since(enough_at) < GATHER { CrashVerdict::Wait } else { CrashVerdict::Quarantine }
     }
 
-    /// Records a quarantine: deaths until now count against no other observer.
+    /// Deaths until now are explained: they count against no other observer.
     pub fn explain(&mut self, now: Timestamp) {
         self.charges.clear();
-        self.unattributable.clear();
         self.explained_at = Some(now);
     }
 

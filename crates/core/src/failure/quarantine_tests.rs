@@ -308,26 +308,37 @@ fn a_run_reported_as_waiting_clears_no_other_observer() {
 
 /// A user deletes the culprit and creates it again: the new one has ended one service so far.
 #[test]
-fn deaths_shared_with_a_deleted_observer_count_against_no_other() {
-    let (poison, beside, other) = (observer(1), observer(2), observer(3));
+fn deaths_before_a_suspect_was_deleted_count_against_no_other() {
+    let (poison, beside) = (observer(1), observer(2));
     let mut docket = CrashLedger::default();
     docket.charge(poison, &services(0..7), 5, at(7));
     docket.charge(beside, &services(0..7), 5, at(7));
-    docket.charge(other, &elsewhere(1, 0..4), 5, at(7));
-    docket.leave(poison);
-    assert_eq!(docket.charged().collect::<Vec<_>>(), [other], "all deaths of the other were shared");
-    docket.charge(beside, &services(0..8), 5, at(8));
-    assert_eq!(docket.sentence(beside, at(20)), CrashVerdict::None, "one death of its own");
-    docket.charge(beside, &services(0..12), 5, at(12));
-    assert_eq!(docket.sentence(beside, at(20)), CrashVerdict::Quarantine, "five deaths of its own");
-    docket.leave(observer(9));
-    assert_eq!(
-        docket.charged().collect::<Vec<_>>(),
-        [beside, other],
-        "one that was not blamed changes nothing"
-    );
-    let mut row = row(1);
-    assert!(row.is_to_run());
-    row.pause(at(1), &RowPolicy::default()).unwrap();
-    assert!(!row.is_to_run(), "paused");
+    docket.leave(observer(9), at(7));
+    assert_eq!(docket.charged().count(), 2, "one that was not blamed changes nothing");
+    docket.leave(poison, at(7));
+    docket.charge(beside, &services(0..9), 5, at(9));
+    assert_eq!(docket.sentence(beside, at(20)), CrashVerdict::None, "one death after that");
+    docket.charge(beside, &services(0..13), 5, at(13));
+    assert_eq!(docket.sentence(beside, at(20)), CrashVerdict::Quarantine, "five deaths after that");
+}
+
+/// In safe mode, no observer is quarantined, and a culprit may end hundreds of services.
+#[test]
+fn deaths_before_the_suspects_start_alone_decide_nothing() {
+    let (mut poison, mut beside) = (row(1), row(2));
+    let mut docket = CrashLedger::default();
+    // The culprit's newest runs ended before any report, so only the other one is known to have died with 4 to 8.
+    docket.enter(&poison, &services(0..4), 5, at(8));
+    docket.enter(&beside, &services(0..9), 5, at(8));
+    start(&mut poison, 3, 3);
+    start(&mut beside, 8, 8);
+    docket.list([&poison, &beside].into_iter(), 5);
+    assert_eq!(docket.sentence(beside.id, at(20)), CrashVerdict::Wait, "it did not start alone");
+    // Each starts alone; the culprit ends another service.
+    start(&mut beside, 9, 30);
+    start(&mut poison, 9, 30);
+    docket.enter(&poison, &services(0..4).into_iter().chain(services(9..10)).collect(), 5, at(40));
+    docket.list([&poison, &beside].into_iter(), 5);
+    assert_eq!(docket.sentence(beside.id, at(60)), CrashVerdict::Wait);
+    assert_eq!(docket.sentence(poison.id, at(60)), CrashVerdict::Quarantine);
 }

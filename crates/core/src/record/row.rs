@@ -329,6 +329,24 @@ impl Row {
         true
     }
 
+    /// Requests its delete, but only if it has this status; returns whether anything changed.
+    ///
+    /// # Errors
+    /// Its status, if that is another one.
+    pub fn delete_if(
+        &mut self,
+        only_if: Option<Status>,
+        now: Timestamp,
+        policy: &RowPolicy,
+    ) -> Result<bool, Status> {
+        let status = self.verdict().status;
+        if only_if.is_some_and(|wanted| wanted != status) {
+            Err(status)
+        } else {
+            Ok(self.delete(now, policy))
+        }
+    }
+
     /// Raises the generation, leases its publish and discards the observed state of the old one.
     pub fn republish(&mut self, now: Timestamp, policy: &RowPolicy) {
         let failures = self.publish_lease.map_or(0, |mark| mark.failures.saturating_add(1));

@@ -10,7 +10,7 @@ use everwatch_core::failure::quarantine::{
 };
 use everwatch_core::id::ObserverId;
 use everwatch_core::record::events::EventKind;
-use everwatch_core::record::row::Row;
+use everwatch_core::record::row::{Desired, Row};
 use everwatch_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,13 +56,13 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
     let found = manager.store.load(&charged).await?;
     let mut others = found.rows;
     for id in charged {
-        let there = others.iter().any(|row| row.id == id && row.is_to_run());
+        let there = others.iter().any(|row| row.id == id && row.desired == Desired::Running);
         if !there && !found.unreadable.contains(&id) {
-            docket.leave(id);
+            docket.leave(id, now);
         }
     }
     others.extend(manager.store.due(now.plus(LOOK_MAX), WATCHED_MAX).await?);
-    others.retain(|row| row.is_to_run() && (row.crash_check.is_some() || docket.has_charged(row.id)));
+    others.retain(|row| row.crash_check.is_some() || docket.has_charged(row.id));
     for row in &others {
         docket.enter(row, &row.deaths(&killed, now), manager.settings.quarantine_after, now);
     }
@@ -71,6 +71,7 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
     for (row, deaths) in &looked {
         docket.enter(row, deaths, manager.settings.quarantine_after, now);
     }
+    docket.list(others.iter().chain(looked.iter().map(|(row, _)| *row)), manager.settings.quarantine_after);
     let sentenced = looked.into_iter().map(|(row, deaths)| (row, deaths, docket.sentence(row.id, now)));
     let (poison, others): (Vec<_>, Vec<_>) = sentenced.partition(|it| it.2 == CrashVerdict::Quarantine);
     if others.iter().any(|it| it.2 == CrashVerdict::Weather) {

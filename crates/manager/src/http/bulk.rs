@@ -3,10 +3,11 @@
 use super::actions::act_on;
 use super::body;
 use super::creating::{create_row, made_up_name};
+use super::deleting::request_delete;
 use super::draft::draft;
+use super::filter::{filter, sort_value};
 use super::idempotency::{self, Identities, Once};
 use super::lookup::{find, one};
-use super::observers::{self, request_delete};
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
@@ -231,7 +232,7 @@ for_all!(retry, "/v1/observers:retry", Row::retry, "Retry all observers that mat
 /// The observers that match the filter, if their number is as expected.
 async fn found(manager: &Manager, mut params: Params) -> Result<Vec<ObserverId>, Problem> {
     let expected = params.parsed::<usize>("expect")?;
-    let filter = observers::filter(manager, &mut params).await?;
+    let filter = filter(manager, &mut params).await?;
     params.finish()?;
     let Some(expected) = expected else {
         return Err(bad("expect", "say how many observers you expect this to be about"));
@@ -256,6 +257,6 @@ async fn found(manager: &Manager, mut params: Params) -> Result<Vec<ObserverId>,
         }
         ids.extend(page.rows.iter().map(|row| row.id));
         let Some(last) = page.rows.last().filter(|_| page.more) else { return Ok(ids) };
-        after = Some(ListCursor { value: observers::sort_value(&filter, last), id: last.id });
+        after = Some(ListCursor { value: sort_value(&filter, last), id: last.id });
     }
 }

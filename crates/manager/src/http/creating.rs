@@ -11,7 +11,8 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::Observer;
 use everwatch_core::capacity::create_admission::Created;
-use everwatch_core::id::{Name, ObserverId, Pool};
+use everwatch_core::capacity::kind_offer::{KindOffer, kind_offer};
+use everwatch_core::id::{Kind, Name, ObserverId, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
@@ -100,21 +101,16 @@ pub(super) fn made_up_name() -> Result<Name, Problem> {
 
 /// Refuses a kind that no living service of the pool offers, and a spec that does not fit its schema.
 pub(super) async fn check_kind(manager: &Manager, definition: &ObserverDefinition) -> Result<(), Problem> {
-    let mut offered = BTreeSet::new();
-    for age in [SERVICES_AGE, Duration::ZERO] {
-        let services = manager.services(age).await?;
-        let mut of_pool = services.iter().filter(|it| it.registration.pool == definition.pool).peekable();
-        let none_lives = of_pool.peek().is_none();
-        if none_lives
-            || of_pool.any(|it| it.registration.kinds.iter().any(|kind| kind.name == definition.kind))
-        {
-            return check_spec(manager, definition, &services);
-        }
-        let of_pool = services.iter().filter(|it| it.registration.pool == definition.pool);
-        offered = of_pool.flat_map(|it| &it.registration.kinds).map(|kind| kind.name.to_string()).collect();
+    let (pool, kind) = (&definition.pool, &definition.kind);
+    let mut services = manager.services(SERVICES_AGE).await?;
+    let mut offer = kind_offer(&services, pool, kind);
+    if matches!(offer, KindOffer::NotOffered(_)) {
+        // A service that offers it may have registered a moment ago.
+        services = manager.services(Duration::ZERO).await?;
+        offer = kind_offer(&services, pool, kind);
     }
-    let (kind, pool) = (&definition.kind, &definition.pool);
-    let offered = Vec::from_iter(offered).join(", ");
+    let KindOffer::NotOffered(offered) = offer else { return check_spec(manager, definition, &services) };
+    let offered = offered.iter().map(Kind::as_str).collect::<Vec<_>>().join(", ");
     let detail = format!("no living service of pool {pool} can run the kind {kind}; they offer: {offered}");
     let error = FieldError { pointer: "/kind".to_owned(), detail: "is not offered".to_owned() };
     Err(Problem::new(Code::NoServiceForKind, detail).with(vec![error]))

@@ -1,0 +1,67 @@
+//! Which observers a list or a bulk action is about, and in which order.
+
+use super::lookup::holder;
+use super::problem::Problem;
+use super::query::{Params, bad};
+use crate::context::Manager;
+use everwatch_core::id::{Kind, Pool};
+use everwatch_core::record::health::Health;
+use everwatch_core::record::pool_obstacle::Obstacles;
+use everwatch_core::record::reason::ReasonCode;
+use everwatch_core::record::row::Row;
+use everwatch_core::record::status::Status;
+use everwatch_store::{Filter, Reasons, Sort};
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub(super) fn sort_value(filter: &Filter, row: &Row) -> String {
+    match filter.sort {
+        Sort::Name => row.definition.name.to_string(),
+        Sort::CreatedAt => row.created_at.0.to_string(),
+    }
+}
+
+/// One or several comma-separated words.
+fn words<T: FromStr<Err = String>>(params: &mut Params, name: &'static str) -> Result<Vec<T>, Problem> {
+    let all = params.many(name);
+    let words = all.iter().flat_map(|text| text.split(','));
+    words.map(|word| word.trim().parse().map_err(|error| bad(name, error))).collect()
+}
+
+pub(super) async fn filter(manager: &Manager, params: &mut Params) -> Result<Filter, Problem> {
+    let service = holder(manager, params).await?;
+    let codes = words::<ReasonCode>(params, "reason_code")?;
+    let reasons = if codes.is_empty() {
+        None
+    } else {
+        let obstacles = Obstacles::of(&manager.services(Duration::ZERO).await?);
+        Some(Reasons { codes, obstacles })
+    };
+    let status = words::<Status>(params, "status")?;
+    let health = words::<Health>(params, "health")?;
+    let mut labels = BTreeMap::new();
+    for text in params.many("label") {
+        let (key, value) = text.split_once('=').ok_or_else(|| bad("label", "write it as key=value"))?;
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    let sort = params.one("sort")?.unwrap_or_else(|| "name".to_owned());
+    let (descending, field) = sort.strip_prefix('-').map_or((false, sort.as_str()), |field| (true, field));
+    let sort = match field {
+        "name" => Sort::Name,
+        "created_at" => Sort::CreatedAt,
+        _ => return Err(bad("sort", "name or created_at, with - in front for descending")),
+    };
+    Ok(Filter {
+        status,
+        health,
+        reasons,
+        kind: params.parsed::<Kind>("kind")?,
+        pool: params.parsed::<Pool>("pool")?,
+        service,
+        labels,
+        q: params.one("q")?,
+        sort,
+        descending,
+    })
+}
