@@ -1,8 +1,14 @@
 //! Operations on running services: none loses or duplicates a run.
 
+use everwatch_api::{Event, Observer, Rebalance, Service};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::record::events::EventKind;
+use everwatch_core::record::service::ServiceState;
+use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::wait::{wait_for, wait_within};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,16 +29,16 @@ async fn observers(cluster: &Cluster, count: usize) -> PathBuf {
 
 async fn until_all_run(cluster: &Cluster, count: usize) {
     wait_for("all to run", || async {
-        let running = cluster.api.items("/v1/observers?status=Processing&limit=1000").await;
-        let held = running.iter().filter(|it| it["service"].is_object()).count();
+        let running: Vec<Observer> = cluster.api.list("/v1/observers?status=Processing&limit=1000").await;
+        let held = running.iter().filter(|it| it.service.is_some()).count();
         if held == count { Ok(()) } else { Err(format!("{held} of {count} run")) }
     })
     .await;
 }
 
 async fn held(cluster: &Cluster) -> BTreeMap<String, u64> {
-    let living = cluster.api.items("/v1/services?state=active,cordoned,draining").await;
-    living.iter().map(|it| (it["name"].as_str().unwrap().to_owned(), it["held"].as_u64().unwrap())).collect()
+    let living: Vec<Service> = cluster.api.list("/v1/services?state=active,cordoned,draining").await;
+    living.into_iter().map(|it| (it.name, u64::from(it.held))).collect()
 }
 
 async fn until_held(cluster: &Cluster, definition: impl Fn(&BTreeMap<String, u64>) -> bool) {
@@ -43,10 +49,18 @@ async fn until_held(cluster: &Cluster, definition: impl Fn(&BTreeMap<String, u64
     .await;
 }
 
-async fn post(cluster: &Cluster, path: &str, body: Option<Value>, status: u16) -> Value {
-    let (answered, answer) = cluster.api.call("POST", path, body).await;
+async fn post<T: DeserializeOwned>(cluster: &Cluster, path: &str, status: u16) -> T {
+    let (answered, answer) = cluster.api.call("POST", path, None).await;
     assert_eq!(answered, status, "{path}: {answer}");
-    answer
+    T::deserialize(&answer).unwrap()
+}
+
+async fn rebalance(cluster: &Cluster) -> Rebalance {
+    post(cluster, "/v1/rebalance:apply", 202).await
+}
+
+async fn drain(cluster: &Cluster, name: &str) -> Service {
+    post(cluster, &format!("/v1/services/{name}/drain"), 202).await
 }
 
 /// Runs of each observer so far.
@@ -70,11 +84,9 @@ async fn a_drain_soon_after_a_rebalance_leaves_no_observer_standing() {
         let folder = observers(&cluster, 12).await;
         cluster.service("c", 12).await;
         until_held(&cluster, |held| held.get("c") == Some(&0) && held["a"] + held["b"] == 12).await;
-        post(&cluster, "/v1/rebalance:apply", None, 202).await;
-        let mut waited = tokio::time::interval(pause.max(Duration::from_millis(1)));
-        waited.tick().await;
-        waited.tick().await;
-        post(&cluster, "/v1/services/b/drain", None, 202).await;
+        rebalance(&cluster).await;
+        tokio::time::sleep(pause).await;
+        drain(&cluster, "b").await;
         until_held(&cluster, |held| held["b"] == 0 && held["a"] + held["c"] == 12).await;
         until_all_run(&cluster, 12).await;
         let longest = beacons::judge(&format!("drain {pause:?} after a rebalance"), &folder, |_| 0);
@@ -88,54 +100,40 @@ async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     cluster.manager().await;
     cluster.service("a", 20).await;
     let folder = observers(&cluster, 20).await;
-    let asked = post(&cluster, "/v1/services/a/drain", None, 202).await;
-    assert_eq!((&asked["drain"]["of"], &asked["cordoned"]), (&json!(20), &json!(true)), "{asked}");
-    wait_for("the drain to say what holds it up", || async {
-        let drain = cluster.api.get("/v1/services/a").await["drain"].clone();
-        let waits = drain["waits"].as_str().unwrap_or_default();
-        if waits.contains("no other service of pool default has a free slot") && drain["moved"] == 0 {
-            Ok(())
-        } else {
-            Err(drain.to_string())
-        }
-    })
-    .await;
+    let asked = drain(&cluster, "a").await;
+    assert!(asked.cordoned && asked.drain.as_ref().is_some_and(|drain| drain.of == 20), "{asked:?}");
+    let full = "no other service of pool default has a free slot";
+    let is_held_up = |it: &Service| {
+        let drain = it.drain.as_ref().filter(|drain| drain.moved == 0);
+        drain.and_then(|drain| drain.waits.as_ref()).is_some_and(|waits| waits.contains(full))
+    };
+    cluster.api.until_service("a", is_held_up).await;
     cluster.service("b", 15).await;
     until_held(&cluster, |held| held["b"] == 15 && held["a"] == 5).await;
     cluster.service("c", 20).await;
     until_held(&cluster, |held| held["a"] == 0).await;
     until_all_run(&cluster, 20).await;
-    wait_for("the drain to be over", || async {
-        let it = cluster.api.get("/v1/services/a").await;
-        let over = it["drain"].is_null() && it["state"] == "cordoned";
-        if over { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
+    cluster.api.until_service("a", |it| it.drain.is_none() && it.state == ServiceState::Cordoned).await;
     assert!(runs(&folder).iter().all(|runs| *runs == 2), "{:?}", runs(&folder));
     beacons::judge("drain", &folder, |_| 0);
-    let started = cluster.api.items("/v1/events?type=started&limit=500").await;
-    let overlaps: Vec<&Value> =
-        started.iter().map(|it| &it["overlap_ms"]).filter(|it| !it.is_null()).collect();
-    assert!(overlaps.len() >= 20 && overlaps.iter().all(|it| **it == 0), "{overlaps:?}");
+    let started: Vec<Event> = cluster.api.list("/v1/events?type=started&limit=500").await;
+    let overlaps: Vec<u64> = started.iter().filter_map(|it| it.overlap_ms).collect();
+    assert!(overlaps.len() >= 20 && overlaps.iter().all(|it| *it == 0), "{overlaps:?}");
     // A cordon applies to the service name: the next incarnation takes nothing either, even if others are
     // full.
     assert_eq!(cluster.terminate("a"), Some(0));
     cluster.spawn_service("a", 20);
-    wait_for("a to be cordoned again", || async {
-        let it = cluster.api.get("/v1/services/a").await;
-        if it["state"] == "cordoned" { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
-    post(&cluster, "/v1/services/a/uncordon", None, 202).await;
+    cluster.api.until_service("a", |it| it.state == ServiceState::Cordoned).await;
+    post::<Service>(&cluster, "/v1/services/a/uncordon", 202).await;
     cluster.until_active("a").await;
-    let events = cluster.api.items("/v1/events?limit=1000").await;
-    let caused = events.iter().filter(|it| it["type"] == "handed_over" && it["text"] == "drain").count();
+    let events: Vec<Event> = cluster.api.list("/v1/events?limit=1000").await;
+    let caused = events.iter().filter(|it| it.kind == EventKind::HandedOver && it.text == "drain").count();
     assert_eq!(caused, 20, "every move has its cause");
-    for what in ["service_draining", "service_drained", "service_uncordoned"] {
+    for what in [EventKind::ServiceDraining, EventKind::ServiceDrained, EventKind::ServiceUncordoned] {
         // Managers record events with a short delay, in batches.
-        wait_for(&format!("{what} to be told"), || async {
-            let events = cluster.api.items("/v1/events?limit=1000").await;
-            if events.iter().any(|event| event["type"] == what) { Ok(()) } else { Err(format!("{events:?}")) }
+        wait_for(&format!("{what:?} to be told"), || async {
+            let events: Vec<Event> = cluster.api.list("/v1/events?limit=1000").await;
+            if events.iter().any(|event| event.kind == what) { Ok(()) } else { Err(format!("{events:?}")) }
         })
         .await;
     }
@@ -176,9 +174,8 @@ async fn a_third_that_holds_nothing(cluster: &mut Cluster) -> PathBuf {
     folder
 }
 
-fn seconds(from: &Value, to: &Value) -> f64 {
-    let at = |it: &Value| it.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-    at(to).duration_since(at(from)).as_secs_f64()
+fn seconds(from: Timestamp, to: Timestamp) -> f64 {
+    to.since(from).as_secs_f64()
 }
 
 fn even(held: &BTreeMap<String, u64>) -> bool {
@@ -198,23 +195,22 @@ async fn rebalancing_by_itself_waits_for_the_youngest_and_keeps_to_its_rate() {
         if held["c"] == 8 { Ok(()) } else { Err(format!("{held:?}")) }
     })
     .await;
-    let services = cluster.api.items("/v1/services").await;
-    let registered = services.iter().find(|it| it["name"] == "c").unwrap()["created_at"].clone();
-    let first = cluster.api.items(told).await;
-    assert!(first.len() == 1 && first[0]["text"].as_str().unwrap().contains("by itself"), "{first:?}");
-    assert!(seconds(&registered, &first[0]["at"]) >= 8.0, "too soon: born {registered}, {first:?}");
+    let registered = cluster.api.service("c").await.created_at;
+    let first: Vec<Event> = cluster.api.list(told).await;
+    assert!(first.len() == 1 && first[0].text.contains("by itself"), "{first:?}");
+    assert!(seconds(registered, first[0].at) >= 8.0, "too soon: registered {registered}, {first:?}");
     wait_within(TURN, "the services to be even", || async {
         let held = held(&cluster).await;
         if even(&held) { Ok(()) } else { Err(format!("{held:?}")) }
     })
     .await;
     until_all_run(&cluster, 31).await;
-    let turns = cluster.api.items(told).await;
-    let apart = |pair: &[Value]| seconds(&pair[1]["at"], &pair[0]["at"]);
+    let turns: Vec<Event> = cluster.api.list(told).await;
+    let apart = |pair: &[Event]| seconds(pair[1].at, pair[0].at);
     assert!(turns.len() == 2 && turns.windows(2).all(|pair| apart(pair) >= 59.0), "{turns:?}");
     let moved = runs(&folder).iter().map(|runs| runs - 1).sum::<usize>();
-    let told = |turn: &Value| {
-        let words = turn["text"].as_str().unwrap().split(", ").find_map(|it| it.strip_suffix(" observers"));
+    let told = |turn: &Event| {
+        let words = turn.text.split(", ").find_map(|it| it.strip_suffix(" observers"));
         words.unwrap().parse::<usize>().unwrap()
     };
     assert_eq!(moved, turns.iter().map(told).sum::<usize>(), "moves beside those that were told: {turns:?}");
@@ -225,19 +221,19 @@ async fn rebalancing_by_itself_waits_for_the_youngest_and_keeps_to_its_rate() {
 async fn a_third_service_gets_its_share_by_a_rebalance() {
     let mut cluster = Cluster::new("rebalance").with_test_kinds();
     let folder = a_third_that_holds_nothing(&mut cluster).await;
-    let plan = post(&cluster, "/v1/rebalance:plan", None, 200).await;
-    let moves = plan["pools"][0]["moves"].as_u64().unwrap();
-    assert!(moves >= 10 && plan["pools"][0]["skew_after"] == 1, "{plan}");
+    let plan: Rebalance = post(&cluster, "/v1/rebalance:plan", 200).await;
+    let moves = plan.pools[0].moves;
+    assert!(moves >= 10 && plan.pools[0].skew_after == 1, "{plan:?}");
     assert_eq!(held(&cluster).await["c"], 0, "a plan does nothing");
-    post(&cluster, "/v1/rebalance:apply", None, 202).await;
+    rebalance(&cluster).await;
     until_held(&cluster, even).await;
     until_all_run(&cluster, 31).await;
-    let moved = runs(&folder).iter().map(|runs| *runs as u64 - 1).sum::<u64>();
-    assert_eq!(moved, moves, "no observer moved that had not to");
+    let moved = runs(&folder).iter().map(|runs| runs - 1).sum::<usize>();
+    assert_eq!(moved, moves as usize, "no observer moved that had not to");
     beacons::judge("rebalance", &folder, |_| 0);
     wait_for("the next plan to find nothing to do", || async {
         let (status, plan) = cluster.api.call("POST", "/v1/rebalance:apply", Some(json!({}))).await;
-        if status == 200 && plan["pools"] == json!([]) { Ok(()) } else { Err(format!("{status} {plan}")) }
+        if status == 200 && plan == json!({"pools": []}) { Ok(()) } else { Err(format!("{status} {plan}")) }
     })
     .await;
 }
@@ -249,20 +245,14 @@ async fn a_move_goes_to_another_service_within_a_blink() {
     cluster.service("a", 5).await;
     let folder = observers(&cluster, 3).await;
     cluster.service("b", 5).await;
-    let before = cluster.api.get("/v1/observers/o1").await;
-    post(&cluster, "/v1/observers/o1/move", None, 202).await;
-    wait_for("o1 to run on b", || async {
-        let it = cluster.api.get("/v1/observers/o1").await;
-        if it["service"]["name"] == "b" && it["status"] == "Processing" {
-            Ok(())
-        } else {
-            Err(it.to_string())
-        }
-    })
-    .await;
-    let after = cluster.api.get("/v1/observers/o1").await;
-    assert_eq!(after["generation"], before["generation"], "the message itself went over");
-    assert_eq!(cluster.api.get("/v1/observers/o0").await["service"]["name"], "a");
+    let before = cluster.api.observer("o1").await;
+    post::<Observer>(&cluster, "/v1/observers/o1/move", 202).await;
+    let runs_on = |it: &Observer, name: &str| {
+        it.status == Status::Processing && it.service.as_ref().is_some_and(|service| service.name == name)
+    };
+    let after = cluster.api.until_observer("o1", |it| runs_on(it, "b")).await;
+    assert_eq!(after.generation, before.generation, "the message itself went over");
+    assert!(runs_on(&cluster.api.observer("o0").await, "a"));
     beacons::judge("move", &folder, |_| 0);
 }
 
@@ -304,8 +294,8 @@ async fn after_a_failover_the_starts_keep_to_their_rate_and_say_why_they_wait() 
     cluster.service("slow", OBSERVERS as u32).await;
     cluster.kill("fast");
     wait_for("one to wait for its turn", || async {
-        let all = cluster.api.items("/v1/observers?limit=1000").await;
-        let waits = all.iter().any(|it| it["reason"].as_str().unwrap_or_default().contains("start rate"));
+        let all = cluster.api.observers().await;
+        let waits = all.iter().any(|it| it.reason.contains("start rate"));
         if waits { Ok(()) } else { Err(format!("{all:?}")) }
     })
     .await;

@@ -1,6 +1,10 @@
 //! Several pools, and several versions of a service in one pool: observers wait for a service that can run
 //! them, and find it.
 
+use everwatch_api::{Observer, ParkedMessage, Pool};
+use everwatch_core::record::events::EventKind;
+use everwatch_core::record::reason::ReasonCode;
+use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, everwatch, test_service};
 use everwatch_tests::proxy::Proxy;
@@ -19,8 +23,8 @@ async fn a_kind_that_only_the_new_version_knows_finds_the_service_that_knows_it(
     }
     let folder = cluster.folder("beacons");
     let body = |name: &str| json!({"name": name, "kind": "beacon", "spec": {"folder": folder}});
-    let (status, refused) = cluster.api.call("POST", "/v1/observers", Some(body("early"))).await;
-    assert_eq!((status, &refused["code"]), (422, &json!("no-service-for-kind")), "{refused}");
+    let refused = cluster.api.refused("POST", "/v1/observers", Some(body("early"))).await;
+    assert_eq!((refused.status, refused.code.as_str()), (422, "no-service-for-kind"), "{refused:?}");
 
     cluster.service_program = test_service();
     cluster.service("new", 6).await;
@@ -32,16 +36,14 @@ async fn a_kind_that_only_the_new_version_knows_finds_the_service_that_knows_it(
         if all.len() == 6 { Ok(()) } else { Err(format!("{:?}", all.len())) }
     })
     .await;
-    assert_eq!(cluster.api.get("/v1/parked").await["total"], 0);
+    assert_eq!(cluster.api.list::<ParkedMessage>("/v1/parked").await, []);
 
     // While the new service is away, its observers wait. The old services hand them over and report why; no
     // observer fails.
     assert_eq!(cluster.terminate("new"), Some(0));
     wait_for("one to say why it waits", || async {
-        let all = cluster.api.items("/v1/observers?kind=beacon").await;
-        let told =
-            all.iter().filter(|it| it["reason"].as_str().unwrap_or_default().contains("beacon")).count();
-        if told > 0 { Ok(()) } else { Err(format!("{all:?}")) }
+        let all = cluster.api.observers().await;
+        if all.iter().any(|it| it.reason.contains("beacon")) { Ok(()) } else { Err(format!("{all:?}")) }
     })
     .await;
     cluster.service("new", 6).await;
@@ -50,9 +52,8 @@ async fn a_kind_that_only_the_new_version_knows_finds_the_service_that_knows_it(
         if runs == 6 { Ok(()) } else { Err(format!("{runs} run")) }
     })
     .await;
-    assert_eq!(cluster.api.get("/v1/parked").await["total"], 0);
-    let failed = cluster.api.get("/v1/observers?status=Failed").await;
-    assert_eq!(failed["total"], 0, "{failed}");
+    assert_eq!(cluster.api.list::<ParkedMessage>("/v1/parked").await, []);
+    assert_eq!(cluster.api.list::<Observer>("/v1/observers?status=Failed").await, []);
     beacons::judge("a kind of the new version", &folder, |_| 0);
 }
 
@@ -92,12 +93,12 @@ async fn what_no_service_can_run_takes_no_slots_and_is_back_when_one_can() {
     let (mut cluster, _proxy, folder) = old_and_new("withdrawn").await;
     cluster.kill("new");
     let withdrawn = || async {
-        let all = cluster.api.items("/v1/observers?kind=beacon").await;
-        all.iter().filter(|it| it["reason_code"] == "no-service-for-kind").count()
+        let all: Vec<Observer> = cluster.api.list("/v1/observers?kind=beacon").await;
+        all.iter().filter(|it| it.reason_code == Some(ReasonCode::NoServiceForKind)).count()
     };
     wait_within(Duration::from_secs(20), "all messages to leave the queue", || async {
-        let (count, held) = (withdrawn().await, cluster.api.get("/v1/services/old").await["held"].clone());
-        if (count, &held) == (8, &json!(0)) { Ok(()) } else { Err(format!("{count} withdrawn, {held} held")) }
+        let (count, held) = (withdrawn().await, cluster.api.service("old").await.held);
+        if (count, held) == (8, 0) { Ok(()) } else { Err(format!("{count} withdrawn, {held} held")) }
     })
     .await;
     // All slots are free for observers that this service can run.
@@ -112,17 +113,18 @@ async fn what_no_service_can_run_takes_no_slots_and_is_back_when_one_can() {
     .await;
     // Users can still change the other observers.
     let (status, gone) = cluster.api.call("DELETE", "/v1/observers/o0?wait=5s", None).await;
-    assert_eq!((status, &gone["status"]), (200, &json!("Deleted")), "{gone}");
+    assert_eq!(status, 200, "{gone}");
+    assert_eq!(cluster.api.observer(gone["id"].as_str().unwrap()).await.status, Status::Deleted);
     let again = json!({"name": "o8", "kind": "beacon", "spec": {"folder": folder}, "on_full": "queue"});
-    let (status, refused) = cluster.api.call("POST", "/v1/observers", Some(again.clone())).await;
-    assert_eq!((status, &refused["code"]), (422, &json!("no-service-for-kind")), "{refused}");
+    let refused = cluster.api.refused("POST", "/v1/observers", Some(again.clone())).await;
+    assert_eq!((refused.status, refused.code.as_str()), (422, "no-service-for-kind"), "{refused:?}");
     cluster.spawn_service("new", 8);
     cluster.until_active("new").await;
     cluster.api.create(again).await;
     until_all_run(&folder, 1).await;
-    let events = cluster.api.items("/v1/observers/o1/events").await;
-    let told = |what: &str| events.iter().any(|it| it["type"] == what);
-    assert!(told("withdrawn") && told("republished"), "{events:?}");
+    let events = cluster.api.events_of("o1").await;
+    let told = |what: EventKind| events.iter().any(|it| it.kind == what);
+    assert!(told(EventKind::Withdrawn) && told(EventKind::Republished), "{events:?}");
     beacons::judge("a kind whose only service died", &folder, |_| 0);
 }
 
@@ -147,31 +149,21 @@ async fn a_pool_without_a_service_refuses_or_lets_wait_and_says_so() {
     cluster.manager().await;
     cluster.service("a", 5).await;
     let body = |name: &str, on_full: &str| json!({"name": name, "kind": "ticker", "pool": "gpu", "on_full": on_full});
-    let (status, refused) = cluster.api.call("POST", "/v1/observers", Some(body("now", "reject"))).await;
-    assert_eq!((status, &refused["code"]), (503, &json!("no-capacity")), "{refused}");
+    let refused = cluster.api.refused("POST", "/v1/observers", Some(body("now", "reject"))).await;
+    assert_eq!((refused.status, refused.code.as_str()), (503, "no-capacity"), "{refused:?}");
     cluster.api.create(body("later", "queue")).await;
-    wait_for("it to say why it waits", || async {
-        let it = cluster.api.get("/v1/observers/later").await;
-        let told = it["status"] == "Created" && it["reason"] == "no service in pool gpu";
-        if told { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
-    assert_eq!(cluster.api.get("/v1/pools/gpu").await["needed"], 1);
+    let told = |it: &Observer| it.status == Status::Created && it.reason == "no service in pool gpu";
+    cluster.api.until_observer("later", told).await;
+    assert_eq!(cluster.api.read::<Pool>("/v1/pools/gpu").await.needed, 1);
 
     cluster.extra.push(("EVERWATCH_SERVICE__POOL".to_owned(), "gpu".to_owned()));
     cluster.service("g", 5).await;
-    let it = cluster.api.until_status("later", "Processing").await;
-    assert_eq!(it["service"]["name"], "g");
+    let runs_on = |it: &Observer, name: &str| {
+        it.status == Status::Processing && it.service.as_ref().is_some_and(|service| service.name == name)
+    };
+    cluster.api.until_observer("later", |it| runs_on(it, "g")).await;
     let (status, moved) =
         cluster.api.call("POST", "/v1/observers/later/move", Some(json!({"pool": "default"}))).await;
     assert_eq!(status, 202, "{moved}");
-    wait_for("it to run in the other pool", || async {
-        let it = cluster.api.get("/v1/observers/later").await;
-        if it["service"]["name"] == "a" && it["status"] == "Processing" {
-            Ok(())
-        } else {
-            Err(it.to_string())
-        }
-    })
-    .await;
+    cluster.api.until_observer("later", |it| runs_on(it, "a")).await;
 }

@@ -2,8 +2,10 @@
 
 use crate::service::{Service, Voice, started};
 use crate::stage::Stage;
+use everwatch_api::{Event, Observer};
 use everwatch_broker::{Consume, QueueKind, Settle};
 use everwatch_core::epoch::Epoch;
+use everwatch_core::record::status::Status;
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::message::decode;
 use everwatch_tests::wait::wait_for;
@@ -21,7 +23,7 @@ async fn what_runs_and_is_not_in_the_database_is_adopted_under_a_name_that_is_fr
     let stage = Stage::new();
     let manager = stage.ready_manager().await;
     manager.api.create(json!({"name": "shared", "kind": "ticker", "on_full": "queue"})).await;
-    manager.api.until("/v1/observers/shared", |_, it| it["reason"] == "no service in pool default").await;
+    manager.api.until_observer("shared", |it| it.reason == "no service in pool default").await;
     manager.stop().await.unwrap();
     let backup = stage.backup().await;
 
@@ -46,16 +48,17 @@ async fn what_runs_and_is_not_in_the_database_is_adopted_under_a_name_that_is_fr
 
     let manager = stage.ready_manager().await;
     for (it, name) in made.iter().zip(["shared-", "new"]) {
-        let path = format!("/v1/observers/{}", it["id"].as_str().unwrap());
-        let adopted = manager.api.until(&path, |_, it| it["status"] == "Processing").await;
-        assert!(adopted["name"].as_str().unwrap().starts_with(name), "{adopted}");
-        assert_eq!((&adopted["spec"], &adopted["labels"]), (&spec, &body["labels"]));
-        assert_eq!(adopted["service"]["name"], "s");
-        let events =
-            manager.api.until(&format!("{path}/events?type=adopted"), |_, it| it["total"] == 1).await;
-        assert!(events["items"][0]["text"].as_str().unwrap().contains("database"), "{events}");
+        let key = it["id"].as_str().unwrap();
+        let adopted = manager.api.until_observer(key, |it| it.status == Status::Processing).await;
+        assert!(adopted.name.starts_with(name), "{adopted:?}");
+        assert_eq!((&adopted.spec, json!(adopted.labels)), (&spec, body["labels"].clone()));
+        assert!(adopted.service.is_some_and(|service| service.name == "s"));
+        let path = format!("/v1/observers/{key}/events?type=adopted");
+        manager.api.until(&path, |_, it| it["total"] == 1).await;
+        let events: Vec<Event> = manager.api.list(&path).await;
+        assert!(events[0].text.contains("database"), "{events:?}");
     }
-    assert_eq!(manager.api.get("/v1/services/s").await["capacity"], 5);
+    assert_eq!(manager.api.service("s").await.capacity, 5);
     assert_eq!(*service.running.lock().unwrap(), runs, "whatever ran runs on");
     assert_eq!(manager.api.call("DELETE", "/v1/observers/new?wait=20s", None).await.0, 200);
 }
@@ -88,7 +91,7 @@ async fn a_leftover_of_one_that_was_forgotten_is_ended() {
                 Command::Revoke(revocations) if revocations.iter().any(|revocation| revocation.id == id) => {
                     return revocations;
                 }
-                Command::Describe { service, .. } => assert_ne!(service, voice.id, "nobody is asked"),
+                Command::Describe { service, .. } => assert_ne!(service, voice.id, "no service is asked"),
                 _ => {}
             }
         }
@@ -96,8 +99,8 @@ async fn a_leftover_of_one_that_was_forgotten_is_ended() {
     let revocations = tokio::time::timeout(Duration::from_secs(20), heard).await.expect("a revocation");
     assert_eq!(revocations[0].below, Epoch::after_generation(1));
     wait_for("nothing to be adopted", || async {
-        let total = manager.api.get("/v1/observers").await["total"].clone();
-        if total == 0 { Ok(()) } else { Err(format!("{total}")) }
+        let all = manager.api.observers().await;
+        if all.is_empty() { Ok(()) } else { Err(format!("{all:?}")) }
     })
     .await;
 }
@@ -105,7 +108,7 @@ async fn a_leftover_of_one_that_was_forgotten_is_ended() {
 /// No service holds an observer that was deleted or paused since the backup, as the inventory of its service shows. The
 /// API shows it as such, and a manager republishes it only once safe mode is off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_restore_what_nobody_has_is_shown_and_waits_for_the_end_of_the_hold() {
+async fn after_a_restore_what_no_service_holds_is_shown_and_waits_for_the_end_of_safe_mode() {
     let stage = Stage::new();
     let manager = stage.ready_manager().await;
     let service = Service::new(&stage, "s", 9).await;
@@ -121,8 +124,8 @@ async fn after_a_restore_what_nobody_has_is_shown_and_waits_for_the_end_of_the_h
     manager.api.until_status("paused", "Paused").await;
     for generation in 2..5 {
         assert_eq!(manager.api.call("POST", "/v1/observers/again/restart", None).await.0, 202);
-        let again = |_, it: &serde_json::Value| it["generation"] == generation && it["reason"] == "";
-        manager.api.until("/v1/observers/again", again).await;
+        let again = |it: &Observer| it.generation == generation && it.reason.is_empty();
+        manager.api.until_observer("again", again).await;
     }
     let before = service.history.lock().unwrap().len();
     manager.stop().await.unwrap();
@@ -130,32 +133,32 @@ async fn after_a_restore_what_nobody_has_is_shown_and_waits_for_the_end_of_the_h
     prepare(&stage, 4).await;
 
     let manager = stage.ready_manager().await;
-    assert_eq!(manager.api.get("/v1/safe-mode").await["on"], true);
+    assert!(manager.api.safe_mode().await.on);
     for name in ["deleted", "paused"] {
-        let path = format!("/v1/observers/{name}");
-        let lost = manager.api.until(&path, |_, it| it["service"].is_null()).await;
-        assert!(lost["reason"].as_str().unwrap().contains("does not have it any more"), "{lost}");
+        let lost = manager.api.until_observer(name, |it| it.service.is_none()).await;
+        assert!(lost.reason.contains("does not have it any more"), "{lost:?}");
     }
-    let again = manager.api.until("/v1/observers/again", |_, it| it["generation"] == 4).await;
-    assert_eq!((&again["status"], &again["service"]["name"]), (&json!("Processing"), &json!("s")));
+    let again = manager.api.until_observer("again", |it| it.generation == 4).await;
+    assert!(again.service.is_some_and(|service| service.name == "s"));
+    assert_eq!(again.status, Status::Processing);
     everwatch_tests::wait::throughout(stage.settings.orphan_after * 2, || async {
         let now = service.history.lock().unwrap().len();
-        if now == before { Ok(()) } else { Err(format!("{} runs began on hold", now - before)) }
+        if now == before { Ok(()) } else { Err(format!("{} runs began in safe mode", now - before)) }
     })
     .await;
     assert_eq!(manager.api.call("DELETE", "/v1/observers/deleted", None).await.0, 202);
     let off = json!({"on": false, "reason": "looked at"});
     assert_eq!(manager.api.call("PUT", "/v1/safe-mode", Some(off)).await.0, 200);
     manager.api.until_status("deleted", "Deleted").await;
-    let paused = manager.api.until("/v1/observers/paused", |_, it| it["reason"] == "").await;
-    assert_eq!((&paused["status"], &paused["generation"]), (&json!("Processing"), &json!(1002)));
+    let paused = manager.api.until_observer("paused", |it| it.reason.is_empty()).await;
+    assert_eq!((paused.status, paused.generation), (Status::Processing, 1002));
     assert_eq!(service.history.lock().unwrap().len(), before + 1);
-    assert_eq!(manager.api.get("/v1/observers/kept").await["generation"], 1);
-    assert_eq!(manager.api.get("/v1/safe-mode").await["on"], false, "nothing was unexpected");
+    assert_eq!(manager.api.observer("kept").await.generation, 1);
+    assert!(!manager.api.safe_mode().await.on, "nothing was unexpected");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_that_is_ahead_of_the_database_switches_the_hold_on() {
+async fn a_report_that_is_ahead_of_the_database_switches_safe_mode_on() {
     let stage = Stage::new();
     let manager = stage.ready_manager().await;
     Service::new(&stage, "s", 9).await;
@@ -163,8 +166,8 @@ async fn a_report_that_is_ahead_of_the_database_switches_the_hold_on() {
     let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
     voice.registered("other", 3).await;
     voice.event(made["id"].as_str().unwrap().parse().unwrap(), Epoch::new(3, 1), started()).await;
-    let safe_mode = manager.api.until("/v1/safe-mode", |_, safe_mode| safe_mode["on"] == true).await;
-    let reason = safe_mode["reason"].as_str().unwrap();
+    manager.api.until("/v1/safe-mode", |_, safe_mode| safe_mode["on"] == true).await;
+    let reason = manager.api.safe_mode().await.reason;
     assert!(reason.contains("observer a runs in generation 3") && reason.contains("--restored"), "{reason}");
-    assert_eq!(manager.api.get("/v1/observers/a").await["generation"], 3);
+    assert_eq!(manager.api.observer("a").await.generation, 3);
 }

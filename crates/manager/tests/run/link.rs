@@ -4,6 +4,8 @@ use crate::service::Service;
 use crate::stage::{Manager, Stage};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::Pool;
+use everwatch_core::record::service::ServiceState;
+use everwatch_core::record::status::Status;
 use everwatch_tests::wait::{throughout, wait_for};
 use serde_json::{Value, json};
 
@@ -15,8 +17,7 @@ async fn queued(manager: &Manager, name: &str) -> Value {
 async fn queued_in_vain(manager: &Manager, names: [&str; 2]) {
     for name in names {
         queued(manager, name).await;
-        let path = format!("/v1/observers/{name}");
-        manager.api.until(&path, |_, it| it["reason"] == "no service in pool default").await;
+        manager.api.until_observer(name, |it| it.reason == "no service in pool default").await;
     }
 }
 
@@ -66,10 +67,8 @@ async fn a_publish_without_a_confirm_is_repeated_and_its_late_copy_is_ended() {
     stage.memory.cut("everwatch manager");
     ready(2).await;
     let service = Service::new(&stage, "s", 5).await;
-    let running = manager
-        .api
-        .until("/v1/observers/a", |_, body| body["status"] == "Processing" && body["generation"] == 2)
-        .await;
+    let running =
+        manager.api.until_observer("a", |it| it.status == Status::Processing && it.generation == 2).await;
     let id = made["id"].as_str().unwrap().parse().unwrap();
     wait_for("only the second copy to run", || async {
         let running = service.running.lock().unwrap().clone();
@@ -81,7 +80,7 @@ async fn a_publish_without_a_confirm_is_repeated_and_its_late_copy_is_ended() {
         }
     })
     .await;
-    assert_eq!(running["acquisitions"], 0);
+    assert_eq!(running.acquisitions, 0);
 }
 
 /// A broker may take longer to confirm than a lease lasts: as long as its session lives, that is no loss.
@@ -92,7 +91,7 @@ async fn a_slow_confirm_is_waited_for() {
     stage.memory.lose_next_confirms(usize::MAX);
     queued(&manager, "a").await;
     throughout(stage.settings.row.lease * 2, || async {
-        let generation = manager.api.get("/v1/observers/a").await["generation"].clone();
+        let generation = manager.api.observer("a").await.generation;
         if generation == 1 { Ok(()) } else { Err(format!("it was published again, as {generation}")) }
     })
     .await;
@@ -109,20 +108,20 @@ async fn during_an_alarm_creates_are_accepted_and_published_once_after_it() {
     for number in 0..20 {
         queued(&manager, &format!("o{number}")).await;
     }
-    // Longer than a lease, and than a service may be silent: nothing is taken from anybody.
-    let path = format!("/v1/services/{}", service.id);
+    // Longer than a lease, and than a service may be silent: no service loses anything.
+    let id = service.id.to_string();
     throughout(stage.settings.row.lease * 2, || async {
-        let state = manager.api.get(&path).await["state"].clone();
-        if state == "active" { Ok(()) } else { Err(format!("the service is {state}")) }
+        let state = manager.api.service(&id).await.state;
+        if state == ServiceState::Active { Ok(()) } else { Err(format!("the service is {state:?}")) }
     })
     .await;
     assert_eq!(service.history.lock().unwrap().len(), 1);
-    assert_eq!(manager.api.get("/v1/observers/o0").await["reason"], "to be published");
+    assert_eq!(manager.api.observer("o0").await.reason, "to be published");
     stage.memory.block(false);
-    let all =
-        manager.api.until("/v1/observers?status=Processing&limit=1000", |_, body| body["total"] == 21).await;
-    for observer in all["items"].as_array().unwrap() {
-        assert_eq!(observer["generation"], 1, "{observer}");
+    let path = "/v1/observers?status=Processing&limit=1000";
+    manager.api.until(path, |_, body| body["total"] == 21).await;
+    for observer in manager.api.observers().await {
+        assert_eq!(observer.generation, 1, "{observer:?}");
     }
     assert_eq!(service.history.lock().unwrap().len(), 21);
     manager.api.until_ready().await;
@@ -135,10 +134,7 @@ async fn what_was_in_a_queue_that_was_created_again_is_published_again() {
     let manager = stage.ready_manager().await;
     for name in ["a", "b"] {
         queued(&manager, name).await;
-        manager
-            .api
-            .until(&format!("/v1/observers/{name}"), |_, it| it["reason"] == "no service in pool default")
-            .await;
+        manager.api.until_observer(name, |it| it.reason == "no service in pool default").await;
     }
     // Their messages vanish, and a service that finds no queue makes it and says so.
     let mut voice = crate::service::Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
@@ -168,8 +164,8 @@ async fn a_message_that_vanished_is_missed() {
     assert_eq!(manager.api.call("DELETE", "/v1/observers/doomed", None).await.0, 202);
     let service = Service::new(&stage, "s", 5).await;
     throughout(stage.settings.orphan_after * 3, || async {
-        let generation = manager.api.get("/v1/observers/a").await["generation"].clone();
-        if generation == 1 { Ok(()) } else { Err("published anew in spite of the hold".to_owned()) }
+        let generation = manager.api.observer("a").await.generation;
+        if generation == 1 { Ok(()) } else { Err("published again in spite of safe mode".to_owned()) }
     })
     .await;
     assert_eq!(manager.api.call("PUT", "/v1/safe-mode", Some(safe_mode(false))).await.0, 200);
@@ -180,8 +176,8 @@ async fn a_message_that_vanished_is_missed() {
     let why = "its message was not found";
     let path = "/v1/observers/a/events?type=republished";
     manager.api.until(path, |_, events| events["items"][0]["text"] == why).await;
-    let (status, wrong) = manager.api.call("PUT", "/v1/safe-mode", Some(json!({"off": true}))).await;
-    assert_eq!((status, &wrong["code"]), (422, &json!("invalid")));
+    let wrong = manager.api.refused("PUT", "/v1/safe-mode", Some(json!({"off": true}))).await;
+    assert_eq!((wrong.status, wrong.code.as_str()), (422, "invalid"));
 }
 
 /// The same in a pool of which no service takes anything: its queue says the same as one of which nothing is known.
@@ -194,8 +190,8 @@ async fn a_message_that_vanished_is_missed_where_no_service_takes_any_too() {
     lose_messages(&stage).await;
     assert_eq!(manager.api.call("DELETE", "/v1/observers/doomed", None).await.0, 202);
     manager.api.until_status("doomed", "Deleted").await;
-    let found = manager.api.until("/v1/observers/a", |_, it| it["generation"] == 2).await;
-    assert_eq!(found["status"], "Created");
+    let found = manager.api.until_observer("a", |it| it.generation == 2).await;
+    assert_eq!(found.status, Status::Created);
 }
 
 /// The same in a queue that is never empty, as its pool is full.
@@ -209,11 +205,7 @@ async fn a_message_that_vanished_is_missed_in_a_full_pool_too() {
     manager.api.until_status("a", "Processing").await;
     for name in ["b", "c", "d"] {
         queued(&manager, name).await;
-        let path = format!("/v1/observers/{name}");
-        manager
-            .api
-            .until(&path, |_, it| it["reason"].as_str().unwrap().starts_with("waiting for a slot"))
-            .await;
+        manager.api.until_observer(name, |it| it.reason.starts_with("waiting for a slot")).await;
     }
     let session = stage.broker.connect("thief").await.unwrap();
     let queue = everwatch_broker::Topology::new(&stage.settings.prefix).work(&Pool::default());
@@ -224,10 +216,10 @@ async fn a_message_that_vanished_is_missed_in_a_full_pool_too() {
             session.requeue(delivery.receipt).await;
         }
     }
-    let found = manager.api.until("/v1/observers/c", |_, it| it["generation"] == 2).await;
-    assert_eq!(found["status"], "Created");
+    let found = manager.api.until_observer("c", |it| it.generation == 2).await;
+    assert_eq!(found.status, Status::Created);
     for name in ["a", "b", "d"] {
-        assert_eq!(manager.api.get(&format!("/v1/observers/{name}")).await["generation"], 1, "{name}");
+        assert_eq!(manager.api.observer(name).await.generation, 1, "{name}");
     }
     assert_eq!(service.history.lock().unwrap().len(), 1);
     wait_for("all three to be in the queue", || async {

@@ -46,7 +46,7 @@ async fn a_stop_ends_it_cleanly_even_while_somebody_waits() {
     }
     // The port, the session and the file are free again.
     let again = stage.ready_manager().await;
-    assert_eq!(again.api.get("/v1/observers/a").await["generation"], 1);
+    assert_eq!(again.api.observer("a").await.generation, 1);
     again.stop().await.unwrap();
 }
 

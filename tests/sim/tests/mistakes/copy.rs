@@ -15,6 +15,7 @@ pub(crate) const CHOICE: &str = "EVERWATCH_SIM_MISTAKE";
 const PROGRAM: &str = "everwatch-sim-mistaken";
 const MANIFEST: &str = "Cargo.toml";
 const SIMULATION: &str = "tests/sim";
+const MANAGER: &str = "crates/manager";
 const CORE: &str = "crates/core/src/lib.rs";
 
 /// What the simulation is built of.
@@ -25,7 +26,7 @@ const PACKAGES: [&str; 9] = [
     "crates/trace",
     "crates/broker",
     "crates/store",
-    "crates/manager",
+    MANAGER,
     "crates/sdk",
     SIMULATION,
 ];
@@ -96,6 +97,10 @@ fn mistaken(mut files: Files) -> Files {
     }
     change(&mut files, CORE, |text| format!("{text}{MADE}"));
     change(&mut files, MANIFEST, reduced);
+    // Only the tests of the manager need it.
+    change(&mut files, &format!("{MANAGER}/{MANIFEST}"), |text| {
+        text.replace("everwatch-tests.workspace = true\n", "")
+    });
     change(&mut files, &format!("{SIMULATION}/{MANIFEST}"), |text| {
         let bin = |name: &str| format!("[[bin]]\nname = \"{name}\"\n");
         assert!(text.contains(&bin("everwatch-sim")), "the program of the simulation has another name");
