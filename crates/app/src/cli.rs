@@ -16,10 +16,10 @@ use everwatch_core::clock::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const EXIT_CODES: &str = "A first look: `everwatch dev`, and what it prints.
+const EXIT_CODES: &str = "To try Everwatch, run `everwatch dev` and follow its output.
 
-Exit codes of commands that ask a manager: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict,
-5 timed out, 6 no manager answers.";
+Exit codes of commands that send requests to a manager: 0 done, 1 failed, 2 wrong usage, 3 not found,
+4 conflict, 5 timed out, 6 no manager responds.";
 
 /// Everwatch: the orchestrator for tasks that never end.
 #[derive(Debug, Parser)]
@@ -79,8 +79,8 @@ pub(crate) enum Command {
     /// Show pools
     #[command(subcommand)]
     Pool(Pool),
-    /// Show services and observers live on the full screen, and act on them
-    #[command(after_help = "The last line shows the keys; ? shows all of them.")]
+    /// Show and manage services and observers in a live full-screen view
+    #[command(after_help = "The last line of the screen shows the main keys; press ? to show all keys.")]
     Top,
     /// Inject faults (only with `everwatch dev`)
     #[command(subcommand)]
@@ -100,12 +100,12 @@ pub(crate) enum Command {
     Config(Config),
     /// Migrate the database schema, as managers do when they start
     Migrate {
-        /// The database was restored from a backup: make it fit for what has run on meanwhile (stop all
-        /// managers first)
+        /// Prepare a database that was restored from a backup, so that managers can adopt the observers that
+        /// continued to run (stop all managers first)
         #[arg(long)]
         restored: bool,
     },
-    /// Measure Everwatch on a real broker, beside the bare broker
+    /// Measure Everwatch on a RabbitMQ broker and compare it with the broker alone
     Bench(Bench),
     /// Run the bare consumer that `bench` compares with
     #[command(hide = true)]
@@ -116,7 +116,7 @@ pub(crate) enum Command {
     },
     /// Check a local process; exit 0 if it is healthy
     Health {
-        /// Check this URL instead of the configured manager, as http://127.0.0.1:7700/readyz
+        /// Check this URL instead of the configured manager, such as http://127.0.0.1:7700/readyz
         #[arg(long)]
         url: Option<String>,
     },
@@ -130,10 +130,10 @@ pub(crate) struct Dev {
     /// Capacity of each service
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=40_000))]
     pub(crate) capacity: u32,
-    /// Use this RabbitMQ instead of the in-process broker, as amqp://user:password@host:5672/%2f
+    /// Use this RabbitMQ instead of the in-process broker, such as amqp://user:password@host:5672/%2f
     #[arg(long)]
     pub(crate) broker: Option<String>,
-    /// Use this PostgreSQL or SQLite file instead of a temporary one, as sqlite://dev.db
+    /// Use this PostgreSQL database or SQLite file instead of a temporary file, such as sqlite://dev.db
     #[arg(long)]
     pub(crate) store: Option<String>,
     /// Prefix of all queue names on a real RabbitMQ
@@ -155,13 +155,13 @@ pub(crate) struct Bench {
     /// Use this empty PostgreSQL database instead of temporary SQLite files
     #[arg(long)]
     pub(crate) store: Option<String>,
-    /// Measure only these figures
+    /// Run only these measurements (comma-separated)
     #[arg(long, value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
     /// Observers that are created to measure the rate of creates
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(100..=40_000))]
     pub(crate) creates: u32,
-    /// Observers that a killed service holds
+    /// Number of observers that the killed service holds (comma-separated)
     #[arg(long, value_delimiter = ',', default_values_t = [1000, 10_000],
           value_parser = clap::value_parser!(u32).range(1..=40_000))]
     pub(crate) failover: Vec<u32>,
@@ -221,7 +221,7 @@ pub(crate) struct Watched {
 
 #[derive(Debug, Args)]
 pub(crate) struct Labels {
-    /// key=value; repeatable
+    /// Label as key=value; repeat the flag for several labels
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
 }
@@ -259,7 +259,7 @@ pub(crate) enum Observer {
     Delete {
         #[command(flatten)]
         chosen: Selection,
-        /// Wait until their runs have ended
+        /// Wait at most this long until the runs of the deleted observers have ended
         #[arg(long, value_name = "TIME", value_parser = duration)]
         wait: Option<Duration>,
         /// Show which observers would be deleted
@@ -325,7 +325,7 @@ pub(crate) struct EventPart {
     /// Follow new events
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Show only events of these types, as started,failed
+    /// Show only events of these types (comma-separated), such as started,failed
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
     /// Number of past events to show first
@@ -384,8 +384,8 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     const LONG_ABOUT: &str = "Show problems, their effects, and the commands that cure them, the worst first.\n\n\
-        Exit code: 0 nothing but information, 4 warnings, 1 something critical, 6 no manager answers.\n\
-        With [broker] management_url the manager sees the broker's policies, alarms, nodes and queues as well.";
+        Exit codes: 0 at most informational findings, 4 warnings, 1 critical, 6 no manager responds.\n\
+        If [broker] management_url is set, they also cover the broker's policies, alarms, nodes and queues.";
 }
 
 #[derive(Debug, Subcommand)]

@@ -25,7 +25,7 @@ pub(crate) enum Service {
         /// Name (of its newest incarnation) or id
         name: String,
     },
-    /// Let the service accept no more observers; those that it runs continue
+    /// Let the service accept no more observers; its current observers continue to run
     Cordon {
         /// Name or id
         name: String,
@@ -68,20 +68,20 @@ pub(crate) struct Drain {
     /// Maximum number of observers to hand over per second
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) per_second: Option<u32>,
-    /// Deadline; after it the rest is handed over even if no service has room
+    /// Deadline, after which the service hands over all remaining observers even if no service has room
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) within: Option<Duration>,
     /// Hand over even if no service has room
     #[arg(long)]
     pub(crate) force: bool,
-    /// Wait until the service holds nothing, and show the progress
+    /// Wait at most this long until the service holds no observers, and show the progress
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 }
 
 impl Drain {
     const EXAMPLES: &'static str = "Examples:
-  everwatch service drain s1 --wait 5m                     as far as others have room
+  everwatch service drain s1 --wait 5m                     only while other services have room
   everwatch service drain s1 --per-second 20 --within 10m";
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Create {
     /// Create it paused
     #[arg(long)]
     pub(crate) paused: bool,
-    /// Wait until it runs
+    /// Wait at most this long until the observer runs
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "paused")]
     pub(crate) wait: Option<Duration>,
 }
@@ -126,10 +126,10 @@ pub(crate) struct Selection {
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) filter: Filter,
-    /// With a filter: do it without asking if exactly this many observers match
+    /// With a filter: skip the confirmation, and proceed only if exactly this many observers match
     #[arg(long, value_name = "COUNT", conflicts_with = "names")]
     pub(crate) expect: Option<u64>,
-    /// With a filter: do it without asking
+    /// With a filter: skip the confirmation
     #[arg(short, long, conflicts_with_all = ["names", "expect"])]
     pub(crate) yes: bool,
 }
@@ -137,17 +137,18 @@ pub(crate) struct Selection {
 impl Selection {
     const FILTERS: [&'static str; 8] =
         ["status", "health", "reason", "kind", "pool", "service", "labels", "query"];
-    pub(crate) const EXAMPLES: &'static str = "Examples, alike for delete, pause, resume, restart and retry:
+    pub(crate) const EXAMPLES: &'static str =
+        "Examples (the same for delete, pause, resume, restart and retry):
   everwatch observer restart prices-1 prices-2
   everwatch observer restart -l team=prices                asks: Restart 37 observers?
-  everwatch observer restart -l team=prices --expect 37    only if there are 37";
+  everwatch observer restart -l team=prices --expect 37    proceeds only if exactly 37 match";
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// Name or id
     pub(crate) name: String,
-    /// status=WORD, as status=Processing
+    /// Status to wait for, such as status=Processing
     #[arg(long = "for", value_name = "status=WORD")]
     pub(crate) until: String,
     /// Give up after this, with exit code 5
