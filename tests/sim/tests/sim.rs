@@ -9,7 +9,7 @@ use std::process::Command;
 /// Histories of an ordinary run.
 const SEEDS: u64 = 500;
 /// Seeds that once revealed a fault, with its description.
-const FOUND: [(u64, &str); 19] = [
+const FOUND: [(u64, &str); 21] = [
     (2_002_376, "a welcome that came late was dropped, and with it the order to cordon"),
     (2_002_700, "a publish whose lease had exactly its margin left was tried without a pause"),
     (
@@ -54,6 +54,11 @@ const FOUND: [(u64, &str); 19] = [
         70_005_465,
         "an observer was quarantined for the deaths of its neighbor, which a user had deleted and created again",
     ),
+    (
+        70_026_145,
+        "an observer was quarantined for deaths that only it had reported, of a crash loop in safe mode",
+    ),
+    (70_029_886, "the same, when another suspect gave up"),
     (70_010_965, "a sweep acknowledged a message that a restored broker counted lower, and settled nothing"),
     (50_201_416, "a service that had fenced itself took another observer before its session ended"),
 ];
