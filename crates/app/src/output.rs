@@ -107,7 +107,7 @@ pub(crate) fn print(text: &str) {
     }
 }
 
-/// Tells a person something that is not part of the answer.
+/// Tells the user something that is not part of the answer.
 #[expect(clippy::print_stderr, reason = "beside a command's answer")]
 pub(crate) fn note(text: &str) {
     eprintln!("{text}");

@@ -2,6 +2,7 @@
 //! manager that changes rows does it here.
 
 use crate::context::Manager;
+use crate::context::records::Records;
 use crate::metric;
 use crate::outgoing::{commands, publish};
 use async_trait::async_trait;
@@ -42,26 +43,26 @@ impl<T> Changed<T> {
 trait Stored: Clone + PartialEq + Send + Sync {
     type Id: Copy + std::fmt::Display + Send + Sync;
     const WHAT: &'static str;
-    async fn load(manager: &Manager, id: Self::Id) -> Result<Option<Self>, StoreError>;
+    async fn load(records: &Records, id: Self::Id) -> Result<Option<Self>, StoreError>;
     /// Saves it; `false` if another manager has changed the row in the meantime.
-    async fn save(&mut self, manager: &Manager, before: &Self) -> Result<bool, StoreError>;
+    async fn save(&mut self, records: &Records, before: &Self) -> Result<bool, StoreError>;
 }
 
 #[async_trait]
 impl Stored for Row {
     type Id = ObserverId;
     const WHAT: &'static str = "observer";
-    async fn load(manager: &Manager, id: ObserverId) -> Result<Option<Self>, StoreError> {
-        manager.store.load(&[id]).await?.one()
+    async fn load(records: &Records, id: ObserverId) -> Result<Option<Self>, StoreError> {
+        records.store.load(&[id]).await?.one()
     }
-    async fn save(&mut self, manager: &Manager, before: &Self) -> Result<bool, StoreError> {
+    async fn save(&mut self, records: &Records, before: &Self) -> Result<bool, StoreError> {
         self.trace = everwatch_trace::current().or_else(|| self.trace.take());
-        if !manager.store.save(std::slice::from_ref(self)).await?.is_empty() {
+        if !records.store.save(std::slice::from_ref(self)).await?.is_empty() {
             return Ok(false);
         }
         self.version += 1;
-        manager.events.tell(Some(before), self);
-        manager.note_change();
+        records.events.tell(Some(before), self);
+        records.note_change();
         Ok(true)
     }
 }
@@ -70,28 +71,28 @@ impl Stored for Row {
 impl Stored for ServiceRow {
     type Id = ServiceId;
     const WHAT: &'static str = "service";
-    async fn load(manager: &Manager, id: ServiceId) -> Result<Option<Self>, StoreError> {
-        manager.store.service(&id.into()).await
+    async fn load(records: &Records, id: ServiceId) -> Result<Option<Self>, StoreError> {
+        records.store.service(&id.into()).await
     }
-    async fn save(&mut self, manager: &Manager, _before: &Self) -> Result<bool, StoreError> {
-        Ok(manager.store.save_services(std::slice::from_ref(self)).await?.is_empty())
+    async fn save(&mut self, records: &Records, _before: &Self) -> Result<bool, StoreError> {
+        Ok(records.store.save_services(std::slice::from_ref(self)).await?.is_empty())
     }
 }
 
 /// Changes one row by compare-and-set; `change` returns whether there is anything to save. Corrupt if the row cannot be
 /// read.
 async fn change<T: Stored>(
-    manager: &Manager,
+    records: &Records,
     id: T::Id,
     mut change: impl FnMut(&mut T) -> bool + Send,
 ) -> Result<Changed<T>, StoreError> {
     for _ in 0..CAS_TRIES {
-        let Some(mut row) = T::load(manager, id).await? else { return Ok(Changed::Missing) };
+        let Some(mut row) = T::load(records, id).await? else { return Ok(Changed::Missing) };
         let before = row.clone();
         if !change(&mut row) || row == before {
             return Ok(Changed::Unchanged(row));
         }
-        if row.save(manager, &before).await? {
+        if row.save(records, &before).await? {
             return Ok(Changed::Saved(row));
         }
     }
@@ -100,20 +101,20 @@ async fn change<T: Stored>(
 
 /// Changes the row of an observer, and tells the events of the change.
 pub(crate) async fn change_row(
-    manager: &Manager,
+    records: &Records,
     id: ObserverId,
     how: impl FnMut(&mut Row) -> bool + Send,
 ) -> Result<Changed<Row>, StoreError> {
-    change(manager, id, how).await
+    change(records, id, how).await
 }
 
 /// Changes the row of a service.
 pub(crate) async fn change_service(
-    manager: &Manager,
+    records: &Records,
     id: ServiceId,
     how: impl FnMut(&mut ServiceRow) -> bool + Send,
 ) -> Result<Changed<ServiceRow>, StoreError> {
-    change(manager, id, how).await
+    change(records, id, how).await
 }
 
 /// What follows the save of a row.
@@ -141,11 +142,11 @@ pub(crate) async fn commit(
     manager: &Arc<Manager>,
     changes: Vec<RowChange>,
 ) -> Result<Vec<RowChange>, StoreError> {
-    let saved = save(manager, changes).await?;
+    let saved = save(&manager.records, changes).await?;
     let revoked = saved.iter().filter(|it| it.then != Then::Tell);
     let revocations: Vec<Revocation> = revoked.map(|it| it.after.revocation()).collect();
     // No run of an earlier generation may meet the new one.
-    commands::revocations(manager, &revocations).await;
+    commands::revocations(&manager.link, &revocations).await;
     let published: Vec<Row> =
         saved.iter().filter(|it| it.then == Then::Publish).map(|it| it.after.clone()).collect();
     metrics::counter!(metric::REPUBLISHES).increment(published.len() as u64);
@@ -154,19 +155,19 @@ pub(crate) async fn commit(
 }
 
 /// Saves the changes and tells their events; returns those that were saved.
-pub(crate) async fn save(manager: &Manager, changes: Vec<RowChange>) -> Result<Vec<RowChange>, StoreError> {
+pub(crate) async fn save(records: &Records, changes: Vec<RowChange>) -> Result<Vec<RowChange>, StoreError> {
     if changes.is_empty() {
         return Ok(changes);
     }
     let rows: Vec<Row> = changes.iter().map(|it| it.after.clone()).collect();
-    let lost: HashSet<ObserverId> = manager.store.save(&rows).await?.into_iter().collect();
+    let lost: HashSet<ObserverId> = records.store.save(&rows).await?.into_iter().collect();
     let mut saved = changes;
     saved.retain(|it| !lost.contains(&it.after.id));
     for it in &saved {
-        manager.events.tell(Some(&it.before), &it.after);
+        records.events.tell(Some(&it.before), &it.after);
     }
     if !saved.is_empty() {
-        manager.note_change();
+        records.note_change();
     }
     Ok(saved)
 }

@@ -6,3 +6,4 @@ pub(crate) mod placement;
 pub(crate) mod quarantine;
 pub(crate) mod rebalance;
 pub(crate) mod safe_mode;
+pub(crate) mod service_loss;

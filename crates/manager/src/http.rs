@@ -145,7 +145,7 @@ async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> R
 /// publish could stay leased until another manager may repeat it long after.
 async fn know_the_time(State(manager): State<Arc<Manager>>, request: Request, next: Next) -> Response {
     if !request.method().is_safe()
-        && !manager.clock.is_known()
+        && !manager.records.clock.is_known()
         && let Err(error) = manager.refresh_clock().await
     {
         return Problem::from(error).into_response();

@@ -19,12 +19,13 @@ mod settings;
 mod tests;
 
 pub use backup_restore::{Restored, restored};
+pub use loops::link::ownership::NotOwner;
 pub use settings::{AutoRebalance, Settings};
 
 use context::Manager;
-use everwatch_broker::Broker;
+use everwatch_broker::{Broker, ConnectError};
 use everwatch_door::serve::{Limits, serve};
-use everwatch_store::Store;
+use everwatch_store::{Store, StoreError};
 use loops::{confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, sweep};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,17 +47,17 @@ pub enum RunError {
     )]
     PortOccupied { addr: SocketAddr },
     /// Any other reason not to listen.
-    #[error("cannot listen on {addr}: {why} (check [manager] listen)")]
-    CannotListen { addr: SocketAddr, why: String },
-    /// A person has to act.
-    #[error("{0}")]
-    BrokerRefused(String),
-    /// The broker holds the observers of another database.
-    #[error("{0}")]
-    NotOurs(String),
-    /// A person has to act.
-    #[error("{0}")]
-    StoreRefused(String),
+    #[error("cannot listen on {addr}: {error} (check [manager] listen)")]
+    CannotListen { addr: SocketAddr, error: std::io::Error },
+    /// The broker refuses the connection: an operator must act.
+    #[error(transparent)]
+    ConnectRefused(ConnectError),
+    /// The prefix cannot be used: an operator must act.
+    #[error(transparent)]
+    NotOwner(NotOwner),
+    /// The database refuses this manager, or cannot be read: an operator must act.
+    #[error(transparent)]
+    StoreRefused(StoreError),
     /// A loop ended that never ends: a bug.
     #[error("the {part} of the manager ended: {why}")]
     Ended { part: &'static str, why: String },
@@ -78,9 +79,8 @@ pub async fn run(
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), RunError> {
     let listener = listen(settings.listen).await?;
-    let addr = listener
-        .local_addr()
-        .map_err(|error| RunError::CannotListen { addr: settings.listen, why: error.to_string() })?;
+    let addr =
+        listener.local_addr().map_err(|error| RunError::CannotListen { addr: settings.listen, error })?;
     let mut running = start(settings, store, broker, extra_routes, stop).await?;
     let (app, over) = (running.app.clone(), running.manager.stop.clone());
     http::metrics::install(&running.manager);
@@ -88,7 +88,7 @@ pub async fn run(
         serve(listener, app, Limits::default().with_files(), over).await;
         ("HTTP server", Ok(()))
     });
-    info!(%addr, manager = %running.manager.id, "manager listens");
+    info!(%addr, manager = %running.manager.link.id, "manager listens");
     listening(addr);
     running.until_end().await
 }
@@ -156,7 +156,7 @@ impl Running {
             warn!("some requests did not end in time and are dropped");
         }
         loops.shutdown().await;
-        if tokio::time::timeout(SOFT_STOP, manager.store.close()).await.is_err() {
+        if tokio::time::timeout(SOFT_STOP, manager.records.store.close()).await.is_err() {
             warn!("the database did not let go in time");
         }
         outcome
@@ -166,7 +166,7 @@ impl Running {
 async fn listen(addr: SocketAddr) -> Result<TcpListener, RunError> {
     TcpListener::bind(addr).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => RunError::PortOccupied { addr },
-        _ => RunError::CannotListen { addr, why: error.to_string() },
+        _ => RunError::CannotListen { addr, error },
     })
 }
 

@@ -163,7 +163,7 @@ impl Stage {
     }
 
     async fn service_with(&self, name: &str, capacity: u32, schema: &Value) -> Service {
-        let topology = &self.manager.topology;
+        let topology = &self.manager.link.topology;
         let id = ServiceId(Uuid::new_v4());
         let session = self.broker.connect("service").await.unwrap();
         let queue = topology.commands_of(id);
@@ -308,7 +308,7 @@ async fn an_unreadable_report_is_parked_and_shown() {
     let stage = Stage::new().await;
     let session = stage.broker.connect("stranger").await.unwrap();
     let message = Message { body: "?!".into(), headers: Vec::new() };
-    session.publish(&Target::Queue(stage.manager.topology.state()), message).await.unwrap();
+    session.publish(&Target::Queue(stage.manager.link.topology.state()), message).await.unwrap();
     stage.until("/v1/parked", |answer| answer.body["items"][0]["text"] == "?!").await;
 }
 

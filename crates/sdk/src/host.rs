@@ -32,9 +32,21 @@ pub enum HostError {
     /// Access refused, unknown vhost, no threads: exit code 1.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// `service.listen` cannot be had, or the machine gives no thread: exit code 1.
-    #[error("{0}")]
-    Machine(String),
+    /// The address `service.listen` cannot be used: exit code 1.
+    #[error("service.listen: cannot listen on {address}: {error}; choose another address and port")]
+    CannotListen { address: String, error: std::io::Error },
+    /// Another recorder of metrics is installed in this process: exit code 1.
+    #[error("service.listen: no metrics can be recorded: {0}; set it to \"\" to serve none")]
+    NoMetrics(metrics_exporter_prometheus::BuildError),
+    /// The listener of `service.listen` ended: exit code 1.
+    #[error("service.listen: the listener ended")]
+    ListenerEnded,
+    /// The operating system starts no more threads: exit code 1.
+    #[error("cannot start the threads for {purpose}: {error}")]
+    NoThread { purpose: &'static str, error: std::io::Error },
+    /// The operating system delivers no signals: exit code 1.
+    #[error("cannot listen for signals: {0}")]
+    NoSignals(std::io::Error),
 }
 
 impl HostError {
@@ -43,7 +55,12 @@ impl HostError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Settings(_) => 2,
-            Self::Run(_) | Self::Machine(_) => 1,
+            Self::Run(_)
+            | Self::CannotListen { .. }
+            | Self::NoMetrics(_)
+            | Self::ListenerEnded
+            | Self::NoThread { .. }
+            | Self::NoSignals(_) => 1,
         }
     }
 }
@@ -141,14 +158,14 @@ fn config_file() -> Result<Option<PathBuf>, SettingsError> {
 /// Runs one service on RabbitMQ until a signal.
 ///
 /// # Errors
-/// What a person has to mend.
+/// If an operator must act; the error says how.
 pub fn run(broker: &Broker, section: &ServiceSection, registry: Registry) -> Result<(), HostError> {
     let service = section.settings(broker)?;
     let broker = Arc::new(broker.connectable()?);
     let tasks = observer_runtime(section.threads)?;
-    let machine = |error: std::io::Error| HostError::Machine(format!("no thread can be started: {error}"));
     // The control loop has a runtime of its own: code that blocks cannot hold it up.
-    let control = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(machine)?;
+    let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let control = control.map_err(|error| HostError::NoThread { purpose: "the control loop", error })?;
     let handle = Handle::default();
     let ended = control.block_on(async {
         let health = health::Listener::bind(&section.listen, &handle)?;
@@ -158,7 +175,7 @@ pub fn run(broker: &Broker, section: &ServiceSection, registry: Registry) -> Res
             }
             error = health.serve() => Err(error),
             Err(error) = on_signals(handle.stop.clone(), handle.hard_stop.clone()) => {
-                Err(HostError::Machine(format!("signals cannot be heard: {error}")))
+                Err(HostError::NoSignals(error))
             }
         }
     });
@@ -179,7 +196,7 @@ pub fn observer_runtime(threads: u16) -> Result<Runtime, HostError> {
         .thread_name("observers")
         .enable_all()
         .build()
-        .map_err(|error| HostError::Machine(format!("no threads for observers: {error}")))
+        .map_err(|error| HostError::NoThread { purpose: "observers", error })
 }
 
 /// The text of a file that holds a secret, without the line's end.

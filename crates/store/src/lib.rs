@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Opens the database at `url`, creating or migrating its tables.
 ///
 /// # Errors
-/// `Unavailable` where trying again may help; `Refused` where a person has to act. No message holds a password.
+/// `Unavailable` where trying again may help; `Refused` where an operator must act. No message holds a password.
 pub async fn open(url: &str, policy: RowPolicy) -> Result<Arc<dyn Store>, StoreError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return Ok(Arc::new(postgres::PgStore::open(url, policy).await?));

@@ -14,7 +14,7 @@ use everwatch::host::{self, CapacityText, Teller, observer_runtime, on_signals};
 use everwatch::kinds::built_in;
 use everwatch_api::Stats;
 use everwatch_broker::Broker;
-use everwatch_manager::RunError;
+use everwatch_manager::{NotOwner, RunError};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -100,8 +100,8 @@ fn everything(settings: &Settings, arguments: &Dev, broker: Arc<dyn Broker>) -> 
             };
             let ended = everwatch_manager::run(manager, store, broker, routes, stop.clone(), listening).await;
             match ended {
-                Err(RunError::NotOurs(why)) if arguments.store.is_none() => {
-                    anyhow::bail!("{why}. {TEMPORARY}")
+                Err(RunError::NotOwner(error @ NotOwner::Other { .. })) if arguments.store.is_none() => {
+                    anyhow::bail!("{error}. {TEMPORARY}")
                 }
                 ended => anyhow::Ok(ended?),
             }

@@ -1,4 +1,4 @@
-//! `everwatch doctor`: what the manager finds wrong, for a person or a script.
+//! `everwatch doctor`: what the manager finds wrong, for an operator or a script.
 
 use crate::cli::{Doctor, Output};
 use crate::client::{Client, Failure};

@@ -1,6 +1,7 @@
 //! Orders to services: kept by name, told until they are followed; drains carried on until nothing is held.
 
 use crate::context::Manager;
+use crate::context::records::Records;
 use crate::outgoing::commands;
 use everwatch_core::capacity::maintenance::{OrderBook, Orders, plan_fleet};
 use everwatch_core::id::Name;
@@ -25,29 +26,29 @@ fn read(text: &str) -> Result<Orders, StoreError> {
 }
 
 /// What is wanted of all services.
-pub(crate) async fn book(manager: &Manager) -> Result<OrderBook, StoreError> {
-    let notes = manager.store.notes_under(UNDER).await?;
+pub(crate) async fn book(records: &Records) -> Result<OrderBook, StoreError> {
+    let notes = records.store.notes_under(UNDER).await?;
     notes.into_iter().map(|(name, text)| Ok((name[UNDER.len()..].to_owned(), read(&text)?))).collect()
 }
 
 /// Changes the orders of a name as they stand; `None` if that changes nothing. Naively, of two managers the
 /// later takes back what the earlier wrote, and if its clock is behind, services follow neither for ever.
 async fn write(
-    manager: &Manager,
+    records: &Records,
     name: &Name,
     mut change: impl FnMut(&mut Orders) -> bool + Send,
 ) -> Result<Option<Orders>, StoreError> {
     let note = note(name.as_str());
     for _ in 0..TRIES {
-        let before = manager.store.note(&note).await?;
+        let before = records.store.note(&note).await?;
         let mut orders = before.as_deref().map_or_else(|| Ok(Orders::default()), read)?;
         if !change(&mut orders) {
             return Ok(None);
         }
         let after = serde_json::to_string(&orders).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let written = match before {
-            Some(before) => manager.store.swap_note(&note, &before, &after).await?,
-            None => manager.store.claim(&note, &after, Duration::MAX).await? == after,
+            Some(before) => records.store.swap_note(&note, &before, &after).await?,
+            None => records.store.claim(&note, &after, Duration::MAX).await? == after,
         };
         if written {
             return Ok(Some(orders));
@@ -62,25 +63,25 @@ pub(crate) async fn change(
     name: &Name,
     change: impl FnMut(&mut Orders) -> bool + Send,
 ) -> Result<bool, StoreError> {
-    let Some(orders) = write(manager, name, change).await? else { return Ok(false) };
-    for service in manager.store.services(manager.clock.now()).await?.rows {
+    let Some(orders) = write(&manager.records, name, change).await? else { return Ok(false) };
+    for service in manager.records.store.services(manager.records.clock.now()).await?.rows {
         if service.registration.name == *name && !service.state().is_over() {
             let directives = orders.directives();
             commands::order_later(manager, Command::Directives { service: service.id, directives });
         }
     }
-    manager.note_change();
+    manager.records.note_change();
     manager.wake.notify_one();
     Ok(true)
 }
 
 /// Tells again what is not followed, and carries drains on.
 pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
-    let book = book(manager).await?;
+    let book = book(&manager.records).await?;
     if book.is_empty() {
         return Ok(());
     }
-    let now = manager.clock.now();
+    let now = manager.records.clock.now();
     let plan = plan_fleet(services, &book, now);
     for (service, directives) in plan.directives {
         commands::order_later(manager, Command::Directives { service, directives });
@@ -95,7 +96,7 @@ pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Res
             change(manager, &name, |orders| orders.drained(now)).await?;
         }
         if let Some(row) = services.iter().filter(drained).max_by_key(|row| row.registered_at) {
-            manager.events.tell_service(
+            manager.records.events.tell_service(
                 EventKind::ServiceDrained,
                 row,
                 "it holds nothing and stays cordoned".to_owned(),

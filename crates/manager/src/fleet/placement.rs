@@ -3,6 +3,7 @@
 
 use crate::commit::{RowChange, Then, commit};
 use crate::context::Manager;
+use crate::context::records::Records;
 use everwatch_core::capacity::placement::{Placement, Refused};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::record::row::Row;
@@ -15,18 +16,19 @@ use tracing::info;
 const AT_ONCE: u32 = 500;
 
 pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
-    for refused in manager.store.refused().await? {
+    for refused in manager.records.store.refused().await? {
         match refused.placement(services) {
             Placement::Leave => {}
             Placement::Withdraw => {
                 let withdraw = |row: &mut Row, now| row.withdraw(now, &manager.settings.row);
-                let changes = changes(manager, &refused, (AT_ONCE, Then::Revoke), withdraw).await?;
+                let changes = changes(&manager.records, &refused, (AT_ONCE, Then::Revoke), withdraw).await?;
                 let count = commit(manager, changes).await?.len();
                 tell(&refused, count, "no service can run these observers: their messages leave the queue");
             }
             Placement::Release(most) => {
                 let changes =
-                    changes(manager, &refused, (most.min(AT_ONCE), Then::Tell), Row::release).await?;
+                    changes(&manager.records, &refused, (most.min(AT_ONCE), Then::Tell), Row::release)
+                        .await?;
                 let count = commit(manager, changes).await?.len();
                 tell(&refused, count, "a service can run these observers: they are published again");
                 if count > 0 {
@@ -47,13 +49,13 @@ fn tell(refused: &Refused, count: usize, what: &str) {
 
 /// The changes of the oldest of a group.
 async fn changes(
-    manager: &Manager,
+    records: &Records,
     refused: &Refused,
     (most, then): (u32, Then),
     mut change: impl FnMut(&mut Row, Timestamp) -> bool,
 ) -> Result<Vec<RowChange>, StoreError> {
-    let now = manager.clock.now();
-    let rows = manager.store.refused_rows(refused, usize::try_from(most).unwrap_or(usize::MAX)).await?;
+    let now = records.clock.now();
+    let rows = records.store.refused_rows(refused, usize::try_from(most).unwrap_or(usize::MAX)).await?;
     let changed = rows.into_iter().filter_map(|before| {
         let mut after = before.clone();
         change(&mut after, now).then_some(RowChange { before, after, then })

@@ -3,6 +3,7 @@
 
 use crate::commit::{RowChange, Then, change_row, save};
 use crate::context::Manager;
+use crate::context::records::Records;
 use crate::fleet::safe_mode;
 use crate::outgoing::commands;
 use everwatch_core::failure::quarantine::{
@@ -26,34 +27,34 @@ const SERVICES_SINCE: Duration = Duration::from_secs(900);
 
 /// The observers that must start one at a time.
 pub(crate) async fn suspects(manager: &Manager) -> Result<Vec<ObserverId>, StoreError> {
-    let mut docket = read(manager).await?;
-    docket.forget(manager.clock.now());
+    let mut docket = read(&manager.records).await?;
+    docket.forget(manager.records.clock.now());
     Ok(docket.suspects(manager.settings.quarantine_after))
 }
 
-async fn read(manager: &Manager) -> Result<CrashLedger, StoreError> {
-    let stored = manager.store.note(NOTE).await?;
+async fn read(records: &Records) -> Result<CrashLedger, StoreError> {
+    let stored = records.store.note(NOTE).await?;
     Ok(stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
 /// Checks those of these rows that are watched and due.
 pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), StoreError> {
-    let now = manager.clock.now();
+    let now = manager.records.clock.now();
     let watched: Vec<&Row> = due.iter().filter(|row| row.is_crash_check_due(now)).collect();
     if watched.is_empty() {
         return Ok(());
     }
-    if safe_mode::is_on(manager).await? {
-        return later(manager, watched.into_iter().map(|row| (row, CrashVerdict::Wait))).await;
+    if safe_mode::is_on(&manager.records).await? {
+        return later(&manager.records, watched.into_iter().map(|row| (row, CrashVerdict::Wait))).await;
     }
-    let services = manager.store.services(now.minus(SERVICES_SINCE)).await?.rows;
+    let services = manager.records.store.services(now.minus(SERVICES_SINCE)).await?.rows;
     let killed = killed(&services, now);
-    let mut docket = read(manager).await?;
+    let mut docket = read(&manager.records).await?;
     let before = docket.clone();
     docket.forget(now);
     // All charged and watched observers, as they are now: comparing old numbers with new ones would decide by chance.
     let charged: Vec<ObserverId> = docket.charged().collect();
-    let found = manager.store.load(&charged).await?;
+    let found = manager.records.store.load(&charged).await?;
     let mut others = found.rows;
     for id in charged {
         let there = others.iter().any(|row| row.id == id && row.desired == Desired::Running);
@@ -61,7 +62,7 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
             docket.leave(id, now);
         }
     }
-    others.extend(manager.store.due(now.plus(LOOK_MAX), WATCHED_MAX).await?);
+    others.extend(manager.records.store.due(now.plus(LOOK_MAX), WATCHED_MAX).await?);
     others.retain(|row| row.crash_check.is_some() || docket.has_charged(row.id));
     for row in &others {
         docket.enter(row, &row.deaths(&killed, now), manager.settings.quarantine_after, now);
@@ -75,9 +76,9 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
     let sentenced = looked.into_iter().map(|(row, deaths)| (row, deaths, docket.sentence(row.id, now)));
     let (poison, others): (Vec<_>, Vec<_>) = sentenced.partition(|it| it.2 == CrashVerdict::Quarantine);
     if others.iter().any(|it| it.2 == CrashVerdict::Weather) {
-        tell_weather(manager).await?;
+        tell_weather(&manager.records).await?;
     }
-    later(manager, others.into_iter().map(|(row, _, sentence)| (row, sentence))).await?;
+    later(&manager.records, others.into_iter().map(|(row, _, sentence)| (row, sentence))).await?;
     for (row, deaths, _) in poison {
         // An observer that has ended in the meantime explains the deaths as well.
         quarantine(manager, row, &deaths).await?;
@@ -89,7 +90,7 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
 async fn write(manager: &Arc<Manager>, before: &CrashLedger, docket: &CrashLedger) -> Result<(), StoreError> {
     if docket != before {
         let text = serde_json::to_string(docket).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        manager.store.set_note(NOTE, &text, WINDOW).await?;
+        manager.records.store.set_note(NOTE, &text, WINDOW).await?;
     }
     let (blamed, blamed_before) = (docket.charged().count(), before.charged().count());
     if blamed != blamed_before {
@@ -108,46 +109,46 @@ async fn write(manager: &Arc<Manager>, before: &CrashLedger, docket: &CrashLedge
 }
 
 async fn later<'a>(
-    manager: &Manager,
+    records: &Records,
     rows: impl Iterator<Item = (&'a Row, CrashVerdict)>,
 ) -> Result<(), StoreError> {
-    let now = manager.clock.now();
+    let now = records.clock.now();
     let rescheduled = rows.map(|(row, sentence)| {
         let mut after = row.clone();
         after.reschedule_check(sentence, now);
         RowChange { before: row.clone(), after, then: Then::Tell }
     });
     // A row that was changed in the meantime is still due.
-    save(manager, rescheduled.collect()).await.map(drop)
+    save(records, rescheduled.collect()).await.map(drop)
 }
 
 /// Fails the observer on its present row, which changes with every death.
 async fn quarantine(manager: &Arc<Manager>, row: &Row, deaths: &Deaths) -> Result<(), StoreError> {
-    let now = manager.clock.now();
+    let now = manager.records.clock.now();
     let mut done = false;
     let quarantine = |row: &mut Row| {
         done = row.quarantine(deaths, now);
         row.crash_check = None;
         true
     };
-    let failed = change_row(manager, row.id, quarantine).await?.row();
+    let failed = change_row(&manager.records, row.id, quarantine).await?.row();
     if let Some(row) = failed.filter(|_| done) {
-        commands::revocations(manager, &[row.revocation()]).await;
+        commands::revocations(&manager.link, &[row.revocation()]).await;
         warn!(observer = %row.id, name = %row.definition.name, ?deaths, "quarantined: its services died of it");
     }
     Ok(())
 }
 
 /// Records it once in a window.
-async fn tell_weather(manager: &Manager) -> Result<(), StoreError> {
+async fn tell_weather(records: &Records) -> Result<(), StoreError> {
     let mine = Uuid::now_v7().to_string();
-    if manager.store.claim(WEATHER, &mine, WINDOW).await? == mine {
+    if records.store.claim(WEATHER, &mine, WINDOW).await? == mine {
         let text = format!(
             "more than {AT_ONCE_MAX} observers would be quarantined within 10 minutes: none is, as so many are \
              not the cause"
         );
         warn!(text, "quarantine is suspended");
-        manager.events.tell_all(EventKind::QuarantineCapped, text);
+        records.events.tell_all(EventKind::QuarantineCapped, text);
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! limited.
 
 use crate::context::Manager;
+use crate::context::records::Records;
 use crate::outgoing::commands;
 use crate::settings::AutoRebalance;
 use everwatch_core::capacity::rebalance::{PoolPlan, Share, plan_pools, plan_unasked};
@@ -21,11 +22,11 @@ const SETTLES: Duration = Duration::from_secs(15);
 
 /// Plans the moves that even out these pools.
 pub(crate) async fn plan(
-    manager: &Manager,
+    records: &Records,
     pool: Option<&Pool>,
     moves: u32,
 ) -> Result<Vec<PoolPlan>, StoreError> {
-    let mut plans = plan_pools(&manager.services(Duration::ZERO).await?, moves);
+    let mut plans = plan_pools(&records.services(Duration::ZERO).await?, moves);
     plans.retain(|plan| pool.is_none_or(|pool| *pool == plan.pool));
     Ok(plans)
 }
@@ -33,7 +34,7 @@ pub(crate) async fn plan(
 /// Begins, unless a plan of this pool has not settled yet.
 pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) -> Result<bool, StoreError> {
     let turn = uuid::Uuid::new_v4().to_string();
-    if manager.store.claim(&format!("rebalance/{}", plan.pool), &turn, SETTLES).await? != turn {
+    if manager.records.store.claim(&format!("rebalance/{}", plan.pool), &turn, SETTLES).await? != turn {
         return Ok(false);
     }
     // The takers are limited too: otherwise the queue would spread the observers evenly, not by need.
@@ -52,7 +53,7 @@ pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) ->
         moves.map(|it| format!("{} {} to {}", it.load.name, it.load.held, it.target)).collect();
     let text = format!("pool {}, {} observers, {why}: {}", plan.pool, plan.moves(), moves.join(", "));
     info!(text, "rebalancing");
-    manager.events.tell_all(EventKind::Rebalanced, text);
+    manager.records.events.tell_all(EventKind::Rebalanced, text);
     Ok(true)
 }
 
@@ -61,13 +62,13 @@ pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Res
     let AutoRebalance { on: true, moves_per_minute, min_age } = manager.settings.rebalance else {
         return Ok(());
     };
-    for plan in plan_unasked(services, moves_per_minute, min_age, manager.clock.now()) {
+    for plan in plan_unasked(services, moves_per_minute, min_age, manager.records.clock.now()) {
         let note = format!("rebalance-auto/{}", plan.pool);
-        if manager.store.note(&note).await?.is_some() {
+        if manager.records.store.note(&note).await?.is_some() {
             continue;
         }
         if begin(manager, &plan, "by itself").await? {
-            manager.store.set_note(&note, "", Duration::from_secs(60)).await?;
+            manager.records.store.set_note(&note, "", Duration::from_secs(60)).await?;
         }
     }
     Ok(())

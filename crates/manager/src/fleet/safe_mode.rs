@@ -1,6 +1,6 @@
 //! Safe mode: one switch for all managers that stops every conclusion from silence during an incident.
 
-use crate::context::Manager;
+use crate::context::records::Records;
 use everwatch_api::SafeMode;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::row::Row;
@@ -12,8 +12,8 @@ use tracing::warn;
 
 pub(crate) const NOTE: &str = "safe_mode";
 
-pub(crate) async fn read(manager: &Manager) -> Result<SafeMode, StoreError> {
-    let stored = manager.store.note(NOTE).await?;
+pub(crate) async fn read(records: &Records) -> Result<SafeMode, StoreError> {
+    let stored = records.store.note(NOTE).await?;
     Ok(stored.as_deref().map(parse).unwrap_or_default())
 }
 
@@ -39,13 +39,13 @@ fn parse(text: &str) -> SafeMode {
     }
 }
 
-pub(crate) async fn is_on(manager: &Manager) -> Result<bool, StoreError> {
-    read(manager).await.map(|safe_mode| safe_mode.on)
+pub(crate) async fn is_on(records: &Records) -> Result<bool, StoreError> {
+    read(records).await.map(|safe_mode| safe_mode.on)
 }
 
 /// A report mentions a generation that the database should know and does not.
-pub(crate) async fn on_behind(manager: &Manager, row: &Row, report: &RunReport) -> Result<(), StoreError> {
-    if is_on(manager).await? {
+pub(crate) async fn on_behind(records: &Records, row: &Row, report: &RunReport) -> Result<(), StoreError> {
+    if is_on(records).await? {
         return Ok(());
     }
     let reason = format!(
@@ -55,15 +55,15 @@ pub(crate) async fn on_behind(manager: &Manager, row: &Row, report: &RunReport) 
         report.epoch.generation(),
         row.generation
     );
-    write(manager, &SafeMode { on: true, reason }).await
+    write(records, &SafeMode { on: true, reason }).await
 }
 
-pub(crate) async fn write(manager: &Manager, safe_mode: &SafeMode) -> Result<(), StoreError> {
+pub(crate) async fn write(records: &Records, safe_mode: &SafeMode) -> Result<(), StoreError> {
     let text = serde_json::to_string(safe_mode).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    manager.store.set_note(NOTE, &text, Duration::MAX).await?;
+    records.store.set_note(NOTE, &text, Duration::MAX).await?;
     let word = if safe_mode.on { "on" } else { "off" };
     warn!(safe_mode = word, reason = safe_mode.reason, "safe mode switched");
-    manager.events.tell_all(EventKind::SafeMode, format!("{word}: {}", safe_mode.reason));
+    records.events.tell_all(EventKind::SafeMode, format!("{word}: {}", safe_mode.reason));
     Ok(())
 }
 

@@ -96,7 +96,7 @@ async fn plain(
     (what, act, once): (&str, Act, Option<Uuid>),
     precondition: &Precondition,
 ) -> Result<Response, Problem> {
-    let id = find(manager, key).await?.id;
+    let id = find(&manager.records, key).await?.id;
     let mut unmet = None;
     let (row, fresh) = act_on(manager, (id, once), key, |row, now, policy| {
         unmet = precondition.check(row).err();
@@ -139,7 +139,7 @@ pub(crate) async fn relocate(
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    let row = find(&manager, &key).await?;
+    let row = find(&manager.records, &key).await?;
     let Some(pool) = pool_of(body)? else { return hand_over(&manager, &row, &headers).await };
     let once = idempotency::action(&headers, "move")?;
     let mut definition = row.definition.clone();
@@ -161,13 +161,17 @@ async fn hand_over(manager: &Arc<Manager>, row: &Row, headers: &HeaderMap) -> Re
     let Some(service) = row.leaves().map_err(|refusal| refused(row, refusal))? else {
         return answer(manager, row, false).await;
     };
-    if !idempotency::is_first(manager, headers, ("move", row.id)).await? {
+    if !idempotency::is_first(&manager.records, headers, ("move", row.id)).await? {
         return answer(manager, row, true).await;
     }
     let (ids, cause) = (vec![row.id], Cause::Move);
     let asked = HandOver { service, ids, down_to: None, rest: RESTS, cause };
     commands::order_later(manager, Command::HandOver(asked));
-    manager.events.tell_observer(EventKind::MoveRequested, row, "to the next service with room".to_owned());
+    manager.records.events.tell_observer(
+        EventKind::MoveRequested,
+        row,
+        "to the next service with room".to_owned(),
+    );
     answer(manager, row, true).await
 }
 
@@ -191,19 +195,19 @@ pub(super) async fn act_on(
     key: &str,
     mut act: impl FnMut(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal> + Send,
 ) -> Result<(Row, bool), Problem> {
-    let now = manager.clock.now();
+    let now = manager.records.clock.now();
     let (mut outcome, mut before) = (Ok(false), 0);
     let change = |row: &mut Row| {
         before = row.generation;
         outcome = row.act_once(once, |row| act(row, now, &manager.settings.row));
         outcome == Ok(true)
     };
-    let row = change_row(manager, id, change).await?.row().ok_or_else(|| not_found(key))?;
+    let row = change_row(&manager.records, id, change).await?.row().ok_or_else(|| not_found(key))?;
     let fresh = outcome.map_err(|refusal| refused(&row, refusal))?;
     if row.generation > before {
         // The revocation first: no run of the generations before may meet the new one.
         if row.generation > 1 {
-            commands::revocations(manager, &[row.revocation()]).await;
+            commands::revocations(&manager.link, &[row.revocation()]).await;
         }
         publish::publish(manager, vec![row.clone()]);
     } else if fresh && row.awaits_end() {
@@ -224,5 +228,5 @@ fn refused(row: &Row, refusal: Refusal) -> Problem {
 
 async fn answer(manager: &Manager, row: &Row, fresh: bool) -> Result<Response, Problem> {
     let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, tag(row), Json(one(manager, row).await?)).into_response())
+    Ok((status, tag(row), Json(one(&manager.records, row).await?)).into_response())
 }

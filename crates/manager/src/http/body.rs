@@ -29,7 +29,7 @@ impl FromRequest<Arc<Manager>> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, manager: &Arc<Manager>) -> Result<Self, Problem> {
-        read(request, &manager.limits.bodies, BODY_MAX).await.map(Self)
+        read(request, &manager.requests.limits.bodies, BODY_MAX).await.map(Self)
     }
 }
 

@@ -12,6 +12,7 @@ use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::context::Manager;
+use crate::context::records::Records;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -96,8 +97,8 @@ pub(crate) async fn batch(
 ) -> Result<Json<Outcomes>, Problem> {
     params.finish()?;
     let headers = request.headers().clone();
-    let body = body::read(request, &manager.limits.bodies, BODY_MAX).await?;
-    let identities = &Identities::reserve(&manager, &headers, &body).await?;
+    let body = body::read(request, &manager.requests.limits.bodies, BODY_MAX).await?;
+    let identities = &Identities::reserve(&manager.records, &headers, &body).await?;
     let wrong = |detail: String| Problem::invalid(vec![FieldError { pointer: String::new(), detail }]);
     let Value::Array(wishes) = body else {
         return Err(wrong("must be an array of {\"op\": …}".to_owned()));
@@ -141,14 +142,14 @@ async fn fulfil(
     let (id, act): (String, Act) = match body::parsed(wish)? {
         Wish::Create { observer } => {
             let draft = draft(observer, &made_up_name()?)?;
-            let made = match identities.of(manager, place).await? {
+            let made = match identities.of(&manager.records, place).await? {
                 Once::Make { id, again } => create_row(manager, (id, again), draft).await?.1,
-                Once::Made(row) => one(manager, &row).await?,
+                Once::Made(row) => one(&manager.records, &row).await?,
             };
             return Ok((StatusCode::CREATED, made));
         }
         Wish::Delete { id } => {
-            let row = find(manager, &id).await?;
+            let row = find(&manager.records, &id).await?;
             return deleted(manager, row.id).await;
         }
         Wish::Pause { id } => (id, Row::pause),
@@ -156,7 +157,7 @@ async fn fulfil(
         Wish::Restart { id } => (id, Row::restart),
         Wish::Retry { id } => (id, Row::retry),
     };
-    acted(manager, (find(manager, &id).await?.id, identities.action(place)), act).await
+    acted(manager, (find(&manager.records, &id).await?.id, identities.action(place)), act).await
 }
 
 type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
@@ -165,7 +166,7 @@ async fn deleted(manager: &Arc<Manager>, id: ObserverId) -> Result<(StatusCode, 
     let row = request_delete(manager, id, &id.to_string(), (None, &Precondition::default())).await?;
     let over = row.verdict().status == Status::Deleted;
     let status = if over { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((status, one(manager, &row).await?))
+    Ok((status, one(&manager.records, &row).await?))
 }
 
 async fn acted(
@@ -175,7 +176,7 @@ async fn acted(
 ) -> Result<(StatusCode, Observer), Problem> {
     let (row, fresh) = act_on(manager, (id, once), &id.to_string(), act).await?;
     let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, one(manager, &row).await?))
+    Ok((status, one(&manager.records, &row).await?))
 }
 
 /// Delete all observers that match the filter.
@@ -187,7 +188,7 @@ async fn acted(
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
     responses((status = 200, body = Outcomes), (status = 409, body = ProblemBody, description = "count-differs")))]
 pub(crate) async fn delete(State(manager): Shared, params: Params) -> Result<Json<Outcomes>, Problem> {
-    let ids = found(&manager, params).await?;
+    let ids = found(&manager.records, params).await?;
     let manager = &manager;
     let done = futures::stream::iter(ids)
         .map(|id| async move { outcome(deleted(manager, id).await) })
@@ -214,7 +215,7 @@ macro_rules! for_all {
             headers: HeaderMap,
         ) -> Result<Json<Outcomes>, Problem> {
             let once = idempotency::action(&headers, $path)?;
-            let ids = found(&manager, params).await?;
+            let ids = found(&manager.records, params).await?;
             let manager = &manager;
             let done = futures::stream::iter(ids)
                 .map(|id| async move { outcome(acted(manager, (id, once), $act).await) })
@@ -230,9 +231,9 @@ for_all!(restart, "/v1/observers:restart", Row::restart, "Restart all observers 
 for_all!(retry, "/v1/observers:retry", Row::retry, "Retry all observers that match the filter.");
 
 /// The observers that match the filter, if their number is as expected.
-async fn found(manager: &Manager, mut params: Params) -> Result<Vec<ObserverId>, Problem> {
+async fn found(records: &Records, mut params: Params) -> Result<Vec<ObserverId>, Problem> {
     let expected = params.parsed::<usize>("expect")?;
-    let filter = filter(manager, &mut params).await?;
+    let filter = filter(records, &mut params).await?;
     params.finish()?;
     let Some(expected) = expected else {
         return Err(bad("expect", "say how many observers you expect this to be about"));
@@ -246,7 +247,7 @@ async fn found(manager: &Manager, mut params: Params) -> Result<Vec<ObserverId>,
     }
     let (mut ids, mut after): (Vec<ObserverId>, Option<ListCursor>) = (Vec::new(), None);
     loop {
-        let page = manager.store.list(&filter, after.as_ref(), PAGE).await?;
+        let page = records.store.list(&filter, after.as_ref(), PAGE).await?;
         let total = usize::try_from(page.total).unwrap_or(usize::MAX);
         if total != expected || total > MOST {
             let detail = match total {

@@ -47,24 +47,24 @@ pub(super) async fn create_row(
     Draft { definition, paused }: Draft,
 ) -> Result<(Row, Observer), Problem> {
     check_kind(manager, &definition).await?;
-    let mut row = Row::created(id, definition, manager.clock.now(), &manager.settings.row);
+    let mut row = Row::created(id, definition, manager.records.clock.now(), &manager.settings.row);
     row.trace = everwatch_trace::current();
     if paused == Some(true) {
         row = row.created_paused();
     }
-    let outcome = manager.creates.create(row.clone(), actor::by()).await;
+    let outcome = manager.requests.creates.create(row.clone(), actor::by()).await;
     let created = outcome.ok_or_else(|| Problem::new(Code::Stopping, "ask another manager"))?;
     let name = &row.definition.name;
     match created.map_err(|error| Problem::from(error.as_ref()))? {
         Created::Done => {
             info!(observer = %id, %name, kind = %row.definition.kind, "observer created");
-            let shown = Observer::of(&row, None, (&[], manager.clock.now()));
+            let shown = Observer::of(&row, None, (&[], manager.records.clock.now()));
             Ok((row, shown))
         }
         Created::NameTaken => {
             // By the same request, sent twice at once?
-            if again && let Some(row) = manager.store.load(&[id]).await?.one()? {
-                let shown = one(manager, &row).await?;
+            if again && let Some(row) = manager.records.store.load(&[id]).await?.one()? {
+                let shown = one(&manager.records, &row).await?;
                 return Ok((row, shown));
             }
             Err(Problem::new(Code::NameExists, format!("an observer named {name} exists already")))
@@ -74,7 +74,7 @@ pub(super) async fn create_row(
             Err(Problem::new(Code::NameEnding, detail))
         }
         Created::NoCapacity => {
-            let detail = without_room(&row.definition.pool, &manager.services(SERVICES_AGE).await?);
+            let detail = without_room(&row.definition.pool, &manager.records.services(SERVICES_AGE).await?);
             Err(Problem::new(Code::NoCapacity, detail))
         }
     }
@@ -102,11 +102,11 @@ pub(super) fn made_up_name() -> Result<Name, Problem> {
 /// Refuses a kind that no living service of the pool offers, and a spec that does not fit its schema.
 pub(super) async fn check_kind(manager: &Manager, definition: &ObserverDefinition) -> Result<(), Problem> {
     let (pool, kind) = (&definition.pool, &definition.kind);
-    let mut services = manager.services(SERVICES_AGE).await?;
+    let mut services = manager.records.services(SERVICES_AGE).await?;
     let mut offer = kind_offer(&services, pool, kind);
     if matches!(offer, KindOffer::NotOffered(_)) {
         // A service that offers it may have registered a moment ago.
-        services = manager.services(Duration::ZERO).await?;
+        services = manager.records.services(Duration::ZERO).await?;
         offer = kind_offer(&services, pool, kind);
     }
     let KindOffer::NotOffered(offered) = offer else { return check_spec(manager, definition, &services) };
@@ -123,6 +123,6 @@ fn check_spec(
 ) -> Result<(), Problem> {
     let of_pool = services.iter().filter(|it| it.registration.pool == definition.pool);
     let Some(schema) = schemas::of_kind(of_pool, &definition.kind) else { return Ok(()) };
-    let errors = manager.schemas.errors(&definition.kind, schema, &definition.spec);
+    let errors = manager.requests.schemas.errors(&definition.kind, schema, &definition.spec);
     if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
 }

@@ -45,12 +45,12 @@ pub(crate) async fn delete(
         return Err(bad("only_if", "only Processing"));
     }
     params.finish()?;
-    let id = find(&manager, &key).await?.id;
+    let id = find(&manager.records, &key).await?.id;
     let _permit = if wait.is_zero() { None } else { Some(permit_to_wait(&manager)?) };
     let row = request_delete(&manager, id, &key, (only_if, &precondition)).await?;
     let row = await_row(&manager, row, wait, |row| row.verdict().status == Status::Deleted).await?;
     let status = if row.verdict().status == Status::Deleted { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((status, tag(&row), Json(one(&manager, &row).await?)).into_response())
+    Ok((status, tag(&row), Json(one(&manager.records, &row).await?)).into_response())
 }
 
 /// Marks an observer for deletion; with `only_if` only if it has that status, and only if the precondition holds.
@@ -60,7 +60,7 @@ pub(super) async fn request_delete(
     key: &str,
     (only_if, precondition): (Option<Status>, &Precondition),
 ) -> Result<Row, Problem> {
-    let now = manager.clock.now();
+    let now = manager.records.clock.now();
     let mut outcome = Ok(false);
     let change = |row: &mut Row| {
         outcome = precondition.check(row).and_then(|()| {
@@ -69,7 +69,7 @@ pub(super) async fn request_delete(
         });
         matches!(outcome, Ok(true))
     };
-    let row = change_row(manager, id, change).await?.row().ok_or_else(|| not_found(key))?;
+    let row = change_row(&manager.records, id, change).await?.row().ok_or_else(|| not_found(key))?;
     if outcome? {
         info!(observer = %id, name = %row.definition.name, "observer is to be deleted");
         commands::revocations_later(manager, vec![row.revocation()]);

@@ -76,7 +76,7 @@ pub(crate) async fn of_observer(
     mut params: Params,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let observer = Some(find(&manager, &key).await?.id);
+    let observer = Some(find(&manager.records, &key).await?.id);
     let filter = EventFilter { observer, service: None, kinds: words(&mut params)? };
     page_or_stream(&manager, params, &headers, filter).await
 }
@@ -101,7 +101,7 @@ async fn page_or_stream(
     let part: Part<i64> = Part::read(&mut params)?;
     params.finish()?;
     let before = EventRange::Before(part.after.unwrap_or(i64::MAX));
-    let mut page = manager.store.events(&filter, before, part.limit + 1).await?;
+    let mut page = manager.records.store.events(&filter, before, part.limit + 1).await?;
     let more = page.events.len() > part.limit;
     page.events.truncate(part.limit);
     let next_cursor = page.events.last().filter(|_| more).and_then(|last| part.cursor(last.id));
@@ -115,11 +115,12 @@ async fn stream(
     filter: EventFilter,
 ) -> Result<Response, Problem> {
     let permit = manager
+        .requests
         .limits
         .streams
         .acquire(actor::client())
         .map_err(|full| Problem::too_many(Code::TooManyStreams, full, "follow the events"))?;
-    let (oldest, newest) = manager.store.event_ends().await?;
+    let (oldest, newest) = manager.records.store.event_ends().await?;
     let last = match headers.get("last-event-id") {
         None => newest,
         Some(id) => {
@@ -133,9 +134,9 @@ async fn stream(
         let detail = format!("events after {last} are not kept any more; read the list, then follow again");
         return Err(Problem::new(Code::EventsGone, detail));
     }
-    let live = manager.recent.watch();
+    let live = manager.requests.recent.watch();
     // The first to follow wakes who reads for all.
-    manager.events.written.send_modify(|count| *count = count.wrapping_add(1));
+    manager.records.events.written.send_modify(|count| *count = count.wrapping_add(1));
     let manager = Arc::clone(manager);
     let follower = Follower { manager, filter, last, ready: VecDeque::new(), live, _permit: permit };
     let comments = KeepAlive::new().interval(COMMENT_EVERY).text("still here");
@@ -171,7 +172,7 @@ fn follow(follower: Follower) -> impl Stream<Item = Result<sse::Event, Infallibl
 
 impl Follower {
     async fn look(&mut self) {
-        if let Some((newest, told)) = self.manager.recent.since(self.last) {
+        if let Some((newest, told)) = self.manager.requests.recent.since(self.last) {
             self.last = newest.max(self.last);
             self.ready.extend(told.into_iter().filter(|it| self.filter.keeps(&it.event)));
         } else if let Err(error) = self.catch_up().await {
@@ -181,7 +182,7 @@ impl Follower {
 
     /// Too far behind, or the first read: reads the database.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
-        let store = &self.manager.store;
+        let store = &self.manager.records.store;
         let (_, newest) = store.event_ends().await?;
         let events = store.events(&self.filter, EventRange::After(self.last), PAGE).await?.events;
         let last = events.last().map_or(self.last, |event| event.id);
@@ -202,14 +203,15 @@ pub(crate) async fn runs(
     params: Params,
 ) -> Result<Json<Listed<Run>>, Problem> {
     params.finish()?;
-    let filter = EventFilter { observer: Some(find(&manager, &key).await?.id), ..EventFilter::default() };
-    let mut page = manager.store.events(&filter, EventRange::Before(i64::MAX), RUNS_FROM).await?;
+    let filter =
+        EventFilter { observer: Some(find(&manager.records, &key).await?.id), ..EventFilter::default() };
+    let mut page = manager.records.store.events(&filter, EventRange::Before(i64::MAX), RUNS_FROM).await?;
     page.events.reverse();
     let mut runs = runs_of(&page.events);
     end_superseded(&mut runs);
     if let Some(newest) = runs.values_mut().next_back().filter(|run| run.ended.is_none())
         && let Some(service) = &newest.service
-        && let Some(row) = manager.store.service(&ServiceId(service.id).into()).await?
+        && let Some(row) = manager.records.store.service(&ServiceId(service.id).into()).await?
         && let Some(end) = row.end
     {
         newest.end(end.at.max(newest.started_at), LOST);

@@ -3,7 +3,7 @@
 use super::lookup::holder;
 use super::problem::Problem;
 use super::query::{Params, bad};
-use crate::context::Manager;
+use crate::context::records::Records;
 use everwatch_core::id::{Kind, Pool};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
@@ -29,13 +29,13 @@ fn words<T: FromStr<Err = String>>(params: &mut Params, name: &'static str) -> R
     words.map(|word| word.trim().parse().map_err(|error| bad(name, error))).collect()
 }
 
-pub(super) async fn filter(manager: &Manager, params: &mut Params) -> Result<Filter, Problem> {
-    let service = holder(manager, params).await?;
+pub(super) async fn filter(records: &Records, params: &mut Params) -> Result<Filter, Problem> {
+    let service = holder(records, params).await?;
     let codes = words::<ReasonCode>(params, "reason_code")?;
     let reasons = if codes.is_empty() {
         None
     } else {
-        let obstacles = Obstacles::of(&manager.services(Duration::ZERO).await?);
+        let obstacles = Obstacles::of(&records.services(Duration::ZERO).await?);
         Some(Reasons { codes, obstacles })
     };
     let status = words::<Status>(params, "status")?;

@@ -3,7 +3,7 @@
 //! crash cannot separate the two.
 
 use super::problem::{Code, Problem};
-use crate::context::Manager;
+use crate::context::records::Records;
 use axum::http::HeaderMap;
 use everwatch_core::id::ObserverId;
 use everwatch_core::record::row::Row;
@@ -29,8 +29,8 @@ pub(crate) enum Once {
 /// The obvious way stores the key after the create. A manager that dies in between would let the repeated request
 /// create a second observer. Instead, the key reserves the identity first, and a repeated request creates that same
 /// observer.
-pub(crate) async fn reserve(manager: &Manager, headers: &HeaderMap, body: &Value) -> Result<Once, Problem> {
-    Identities::reserve(manager, headers, body).await?.of(manager, 0).await
+pub(crate) async fn reserve(records: &Records, headers: &HeaderMap, body: &Value) -> Result<Once, Problem> {
+    Identities::reserve(records, headers, body).await?.of(records, 0).await
 }
 
 /// The identities that one request reserves: one for each observer that it creates.
@@ -43,14 +43,14 @@ pub(crate) struct Identities {
 
 impl Identities {
     pub(crate) async fn reserve(
-        manager: &Manager,
+        records: &Records,
         headers: &HeaderMap,
         body: &Value,
     ) -> Result<Self, Problem> {
         let fresh = Uuid::from_u128(Uuid::now_v7().as_u128() & !ROOM);
         let Some(key) = key(headers)? else { return Ok(Self { first: fresh, again: false, key: None }) };
         let digest = Uuid::new_v5(&Uuid::NAMESPACE_OID, body.to_string().as_bytes());
-        let stands = manager.store.claim(&format!("key/{key}"), &format!("{fresh} {digest}"), KEEP).await?;
+        let stands = records.store.claim(&format!("key/{key}"), &format!("{fresh} {digest}"), KEEP).await?;
         let (first, known) = stands.split_once(' ').unwrap_or_default();
         if known != digest.to_string() {
             let detail =
@@ -63,15 +63,15 @@ impl Identities {
     }
 
     /// The identity of the observer at this position in the request.
-    pub(crate) async fn of(&self, manager: &Manager, place: usize) -> Result<Once, Problem> {
+    pub(crate) async fn of(&self, records: &Records, place: usize) -> Result<Once, Problem> {
         let id = ObserverId(Uuid::from_u128(self.first.as_u128() + place as u128));
         if !self.again {
             return Ok(Once::Make { id, again: false });
         }
-        Ok(match manager.store.load(&[id]).await?.one()? {
+        Ok(match records.store.load(&[id]).await?.one()? {
             Some(row) => Once::Made(Box::new(row)),
             // The identity of an observer that was forgotten is never given to another: its epochs would begin again.
-            None if manager.store.forgotten(&[id]).await?.contains(&id) => {
+            None if records.store.forgotten(&[id]).await?.contains(&id) => {
                 return Err(deleted(self.key.as_deref().unwrap_or_default()));
             }
             None => Once::Make { id, again: true },
@@ -91,13 +91,13 @@ pub(crate) fn action(headers: &HeaderMap, what: &str) -> Result<Option<Uuid>, Pr
 
 /// Whether this is the first request with this key for this observer; true for every request without a key.
 pub(crate) async fn is_first(
-    manager: &Manager,
+    records: &Records,
     headers: &HeaderMap,
     (what, id): (&str, ObserverId),
 ) -> Result<bool, Problem> {
     let Some(key) = action(headers, what)? else { return Ok(true) };
     let mine = Uuid::now_v7().to_string();
-    Ok(manager.store.claim(&format!("key/{key}/{id}"), &mine, KEEP).await? == mine)
+    Ok(records.store.claim(&format!("key/{key}/{id}"), &mine, KEEP).await? == mine)
 }
 
 fn digest(what: &str, key: &str) -> Uuid {

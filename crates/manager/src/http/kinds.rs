@@ -25,7 +25,7 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Json<Listed<Kind>>, Problem> {
     params.finish()?;
-    let items = gather(&manager.services(Duration::ZERO).await?);
+    let items = gather(&manager.records.services(Duration::ZERO).await?);
     let total = items.len() as u64;
     Ok(Json(Listed { items, next_cursor: None, total }))
 }
@@ -59,7 +59,7 @@ pub(crate) async fn validate(
 ) -> Result<Json<Validity>, Problem> {
     params.finish()?;
     let SpecBody { spec } = parsed(body)?;
-    let services = manager.services(Duration::ZERO).await?;
+    let services = manager.records.services(Duration::ZERO).await?;
     let kind = kind.parse::<core::Kind>().ok().filter(|kind| {
         services.iter().any(|service| service.registration.kinds.iter().any(|info| info.name == *kind))
     });
@@ -70,7 +70,8 @@ pub(crate) async fn validate(
         ));
     };
     let schema = schemas::of_kind(services.iter(), &kind);
-    let errors = schema.map(|schema| manager.schemas.errors(&kind, schema, &spec)).unwrap_or_default();
+    let errors =
+        schema.map(|schema| manager.requests.schemas.errors(&kind, schema, &spec)).unwrap_or_default();
     Ok(Json(Validity { valid: errors.is_empty(), errors }))
 }
 

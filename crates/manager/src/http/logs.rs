@@ -8,6 +8,7 @@ use super::lookup::find;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::context::Manager;
+use crate::context::records::Records;
 use crate::outgoing::log_requests::{self, ANSWER_WITHIN, Unanswered};
 use axum::Json;
 use axum::body::Body;
@@ -79,7 +80,7 @@ pub(crate) async fn read(
     };
     params.finish()?;
     let form = if accepts(PLAIN) { Form::Plain } else { Form::Structured };
-    let row = find(&manager, &key).await?;
+    let row = find(&manager.records, &key).await?;
     if follow {
         let after = seen(&headers)?.or(after);
         return Ok(live(Follower::new(&manager, row.id, after, most)?, form));
@@ -106,8 +107,8 @@ async fn newest(
     let Some(service) = row.log_holder() else {
         return Ok(Logs { items: Vec::new(), missed: 0, service: None, reason: standing(row) });
     };
-    let name = name(manager, service).await?;
-    let (lines, reason) = match log_requests::logs(manager, service, (row.id, after, most)).await {
+    let name = name(&manager.records, service).await?;
+    let (lines, reason) = match log_requests::logs(&manager.link, service, (row.id, after, most)).await {
         Ok(lines) if row.holder().is_none() => (lines, standing(row)),
         Ok(lines) if lines.lines.is_empty() && after.is_none() => {
             (lines, format!("it has said nothing yet on service {}", name.name))
@@ -146,8 +147,8 @@ fn gone(row: &Row, service: &ServiceName) -> String {
     if row.holder().is_some() { lines } else { format!("{}; {lines}", standing(row)) }
 }
 
-async fn name(manager: &Manager, id: ServiceId) -> Result<ServiceName, Problem> {
-    let known = manager.store.service(&id.into()).await?;
+async fn name(records: &Records, id: ServiceId) -> Result<ServiceName, Problem> {
+    let known = records.store.service(&id.into()).await?;
     let name = known.map_or_else(|| id.to_string(), |service| service.registration.name.to_string());
     Ok(ServiceName { id: id.0, name })
 }

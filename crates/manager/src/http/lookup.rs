@@ -2,7 +2,7 @@
 
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
-use crate::context::Manager;
+use crate::context::records::Records;
 use everwatch_api::{Observer, ServiceName};
 use everwatch_core::id::{Name, ObserverRef, ServiceId};
 use everwatch_core::record::row::Row;
@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 use uuid::Uuid;
 
-pub(super) async fn find(manager: &Manager, key: &str) -> Result<Row, Problem> {
+pub(super) async fn find(records: &Records, key: &str) -> Result<Row, Problem> {
     // What cannot be a name cannot be there.
     let Ok(which) = key.parse::<ObserverRef>() else { return Err(not_found(key)) };
-    manager.store.find(&which).await?.ok_or_else(|| not_found(key))
+    records.store.find(&which).await?.ok_or_else(|| not_found(key))
 }
 
 pub(super) fn not_found(key: &str) -> Problem {
@@ -24,35 +24,35 @@ pub(super) fn not_found(key: &str) -> Problem {
 /// The maximum age of cached services when the room of a pool is shown.
 const SERVICES_MAX_AGE: Duration = Duration::from_secs(1);
 
-pub(super) async fn one(manager: &Manager, row: &Row) -> Result<Observer, Problem> {
+pub(super) async fn one(records: &Records, row: &Row) -> Result<Observer, Problem> {
     let holder = match row.holder() {
         None => None,
-        Some(id) => manager.store.service(&id.into()).await?.filter(|service| service.end.is_none()),
+        Some(id) => records.store.service(&id.into()).await?.filter(|service| service.end.is_none()),
     };
     let holder = holder.map(|it| ServiceName { id: it.id.0, name: it.registration.name.to_string() });
-    let services = manager.services(SERVICES_MAX_AGE).await?;
-    Ok(Observer::of(row, holder, (&services, manager.clock.now())))
+    let services = records.services(SERVICES_MAX_AGE).await?;
+    Ok(Observer::of(row, holder, (&services, records.clock.now())))
 }
 
-pub(super) async fn describe(manager: &Manager, rows: &[Row]) -> Result<Vec<Observer>, Problem> {
-    let services = manager.services(Duration::ZERO).await?;
+pub(super) async fn describe(records: &Records, rows: &[Row]) -> Result<Vec<Observer>, Problem> {
+    let services = records.services(Duration::ZERO).await?;
     let names: HashMap<ServiceId, ServiceName> = services
         .iter()
         .map(|it| (it.id, ServiceName { id: it.id.0, name: it.registration.name.to_string() }))
         .collect();
     let holder = |row: &Row| row.holder().and_then(|id| names.get(&id).cloned());
-    let now = manager.clock.now();
+    let now = records.clock.now();
     Ok(rows.iter().map(|row| Observer::of(row, holder(row), (&services, now))).collect())
 }
 
 /// The requested holder, by id, or the newest incarnation of a name.
-pub(super) async fn holder(manager: &Manager, params: &mut Params) -> Result<Option<ServiceId>, Problem> {
+pub(super) async fn holder(records: &Records, params: &mut Params) -> Result<Option<ServiceId>, Problem> {
     let Some(text) = params.one("service")? else { return Ok(None) };
     if let Ok(id) = text.parse::<ServiceId>() {
         return Ok(Some(id));
     }
     let name = Name::new(&text).map_err(|error| bad("service", error))?;
-    let found = manager.store.service(&name.into()).await?;
+    let found = records.store.service(&name.into()).await?;
     // A service that does not exist holds nothing.
     Ok(Some(found.map_or(ServiceId(Uuid::nil()), |service| service.id)))
 }

@@ -75,7 +75,7 @@ macro_rules! plain {
             params: Params,
         ) -> Result<Response, Problem> {
             params.finish()?;
-            let now = manager.clock.now();
+            let now = manager.records.clock.now();
             order(&manager, &key, ($what, String::new()), |orders| orders.$name(now)).await
         }
     };
@@ -108,11 +108,11 @@ pub(crate) async fn drain(
     params.finish()?;
     let body: DrainBody = body.map(parsed).transpose()?.unwrap_or_default();
     within("/per_second", body.per_second)?;
-    let asked_at = manager.clock.now();
-    let row = find(&manager, &key).await?;
+    let asked_at = manager.records.clock.now();
+    let row = find(&manager.records, &key).await?;
     // Not as the newest heartbeat says: what was taken since then is to go too.
     let filter = Filter { service: Some(row.id), ..Filter::default() };
-    let of = manager.store.list(&filter, None, 1).await?.total;
+    let of = manager.records.store.list(&filter, None, 1).await?.total;
     let drain = Drain {
         asked_at,
         of: u32::try_from(of).unwrap_or(u32::MAX),
@@ -144,7 +144,7 @@ pub(crate) async fn resize(
     if let Some(capacity) = capacity {
         within("/capacity", capacity)?;
     }
-    let now = manager.clock.now();
+    let now = manager.records.clock.now();
     let text = capacity.map_or_else(|| "as its settings say".to_owned(), |slots| format!("{slots} slots"));
     order(&manager, &key, (EventKind::ServiceResized, text), |orders| orders.resize(capacity, now)).await
 }
@@ -155,14 +155,14 @@ async fn order(
     (what, text): (EventKind, String),
     change: impl FnMut(&mut Orders) -> bool + Send,
 ) -> Result<Response, Problem> {
-    let row = find(manager, key).await?;
+    let row = find(&manager.records, key).await?;
     let fresh = orders::change(manager, &row.registration.name, change).await?;
     if fresh {
         info!(service = %row.id, name = %row.registration.name, what = what.as_str(), text, "requested by a user");
-        manager.events.tell_service(what, &row, text);
+        manager.records.events.tell_service(what, &row, text);
     }
     let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let shown = ServiceViews::load(manager).await?.service(&row);
+    let shown = ServiceViews::load(&manager.records).await?.service(&row);
     Ok((status, Json(shown)).into_response())
 }
 

@@ -2,6 +2,7 @@
 
 use super::problem::Problem;
 use crate::context::Manager;
+use crate::context::link::Link;
 use crate::lock::lock;
 use crate::metric;
 use axum::extract::State;
@@ -51,11 +52,11 @@ pub(crate) async fn metrics(State(manager): State<Arc<Manager>>) -> Response {
         debug!(?problem, "metrics without what the database knows");
     }
     set(metric::OUTBOX, manager.publishing.leases.count());
-    set(metric::CONNECTED, usize::from(manager.session.get().is_some()));
+    set(metric::CONNECTED, usize::from(manager.link.session.get().is_some()));
     metrics::gauge!(metric::STATE_LAG).set(manager.freshness.state_lag().as_secs_f64());
-    if let Some(session) = manager.session.get() {
-        for pool in manager.pools.all() {
-            ready(&manager, session.as_ref(), &pool).await;
+    if let Some(session) = manager.link.session.get() {
+        for pool in manager.link.pools.all() {
+            ready(&manager.link, session.as_ref(), &pool).await;
         }
     }
     let text = RECORDER.get().and_then(Option::as_ref).map(PrometheusHandle::render).unwrap_or_default();
@@ -69,20 +70,20 @@ fn set(name: &'static str, value: usize) {
 
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
 async fn look(manager: &Manager) -> Result<(), Problem> {
-    let counts = manager.store.counts().await?;
-    let healths = manager.store.health_counts().await?;
-    let services = manager.services(Duration::ZERO).await?;
-    let parked = manager.store.parked(None, 1).await?.1;
+    let counts = manager.records.store.counts().await?;
+    let healths = manager.records.store.health_counts().await?;
+    let services = manager.records.services(Duration::ZERO).await?;
+    let parked = manager.records.store.parked(None, 1).await?.1;
     metrics::gauge!(metric::PARKED).set(parked as f64);
-    let unreadable = manager.store.unreadable().await?;
+    let unreadable = manager.records.store.unreadable().await?;
     for table in [Table::Observers, Table::Services] {
         let count = unreadable.iter().filter(|it| it.table == table).count();
         metrics::gauge!(metric::UNREADABLE_ROWS, "table" => table.to_string()).set(count as f64);
     }
     // What was shown once and is no more must be shown as zero.
     let pools: Vec<Pool> = {
-        let mut shown = lock(&manager.limits.shown_pools);
-        shown.extend(manager.pools.all());
+        let mut shown = lock(&manager.requests.limits.shown_pools);
+        shown.extend(manager.link.pools.all());
         shown.extend(counts.keys().map(|(pool, _)| pool.clone()));
         shown.extend(services.iter().map(|service| service.registration.pool.clone()));
         shown.iter().cloned().collect()
@@ -119,8 +120,8 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
     Ok(())
 }
 
-async fn ready(manager: &Manager, session: &dyn Session, pool: &Pool) {
-    let queue = manager.topology.work(pool);
+async fn ready(link: &Link, session: &dyn Session, pool: &Pool) {
+    let queue = link.topology.work(pool);
     if let Ok(Ok(depth)) = tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await {
         metrics::gauge!(metric::READY, "pool" => pool.to_string()).set(f64::from(depth.ready));
     }

@@ -44,9 +44,9 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let draft = draft(body.clone(), &made_up_name()?)?;
-    match idempotency::reserve(&manager, &headers, &body).await? {
+    match idempotency::reserve(&manager.records, &headers, &body).await? {
         Once::Make { id, again } => create_as(&manager, (id, again), draft).await,
-        Once::Made(row) => Ok(created(&row, &one(&manager, &row).await?)),
+        Once::Made(row) => Ok(created(&row, &one(&manager.records, &row).await?)),
     }
 }
 
@@ -73,17 +73,17 @@ pub(crate) async fn list(
     State(manager): Shared,
     mut params: Params,
 ) -> Result<Json<Listed<Observer>>, Problem> {
-    let filter = filter(&manager, &mut params).await?;
+    let filter = filter(&manager.records, &mut params).await?;
     let part: Part<Start> = Part::read(&mut params)?;
     params.finish()?;
     let after = part.after.as_ref().map(|start| ListCursor { value: start.value.clone(), id: start.id });
-    let page = manager.store.list(&filter, after.as_ref(), part.limit).await?;
+    let page = manager.records.store.list(&filter, after.as_ref(), part.limit).await?;
     let next = page
         .rows
         .last()
         .filter(|_| page.more)
         .map(|row| Start { value: sort_value(&filter, row), id: row.id });
-    let items = describe(&manager, &page.rows).await?;
+    let items = describe(&manager.records, &page.rows).await?;
     Ok(Json(Listed { items, next_cursor: next.and_then(|next| part.cursor(next)), total: page.total }))
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn read(
     let status = params.one("wait_for")?.map(|text| target_status(&text)).transpose()?;
     let wait = params.wait()?;
     params.finish()?;
-    let row = find(&manager, &key).await?;
+    let row = find(&manager.records, &key).await?;
     let row = match status {
         None => row,
         Some(status) => {
@@ -119,5 +119,5 @@ pub(crate) async fn read(
     if status.is_none() && precondition.is_known(&row) {
         return Ok((StatusCode::NOT_MODIFIED, tag(&row)).into_response());
     }
-    Ok((tag(&row), Json(one(&manager, &row).await?)).into_response())
+    Ok((tag(&row), Json(one(&manager.records, &row).await?)).into_response())
 }

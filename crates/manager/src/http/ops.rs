@@ -25,16 +25,16 @@ type Shared = State<Arc<Manager>>;
 #[utoipa::path(get, path = "/v1/stats", tag = "operations", responses((status = 200, body = Stats)))]
 pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json<Stats>, Problem> {
     params.finish()?;
-    let mut stats = Stats { broker: manager.session.get().is_some(), ..Stats::default() };
+    let mut stats = Stats { broker: manager.link.session.get().is_some(), ..Stats::default() };
     stats.observers.extend(Status::ALL.map(|status| (status.to_string(), 0)));
-    for ((_, status), count) in manager.store.counts().await? {
+    for ((_, status), count) in manager.records.store.counts().await? {
         *stats.observers.entry(status.to_string()).or_default() += count;
     }
     stats.health.extend(health::Health::ALL.map(|health| (health.to_string(), 0)));
-    for ((_, health), count) in manager.store.health_counts().await? {
+    for ((_, health), count) in manager.records.store.health_counts().await? {
         *stats.health.entry(health.to_string()).or_default() += count;
     }
-    for service in manager.services(SERVICES_AGE).await?.iter() {
+    for service in manager.records.services(SERVICES_AGE).await?.iter() {
         *stats.services.entry(service.state().as_str().to_owned()).or_default() += 1;
         stats.held = stats.held.saturating_add(service.held());
         if service.state() == ServiceState::Active {
@@ -48,7 +48,7 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
 #[utoipa::path(get, path = "/v1/version", tag = "operations", responses((status = 200, body = Version)))]
 pub(crate) async fn version(State(manager): Shared, params: Params) -> Result<Json<Version>, Problem> {
     params.finish()?;
-    Ok(Json(Version { version: env!("CARGO_PKG_VERSION").to_owned(), manager: manager.id.0 }))
+    Ok(Json(Version { version: env!("CARGO_PKG_VERSION").to_owned(), manager: manager.link.id.0 }))
 }
 
 /// Whether the process serves requests.
@@ -74,7 +74,7 @@ pub(crate) async fn read_safe_mode(
     params: Params,
 ) -> Result<Json<SafeMode>, Problem> {
     params.finish()?;
-    Ok(Json(safe_mode::read(&manager).await?))
+    Ok(Json(safe_mode::read(&manager.records).await?))
 }
 
 /// Switch safe mode. While it is on, managers declare no service lost and republish no observer because of silence.
@@ -91,6 +91,6 @@ pub(crate) async fn write_safe_mode(
         let detail = format!("at most {REASON_MAX} bytes");
         return Err(Problem::invalid(vec![FieldError { pointer: "/reason".to_owned(), detail }]));
     }
-    safe_mode::write(&manager, &definition).await?;
+    safe_mode::write(&manager.records, &definition).await?;
     Ok(Json(definition))
 }

@@ -4,6 +4,8 @@ use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::context::Manager;
+use crate::context::link::Link;
+use crate::context::records::Records;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -31,7 +33,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Listed<ParkedMessage>>, Problem> {
     let part: Part<i64> = Part::read(&mut params)?;
     params.finish()?;
-    let (mut messages, total) = manager.store.parked(part.after, part.limit + 1).await?;
+    let (mut messages, total) = manager.records.store.parked(part.after, part.limit + 1).await?;
     let more = messages.len() > part.limit;
     messages.truncate(part.limit);
     let next_cursor = messages.last().filter(|_| more).and_then(|last| part.cursor(last.id));
@@ -71,23 +73,23 @@ pub(crate) async fn retry(
     params: Params,
 ) -> Result<(StatusCode, Json<ParkedMessage>), Problem> {
     params.finish()?;
-    let parked = find(&manager, &id).await?;
-    if parked.queue == manager.topology.parked() {
+    let parked = find(&manager.records, &id).await?;
+    if parked.queue == manager.link.topology.parked() {
         return Err(Problem::new(
             Code::NoSuchQueue,
             format!("where message {id} came from is unknown; delete it"),
         ));
     }
-    send_back(&manager, &parked).await?;
+    send_back(&manager.link, &parked).await?;
     // Only now: between the two it is there twice, which an observer or a report may be.
-    manager.store.unpark(parked.id).await?;
+    manager.records.store.unpark(parked.id).await?;
     info!(message = parked.id, queue = parked.queue, "a parked message is sent back");
     Ok((StatusCode::ACCEPTED, Json(shown(parked.head()))))
 }
 
-async fn send_back(manager: &Manager, parked: &Parked) -> Result<(), Problem> {
+async fn send_back(link: &Link, parked: &Parked) -> Result<(), Problem> {
     let unavailable = |why: String| Problem::new(Code::BrokerUnavailable, why);
-    let Some(session) = manager.session.get().filter(|session| !session.is_blocked()) else {
+    let Some(session) = link.open_session() else {
         return Err(unavailable("the broker is not connected or takes no messages now".to_owned()));
     };
     let reason = HeaderValue::Text("sent back by an operator".to_owned());
@@ -114,15 +116,15 @@ pub(crate) async fn discard(
     params: Params,
 ) -> Result<StatusCode, Problem> {
     params.finish()?;
-    let parked = find(&manager, &id).await?;
-    manager.store.unpark(parked.id).await?;
+    let parked = find(&manager.records, &id).await?;
+    manager.records.store.unpark(parked.id).await?;
     info!(message = parked.id, queue = parked.queue, "a parked message is thrown away");
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn find(manager: &Manager, id: &str) -> Result<Parked, Problem> {
+async fn find(records: &Records, id: &str) -> Result<Parked, Problem> {
     let shown: String = id.chars().take(40).collect();
     let missing = || Problem::new(Code::NotFound, format!("there is no parked message `{shown}`"));
     let id = id.parse().map_err(|_| missing())?;
-    manager.store.parked_one(id).await?.ok_or_else(missing)
+    records.store.parked_one(id).await?.ok_or_else(missing)
 }

@@ -47,7 +47,7 @@ pub(crate) async fn plan(
 ) -> Result<Json<Rebalance>, Problem> {
     params.finish()?;
     let wish = wish(body)?;
-    let plans = rebalance::plan(&manager, wish.pool.as_ref(), wish.moves).await?;
+    let plans = rebalance::plan(&manager.records, wish.pool.as_ref(), wish.moves).await?;
     Ok(Json(Rebalance { pools: plans.iter().map(PoolBalance::of).collect() }))
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn apply(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let wish = wish(body)?;
-    let plans = rebalance::plan(&manager, wish.pool.as_ref(), wish.moves).await?;
+    let plans = rebalance::plan(&manager.records, wish.pool.as_ref(), wish.moves).await?;
     for plan in &plans {
         if !rebalance::begin(&manager, plan, "requested by a user").await? {
             let detail = format!("the pool {} is being rebalanced: wait until that has settled", plan.pool);

@@ -1,7 +1,7 @@
 //! Reads services for responses: by id or name, with their orders.
 
 use super::problem::{Code, Problem};
-use crate::context::Manager;
+use crate::context::records::Records;
 use crate::fleet::orders;
 use everwatch_api::Service;
 use everwatch_core::capacity::maintenance::{OrderBook, room_by_pool};
@@ -20,10 +20,10 @@ pub(super) struct ServiceViews {
 }
 
 impl ServiceViews {
-    pub(super) async fn load(manager: &Manager) -> Result<Self, StoreError> {
-        let book = orders::book(manager).await?;
-        let room = room_by_pool(&manager.services(Duration::ZERO).await?);
-        Ok(Self { book, room, now: manager.clock.now() })
+    pub(super) async fn load(records: &Records) -> Result<Self, StoreError> {
+        let book = orders::book(records).await?;
+        let room = room_by_pool(&records.services(Duration::ZERO).await?);
+        Ok(Self { book, room, now: records.clock.now() })
     }
     pub(super) fn service(&self, row: &ServiceRow) -> Service {
         let room = self.room.get(&row.registration.pool).copied().unwrap_or(0);
@@ -32,10 +32,10 @@ impl ServiceViews {
 }
 
 /// By id, or the newest of a name.
-pub(super) async fn find(manager: &Manager, key: &str) -> Result<ServiceRow, Problem> {
+pub(super) async fn find(records: &Records, key: &str) -> Result<ServiceRow, Problem> {
     let found = match key.parse::<ObserverRef>() {
-        Ok(ObserverRef::Id(id)) => manager.store.service(&ServiceId(id.0).into()).await?,
-        Ok(ObserverRef::Name(name)) => manager.store.service(&name.into()).await?,
+        Ok(ObserverRef::Id(id)) => records.store.service(&ServiceId(id.0).into()).await?,
+        Ok(ObserverRef::Name(name)) => records.store.service(&name.into()).await?,
         Err(_) => None,
     };
     let shown: String = key.chars().take(140).collect();

@@ -39,8 +39,8 @@ pub(crate) async fn list(
     let part: Part<(Name, ServiceId)> = Part::read(&mut params)?;
     params.finish()?;
 
-    let since = manager.clock.now().minus(manager.settings.retention_services);
-    let mut rows = manager.store.services(since).await?.rows;
+    let since = manager.records.clock.now().minus(manager.settings.retention_services);
+    let mut rows = manager.records.store.services(since).await?.rows;
     rows.retain(|row| {
         (states.is_empty() || states.iter().any(|state| state == row.state().as_str()))
             && pool.as_ref().is_none_or(|pool| *pool == row.registration.pool)
@@ -53,7 +53,7 @@ pub(crate) async fn list(
     let more = rows.len() > part.limit;
     rows.truncate(part.limit);
     let next_cursor = rows.last().filter(|_| more).and_then(|row| part.cursor(key(row)));
-    let shown = ServiceViews::load(&manager).await?;
+    let shown = ServiceViews::load(&manager.records).await?;
     Ok(Json(Listed { items: rows.iter().map(|row| shown.service(row)).collect(), next_cursor, total }))
 }
 
@@ -72,8 +72,8 @@ pub(crate) async fn read(
     params: Params,
 ) -> Result<Json<Service>, Problem> {
     params.finish()?;
-    let row = find(&manager, &key).await?;
-    Ok(Json(ServiceViews::load(&manager).await?.service(&row)))
+    let row = find(&manager.records, &key).await?;
+    Ok(Json(ServiceViews::load(&manager.records).await?.service(&row)))
 }
 
 /// List pools.
@@ -114,10 +114,10 @@ pub(crate) async fn pool(
 
 async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Problem> {
     let mut pools: BTreeMap<String, api::Pool> = BTreeMap::new();
-    for pool in manager.pools.all() {
+    for pool in manager.link.pools.all() {
         pools.entry(pool.to_string()).or_default();
     }
-    for service in manager.services(Duration::ZERO).await?.iter() {
+    for service in manager.records.services(Duration::ZERO).await?.iter() {
         let pool = pools.entry(service.registration.pool.to_string()).or_default();
         pool.services += 1;
         pool.held = pool.held.saturating_add(service.held());
@@ -126,14 +126,14 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
             pool.free = pool.free.saturating_add(service.capacity().saturating_sub(service.held()));
         }
     }
-    for ((pool, status), count) in manager.store.counts().await? {
+    for ((pool, status), count) in manager.records.store.counts().await? {
         let pool = pools.entry(pool.to_string()).or_default();
         pool.observers.insert(status.to_string(), count);
         if status.uses_slot() {
             pool.needed += count;
         }
     }
-    for ((pool, health), count) in manager.store.health_counts().await? {
+    for ((pool, health), count) in manager.records.store.health_counts().await? {
         pools.entry(pool.to_string()).or_default().health.insert(health.to_string(), count);
     }
     for pool in pools.values_mut() {

@@ -47,13 +47,13 @@ pub(crate) async fn patch(
     params.finish()?;
     // Another change may come between the look and the save: then the patch is for what stands then.
     for _ in 0..crate::commit::CAS_TRIES {
-        let row = find(&manager, &key).await?;
+        let row = find(&manager.records, &key).await?;
         precondition.check(&row)?;
         let body = serde_json::to_value(&row.definition)
             .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         let draft = draft(merged(body, &patch)?, &row.definition.name)?;
         if let Some(changed) = apply(&manager, &row, &key, draft).await? {
-            return Ok((tag(&changed), Json(one(&manager, &changed).await?)).into_response());
+            return Ok((tag(&changed), Json(one(&manager.records, &changed).await?)).into_response());
         }
     }
     Err(Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry")))
@@ -84,7 +84,7 @@ pub(crate) async fn put(
         Problem::invalid(vec![FieldError { pointer: "/name".to_owned(), detail: error.to_string() }])
     })?;
     for _ in 0..crate::commit::CAS_TRIES {
-        let found = manager.store.find(&which).await?;
+        let found = manager.records.store.find(&which).await?;
         let row = match (found, &which) {
             (Some(row), _) if row.verdict().status != Status::Deleted => row,
             (_, ObserverRef::Id(_)) => return Err(not_found(&key)),
@@ -99,7 +99,7 @@ pub(crate) async fn put(
         precondition.check(&row)?;
         let draft = draft(body.clone(), &row.definition.name)?;
         if let Some(changed) = apply(&manager, &row, &key, draft).await? {
-            return Ok((tag(&changed), Json(one(&manager, &changed).await?)).into_response());
+            return Ok((tag(&changed), Json(one(&manager.records, &changed).await?)).into_response());
         }
     }
     Err(Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry")))

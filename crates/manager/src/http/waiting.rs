@@ -22,7 +22,7 @@ pub(super) fn target_status(text: &str) -> Result<Status, Problem> {
 /// A permit to wait, taken before anything is changed.
 pub(super) fn permit_to_wait(manager: &Manager) -> Result<Permit, Problem> {
     let full = |full| Problem::too_many(Code::TooManyWaits, full, "wait");
-    manager.limits.waits.acquire(actor::client()).map_err(full)
+    manager.requests.limits.waits.acquire(actor::client()).map_err(full)
 }
 
 /// Waits until the row is as wanted, the time is over or the manager stops; returns the row at that time.
@@ -33,7 +33,7 @@ pub(super) async fn await_row(
     is_over: impl Fn(&Row) -> bool,
 ) -> Result<Row, Problem> {
     let deadline = Instant::now() + wait;
-    let mut changes = manager.changes();
+    let mut changes = manager.records.changes();
     while !is_over(&row) && Instant::now() < deadline {
         changes.mark_unchanged();
         let look_again = deadline.min(Instant::now() + LOOK_EVERY);
@@ -42,7 +42,7 @@ pub(super) async fn await_row(
             () = tokio::time::sleep_until(look_again) => {}
             changed = changes.changed() => if changed.is_err() { return Ok(row) },
         }
-        row = match manager.store.load(&[row.id]).await?.one()? {
+        row = match manager.records.store.load(&[row.id]).await?.one()? {
             Some(now) => now,
             None => return Err(not_found(&row.id.to_string())),
         };

@@ -5,6 +5,7 @@ use super::unknown::ask_who;
 use crate::commit::CAS_TRIES;
 use crate::context::Manager;
 use crate::context::freshness::WatermarkQueue;
+use crate::context::records::Records;
 use crate::metric;
 use crate::queue_reader::{ack_all, next, next_ready, open};
 use everwatch_broker::{Delivery, Receipt, Session};
@@ -26,15 +27,15 @@ struct Batch {
 }
 
 pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: CancellationToken) {
-    let queue = manager.topology.heartbeats();
+    let queue = manager.link.topology.heartbeats();
     let Some(mut consumer) = open(session.as_ref(), queue).await else { return };
     while let Some(first) = next(consumer.as_mut(), &over).await {
         let mut batch = Batch::default();
-        batch.add(&manager, &first);
+        batch.add(&manager.records, &first);
         while batch.receipts.len() < BATCH_MAX
             && let Some(delivery) = next_ready(consumer.as_mut())
         {
-            batch.add(&manager, &delivery);
+            batch.add(&manager.records, &delivery);
         }
         if insist(&over, || apply(&manager, &batch.heartbeats)).await.is_none() {
             return;
@@ -46,7 +47,7 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
             .values()
             .filter(|heartbeat| heartbeat.seq > 1)
             .map(|heartbeat| heartbeat.service);
-        let strangers = manager.events.known.strangers(heard);
+        let strangers = manager.records.events.known.strangers(heard);
         if let Err(error) = ask_who(&manager, &strangers).await {
             debug!(%error, "unknown services are asked at their next heartbeat");
         }
@@ -57,16 +58,16 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
 }
 
 impl Batch {
-    fn add(&mut self, manager: &Manager, delivery: &Delivery) {
+    fn add(&mut self, records: &Records, delivery: &Delivery) {
         self.receipts.push(delivery.receipt);
         match decode::<HeartbeatMessage>(&delivery.body) {
             Ok(HeartbeatMessage::Watermark(watermark)) => self.watermarks.push(watermark),
             Ok(HeartbeatMessage::Probe { service }) => {
-                manager.events.known.heard(service, manager.clock.now());
+                records.events.known.heard(service, records.clock.now());
                 metrics::counter!(metric::PROBES).increment(1);
             }
             Ok(HeartbeatMessage::Heartbeat(heartbeat)) => {
-                manager.events.known.heard(heartbeat.service, manager.clock.now());
+                records.events.known.heard(heartbeat.service, records.clock.now());
                 metrics::counter!(metric::HEARTBEATS).increment(1);
                 let newest = self.heartbeats.entry(heartbeat.service).or_insert_with(|| heartbeat.clone());
                 if heartbeat.seq > newest.seq {
@@ -86,13 +87,13 @@ async fn apply(manager: &Manager, heartbeats: &HashMap<ServiceId, Heartbeat>) ->
         return Ok(());
     }
     for _ in 0..CAS_TRIES {
-        let now = manager.clock.now();
-        let mut changed = manager.store.services(now).await?.rows;
+        let now = manager.records.clock.now();
+        let mut changed = manager.records.store.services(now).await?.rows;
         // A row that another manager has changed is loaded again; a saved row has the heartbeat.
         changed.retain_mut(|row| {
             heartbeats.get(&row.id).is_some_and(|heartbeat| row.on_heartbeat(heartbeat, now))
         });
-        if changed.is_empty() || manager.store.save_services(&changed).await?.is_empty() {
+        if changed.is_empty() || manager.records.store.save_services(&changed).await?.is_empty() {
             return Ok(());
         }
     }

@@ -2,7 +2,7 @@
 
 use super::registrations;
 use crate::commit::{change_row, change_service};
-use crate::context::Manager;
+use crate::context::records::Records;
 use crate::metric;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::wire::report::{InventoryChunk, InventoryRange};
@@ -28,20 +28,20 @@ impl Part {
 }
 
 /// Once the entries are applied. Each part may come twice.
-pub(crate) async fn apply(manager: &Manager, parts: &[Part]) -> Result<(), StoreError> {
+pub(crate) async fn apply(records: &Records, parts: &[Part]) -> Result<(), StoreError> {
     for part in parts {
         if let Some(range) = part.range {
-            let mut held = manager.store.held_by(part.service, range).await?;
+            let mut held = records.store.held_by(part.service, range).await?;
             held.retain(|id| !part.named.contains(id));
             let mut missing = 0;
             for id in held {
-                let (now, mut news) = (manager.clock.now(), false);
+                let (now, mut news) = (records.clock.now(), false);
                 let unlisted = |row: &mut everwatch_core::record::row::Row| {
                     news = row.on_unlisted(part.service, part.seq, now);
                     news
                 };
                 // One that cannot be read is passed over, as nothing may be concluded about it.
-                match change_row(manager, id, unlisted).await {
+                match change_row(records, id, unlisted).await {
                     Err(StoreError::Corrupt(_)) => metrics::counter!(metric::PASSED_OVER).increment(1),
                     changed => drop(changed?),
                 }
@@ -52,8 +52,8 @@ pub(crate) async fn apply(manager: &Manager, parts: &[Part]) -> Result<(), Store
             }
         }
         if part.is_last {
-            let now = manager.clock.now();
-            let listed = change_service(manager, part.service, |row| row.on_list(now)).await;
+            let now = records.clock.now();
+            let listed = change_service(records, part.service, |row| row.on_list(now)).await;
             registrations::pass_over(part.service, listed)?;
         }
     }

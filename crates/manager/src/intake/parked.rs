@@ -13,7 +13,7 @@ use tracing::warn;
 const BATCH: usize = 100;
 
 pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: CancellationToken) {
-    let queue = manager.topology.parked();
+    let queue = manager.link.topology.parked();
     let Some(mut consumer) = open(session.as_ref(), queue).await else { return };
     while let Some(first) = next(consumer.as_mut(), &over).await {
         let mut parked = vec![describe(&manager, &first)];
@@ -24,7 +24,7 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
             parked.push(describe(&manager, &delivery));
             receipts.push(delivery.receipt);
         }
-        if insist(&over, || manager.store.park(&parked)).await.is_none() {
+        if insist(&over, || manager.records.store.park(&parked)).await.is_none() {
             return;
         }
         ack_all(session.as_ref(), &receipts).await;
@@ -37,9 +37,9 @@ fn describe(manager: &Manager, delivery: &Delivery) -> Parked {
     let queue = delivery.text("everwatch-queue").or_else(|| delivery.text("x-first-death-queue"));
     Parked {
         id: 0,
-        queue: queue.map_or_else(|| manager.topology.parked(), str::to_owned),
+        queue: queue.map_or_else(|| manager.link.topology.parked(), str::to_owned),
         reason: delivery.text("everwatch-reason").unwrap_or("unreadable work message").to_owned(),
         body: delivery.body.to_vec(),
-        at: manager.clock.now(),
+        at: manager.records.clock.now(),
     }
 }

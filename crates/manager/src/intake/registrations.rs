@@ -61,50 +61,50 @@ pub(crate) fn pass_over<T>(service: ServiceId, done: Result<T, StoreError>) -> R
 }
 
 async fn on_registered(manager: &Manager, new_service: &NewService) -> Result<(), StoreError> {
-    let said_goodbye = async || manager.store.note(&goodbye(new_service.service)).await;
-    if manager.store.service(&new_service.service.into()).await?.is_some() {
+    let said_goodbye = async || manager.records.store.note(&goodbye(new_service.service)).await;
+    if manager.records.store.service(&new_service.service.into()).await?.is_some() {
         return match said_goodbye().await? {
             Some(_) => on_gone(manager, new_service.service).await,
             None => Ok(()),
         };
     }
-    let now = manager.clock.now();
+    let now = manager.records.clock.now();
     let row =
         ServiceRow::registered(new_service.service, new_service.registration.clone(), new_service.at, now);
-    if !manager.store.save_services(&[row]).await?.is_empty() {
+    if !manager.records.store.save_services(&[row]).await?.is_empty() {
         return Ok(());
     }
-    if let Some(row) = manager.store.service(&new_service.service.into()).await? {
+    if let Some(row) = manager.records.store.service(&new_service.service.into()).await? {
         let from = new_service.registration.predecessor.as_ref();
         let text =
             from.map_or_else(String::new, |it| format!("after {}, which ended: {}", it.service, it.ended));
-        manager.events.tell_service(EventKind::ServiceRegistered, &row, text);
+        manager.records.events.tell_service(EventKind::ServiceRegistered, &row, text);
     }
     info!(service = %new_service.service, name = %new_service.registration.name, pool = %new_service.registration.pool, "service registered");
     if said_goodbye().await?.is_some() {
         return on_gone(manager, new_service.service).await;
     }
-    let namesakes = manager.store.services(now).await?.rows;
+    let namesakes = manager.records.store.services(now).await?.rows;
     for namesake in namesakes {
         if namesake.id != new_service.service && namesake.registration.name == new_service.registration.name {
-            change_service(manager, namesake.id, |row| row.suspect(now)).await?;
+            change_service(&manager.records, namesake.id, |row| row.suspect(now)).await?;
         }
     }
     Ok(())
 }
 
 async fn on_gone(manager: &Manager, service: ServiceId) -> Result<(), StoreError> {
-    let now = manager.clock.now();
-    let mut gone = change_service(manager, service, |row| row.on_gone(now)).await?;
+    let now = manager.records.clock.now();
+    let mut gone = change_service(&manager.records, service, |row| row.on_gone(now)).await?;
     if matches!(gone, Changed::Missing) {
         // Its registration arrives later, or another manager is applying it at this moment. Whichever of the two is
         // written second, this note or that row, its writer sees the other.
-        manager.store.set_note(&goodbye(service), "", manager.settings.retention_services).await?;
-        gone = change_service(manager, service, |row| row.on_gone(now)).await?;
+        manager.records.store.set_note(&goodbye(service), "", manager.settings.retention_services).await?;
+        gone = change_service(&manager.records, service, |row| row.on_gone(now)).await?;
     }
     match gone {
         Changed::Saved(row) => {
-            manager.events.tell_service(EventKind::ServiceGone, &row, "it unregistered".to_owned());
+            manager.records.events.tell_service(EventKind::ServiceGone, &row, "it unregistered".to_owned());
             info!(%service, name = %row.registration.name, "service gone");
         }
         Changed::Unchanged(_) => debug!(%service, "a service unregisters again"),
@@ -128,11 +128,12 @@ fn returned(row: &ServiceRow, new_service: ServiceId, registration: &Registratio
 
 /// Sends new services the commands from before they listened.
 pub(crate) async fn welcome(manager: &Arc<Manager>, new_services: &[NewService]) {
-    let since = manager.clock.now().minus(WELCOME_WINDOW);
+    let since = manager.records.clock.now().minus(WELCOME_WINDOW);
     let stored = async {
-        let rows = manager.store.commanded_since(since, WELCOME_MAX).await?;
-        let book = orders::book(manager).await?;
-        let ended = manager.store.services(manager.clock.now().minus(RETURNS_WITHIN)).await?.rows;
+        let rows = manager.records.store.commanded_since(since, WELCOME_MAX).await?;
+        let book = orders::book(&manager.records).await?;
+        let ended =
+            manager.records.store.services(manager.records.clock.now().minus(RETURNS_WITHIN)).await?.rows;
         Ok::<_, StoreError>((rows, quarantine::suspects(manager).await?, book, ended))
     };
     match stored.await {

@@ -9,6 +9,7 @@ use crate::commit::CAS_TRIES;
 use crate::commit::{RowChange, Then, save};
 use crate::context::Manager;
 use crate::context::freshness::WatermarkQueue;
+use crate::context::records::Records;
 use crate::fleet::safe_mode;
 use crate::metric;
 use crate::outgoing::spans;
@@ -47,7 +48,7 @@ struct Batch {
 }
 
 pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: CancellationToken) {
-    let queue = manager.topology.state();
+    let queue = manager.link.topology.state();
     let Some(mut consumer) = open(session.as_ref(), queue).await else { return };
     while let Some(first) = next(consumer.as_mut(), &over).await {
         let mut batch = Batch::default();
@@ -80,10 +81,10 @@ impl Batch {
                 warn!(why = %unreadable, "an unreadable report is parked");
                 self.parked.push(Parked {
                     id: 0,
-                    queue: manager.topology.state(),
+                    queue: manager.link.topology.state(),
                     reason: unreadable.to_string(),
                     body: delivery.body.to_vec(),
-                    at: manager.clock.now(),
+                    at: manager.records.clock.now(),
                 });
             }
         }
@@ -134,11 +135,11 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> 
     registrations::apply(manager, &batch.new_services, &batch.gone).await?;
     for (pool, at) in &batch.pools {
         // The time is by the service's clock, which may be ahead.
-        work_queues::note_created(manager, pool, (*at).min(manager.clock.now())).await?;
+        work_queues::note_created(&manager.records, pool, (*at).min(manager.records.clock.now())).await?;
     }
     unknown::adopt(manager, &batch.described).await?;
     if !batch.parked.is_empty() {
-        manager.store.park(&batch.parked).await?;
+        manager.records.store.park(&batch.parked).await?;
     }
     let mut by_id: HashMap<ObserverId, Vec<&Run>> = HashMap::new();
     for run in &batch.runs {
@@ -148,7 +149,7 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> 
         Err(StoreError::Corrupt(_)) => apply_singly(manager, by_id).await?,
         applied => applied?,
     };
-    inventories::apply(manager, &batch.lists).await?;
+    inventories::apply(&manager.records, &batch.lists).await?;
     Ok(answers)
 }
 
@@ -179,22 +180,22 @@ async fn apply_runs(
             return Ok(answers);
         }
         let ids: Vec<ObserverId> = pending.keys().copied().collect();
-        let Found { rows, unreadable } = manager.store.load(&ids).await?;
+        let Found { rows, unreadable } = manager.records.store.load(&ids).await?;
         let mut known: HashSet<ObserverId> = rows.iter().map(|row| row.id).collect();
         known.extend(&unreadable);
         let about: Vec<&Run> =
             unreadable.iter().filter_map(|id| pending.get(id)).flatten().copied().collect();
         pass_over(manager, &about).await?;
         let unknown = pending.values().flatten().copied().filter(|run| !known.contains(&run.report.id));
-        answers.add_unknown(manager, &unknown.collect::<Vec<_>>()).await?;
+        answers.add_unknown(&manager.records, &unknown.collect::<Vec<_>>()).await?;
         let (mut changes, mut same) = (Vec::new(), Vec::new());
         for mut row in rows {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
             let before = row.clone();
             if let Some(run) = runs.iter().find(|run| row.is_behind(&run.report)) {
-                safe_mode::on_behind(manager, &row, &run.report).await?;
+                safe_mode::on_behind(&manager.records, &row, &run.report).await?;
             }
-            if fold(manager, &mut row, runs) {
+            if fold(&manager.records, &mut row, runs) {
                 changes.push(RowChange { before, after: row, then: Then::Tell });
             } else {
                 same.push(row);
@@ -203,7 +204,7 @@ async fn apply_runs(
         // Rows that another manager has changed in the meantime are loaded and folded again: folding is a join, so the
         // order does not matter.
         let mut lost: HashSet<ObserverId> = changes.iter().map(|it| it.after.id).collect();
-        let saved = save(manager, changes).await?;
+        let saved = save(&manager.records, changes).await?;
         for RowChange { before, after, .. } in &saved {
             lost.remove(&after.id);
             if let Some((service, revocation)) = after.taken_over_from(before) {
@@ -233,18 +234,18 @@ async fn pass_over(manager: &Manager, runs: &[&Run]) -> Result<(), StoreError> {
             let body = encode(&StateMessage::Reports(Reports { service: run.service, entries }));
             parked.push(Parked {
                 id: 0,
-                queue: manager.topology.state(),
+                queue: manager.link.topology.state(),
                 reason: format!("the row of observer {} cannot be read", run.report.id),
                 body: body.map_err(|error| StoreError::Corrupt(error.to_string()))?,
-                at: manager.clock.now(),
+                at: manager.records.clock.now(),
             });
         }
     }
-    if parked.is_empty() { Ok(()) } else { manager.store.park(&parked).await }
+    if parked.is_empty() { Ok(()) } else { manager.records.store.park(&parked).await }
 }
 
-fn fold(manager: &Manager, row: &mut Row, runs: &[&Run]) -> bool {
-    let now = manager.clock.now();
+fn fold(records: &Records, row: &mut Row, runs: &[&Run]) -> bool {
+    let now = records.clock.now();
     let mut changed = false;
     for run in runs {
         if run.told != RunSource::Event && row.repeats(run.service, &run.report) {
@@ -270,7 +271,7 @@ async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, answ
     }
     for (pool, _) in &batch.pools {
         info!(%pool, "a service made the work queue of its pool");
-        manager.events.tell_all(EventKind::WorkQueueCreated, format!("pool {pool}"));
+        manager.records.events.tell_all(EventKind::WorkQueueCreated, format!("pool {pool}"));
     }
     let new_service_pools = batch.new_services.iter().map(|new_service| &new_service.registration.pool);
     for pool in new_service_pools.chain(batch.pools.iter().map(|(pool, _)| pool)) {
@@ -283,6 +284,6 @@ async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, answ
         manager.wake.notify_one();
     }
     if batch.receipts.len() > batch.watermarks.len() {
-        manager.note_change();
+        manager.records.note_change();
     }
 }

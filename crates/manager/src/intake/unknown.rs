@@ -2,6 +2,7 @@
 //! `core::failure::adoption` decides; this file asks services and writes rows.
 
 use crate::context::Manager;
+use crate::context::records::Records;
 use crate::metric;
 use crate::outgoing::commands;
 use everwatch_core::failure::adoption::{self, Unknown, adopted, other_name};
@@ -38,13 +39,13 @@ impl Answers {
     }
 
     /// Reports of observers that have no row.
-    pub(crate) async fn add_unknown(&mut self, manager: &Manager, runs: &[&Run]) -> Result<(), StoreError> {
+    pub(crate) async fn add_unknown(&mut self, records: &Records, runs: &[&Run]) -> Result<(), StoreError> {
         if runs.is_empty() {
             return Ok(());
         }
         metrics::counter!(metric::UNKNOWN_OBSERVERS).increment(runs.len() as u64);
         let ids: BTreeSet<ObserverId> = runs.iter().map(|run| run.report.id).collect();
-        let forgotten = manager.store.forgotten(&ids.into_iter().collect::<Vec<_>>()).await?;
+        let forgotten = records.store.forgotten(&ids.into_iter().collect::<Vec<_>>()).await?;
         let forgotten: HashSet<ObserverId> = forgotten.into_iter().collect();
         for run in runs {
             let (id, service) = (run.report.id, run.service);
@@ -81,7 +82,7 @@ pub(crate) async fn ask_who(manager: &Arc<Manager>, services: &[ServiceId]) -> R
         return Ok(());
     }
     for service in services {
-        let known = manager.store.service(&(*service).into()).await;
+        let known = manager.records.store.service(&(*service).into()).await;
         // Its row exists and cannot be read.
         if matches!(known, Err(StoreError::Corrupt(_))) {
             continue;
@@ -102,10 +103,10 @@ pub(crate) async fn adopt(manager: &Manager, described: &[HeldMessages]) -> Resu
         return Ok(());
     }
     let ids: Vec<ObserverId> = by_id.keys().copied().collect();
-    let mut known: HashSet<ObserverId> = manager.store.forgotten(&ids).await?.into_iter().collect();
-    let found = manager.store.load(&ids).await?;
+    let mut known: HashSet<ObserverId> = manager.records.store.forgotten(&ids).await?.into_iter().collect();
+    let found = manager.records.store.load(&ids).await?;
     known.extend(found.rows.iter().map(|row| row.id).chain(found.unreadable));
-    let now = manager.clock.now();
+    let now = manager.records.clock.now();
     let (mut rows, mut told) = (Vec::new(), HashMap::new());
     for (id, (pool, HeldWork { run, work })) in by_id {
         if known.contains(&id) {
@@ -119,29 +120,29 @@ pub(crate) async fn adopt(manager: &Manager, described: &[HeldMessages]) -> Resu
             Err(why) => warn!(observer = %id, %why, "what runs and is not in the database cannot be adopted"),
         }
     }
-    let mut late = insert(manager, rows, &told).await?;
+    let mut late = insert(&manager.records, rows, &told).await?;
     for row in &mut late {
         row.definition.name = other_name(&row.definition.name, row.id);
     }
-    insert(manager, late, &told).await.map(drop)
+    insert(&manager.records, late, &told).await.map(drop)
 }
 
 /// Answers those whose names are taken. Another manager may have been faster: then the report that comes
 /// with the description is applied to what that one wrote.
 async fn insert(
-    manager: &Manager,
+    records: &Records,
     rows: Vec<Row>,
     told: &HashMap<ObserverId, Name>,
 ) -> Result<Vec<Row>, StoreError> {
     if rows.is_empty() {
         return Ok(rows);
     }
-    let answers = manager.store.create(&rows).await?;
+    let answers = records.store.create(&rows).await?;
     let mut late = Vec::new();
     for (row, answer) in rows.into_iter().zip(answers) {
         if answer == Created::Done {
             let name = told.get(&row.id).unwrap_or(&row.definition.name);
-            manager.events.tell_adopted(&row, name);
+            records.events.tell_adopted(&row, name);
             info!(observer = %row.id, name = %row.definition.name, "adopted: it runs and was not in the database");
         } else {
             late.push(row);

@@ -40,8 +40,8 @@ pub(crate) async fn run(
 async fn write_down(manager: &Manager, mut batch: HashMap<ObserverId, Published>) -> Result<(), StoreError> {
     for _ in 0..CAS_TRIES {
         let ids: Vec<ObserverId> = batch.keys().copied().collect();
-        let mut rows = manager.store.load(&ids).await?.rows;
-        let now = manager.clock.now();
+        let mut rows = manager.records.store.load(&ids).await?.rows;
+        let now = manager.records.clock.now();
         rows.retain_mut(|row| match batch.get(&row.id) {
             Some(Published { result: PublishResult::Confirmed, generation, at, .. }) => {
                 row.confirmed(*generation, *at)
@@ -54,8 +54,8 @@ async fn write_down(manager: &Manager, mut batch: HashMap<ObserverId, Published>
         if rows.is_empty() {
             return Ok(());
         }
-        let lost = manager.store.save(&rows).await?;
-        manager.note_change();
+        let lost = manager.records.store.save(&rows).await?;
+        manager.records.note_change();
         if lost.is_empty() {
             return Ok(());
         }

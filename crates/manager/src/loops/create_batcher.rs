@@ -41,7 +41,7 @@ pub(crate) async fn run(manager: Arc<Manager>, mut creates: mpsc::Receiver<Creat
 
 async fn commit(manager: &Arc<Manager>, batch: Vec<Create>) {
     let (rows, waiting): (Vec<_>, Vec<_>) = batch.into_iter().map(|it| (it.row, (it.by, it.answer))).unzip();
-    let outcomes: Vec<Outcome> = match manager.store.create(&rows).await {
+    let outcomes: Vec<Outcome> = match manager.records.store.create(&rows).await {
         Ok(created) => created.into_iter().map(Ok).collect(),
         Err(error) => {
             let error = Arc::new(error);
@@ -51,7 +51,7 @@ async fn commit(manager: &Arc<Manager>, batch: Vec<Create>) {
     let mut published = Vec::new();
     for ((row, (by, answer)), outcome) in rows.into_iter().zip(waiting).zip(outcomes) {
         if matches!(outcome, Ok(Created::Done)) {
-            actor::on_behalf(by, || manager.events.tell(None, &row));
+            actor::on_behalf(by, || manager.records.events.tell(None, &row));
             published.push(row);
         }
         if answer.send(outcome).is_err() {
@@ -59,7 +59,7 @@ async fn commit(manager: &Arc<Manager>, batch: Vec<Create>) {
         }
     }
     if !published.is_empty() {
-        manager.note_change();
+        manager.records.note_change();
     }
     publish::publish(manager, published);
 }

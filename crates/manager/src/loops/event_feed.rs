@@ -14,7 +14,7 @@ pub(crate) const PAGE: usize = 500;
 
 /// Reads new events while a client follows.
 pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
-    let mut recorded = manager.events.written.subscribe();
+    let mut recorded = manager.records.events.written.subscribe();
     let mut last = None;
     loop {
         tokio::select! {
@@ -22,9 +22,9 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
             _ = recorded.changed() => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
-        if manager.limits.streams.held() == 0 {
+        if manager.requests.limits.streams.held() == 0 {
             if last.take().is_some() {
-                manager.recent.forget();
+                manager.requests.recent.forget();
             }
         } else if let Err(error) = read(&manager, &mut last).await {
             debug!(%error, "followers wait for the database");
@@ -36,19 +36,23 @@ async fn read(manager: &Manager, last: &mut Option<i64>) -> Result<(), StoreErro
     let mut after = match *last {
         Some(last) => last,
         None => {
-            let newest = manager.store.event_ends().await?.1;
-            manager.recent.begin(newest);
+            let newest = manager.records.store.event_ends().await?.1;
+            manager.requests.recent.begin(newest);
             newest
         }
     };
     *last = Some(after);
     loop {
-        let events =
-            manager.store.events(&EventFilter::default(), EventRange::After(after), PAGE).await?.events;
+        let events = manager
+            .records
+            .store
+            .events(&EventFilter::default(), EventRange::After(after), PAGE)
+            .await?
+            .events;
         let is_last = events.len() < PAGE;
         after = events.last().map_or(after, |event| event.id);
         *last = Some(after);
-        manager.recent.push(events);
+        manager.requests.recent.push(events);
         if is_last {
             return Ok(());
         }

@@ -16,14 +16,14 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>) -> Result<(), RunError> {
     while let Some(first) = manager.stop.run_until_cancelled(events.recv()).await.flatten() {
         let batch = gather(first, &mut events, BATCH, GATHER).await;
-        while let Err(error) = manager.store.record(&batch).await {
+        while let Err(error) = manager.records.store.record(&batch).await {
             warn!(%error, "what happened waits for the database");
             let pause = tokio::time::sleep(AGAIN_AFTER);
             if manager.stop.run_until_cancelled(pause).await.is_none() {
                 return Ok(());
             }
         }
-        manager.events.written.send_modify(|count| *count = count.wrapping_add(1));
+        manager.records.events.written.send_modify(|count| *count = count.wrapping_add(1));
     }
     // The last words, once.
     let mut rest = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>
         rest.push(event);
     }
     if !rest.is_empty()
-        && let Err(error) = manager.store.record(&rest).await
+        && let Err(error) = manager.records.store.record(&rest).await
     {
         warn!(%error, "the last events are not kept");
     }

@@ -21,10 +21,10 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
             () = tokio::time::sleep(every) => {}
         }
         // Without a session nothing of this can succeed here; another manager may be better off.
-        if manager.session.get().is_none() {
+        if manager.link.session.get().is_none() {
             continue;
         }
-        let ending = manager.publishing.leases.ending(manager.clock.now(), &manager.settings.row);
+        let ending = manager.publishing.leases.ending(manager.records.clock.now(), &manager.settings.row);
         for batch in ending.chunks(BATCH) {
             if let Err(error) = renew(&manager, batch).await {
                 warn!(%error, "leases of publishes could not be renewed");
@@ -37,8 +37,8 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
 async fn renew(manager: &Manager, batch: &[(ObserverId, u32)]) -> Result<(), StoreError> {
     let generations: HashMap<ObserverId, u32> = batch.iter().copied().collect();
     let ids: Vec<ObserverId> = generations.keys().copied().collect();
-    let now = manager.clock.now();
-    let mut rows = manager.store.load(&ids).await?.rows;
+    let now = manager.records.clock.now();
+    let mut rows = manager.records.store.load(&ids).await?.rows;
     rows.retain_mut(|row| {
         let generation = generations.get(&row.id).copied().unwrap_or_default();
         row.renew(generation, now, &manager.settings.row)
@@ -47,7 +47,7 @@ async fn renew(manager: &Manager, batch: &[(ObserverId, u32)]) -> Result<(), Sto
         return Ok(());
     }
     // A report has ended this publish, or another manager has taken it over.
-    let lost: HashSet<ObserverId> = manager.store.save(&rows).await?.into_iter().collect();
+    let lost: HashSet<ObserverId> = manager.records.store.save(&rows).await?.into_iter().collect();
     for row in rows.iter().filter(|row| !lost.contains(&row.id)) {
         manager.publishing.leases.renewed(row);
     }

@@ -1,16 +1,16 @@
 //! Keeps one session with the broker: connects, declares, reads the queues until the session is lost, then starts
 //! over. The manager serves HTTP all the time.
 
-mod ownership;
+pub(crate) mod ownership;
 
 use self::ownership::NotOwner;
 use crate::context::Manager;
+use crate::context::link::Link;
 use crate::intake::parked;
 use crate::outgoing::log_requests;
 use crate::outgoing::work_queues;
 use crate::{RunError, intake};
 use everwatch_broker::{BrokerError, ConnectError, QueueKind, Session};
-use everwatch_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -20,11 +20,24 @@ use tracing::{info, warn};
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
-/// Why a session could not be used.
-enum Trouble {
-    Wait(String),
-    Person(String),
-    NotOurs(String),
+/// Why there is no session that can be used.
+#[derive(Debug, thiserror::Error)]
+enum NoSession {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Ownership(#[from] NotOwner),
+}
+
+impl NoSession {
+    /// This error again if a retry may help; else the error that ends a manager at its start.
+    fn retryable(self) -> Result<Self, RunError> {
+        match self {
+            Self::Connect(error @ ConnectError::Refused(_)) => Err(RunError::ConnectRefused(error)),
+            Self::Ownership(error) if !error.may_pass() => Err(RunError::NotOwner(error)),
+            Self::Connect(ConnectError::Unreachable(_)) | Self::Ownership(_) => Ok(self),
+        }
+    }
 }
 
 /// # Errors
@@ -42,9 +55,9 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
                 (worked, pause) = (true, FIRST_PAUSE);
                 serve(&manager, session).await;
             }
-            Err(Trouble::Person(why)) if !worked => return Err(RunError::BrokerRefused(why)),
-            Err(Trouble::NotOurs(why)) if !worked => return Err(RunError::NotOurs(why)),
-            Err(Trouble::Person(why) | Trouble::NotOurs(why) | Trouble::Wait(why)) => {
+            Err(error) => {
+                let error = if worked { error } else { error.retryable()? };
+                let why = error.to_string();
                 warn!(why, again_in_ms = pause.as_millis(), "no session with the broker");
                 manager.disconnected(why);
             }
@@ -59,46 +72,28 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
     Ok(())
 }
 
-async fn open(manager: &Manager) -> Result<Arc<dyn Session>, Trouble> {
-    let name = format!("everwatch manager {}", manager.id);
-    let session = manager.broker.connect(&name).await.map_err(|error| match error {
-        ConnectError::Unreachable(why) => Trouble::Wait(why),
-        ConnectError::Refused(why) => Trouble::Person(why),
-    })?;
+async fn open(manager: &Manager) -> Result<Arc<dyn Session>, NoSession> {
+    let name = format!("everwatch manager {}", manager.link.id);
+    let session = manager.link.broker.connect(&name).await?;
     let prepared = async {
-        declare(manager, session.as_ref()).await?;
+        declare(&manager.link, session.as_ref()).await?;
         ownership::check(manager, session.as_ref()).await
     };
     if let Err(error) = prepared.await {
         session.close().await;
-        return Err(match error {
-            NotOwner::Broker(BrokerError::Refused(_))
-            | NotOwner::Store(StoreError::Refused(_) | StoreError::Corrupt(_)) => {
-                Trouble::Person(error.to_string())
-            }
-            NotOwner::Other { .. } => Trouble::NotOurs(error.to_string()),
-            NotOwner::Broker(
-                BrokerError::Lost(_)
-                | BrokerError::NoQueue(_)
-                | BrokerError::Unroutable(_)
-                | BrokerError::Silent(_)
-                | BrokerError::NotAccepted(_),
-            )
-            | NotOwner::Store(StoreError::Unavailable(_) | StoreError::Contended(_))
-            | NotOwner::Busy(_) => Trouble::Wait(error.to_string()),
-        });
+        return Err(error.into());
     }
     Ok(session)
 }
 
-async fn declare(manager: &Manager, session: &dyn Session) -> Result<(), BrokerError> {
-    for (queue, kind) in manager.topology.durable_queues() {
+async fn declare(link: &Link, session: &dyn Session) -> Result<(), BrokerError> {
+    for (queue, kind) in link.topology.durable_queues() {
         session.declare(&queue, &kind).await?;
     }
-    for exchange in manager.topology.exchanges() {
+    for exchange in link.topology.exchanges() {
         session.declare_exchange(&exchange).await?;
     }
-    let replies = manager.topology.replies(manager.questions.begin());
+    let replies = link.topology.replies(link.questions.begin());
     session.declare(&replies, &QueueKind::Exclusive).await.map(drop)
 }
 

@@ -4,6 +4,7 @@
 use crate::RunError;
 use crate::commit::{RowChange, Then, commit};
 use crate::context::Manager;
+use crate::context::records::Records;
 use crate::fleet::safe_mode;
 use crate::outgoing::work_queues;
 use everwatch_broker::Session;
@@ -42,7 +43,7 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
             () = manager.stop.cancelled() => return Ok(()),
             () = tokio::time::sleep(every) => {}
         }
-        let Some(session) = manager.session.get().filter(|session| !session.is_blocked()) else {
+        let Some(session) = manager.link.open_session() else {
             looks.quiet.clear();
             continue;
         };
@@ -54,12 +55,12 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
 }
 
 async fn pass(manager: &Arc<Manager>, session: &dyn Session, looks: &mut Looks) -> Result<(), StoreError> {
-    let held = safe_mode::is_on(manager).await?;
+    let held = safe_mode::is_on(&manager.records).await?;
     let orphan_after = manager.settings.orphan_after;
-    for pool in manager.pools.all() {
+    for pool in manager.link.pools.all() {
         new_queue(manager, &pool).await?;
         let quiet = looks.quiet.entry(pool.clone()).or_default();
-        let queue = manager.topology.work(&pool);
+        let queue = manager.link.topology.work(&pool);
         // A look counts even while a sweep holds messages of the queue: sweeps go on for as long as an observer waits
         // whose message is gone. The other looks within `orphan_after` see what a sweep hides for two seconds.
         //
@@ -67,14 +68,14 @@ async fn pass(manager: &Arc<Manager>, session: &dyn Session, looks: &mut Looks) 
         // all marks may come to another manager: to interrupt for that kept two managers from ever concluding anything.
         match tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await {
             Ok(Ok(depth)) if !held && manager.freshness.is_within(orphan_after / READS) => {
-                quiet.look(depth.ready, depth.consumers, manager.clock.now());
+                quiet.look(depth.ready, depth.consumers, manager.records.clock.now());
             }
             _ => quiet.interrupt(),
         }
-        if manager.may_conclude() && quiet.lasts(manager.clock.now(), orphan_after) {
-            let mut people = ServiceRoster::load(manager).await?;
-            let rows = people.unheld(manager, &pool, BATCH).await?;
-            conclude(manager, (&pool, &people), rows).await?;
+        if manager.may_conclude() && quiet.lasts(manager.records.clock.now(), orphan_after) {
+            let mut roster = ServiceRoster::load(&manager.records).await?;
+            let rows = roster.unheld(&manager.records, &pool, BATCH).await?;
+            conclude(manager, (&pool, &roster), rows).await?;
         }
     }
     Ok(())
@@ -90,8 +91,8 @@ pub(crate) struct ServiceRoster {
 }
 
 impl ServiceRoster {
-    pub(crate) async fn load(manager: &Manager) -> Result<Self, StoreError> {
-        let Found { rows, unreadable } = manager.store.services(manager.clock.now()).await?;
+    pub(crate) async fn load(records: &Records) -> Result<Self, StoreError> {
+        let Found { rows, unreadable } = records.store.services(records.clock.now()).await?;
         // A service whose row cannot be read may hold anything, and when it last listed that is unknown.
         let listed_at = if unreadable.is_empty() { listed_at(rows.iter()) } else { Some(Timestamp(0)) };
         let living = rows.iter().filter(|it| it.end.is_none()).map(|it| it.id).chain(unreadable).collect();
@@ -104,22 +105,22 @@ impl ServiceRoster {
     /// that starts and dies once a second has left tens of thousands of them in a day.
     pub(crate) async fn unheld(
         &mut self,
-        manager: &Manager,
+        records: &Records,
         pool: &Pool,
         most: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        let rows = manager.store.unheld(pool, &self.living, most).await?;
+        let rows = records.store.unheld(pool, &self.living, most).await?;
         let holders: BTreeSet<ServiceId> = rows.iter().filter_map(last_holder).collect();
         self.ended = if holders.is_empty() {
             BTreeMap::new()
         } else {
-            manager.store.ends(&holders.into_iter().collect::<Vec<_>>()).await?
+            records.store.ends(&holders.into_iter().collect::<Vec<_>>()).await?
         };
         Ok(rows)
     }
 
     pub(crate) fn orphan(&self, manager: &Manager, row: &Row) -> Orphan {
-        let (now, after) = (manager.clock.now(), manager.settings.orphan_after);
+        let (now, after) = (manager.records.clock.now(), manager.settings.orphan_after);
         orphan(row, &self.living, &self.ended, now, after)
     }
 }
@@ -127,14 +128,14 @@ impl ServiceRoster {
 /// Ends or republishes those of these rows that no service holds.
 pub(crate) async fn conclude(
     manager: &Arc<Manager>,
-    (pool, people): (&Pool, &ServiceRoster),
+    (pool, roster): (&Pool, &ServiceRoster),
     rows: Vec<Row>,
 ) -> Result<(), StoreError> {
-    let now = manager.clock.now();
+    let now = manager.records.clock.now();
     let mut changes = Vec::new();
     for row in rows {
         let mut after = row.clone();
-        let then = match people.orphan(manager, &row) {
+        let then = match roster.orphan(manager, &row) {
             Orphan::No => continue,
             Orphan::End => {
                 after.end_orphan(now);
@@ -151,7 +152,7 @@ pub(crate) async fn conclude(
     if changes.len() > most {
         let text =
             format!("{} observers of pool {pool} seem to be lost: {most} are republished now", changes.len());
-        manager.events.tell_all(EventKind::RepublishCapped, text);
+        manager.records.events.tell_all(EventKind::RepublishCapped, text);
         changes.truncate(most);
     }
     let count = changes.len();
@@ -162,18 +163,18 @@ pub(crate) async fn conclude(
 }
 
 async fn new_queue(manager: &Arc<Manager>, pool: &Pool) -> Result<(), StoreError> {
-    let Some(made_at) = manager.store.note(&work_queues::note(pool)).await? else { return Ok(()) };
+    let Some(made_at) = manager.records.store.note(&work_queues::note(pool)).await? else { return Ok(()) };
     let made_at = Timestamp(made_at.parse().unwrap_or_default());
     let status = vec![Status::Created, Status::Processing, Status::OnDeleting];
     let filter = Filter { pool: Some(pool.clone()), status, sort: Sort::CreatedAt, ..Filter::default() };
-    let people = ServiceRoster::load(manager).await?;
+    let roster = ServiceRoster::load(&manager.records).await?;
     let (mut after, mut count, mut held) = (None, 0, 0);
     loop {
-        let page = manager.store.list(&filter, after.as_ref(), BATCH).await?;
-        let now = manager.clock.now();
+        let page = manager.records.store.list(&filter, after.as_ref(), BATCH).await?;
+        let now = manager.records.clock.now();
         after = page.rows.last().map(|row| ListCursor { value: row.created_at.0.to_string(), id: row.id });
         let mut lost = page.rows;
-        lost.retain(|row| match row.in_lost_queue(made_at, &people.living) {
+        lost.retain(|row| match row.in_lost_queue(made_at, &roster.living) {
             InLostQueue::No => false,
             InLostQueue::Held => {
                 held += 1;
@@ -192,11 +193,11 @@ async fn new_queue(manager: &Arc<Manager>, pool: &Pool) -> Result<(), StoreError
             break;
         }
     }
-    // One look is not enough: a row that a person changed in the same moment was passed over, and a service that
+    // One look is not enough: a row that a user changed in the same moment was passed over, and a service that
     // ended with the old queue may not be known to have ended yet.
-    let long = manager.clock.now().since(made_at) >= manager.settings.orphan_after;
+    let long = manager.records.clock.now().since(made_at) >= manager.settings.orphan_after;
     if count == 0 && (held == 0 || long) {
-        return manager.store.set_note(&work_queues::note(pool), "", Duration::ZERO).await;
+        return manager.records.store.set_note(&work_queues::note(pool), "", Duration::ZERO).await;
     }
     if count > 0 {
         info!(%pool, count, "work queue created again; its observers are republished");

@@ -2,33 +2,26 @@
 //! start sooner, and the next pass retries what failed in this one.
 
 use crate::RunError;
-use crate::commit::{Changed, RowChange, Then, change_service, commit};
+use crate::commit::{RowChange, Then, commit};
 use crate::context::Manager;
-use crate::fleet::{orders, placement, quarantine, rebalance, safe_mode};
+use crate::context::records::Records;
+use crate::fleet::{orders, placement, quarantine, rebalance, safe_mode, service_loss};
 use crate::metric;
 use crate::outgoing::commands;
-use everwatch_broker::{OwnerLiveness, Session};
-use everwatch_core::failure::service_loss::{on_alive, plan_suspicion};
-use everwatch_core::id::ServiceId;
+use crate::settings::Settings;
 use everwatch_core::record::due::{DueStep, due_step};
-use everwatch_core::record::events::EventKind;
 use everwatch_core::record::row::Row;
-use everwatch_core::record::service::ServiceRow;
 use everwatch_store::StoreError;
-use futures::StreamExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::warn;
 
 const EVERY: Duration = Duration::from_secs(1);
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 const BATCH: usize = 500;
 /// Batches of rows in one pass.
 const ROUNDS: usize = 10;
-/// Concurrent questions to the broker, and the time limit of each.
-const ASK_AT_ONCE: usize = 16;
-const ASK_WITHIN: Duration = Duration::from_secs(5);
 
 /// When the periodic steps were last done.
 #[derive(Debug, Default)]
@@ -75,7 +68,7 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
         done.ticked = Some(Instant::now());
     }
     manager.refresh_clock().await?;
-    let Some(session) = manager.session.get() else { return Ok(()) };
+    let Some(session) = manager.link.session.get() else { return Ok(()) };
     manager.load_pools().await?;
     // While the broker blocks publishers, nothing can be sent, and what is due stays due. Reports in the state queue
     // may also settle what seems due: a manager that read only the rows would republish an observer whose lease ended
@@ -86,38 +79,43 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     if !session.is_blocked() && manager.publishing.leases.have_room() && has_read {
         rows(manager).await?;
     }
-    let living = manager.store.services(manager.clock.now()).await?.rows;
-    manager.events.known.learn(&living);
+    let living = manager.records.store.services(manager.records.clock.now()).await?.rows;
+    manager.records.events.known.learn(&living);
     if !session.is_blocked() {
         orders::look(manager, &living).await?;
     }
-    if !safe_mode::is_on(manager).await? {
-        services(manager, session.as_ref(), &living).await?;
+    if !safe_mode::is_on(&manager.records).await? {
+        service_loss::look(manager, session.as_ref(), &living).await?;
         if !session.is_blocked() && manager.may_conclude() {
             placement::look(manager, &living).await?;
             rebalance::look(manager, &living).await?;
         }
     }
     if is_over(done.forgot, FORGET_EVERY) {
-        let before = manager.clock.now().minus(manager.settings.retention_services);
-        manager.store.forget_services(before).await?;
-        manager.store.forget_notes().await?;
-        let before = manager.clock.now().minus(manager.settings.retention_events);
-        manager.store.forget_events(before, manager.settings.events_max).await?;
-        let before = manager.clock.now().minus(manager.settings.retention_parked);
-        let forgotten = manager.store.forget_parked(before, manager.settings.parked_max).await?;
-        if forgotten > 0 {
-            warn!(forgotten, "parked messages beyond their retention are deleted");
-        }
+        forget(&manager.records, &manager.settings).await?;
         done.forgot = Some(Instant::now());
     }
     Ok(())
 }
 
+/// Deletes what is kept no longer.
+async fn forget(records: &Records, settings: &Settings) -> Result<(), StoreError> {
+    let before = |retention| records.clock.now().minus(retention);
+    records.store.forget_services(before(settings.retention_services)).await?;
+    records.store.forget_notes().await?;
+    records.store.forget_events(before(settings.retention_events), settings.events_max).await?;
+    let forgotten =
+        records.store.forget_parked(before(settings.retention_parked), settings.parked_max).await?;
+    if forgotten > 0 {
+        warn!(forgotten, "parked messages beyond their retention are deleted");
+    }
+    Ok(())
+}
+
 async fn rows(manager: &Arc<Manager>) -> Result<(), StoreError> {
-    let held = safe_mode::is_on(manager).await?;
+    let held = safe_mode::is_on(&manager.records).await?;
     for _ in 0..ROUNDS {
-        let mut due = manager.store.due(manager.clock.now(), BATCH).await?;
+        let mut due = manager.records.store.due(manager.records.clock.now(), BATCH).await?;
         let full = due.len() == BATCH;
         due.retain(|row| !held || !row.waits_for_lists());
         quarantine::look(manager, &due).await?;
@@ -130,7 +128,7 @@ async fn rows(manager: &Arc<Manager>) -> Result<(), StoreError> {
 
 /// Takes the steps of these rows; answers whether there were any.
 async fn steps(manager: &Arc<Manager>, due: &[Row]) -> Result<bool, StoreError> {
-    let now = manager.clock.now();
+    let now = manager.records.clock.now();
     let (mut forget, mut changes) = (Vec::new(), Vec::new());
     for row in due {
         let (after, then) = match due_step(row, now, &manager.settings.row) {
@@ -146,67 +144,10 @@ async fn steps(manager: &Arc<Manager>, due: &[Row]) -> Result<bool, StoreError> 
     }
     let any = !(forget.is_empty() && changes.is_empty());
     if !forget.is_empty() {
-        manager.store.forget(&forget).await?;
+        manager.records.store.forget(&forget).await?;
     }
     commit(manager, changes).await?;
     Ok(any)
-}
-
-async fn services(manager: &Manager, session: &dyn Session, living: &[ServiceRow]) -> Result<(), StoreError> {
-    let now = manager.clock.now();
-    let lost_after = manager.settings.lost_after;
-    let plan = plan_suspicion(living, now, lost_after, manager.may_conclude());
-    for service in plan.suspect {
-        // Checked again on the present row: a heartbeat may have arrived in the meantime.
-        let suspected = |row: &mut ServiceRow| row.is_silent(now, lost_after) && row.suspect(now);
-        if let Changed::Saved(row) = change_service(manager, service, suspected).await? {
-            manager.events.tell_service(
-                EventKind::ServiceSuspect,
-                &row,
-                "nothing was heard of it".to_owned(),
-            );
-            warn!(%service, "service is silent, the broker is asked about its session");
-        }
-    }
-    let answers: Vec<(ServiceId, Option<OwnerLiveness>)> = futures::stream::iter(plan.ask)
-        .map(|service| async move { (service, ask(manager, session, service).await) })
-        .buffer_unordered(ASK_AT_ONCE)
-        .collect()
-        .await;
-    for (service, fate) in answers {
-        match fate {
-            Some(OwnerLiveness::Gone) => {
-                let gone = |row: &mut ServiceRow| row.on_session_gone(manager.clock.now());
-                if let Changed::Saved(row) = change_service(manager, service, gone).await? {
-                    manager.events.tell_service(
-                        EventKind::ServiceLost,
-                        &row,
-                        "the broker has no session of it".to_owned(),
-                    );
-                    info!(%service, "service lost: its session with the broker is gone");
-                    manager.note_change();
-                }
-            }
-            Some(OwnerLiveness::Alive) => {
-                let at = manager.clock.now();
-                change_service(manager, service, |row| on_alive(row, at, lost_after)).await?;
-            }
-            None => {}
-        }
-    }
-    Ok(())
-}
-
-async fn ask(manager: &Manager, session: &dyn Session, service: ServiceId) -> Option<OwnerLiveness> {
-    let queue = manager.topology.commands_of(service);
-    match tokio::time::timeout(ASK_WITHIN, session.fate(&queue)).await {
-        Ok(Ok(fate)) => Some(fate),
-        Ok(Err(error)) => {
-            warn!(%service, %error, "the broker does not say what became of a service");
-            None
-        }
-        Err(_) => None,
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use crate::RunError;
 use crate::commit::{RowChange, Then, save};
 use crate::context::Manager;
+use crate::context::records::Records;
 use crate::fleet::safe_mode;
 use crate::loops::orphans::{self, ServiceRoster};
 use everwatch_broker::{BrokerError, Delivery, Receipt, Session, Settle};
@@ -48,9 +49,9 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
             () = manager.stop.cancelled() => return Ok(()),
             () = tokio::time::sleep(EVERY.min(pause)) => {}
         }
-        let Some(session) = manager.session.get() else { continue };
+        let Some(session) = manager.link.session.get() else { continue };
         swept.retain(|_, at| at.elapsed() < pause);
-        for pool in manager.pools.all() {
+        for pool in manager.link.pools.all() {
             if swept.contains_key(&pool) {
                 continue;
             }
@@ -79,7 +80,7 @@ impl Searching {
         session: &dyn Session,
         pool: &Pool,
     ) -> Result<bool, StoreError> {
-        let queue = manager.topology.work(pool);
+        let queue = manager.link.topology.work(pool);
         // A queue without a leader does not answer.
         let depth = tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await;
         let Some(depth) = depth.ok().and_then(Result::ok) else { return Ok(false) };
@@ -89,13 +90,14 @@ impl Searching {
         if ready == 0 && depth.consumers > 0 {
             return Ok(false);
         }
-        let concludes = ready <= READY_MAX && manager.may_conclude() && !safe_mode::is_on(manager).await?;
+        let concludes =
+            ready <= READY_MAX && manager.may_conclude() && !safe_mode::is_on(&manager.records).await?;
         let searches = self.pools.entry(pool.clone()).or_default();
-        let due = concludes && searches.is_due(manager.clock.now(), manager.settings.orphan_after);
+        let due = concludes && searches.is_due(manager.records.clock.now(), manager.settings.orphan_after);
         let due = due && {
             let (_, rows) = overdue_unheld(manager, pool).await?;
             if rows.is_empty() {
-                searches.look(&[], &BTreeSet::new(), manager.clock.now());
+                searches.look(&[], &BTreeSet::new(), manager.records.clock.now());
             }
             !rows.is_empty()
         };
@@ -111,35 +113,36 @@ impl Searching {
             }
         };
         let Some(found) = found.filter(|_| concludes) else { return Ok(true) };
-        let (people, mut rows) = overdue_unheld(manager, pool).await?;
-        let (now, after) = (manager.clock.now(), manager.settings.orphan_after);
+        let (roster, mut rows) = overdue_unheld(manager, pool).await?;
+        let (now, after) = (manager.records.clock.now(), manager.settings.orphan_after);
         searches.look(&rows, &found, now);
-        rows.retain(|row| searches.is_missed(row, people.listed_at, now, after));
-        orphans::conclude(manager, (pool, &people), rows).await?;
+        rows.retain(|row| searches.is_missed(row, roster.listed_at, now, after));
+        orphans::conclude(manager, (pool, &roster), rows).await?;
         Ok(true)
     }
 }
 
 /// Rows that should have a message and have had no holder for long.
 async fn overdue_unheld(manager: &Manager, pool: &Pool) -> Result<(ServiceRoster, Vec<Row>), StoreError> {
-    let mut people = ServiceRoster::load(manager).await?;
-    let mut rows = people.unheld(manager, pool, UNHELD_MAX).await?;
-    rows.retain(|row| people.orphan(manager, row) != Orphan::No);
-    Ok((people, rows))
+    let mut roster = ServiceRoster::load(&manager.records).await?;
+    let mut rows = roster.unheld(&manager.records, pool, UNHELD_MAX).await?;
+    rows.retain(|row| roster.orphan(manager, row) != Orphan::No);
+    Ok((roster, rows))
 }
 
 async fn is_deleting(manager: &Manager) -> Result<bool, StoreError> {
     // The message may be in the queue of a pool that its observer was moved out of.
-    let (now, services) = (manager.clock.now(), manager.services(SERVICES_AGE).await?);
-    let doomed = manager.store.ending(ENDING_MAX).await?;
+    let (now, services) = (manager.records.clock.now(), manager.records.services(SERVICES_AGE).await?);
+    let doomed = manager.records.store.ending(ENDING_MAX).await?;
     let lives = |id| services.iter().any(|service| service.id == id);
     Ok(doomed.iter().any(|row| wants_sweep(row, now, &manager.settings.row, lives)))
 }
 
 async fn is_ours(manager: &Manager, pool: &Pool) -> Result<bool, StoreError> {
     // Only one of several managers sweeps: each of two would see half of the queue and miss the other half.
-    let me = manager.id.to_string();
-    Ok(manager.store.claim(&format!("sweep/{pool}"), &me, manager.settings.row.sweep_after).await? == me)
+    let me = manager.link.id.to_string();
+    Ok(manager.records.store.claim(&format!("sweep/{pool}"), &me, manager.settings.row.sweep_after).await?
+        == me)
 }
 
 /// What a sweep has seen and holds.
@@ -158,10 +161,10 @@ async fn pass(
     session: &dyn Session,
     (pool, ready): (&Pool, u32),
 ) -> Result<Option<BTreeSet<ObserverId>>, BrokerError> {
-    let queue = manager.topology.work(pool);
+    let queue = manager.link.topology.work(pool);
     let mut swept = Swept::default();
     let deadline = Instant::now() + (WITHIN * ready.max(1).div_ceil(WITHIN_OF)).min(WITHIN_MAX);
-    let whole = parts(manager, session, (&queue, deadline), &mut swept).await;
+    let whole = parts(&manager.records, session, (&queue, deadline), &mut swept).await;
     // Messages that are given back go to the head of the queue, in the order in which they are given back.
     for receipt in &swept.kept {
         session.requeue(*receipt).await;
@@ -169,7 +172,7 @@ async fn pass(
     if swept.ended > 0 {
         let Swept { looked_at, ended, .. } = swept;
         info!(%pool, looked_at, ended, "swept the queue for observers that are to end");
-        manager.note_change();
+        manager.records.note_change();
     }
     Ok(whole?.then_some(swept.found))
 }
@@ -178,7 +181,7 @@ async fn pass(
 ///
 /// Messages at the head must stay held, because they would be delivered again. So the time limits the depth of a sweep.
 async fn parts(
-    manager: &Manager,
+    records: &Records,
     session: &dyn Session,
     (queue, deadline): (&str, Instant),
     swept: &mut Swept,
@@ -187,7 +190,7 @@ async fn parts(
         let part = session.get(queue, PART).await?;
         swept.looked_at += part.len();
         swept.found.extend(part.iter().filter_map(label).map(|(id, _)| id));
-        let judged = tokio::time::timeout_at(deadline, judge(manager, &part)).await;
+        let judged = tokio::time::timeout_at(deadline, judge(records, &part)).await;
         let over = match judged {
             Ok(Ok(over)) => Some(over),
             Ok(Err(error)) => {
@@ -215,12 +218,12 @@ async fn parts(
 }
 
 /// For each delivery, whether it may be acknowledged; the rows that this settles are saved by then.
-async fn judge(manager: &Manager, held: &[Delivery]) -> Result<Vec<bool>, StoreError> {
+async fn judge(records: &Records, held: &[Delivery]) -> Result<Vec<bool>, StoreError> {
     let labels: Vec<Option<(ObserverId, u32)>> = held.iter().map(label).collect();
     let ids: Vec<ObserverId> = labels.iter().flatten().map(|(id, _)| *id).collect();
-    let rows = manager.store.load(&ids).await?.rows;
+    let rows = records.store.load(&ids).await?.rows;
     let rows: HashMap<ObserverId, &Row> = rows.iter().map(|row| (row.id, row)).collect();
-    let now = manager.clock.now();
+    let now = records.clock.now();
     let mut settled: HashMap<ObserverId, RowChange> = HashMap::new();
     let mut verdicts = Vec::with_capacity(held.len());
     for (delivery, label) in held.iter().zip(&labels) {
@@ -239,7 +242,7 @@ async fn judge(manager: &Manager, held: &[Delivery]) -> Result<Vec<bool>, StoreE
         };
         verdicts.push(verdict);
     }
-    let saved = save(manager, settled.into_values().collect()).await?;
+    let saved = save(records, settled.into_values().collect()).await?;
     let saved: HashSet<ObserverId> = saved.iter().map(|it| it.after.id).collect();
     let over = |(verdict, label): (Sweep, &Option<(ObserverId, u32)>)| match verdict {
         Sweep::Keep => false,

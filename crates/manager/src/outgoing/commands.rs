@@ -3,6 +3,7 @@
 
 use crate::context::Manager;
 use crate::context::freshness::WatermarkQueue;
+use crate::context::link::Link;
 use everwatch_broker::{Message, Target};
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::wire::command::{Command, Revocation, Welcome};
@@ -18,9 +19,9 @@ use tracing::{debug, error};
 const SAY_WITHIN: Duration = Duration::from_secs(5);
 
 /// Sends revocations to every service and waits until they are confirmed.
-pub(crate) async fn revocations(manager: &Manager, revocations: &[Revocation]) {
+pub(crate) async fn revocations(link: &Link, revocations: &[Revocation]) {
     for chunk in revocations.chunks(BATCH_MAX) {
-        say(manager, Target::Fanout(manager.topology.commands()), &Command::Revoke(chunk.to_vec())).await;
+        say(link, Target::Fanout(link.topology.commands()), &Command::Revoke(chunk.to_vec())).await;
     }
 }
 
@@ -32,7 +33,7 @@ pub(crate) fn revocations_later(manager: &Arc<Manager>, mut list: Vec<Revocation
     list.sort_unstable_by_key(|revocation| (revocation.id, std::cmp::Reverse(revocation.below)));
     list.dedup_by_key(|revocation| revocation.id);
     let it = Arc::clone(manager);
-    manager.tasks.spawn(async move { revocations(&it, &list).await });
+    manager.tasks.spawn(async move { revocations(&it.link, &list).await });
 }
 
 /// Sends revocations to one service without waiting. If it has died, its queue is gone with it, and the broker drops
@@ -41,8 +42,8 @@ pub(crate) fn revocations_to_later(manager: &Arc<Manager>, service: ServiceId, l
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
         for chunk in list.chunks(BATCH_MAX) {
-            let target = || Target::Queue(it.topology.commands_of(service));
-            say(&it, target(), &Command::Revoke(chunk.to_vec())).await;
+            let target = || Target::Queue(it.link.topology.commands_of(service));
+            say(&it.link, target(), &Command::Revoke(chunk.to_vec())).await;
         }
     });
 }
@@ -56,11 +57,11 @@ pub(crate) fn welcome_later(manager: &Arc<Manager>, revocations: &[Revocation], 
     welcome.revocations = chunks.pop().unwrap_or_default();
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
-        let new_service = Target::Queue(it.topology.commands_of(welcome.service));
+        let new_service = Target::Queue(it.link.topology.commands_of(welcome.service));
         for chunk in chunks {
-            say(&it, new_service.clone(), &Command::Revoke(chunk)).await;
+            say(&it.link, new_service.clone(), &Command::Revoke(chunk)).await;
         }
-        say(&it, new_service, &Command::Welcome(Box::new(welcome))).await;
+        say(&it.link, new_service, &Command::Welcome(Box::new(welcome))).await;
     });
 }
 
@@ -68,7 +69,7 @@ pub(crate) fn welcome_later(manager: &Arc<Manager>, revocations: &[Revocation], 
 pub(crate) fn order_later(manager: &Arc<Manager>, command: Command) {
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
-        say(&it, Target::Fanout(it.topology.commands()), &command).await;
+        say(&it.link, Target::Fanout(it.link.topology.commands()), &command).await;
     });
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn order_later(manager: &Arc<Manager>, command: Command) {
 pub(crate) fn suspects_later(manager: &Arc<Manager>, suspects: Vec<ObserverId>) {
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
-        say(&it, Target::Fanout(it.topology.commands()), &Command::CrashLooping(suspects)).await;
+        say(&it.link, Target::Fanout(it.link.topology.commands()), &Command::CrashLooping(suspects)).await;
     });
 }
 
@@ -90,15 +91,15 @@ pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: Ve
             parts.push(Vec::new());
         }
         for ids in parts {
-            let asked = Target::Queue(it.topology.commands_of(service));
-            say(&it, asked, &Command::Describe { service, ids }).await;
+            let asked = Target::Queue(it.link.topology.commands_of(service));
+            say(&it.link, asked, &Command::Describe { service, ids }).await;
         }
     });
 }
 
 /// Sends this manager's watermarks to both queues without waiting, unless the previous ones are still in progress.
 pub(crate) fn watermarks_later(manager: &Arc<Manager>) {
-    let Ok(turn) = Arc::clone(&manager.watermarks).try_acquire_owned() else { return };
+    let Ok(turn) = Arc::clone(&manager.link.watermarks).try_acquire_owned() else { return };
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
         tokio::join!(watermark(&it, WatermarkQueue::State), watermark(&it, WatermarkQueue::Heartbeats));
@@ -107,15 +108,20 @@ pub(crate) fn watermarks_later(manager: &Arc<Manager>) {
 }
 
 async fn watermark(manager: &Manager, queue: WatermarkQueue) {
-    let watermark = Watermark { manager: manager.id, sent_at: manager.clock.now() };
+    let watermark = Watermark { manager: manager.link.id, sent_at: manager.records.clock.now() };
     match queue {
         WatermarkQueue::State => {
-            say(manager, Target::Queue(manager.topology.state()), &StateMessage::Watermark(watermark)).await;
+            say(
+                &manager.link,
+                Target::Queue(manager.link.topology.state()),
+                &StateMessage::Watermark(watermark),
+            )
+            .await;
         }
         WatermarkQueue::Heartbeats => {
             say(
-                manager,
-                Target::Queue(manager.topology.heartbeats()),
+                &manager.link,
+                Target::Queue(manager.link.topology.heartbeats()),
                 &HeartbeatMessage::Watermark(watermark),
             )
             .await;
@@ -123,8 +129,8 @@ async fn watermark(manager: &Manager, queue: WatermarkQueue) {
     }
 }
 
-async fn say<T: Serialize + Sync>(manager: &Manager, target: Target, what: &T) {
-    let Some(session) = manager.session.get().filter(|session| !session.is_blocked()) else { return };
+async fn say<T: Serialize + Sync>(link: &Link, target: Target, what: &T) {
+    let Some(session) = link.open_session() else { return };
     let body = match encode(what) {
         Ok(body) => body.into(),
         Err(error) => {

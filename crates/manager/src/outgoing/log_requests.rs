@@ -5,6 +5,7 @@
 //! not answered in time asks again.
 
 use crate::context::Manager;
+use crate::context::link::Link;
 use crate::queue_reader;
 use everwatch_broker::{BrokerError, Message, Session, Target};
 use everwatch_core::id::{ObserverId, ServiceId};
@@ -34,16 +35,15 @@ pub(crate) enum Unanswered {
 
 /// Asks a service for lines of an observer: the newest, or those after a place.
 pub(crate) async fn logs(
-    manager: &Manager,
+    link: &Link,
     service: ServiceId,
     (id, after, most): (ObserverId, Option<LogCursor>, u32),
 ) -> Result<Lines, Unanswered> {
-    let session =
-        manager.session.get().filter(|session| !session.is_blocked()).ok_or(Unanswered::NoBroker)?;
-    let (asked, answer) = manager.questions.ask().ok_or(Unanswered::TooMany)?;
+    let session = link.open_session().ok_or(Unanswered::NoBroker)?;
+    let (asked, answer) = link.questions.ask().ok_or(Unanswered::TooMany)?;
     let command = Command::Logs(AskLogs { number: asked.number, to: asked.to, id, after, most });
     let Ok(body) = encode(&command) else { return Err(Unanswered::Silent) };
-    let target = Target::Queue(manager.topology.commands_of(service));
+    let target = Target::Queue(link.topology.commands_of(service));
     let answered = async {
         match session.publish(&target, Message { body: body.into(), headers: Vec::new() }).await {
             Ok(()) => answer.await.map_err(|_| Unanswered::Silent),
@@ -59,11 +59,11 @@ pub(crate) async fn logs(
 
 /// Hears the answers of one session.
 pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: CancellationToken) {
-    let queue = manager.topology.replies(manager.questions.to());
+    let queue = manager.link.topology.replies(manager.link.questions.to());
     let Some(mut consumer) = queue_reader::open(session.as_ref(), queue).await else { return };
     while let Some(delivery) = queue_reader::next(consumer.as_mut(), &over).await {
         match decode::<Answer>(&delivery.body) {
-            Ok(Answer::Logs(answer)) => manager.questions.on_answer(answer),
+            Ok(Answer::Logs(answer)) => manager.link.questions.on_answer(answer),
             Ok(Answer::Unknown(_)) => debug!("an answer of a newer version is passed over"),
             Err(unreadable) => debug!(why = %unreadable, "an unreadable answer is dropped"),
         }

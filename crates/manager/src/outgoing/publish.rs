@@ -42,7 +42,7 @@ pub(crate) fn publish(manager: &Arc<Manager>, mut rows: Vec<Row>) {
 }
 
 async fn publish_one(manager: &Manager, row: &Row) {
-    let span = spans::send(row, manager.topology.work(&row.definition.pool));
+    let span = spans::send(row, manager.link.topology.work(&row.definition.pool));
     let trace = span.trace();
     let result = tokio::select! {
         () = manager.stop.cancelled() => None,
@@ -58,7 +58,7 @@ async fn publish_one(manager: &Manager, row: &Row) {
         metrics::counter!(metric::PUBLISHES).increment(1);
     }
     // The loop that reads these ends only with the manager.
-    let at = manager.clock.now();
+    let at = manager.records.clock.now();
     if manager
         .publishing
         .results
@@ -75,9 +75,9 @@ async fn deliver(manager: &Manager, row: &Row, trace: &TraceContext) -> Option<P
     let message = message(row, trace)?;
     // Past the lease another manager may have published a higher generation already.
     loop {
-        let left = manager.publishing.leases.left(row.id, row.generation, manager.clock.now());
+        let left = manager.publishing.leases.left(row.id, row.generation, manager.records.clock.now());
         let left = left.checked_sub(LEASE_MARGIN).filter(|left| !left.is_zero())?;
-        let Some(session) = manager.session.by(Instant::now() + left.min(RETRY_PAUSE)).await else {
+        let Some(session) = manager.link.session.by(Instant::now() + left.min(RETRY_PAUSE)).await else {
             continue;
         };
         match publish_once(manager, session.as_ref(), row, &message).await {
@@ -121,7 +121,7 @@ async fn publish_once(
 ) -> Result<(), BrokerError> {
     let pool = &row.definition.pool;
     work_queues::ensure(manager, session, pool).await?;
-    let target = Target::Queue(manager.topology.work(pool));
+    let target = Target::Queue(manager.link.topology.work(pool));
     match session.publish(&target, message.clone()).await {
         Err(BrokerError::NoQueue(_) | BrokerError::Unroutable(_)) => {
             work_queues::declare(manager, session, pool).await?;

@@ -267,7 +267,7 @@ async fn a_key_of_an_observer_that_was_forgotten_makes_no_second_one() {
     };
     let first = post().await;
     let id = first.body["id"].as_str().unwrap().parse().unwrap();
-    let store = &stage.manager.store;
+    let store = &stage.manager.records.store;
     let row = async || store.load(&[id]).await.unwrap().rows.pop();
     while let Some(row) = row().await {
         store.forget(&[(row.id, row.version)]).await.unwrap();
@@ -288,7 +288,7 @@ async fn a_service_that_says_goodbye_twice_has_gone_once() {
     }
     let gone = async || stage.get("/v1/events?type=service_gone").await.body["total"].clone();
     stage.until("/v1/events?type=service_gone", |answer| answer.body["total"] != 0).await;
-    stage.manager.events.tell_all(EventKind::SafeMode, "written after all of them".to_owned());
+    stage.manager.records.events.tell_all(EventKind::SafeMode, "written after all of them".to_owned());
     stage.until("/v1/events?type=safe_mode", |answer| answer.body["total"] != 0).await;
     assert_eq!(gone().await, 1);
 }
@@ -296,7 +296,7 @@ async fn a_service_that_says_goodbye_twice_has_gone_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_cannot_be_read_is_on() {
     let stage = Stage::new().await;
-    stage.manager.store.set_note("safe_mode", "{", Duration::MAX).await.unwrap();
+    stage.manager.records.store.set_note("safe_mode", "{", Duration::MAX).await.unwrap();
     let hold = stage.get("/v1/safe-mode").await.body;
     assert!(hold["on"] == true && hold["reason"].as_str().unwrap().contains("cannot be read"), "{hold}");
     assert_eq!(stage.send("PUT", "/v1/safe-mode", Some(r#"{"on": false}"#)).await.status, StatusCode::OK);
@@ -306,7 +306,7 @@ async fn a_hold_that_cannot_be_read_is_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_message_goes_back_to_its_queue_or_away() {
     let stage = Stage::new().await;
-    let topology = stage.manager.topology.clone();
+    let topology = stage.manager.link.topology.clone();
     let session = stage.broker.connect("stranger").await.unwrap();
     let put = async |queue: String, body: &'static str, origin: Option<String>| {
         let origin = origin.map(|it| ("everwatch-queue".to_owned(), HeaderValue::Text(it)));

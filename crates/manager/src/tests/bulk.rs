@@ -165,7 +165,7 @@ async fn an_order_that_a_service_does_not_follow_is_shown_as_asked() {
             Heartbeat { service: id, seq, state, capacity, held: 0, loop_lag_ms: 0, rss_bytes: 0, sent_at };
         let body = encode(&HeartbeatMessage::Heartbeat(heartbeat)).unwrap();
         let message = Message { body: body.into(), headers: Vec::new() };
-        let heartbeats = Target::Queue(stage.manager.topology.heartbeats());
+        let heartbeats = Target::Queue(stage.manager.link.topology.heartbeats());
         service.session.publish(&heartbeats, message).await.unwrap();
     };
     heartbeat(1, Intent::Active).await;

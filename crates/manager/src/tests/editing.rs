@@ -63,7 +63,7 @@ async fn an_observer_is_paused_resumed_and_restarted() {
     let moving = stage.send("POST", "/v1/observers/a/move", Some(r#"{"pool": "other"}"#)).await;
     assert_eq!((moving.status, &moving.body["pool"]), (StatusCode::ACCEPTED, &json!("other")));
     service.stop(third).await;
-    let there = stage.manager.topology.work(&Pool::new("other").unwrap());
+    let there = stage.manager.link.topology.work(&Pool::new("other").unwrap());
     let session = Arc::clone(&service.session);
     stage.until("/v1/observers/a", |it| it.body["reason"] == "no service in pool other").await;
     assert_eq!(session.get(&there, 9).await.unwrap().len(), 1);

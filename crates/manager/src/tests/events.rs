@@ -102,7 +102,7 @@ async fn events_are_followed_resumed_and_end_with_the_manager() {
     assert_eq!(next(&mut resumed).await.1["type"], "pause_requested");
     assert_eq!(next(&mut resumed).await.1["observer"]["name"], "b");
 
-    stage.manager.store.forget_events(Timestamp(i64::MAX), 0).await.unwrap();
+    stage.manager.records.store.forget_events(Timestamp(i64::MAX), 0).await.unwrap();
     for last in ["0", "999999"] {
         let gone = stage.follow("/v1/events", Some(last)).await.err().unwrap();
         assert_eq!((gone.status.as_u16(), &gone.body["code"]), (410, &json!("events-gone")), "{last}");

@@ -41,15 +41,11 @@ impl Listener {
         if address.is_empty() {
             return Ok(Self { bound: None, turned });
         }
-        let cannot = |why: &dyn std::fmt::Display| {
-            HostError::Machine(format!(
-                "service.listen: cannot listen on {address}: {why}; choose another address and port"
-            ))
-        };
-        let metrics = PrometheusBuilder::new().install_recorder().map_err(|error| cannot(&error))?;
+        let cannot = |error| HostError::CannotListen { address: address.to_owned(), error };
+        let metrics = PrometheusBuilder::new().install_recorder().map_err(HostError::NoMetrics)?;
         metric::describe();
-        let listener = TcpListener::bind(address).map_err(|error| cannot(&error))?;
-        listener.set_nonblocking(true).map_err(|error| cannot(&error))?;
+        let listener = TcpListener::bind(address).map_err(cannot)?;
+        listener.set_nonblocking(true).map_err(cannot)?;
         let router = Router::new()
             .route("/livez", get(live).with_state(Arc::clone(&turned)))
             .route("/readyz", get(ready).with_state(handle.clone()))
@@ -72,13 +68,13 @@ impl Listener {
             })
         });
         if let Err(error) = thread {
-            return HostError::Machine(format!("service.listen: no thread can be started: {error}"));
+            return HostError::NoThread { purpose: "service.listen", error };
         }
         let mut turns = tokio::time::interval(TURN_EVERY);
         loop {
             tokio::select! {
                 () = ended.cancelled() => {
-                    return HostError::Machine("service.listen: the listener ended".to_owned());
+                    return HostError::ListenerEnded;
                 }
                 _ = turns.tick() => *lock(&self.turned) = Instant::now(),
             }

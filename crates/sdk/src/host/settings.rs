@@ -83,7 +83,7 @@ pub struct Service {
     pub start_rates: BTreeMap<String, f64>,
     /// The newest lines of each observer that are kept, and a KiB for each of them; 0: none.
     pub log_lines: u32,
-    /// Threads for people's code; 0: four for each core, at least 16.
+    /// Threads for the code of observers; 0: four for each core, at least 16.
     pub threads: u16,
     /// Address of `/livez`, `/readyz` and `/metrics`; empty: none.
     pub listen: String,

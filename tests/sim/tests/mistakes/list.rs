@@ -38,6 +38,7 @@ const FLEET: &str = "crates/core/src/capacity/maintenance.rs";
 const STATE: &str = "crates/manager/src/intake/state.rs";
 const BIRTHS: &str = "crates/manager/src/intake/registrations.rs";
 const RECONCILE: &str = "crates/manager/src/loops/reconcile.rs";
+const SERVICE_LOSS: &str = "crates/manager/src/fleet/service_loss.rs";
 const ORPHANS: &str = "crates/manager/src/loops/orphans.rs";
 const SWEEP: &str = "crates/manager/src/loops/sweep.rs";
 const PUBLISH: &str = "crates/manager/src/outgoing/publish.rs";
@@ -151,7 +152,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "call-a-service-lost-by-its-silence",
         seed: 119,
         rule: "lost services",
-        edits: &[edit(RECONCILE, "Some(fate)", "{ let _unheard = fate; Some(OwnerLiveness::Gone) }")],
+        edits: &[edit(SERVICE_LOSS, "Some(fate)", "{ let _unheard = fate; Some(OwnerLiveness::Gone) }")],
     },
     Mistake {
         name: "acknowledge-reports-before-the-commit",
@@ -182,13 +183,13 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "look-for-lost-messages-in-safe-mode",
         seed: 1109,
         rule: "safe mode",
-        edits: &[edit(ORPHANS, "safe_mode::is_on(manager).await?", "false"), edit(SWEEP, "!safe_mode::is_on(manager).await?", "true")],
+        edits: &[edit(ORPHANS, "safe_mode::is_on(&manager.records).await?", "false"), edit(SWEEP, "!safe_mode::is_on(&manager.records).await?", "true")],
     },
     Mistake {
         name: "suspect-services-in-safe-mode",
         seed: 6,
         rule: "safe mode",
-        edits: &[edit(RECONCILE, "!safe_mode::is_on(manager).await?", "true")],
+        edits: &[edit(RECONCILE, "!safe_mode::is_on(&manager.records).await?", "true")],
     },
     Mistake {
         name: "never-quarantine",
@@ -320,7 +321,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "overwrite-the-orders-of-others",
         seed: 816,
         rule: "convergence",
-        edits: &[edit(MANAGER_FLEET, "manager.store.swap_note(&note, &before, &after).await?", "{ let _unlooked = before; manager.store.set_note(&note, &after, Duration::MAX).await?; true }")],
+        edits: &[edit(MANAGER_FLEET, "records.store.swap_note(&note, &before, &after).await?", "{ let _unlooked = before; records.store.set_note(&note, &after, Duration::MAX).await?; true }")],
     },
     Mistake {
         name: "leave-takeovers-unrevoked",

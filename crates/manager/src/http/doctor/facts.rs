@@ -2,6 +2,8 @@
 //! limit, so that one that does not answer is itself a finding. It decides nothing.
 
 use crate::context::Manager;
+use crate::context::link::Link;
+use crate::context::records::Records;
 use crate::fleet::safe_mode;
 use crate::outgoing::work_queues;
 use everwatch_broker::{BrokerError, QueueKind, Session, ack_timeout};
@@ -23,27 +25,27 @@ const OLDEST: usize = 1000;
 
 /// All facts that are available now.
 pub(crate) async fn facts(manager: &Manager) -> Facts {
-    let asked = tokio::time::timeout(WITHIN, fleet(manager)).await;
+    let asked = tokio::time::timeout(WITHIN, fleet(&manager.records)).await;
     let fleet = match asked {
         Ok(Ok(fleet)) => Ok(fleet),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("not within {} s", WITHIN.as_secs())),
     };
     // A database that does not answer is told as such.
-    let schema = tokio::time::timeout(WITHIN, manager.store.schema()).await;
-    let pools = pools(manager, fleet.as_ref().ok());
+    let schema = tokio::time::timeout(WITHIN, manager.records.store.schema()).await;
+    let pools = pools(&manager.link, fleet.as_ref().ok());
     let kept = || QueueKind::Durable { max_length: None };
-    let mut all: Vec<_> = pools.iter().map(|pool| (manager.topology.work(pool), kept())).collect();
-    all.extend(manager.topology.durable_queues());
-    all.push((manager.topology.store(), QueueKind::Durable { max_length: Some(1) }));
-    let (server, session) = tokio::join!(manager.broker.inspect(&all), session(manager, &pools));
+    let mut all: Vec<_> = pools.iter().map(|pool| (manager.link.topology.work(pool), kept())).collect();
+    all.extend(manager.link.topology.durable_queues());
+    all.push((manager.link.topology.store(), QueueKind::Durable { max_length: Some(1) }));
+    let (server, session) = tokio::join!(manager.link.broker.inspect(&all), session(manager, &pools));
     Facts {
-        now: manager.clock.now(),
+        now: manager.records.clock.now(),
         manager: ManagerFacts {
             listen: Some(manager.settings.listen),
             state_lag: manager.freshness.state_lag(),
-            lost_events: manager.events.lost(),
-            clock_ahead_ms: manager.clock.ahead_ms(),
+            lost_events: manager.records.events.lost(),
+            clock_ahead_ms: manager.records.clock.ahead_ms(),
         },
         server,
         session,
@@ -52,29 +54,29 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
     }
 }
 
-async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
-    let services = manager.services(Duration::ZERO).await?;
-    let mut registered_lately = manager.store.services(manager.clock.now().minus(LATELY)).await?.rows;
+async fn fleet(records: &Records) -> Result<FleetFacts, StoreError> {
+    let services = records.services(Duration::ZERO).await?;
+    let mut registered_lately = records.store.services(records.clock.now().minus(LATELY)).await?.rows;
     let mut ended_lately = registered_lately.clone();
     ended_lately.retain(|service| service.end.is_some());
-    registered_lately.retain(|service| manager.clock.now().since(service.registered_at) < LATELY);
-    let safe_mode = safe_mode::read(manager).await?;
+    registered_lately.retain(|service| records.clock.now().since(service.registered_at) < LATELY);
+    let safe_mode = safe_mode::read(records).await?;
     let mut facts = FleetFacts {
         services: services.to_vec(),
-        orders: crate::fleet::orders::book(manager).await?,
+        orders: crate::fleet::orders::book(records).await?,
         safe_mode: safe_mode.on.then_some(safe_mode.reason),
-        parked: manager.store.parked(None, 1).await?.1,
-        waiting: oldest(manager, of_status(Status::Created)).await?.rows,
-        running: oldest(manager, of_status(Status::Processing)).await?.rows,
-        restarting: oldest(manager, Filter { health: vec![Health::Restarting], ..Filter::default() }).await?,
-        failed: oldest(manager, of_status(Status::Failed)).await?,
+        parked: records.store.parked(None, 1).await?.1,
+        waiting: oldest(records, of_status(Status::Created)).await?.rows,
+        running: oldest(records, of_status(Status::Processing)).await?.rows,
+        restarting: oldest(records, Filter { health: vec![Health::Restarting], ..Filter::default() }).await?,
+        failed: oldest(records, of_status(Status::Failed)).await?,
         timed_out: services.iter().filter_map(timed_out).collect(),
         registered_lately,
         ended_lately,
-        unreadable: manager.store.unreadable().await?.into_iter().map(unreadable).collect(),
+        unreadable: records.store.unreadable().await?.into_iter().map(unreadable).collect(),
         ..FleetFacts::default()
     };
-    for ((pool, status), count) in manager.store.counts().await? {
+    for ((pool, status), count) in records.store.counts().await? {
         if matches!(status, Status::Created | Status::Processing | Status::OnDeleting) {
             *facts.definition.entry(pool).or_default() += count;
         }
@@ -86,9 +88,9 @@ fn of_status(status: Status) -> Filter {
     Filter { status: vec![status], ..Filter::default() }
 }
 
-async fn oldest(manager: &Manager, filter: Filter) -> Result<SomeRows, StoreError> {
+async fn oldest(records: &Records, filter: Filter) -> Result<SomeRows, StoreError> {
     let filter = Filter { sort: Sort::CreatedAt, ..filter };
-    let page = manager.store.list(&filter, None, OLDEST).await?;
+    let page = records.store.list(&filter, None, OLDEST).await?;
     Ok(SomeRows { rows: page.rows, total: page.total })
 }
 
@@ -102,8 +104,8 @@ fn timed_out(service: &ServiceRow) -> Option<(String, String)> {
     Some((service.registration.name.to_string(), cure))
 }
 
-fn pools(manager: &Manager, fleet: Option<&FleetFacts>) -> BTreeSet<Pool> {
-    let mut pools: BTreeSet<Pool> = manager.pools.all().into_iter().collect();
+fn pools(link: &Link, fleet: Option<&FleetFacts>) -> BTreeSet<Pool> {
+    let mut pools: BTreeSet<Pool> = link.pools.all().into_iter().collect();
     if let Some(fleet) = fleet {
         pools.extend(fleet.services.iter().map(|service| service.registration.pool.clone()));
         pools.extend(fleet.definition.keys().cloned());
@@ -112,7 +114,7 @@ fn pools(manager: &Manager, fleet: Option<&FleetFacts>) -> BTreeSet<Pool> {
 }
 
 async fn session(manager: &Manager, pools: &BTreeSet<Pool>) -> Result<SessionFacts, String> {
-    let session = manager.session.get().ok_or_else(|| manager.session.why_none())?;
+    let session = manager.link.session.get().ok_or_else(|| manager.link.session.why_none())?;
     let blocked = session.is_blocked();
     let mut facts = SessionFacts { blocked, heartbeat: session.heartbeat(), refused: Vec::new() };
     // A blocked connection answers nothing.
@@ -132,7 +134,7 @@ async fn refused(
 ) -> Result<Vec<(String, String)>, BrokerError> {
     let mut refused = Vec::new();
     for pool in pools {
-        let queue = manager.topology.work(pool);
+        let queue = manager.link.topology.work(pool);
         let declared = match session.depth(&queue).await {
             // whoever makes it anew in between notes that
             Ok(_) => work_queues::declare(manager, session, pool).await,

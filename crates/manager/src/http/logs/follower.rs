@@ -60,6 +60,7 @@ impl Follower {
         tail: u32,
     ) -> Result<Self, Problem> {
         let permit = manager
+            .requests
             .limits
             .log_streams
             .acquire(actor::client())
@@ -92,7 +93,7 @@ impl Follower {
     }
 
     async fn look(&mut self) -> Result<(), Problem> {
-        let Some(row) = self.manager.store.load(&[self.id]).await?.one()? else {
+        let Some(row) = self.manager.records.store.load(&[self.id]).await?.one()? else {
             self.end("it is deleted".to_owned());
             return Ok(());
         };
@@ -109,10 +110,10 @@ impl Follower {
 
     async fn ask(&mut self, row: &Row, service: ServiceId) -> Result<(), Problem> {
         let most = if self.after.is_some() { PAGE } else { self.tail };
-        let answer = log_requests::logs(&self.manager, service, (self.id, self.after, most)).await;
+        let answer = log_requests::logs(&self.manager.link, service, (self.id, self.after, most)).await;
         let name = match &self.run {
             Some((known, _)) if known.id == service.0 => known.clone(),
-            _ => name(&self.manager, service).await?,
+            _ => name(&self.manager.records, service).await?,
         };
         match answer {
             Ok(lines) => self.on_lines(row, name, lines),

@@ -21,26 +21,50 @@ const MESSAGES: usize = 10;
 
 /// Why this manager may not serve the prefix.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotOwner {
+pub enum NotOwner {
+    /// They belong to another database.
     #[error(
         "the queue {queue} says that these observers belong to the database {theirs}, and this manager has \
          the database {ours}: name the right database with [store] url, or another [broker] prefix, or start \
          once with --adopt to give the observers to this database"
     )]
     Other { queue: String, theirs: String, ours: String },
-    #[error("the queue {0} is looked at by others all the time")]
+    /// Other managers read the queue at the same time.
+    #[error("other managers keep reading the queue {0}")]
     Busy(String),
+    /// The broker failed.
     #[error(transparent)]
     Broker(#[from] BrokerError),
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
+impl NotOwner {
+    /// Whether a retry may help.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Broker(BrokerError::Refused(_))
+            | Self::Store(StoreError::Refused(_) | StoreError::Corrupt(_))
+            | Self::Other { .. } => false,
+            Self::Broker(
+                BrokerError::Lost(_)
+                | BrokerError::NoQueue(_)
+                | BrokerError::Unroutable(_)
+                | BrokerError::Silent(_)
+                | BrokerError::NotAccepted(_),
+            )
+            | Self::Store(StoreError::Unavailable(_) | StoreError::Contended(_))
+            | Self::Busy(_) => true,
+        }
+    }
+}
+
 pub(crate) async fn check(manager: &Manager, session: &dyn Session) -> Result<(), NotOwner> {
     manager.refresh_clock().await?;
-    let queue = manager.topology.store();
+    let queue = manager.link.topology.store();
     session.declare(&queue, &QueueKind::Durable { max_length: Some(1) }).await?;
-    let ours = manager.store.claim(IDENTITY, &Uuid::new_v4().to_string(), Duration::MAX).await?;
+    let ours = manager.records.store.claim(IDENTITY, &Uuid::new_v4().to_string(), Duration::MAX).await?;
     let mut claimed = false;
     for _ in 0..LOOKS {
         let found = session.get(&queue, MESSAGES).await?;
@@ -49,7 +73,7 @@ pub(crate) async fn check(manager: &Manager, session: &dyn Session) -> Result<()
             Owner::Ours => {
                 keep_first(session, &found).await;
                 if !claimed {
-                    manager.adopting.store(false, Ordering::Relaxed);
+                    manager.link.adopting.store(false, Ordering::Relaxed);
                     return Ok(());
                 }
                 // Another manager may have claimed it at the same moment: the next look tells which was first.
@@ -60,7 +84,7 @@ pub(crate) async fn check(manager: &Manager, session: &dyn Session) -> Result<()
                 Err(BrokerError::NotAccepted(_)) => {}
                 Err(error) => return Err(error.into()),
             },
-            Owner::Other(theirs) if manager.adopting.load(Ordering::Relaxed) => {
+            Owner::Other(theirs) if manager.link.adopting.load(Ordering::Relaxed) => {
                 warn!(theirs, ours, "the observers of another database are adopted");
                 for delivery in &found {
                     session.ack(delivery.receipt).await;

@@ -1,0 +1,55 @@
+//! The stored records in the database's time, and what hears of their changes: the events and the requests that wait.
+
+use crate::clock::DbClock;
+use crate::events::log::EventLog;
+use crate::lock::lock;
+use everwatch_core::record::service::ServiceRow;
+use everwatch_store::{Event, Store, StoreError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+/// The living services, and when they were read.
+type CachedServices = Option<(Instant, Arc<Vec<ServiceRow>>)>;
+
+pub(crate) struct Records {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<DbClock>,
+    pub(crate) events: EventLog,
+    changed: watch::Sender<u64>,
+    services: Mutex<CachedServices>,
+}
+
+impl Records {
+    pub(crate) fn new(store: Arc<dyn Store>) -> (Self, mpsc::Receiver<Event>) {
+        let clock = Arc::<DbClock>::default();
+        let (events, events_in) = EventLog::new(Arc::clone(&clock));
+        let (changed, services) = (watch::Sender::new(0), Mutex::default());
+        (Self { store, clock, events, changed, services }, events_in)
+    }
+
+    /// Observers or services have changed: requests that wait for a change look again.
+    pub(crate) fn note_change(&self) {
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// The living services, as they were at most `max_age` ago.
+    pub(crate) async fn services(&self, max_age: Duration) -> Result<Arc<Vec<ServiceRow>>, StoreError> {
+        if let Some((at, services)) = lock(&self.services).as_ref()
+            && at.elapsed() < max_age
+        {
+            return Ok(Arc::clone(services));
+        }
+        let mut services = self.store.services(self.clock.now()).await?.rows;
+        services.retain(|service| service.end.is_none());
+        self.events.known.learn(&services);
+        let services = Arc::new(services);
+        *lock(&self.services) = Some((Instant::now(), Arc::clone(&services)));
+        Ok(services)
+    }
+}
