@@ -327,6 +327,8 @@ fn differs(row: &Row, known: &Knowledge) -> Option<&'static str> {
     let latest = heard.iter().copied().filter(|it| phase(&it.3.event).is_some()).max_by_key(key);
     let same_settled = match (&row.observed.settled, settled) {
         (None, None) => true,
+        // A deleted observer has ended, whichever end of its runs a manager applied first.
+        (Some(_), Some(_)) if row.desired == Desired::Deleted => true,
         // Of the stops of two runs, the one that a manager applied first counts.
         (Some(seen), Some(heard)) if heard.3.event == RunEvent::Stopped => seen.how == Settlement::Stopped,
         (Some(seen), Some(heard)) => {

@@ -41,8 +41,13 @@ impl Quiet {
         let (what, id) = match fact {
             Fact::Started(start) => ("starts", start.id),
             Fact::Published { id, .. } => ("is published", *id),
-            // For ten minutes, managers check whether the observer kills its services, and save its row.
-            Fact::Saved { before: Some(before), .. } if before.crash_check.is_some() => return Ok(()),
+            // For ten minutes, managers check whether the observer kills its services, and save its row. An observer that
+            // every service refuses fails after `refused_max`.
+            Fact::Saved { before: Some(before), .. }
+                if before.crash_check.is_some() || before.refused_since.is_some() =>
+            {
+                return Ok(());
+            }
             Fact::Saved { request: None, after, .. } => ("is saved", after.id),
             Fact::Heard { command, .. } => match &**command {
                 Command::Revoke(revocations) => match revocations.first() {
