@@ -98,7 +98,7 @@ async fn plain(
 ) -> Result<Response, Problem> {
     let id = find(&manager.records, key).await?.id;
     let mut unmet = None;
-    let (row, fresh) = act_on(manager, (id, once), key, |row, now, policy| {
+    let acted = act_on(manager, (id, once), key, |row, now, policy| {
         unmet = precondition.check(row).err();
         if unmet.is_some() { Ok(false) } else { act(row, now, policy) }
     })
@@ -106,10 +106,10 @@ async fn plain(
     if let Some(problem) = unmet {
         return Err(problem);
     }
-    if fresh {
+    if let Acted::Accepted(row) = &acted {
         info!(observer = %id, name = %row.definition.name, what, "requested by a user");
     }
-    answer(manager, &row, fresh).await
+    acted.answer(manager).await
 }
 
 /// The destination of a move.
@@ -140,39 +140,39 @@ pub(crate) async fn relocate(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let row = find(&manager.records, &key).await?;
-    let Some(pool) = pool_of(body)? else { return hand_over(&manager, &row, &headers).await };
+    let Some(pool) = pool_of(body)? else { return hand_over(&manager, row, &headers).await };
     let once = idempotency::action(&headers, "move")?;
     let mut definition = row.definition.clone();
     definition.pool = pool.clone();
     check_kind(&manager, &definition).await?;
-    let (row, fresh) = act_on(&manager, (row.id, once), &key, |row, now, policy| {
+    let acted = act_on(&manager, (row.id, once), &key, |row, now, policy| {
         let mut definition = row.definition.clone();
         definition.pool = pool.clone();
         row.update(definition, now, policy)
     })
     .await?;
-    answer(&manager, &row, fresh).await
+    acted.answer(&manager).await
 }
 
 /// The service takes nothing for this long, so that the queue delivers the message to another one.
 const RESTS: Duration = Duration::from_secs(2);
 
-async fn hand_over(manager: &Arc<Manager>, row: &Row, headers: &HeaderMap) -> Result<Response, Problem> {
-    let Some(service) = row.leaves().map_err(|refusal| refused(row, refusal))? else {
-        return answer(manager, row, false).await;
+async fn hand_over(manager: &Arc<Manager>, row: Row, headers: &HeaderMap) -> Result<Response, Problem> {
+    let Some(service) = row.leaves().map_err(|refusal| refused(&row, refusal))? else {
+        return Acted::Unchanged(row).answer(manager).await;
     };
     if !idempotency::is_first(&manager.records, headers, ("move", row.id)).await? {
-        return answer(manager, row, true).await;
+        return Acted::Accepted(row).answer(manager).await;
     }
     let (ids, cause) = (vec![row.id], Cause::Move);
     let asked = HandOver { service, ids, down_to: None, rest: RESTS, cause };
     commands::order_later(manager, Command::HandOver(asked));
     manager.records.events.tell_observer(
         EventKind::MoveRequested,
-        row,
+        &row,
         "to the next service with room".to_owned(),
     );
-    answer(manager, row, true).await
+    Acted::Accepted(row).answer(manager).await
 }
 
 fn pool_of(body: Option<Value>) -> Result<Option<Pool>, Problem> {
@@ -188,13 +188,45 @@ fn pool_of(body: Option<Value>) -> Result<Option<Pool>, Problem> {
     pool.map(serde_json::from_value).transpose().map_err(|error| wrong("/pool", error.to_string()))
 }
 
+/// The result of an action on an observer.
+pub(super) enum Acted {
+    /// The action is recorded, and its effect follows.
+    Accepted(Row),
+    /// There was nothing to do, or an earlier request with the same key has done it.
+    Unchanged(Row),
+}
+
+impl Acted {
+    pub(super) fn row(&self) -> &Row {
+        let (Self::Accepted(row) | Self::Unchanged(row)) = self;
+        row
+    }
+
+    pub(super) fn into_row(self) -> Row {
+        let (Self::Accepted(row) | Self::Unchanged(row)) = self;
+        row
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::Accepted(_) => StatusCode::ACCEPTED,
+            Self::Unchanged(_) => StatusCode::OK,
+        }
+    }
+
+    async fn answer(&self, manager: &Manager) -> Result<Response, Problem> {
+        let row = self.row();
+        Ok((self.status(), tag(row), Json(one(&manager.records, row).await?)).into_response())
+    }
+}
+
 /// Changes a row, once for each idempotency key, then sends its revocation and publishes its new generation.
 pub(super) async fn act_on(
     manager: &Arc<Manager>,
     (id, once): (ObserverId, Option<Uuid>),
     key: &str,
     mut act: impl FnMut(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal> + Send,
-) -> Result<(Row, bool), Problem> {
+) -> Result<Acted, Problem> {
     let now = manager.records.clock.now();
     let (mut outcome, mut before) = (Ok(false), 0);
     let change = |row: &mut Row| {
@@ -213,7 +245,7 @@ pub(super) async fn act_on(
     } else if fresh && row.awaits_end() {
         commands::revocations_later(manager, vec![row.revocation()]);
     }
-    Ok((row, fresh))
+    Ok(if fresh { Acted::Accepted(row) } else { Acted::Unchanged(row) })
 }
 
 fn refused(row: &Row, refusal: Refusal) -> Problem {
@@ -224,9 +256,4 @@ fn refused(row: &Row, refusal: Refusal) -> Problem {
         Refusal::Paused => (Code::Paused, "resume it instead"),
     };
     Problem::new(code, format!("observer {name} is {status}: {cure}"))
-}
-
-async fn answer(manager: &Manager, row: &Row, fresh: bool) -> Result<Response, Problem> {
-    let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, tag(row), Json(one(&manager.records, row).await?)).into_response())
 }

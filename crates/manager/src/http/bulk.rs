@@ -143,7 +143,7 @@ async fn fulfil(
         Wish::Create { observer } => {
             let draft = draft(observer, &made_up_name()?)?;
             let made = match identities.of(&manager.records, place).await? {
-                Once::Make { id, again } => create_row(manager, (id, again), draft).await?.1,
+                Once::Make(identity) => create_row(manager, identity, draft).await?.1,
                 Once::Made(row) => one(&manager.records, &row).await?,
             };
             return Ok((StatusCode::CREATED, made));
@@ -174,9 +174,8 @@ async fn acted(
     (id, once): (ObserverId, Option<Uuid>),
     act: Act,
 ) -> Result<(StatusCode, Observer), Problem> {
-    let (row, fresh) = act_on(manager, (id, once), &id.to_string(), act).await?;
-    let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, one(&manager.records, &row).await?))
+    let acted = act_on(manager, (id, once), &id.to_string(), act).await?;
+    Ok((acted.status(), one(&manager.records, acted.row()).await?))
 }
 
 /// Delete all observers that match the filter.

@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::etag::tag;
+use super::idempotency::Identity;
 use super::lookup::one;
 use super::problem::{Code, Problem};
 use crate::context::{Manager, schemas};
@@ -12,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use everwatch_api::Observer;
 use everwatch_core::capacity::create_admission::Created;
 use everwatch_core::capacity::kind_offer::{KindOffer, kind_offer};
-use everwatch_core::id::{Kind, Name, ObserverId, Pool};
+use everwatch_core::id::{Kind, Name, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
@@ -33,20 +34,20 @@ pub(super) fn created(row: &Row, observer: &Observer) -> Response {
 
 pub(super) async fn create_as(
     manager: &Arc<Manager>,
-    identity: (ObserverId, bool),
+    identity: Identity,
     draft: Draft,
 ) -> Result<Response, Problem> {
     let (row, shown) = create_row(manager, identity, draft).await?;
     Ok(created(&row, &shown))
 }
 
-/// `again`: an observer of this identity may have been created by the same request before.
 pub(super) async fn create_row(
     manager: &Arc<Manager>,
-    (id, again): (ObserverId, bool),
+    identity: Identity,
     Draft { definition, paused }: Draft,
 ) -> Result<(Row, Observer), Problem> {
     check_kind(manager, &definition).await?;
+    let id = identity.id();
     let mut row = Row::created(id, definition, manager.records.clock.now(), &manager.settings.row);
     row.trace = everwatch_trace::current();
     if paused == Some(true) {
@@ -63,7 +64,9 @@ pub(super) async fn create_row(
         }
         Created::NameTaken => {
             // By the same request, sent twice at once?
-            if again && let Some(row) = manager.records.store.load(&[id]).await?.one()? {
+            if let Identity::Reserved(id) = identity
+                && let Some(row) = manager.records.store.load(&[id]).await?.one()?
+            {
                 let shown = one(&manager.records, &row).await?;
                 return Ok((row, shown));
             }

@@ -18,10 +18,26 @@ const LONGEST: usize = 255;
 /// The bits of an identity that number the observers of one request, from 0. A batch holds at most 10,000.
 const ROOM: u128 = 0xFFFF;
 
-/// The identity of a create.
+/// The identity of a new observer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Identity {
+    /// No request has used it.
+    Fresh(ObserverId),
+    /// An earlier request with the same key may have created the observer.
+    Reserved(ObserverId),
+}
+
+impl Identity {
+    pub(crate) fn id(self) -> ObserverId {
+        let (Self::Fresh(id) | Self::Reserved(id)) = self;
+        id
+    }
+}
+
+/// What a create has to do.
 pub(crate) enum Once {
-    /// Create the observer; `again` if an earlier request may have tried.
-    Make { id: ObserverId, again: bool },
+    /// Create the observer.
+    Make(Identity),
     /// The observer exists.
     Made(Box<Row>),
 }
@@ -66,7 +82,7 @@ impl Identities {
     pub(crate) async fn of(&self, records: &Records, place: usize) -> Result<Once, Problem> {
         let id = ObserverId(Uuid::from_u128(self.first.as_u128() + place as u128));
         if !self.again {
-            return Ok(Once::Make { id, again: false });
+            return Ok(Once::Make(Identity::Fresh(id)));
         }
         Ok(match records.store.load(&[id]).await?.one()? {
             Some(row) => Once::Made(Box::new(row)),
@@ -74,7 +90,7 @@ impl Identities {
             None if records.store.forgotten(&[id]).await?.contains(&id) => {
                 return Err(deleted(self.key.as_deref().unwrap_or_default()));
             }
-            None => Once::Make { id, again: true },
+            None => Once::Make(Identity::Reserved(id)),
         })
     }
 

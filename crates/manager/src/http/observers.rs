@@ -45,7 +45,7 @@ pub(crate) async fn create(
     params.finish()?;
     let draft = draft(body.clone(), &made_up_name()?)?;
     match idempotency::reserve(&manager.records, &headers, &body).await? {
-        Once::Make { id, again } => create_as(&manager, (id, again), draft).await,
+        Once::Make(identity) => create_as(&manager, identity, draft).await,
         Once::Made(row) => Ok(created(&row, &one(&manager.records, &row).await?)),
     }
 }

@@ -5,6 +5,7 @@ use super::body::JsonBody;
 use super::creating::{check_kind, create_as};
 use super::draft::{Draft, draft, merged, same_name};
 use super::etag::tag;
+use super::idempotency::Identity;
 use super::lookup::{find, not_found, one};
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
@@ -93,7 +94,7 @@ pub(crate) async fn put(
                 let draft = draft(body, name)?;
                 same_name(&draft.definition, name)?;
                 let id = ObserverId(Uuid::now_v7());
-                return create_as(&manager, (id, false), draft).await;
+                return create_as(&manager, Identity::Fresh(id), draft).await;
             }
         };
         precondition.check(&row)?;
@@ -119,6 +120,6 @@ async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> R
         }
         row.change_to(draft.definition.clone(), draft.paused, now, policy)
     };
-    let (row, _) = act_on(manager, (seen.id, None), key, act).await?;
+    let row = act_on(manager, (seen.id, None), key, act).await?.into_row();
     Ok(if stale { None } else { Some(row) })
 }
