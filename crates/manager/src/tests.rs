@@ -1,5 +1,6 @@
 //! A whole manager on an in-process broker and a SQLite file, with a service played by hand.
 
+mod answer;
 mod anything;
 mod api;
 mod bulk;
@@ -9,6 +10,7 @@ mod editing;
 mod events;
 mod health;
 
+use self::answer::Answer;
 use self::contract::Contract;
 use crate::context::{Inboxes, Manager};
 use crate::loops::{confirms, create_batcher, event_feed, event_writer, link, reconcile};
@@ -17,12 +19,15 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Request, StatusCode, header};
+use everwatch_api::{Desired, Listed, Observer, Service as ServiceView};
 use everwatch_broker::{
     Broker, Consume, Consumer, Delivery, HeaderValue, MemoryBroker, Message, QueueKind, Session, Target,
 };
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, Name, Pool, ServiceId};
+use everwatch_core::record::service::ServiceState;
+use everwatch_core::record::status::Status;
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::message::{decode, encode};
 use everwatch_core::wire::report::{
@@ -47,13 +52,6 @@ struct Stage {
     broker: Arc<MemoryBroker>,
     _loops: JoinSet<Result<(), RunError>>,
     _dir: TempDir,
-}
-
-#[derive(Debug)]
-struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    body: Value,
 }
 
 impl Stage {
@@ -137,23 +135,6 @@ impl Stage {
     async fn create(&self, body: Value) -> Answer {
         self.send("POST", "/v1/observers", Some(&body.to_string())).await
     }
-    async fn get(&self, path: &str) -> Answer {
-        self.send("GET", path, None).await
-    }
-
-    async fn until(&self, path: &str, is_right: impl Fn(&Answer) -> bool) -> Answer {
-        let looking = async {
-            loop {
-                let answer = self.get(path).await;
-                if is_right(&answer) {
-                    return answer;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(SOON, looking).await.expect("it comes to be")
-    }
-
     async fn service(&self, capacity: u32) -> Service {
         self.named_service("s1", capacity).await
     }
@@ -250,27 +231,27 @@ async fn an_observer_is_created_runs_is_deleted_and_stays_deleted() {
     let (delivery, work, epoch) = service.take().await;
     assert_eq!((work.name.as_str(), epoch), ("a", Epoch::new(1, 0)));
     service.run_event(&work, epoch, started()).await;
-    let running = stage.get("/v1/observers/a?wait_for=status%3DProcessing&wait=20s").await.body;
-    assert_eq!((&running["status"], &running["service"]["name"]), (&json!("Processing"), &json!("s1")));
+    let running: Observer = stage.read("/v1/observers/a?wait_for=status%3DProcessing&wait=20s").await;
+    assert_eq!(running.status, Status::Processing);
+    assert_eq!(running.service.unwrap().name, "s1");
 
-    let deleting = stage.send("DELETE", "/v1/observers/a?only_if=Processing", None).await;
-    assert_eq!((deleting.status, &deleting.body["status"]), (StatusCode::ACCEPTED, &json!("OnDeleting")));
-    let again = stage.send("DELETE", "/v1/observers/a?only_if=Processing", None).await;
-    assert_eq!((again.status, &again.body["code"]), (StatusCode::CONFLICT, &json!("observer-not-active")));
+    let delete = async || stage.send("DELETE", "/v1/observers/a?only_if=Processing", None).await;
+    assert_eq!(delete().await.read::<Observer>(202).status, Status::OnDeleting);
+    delete().await.refused(409, "observer-not-active");
     let taken = stage.create(json!({"kind": "ticker", "name": "a"})).await;
-    assert_eq!((taken.status, &taken.body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("name-ending")));
+    taken.refused(503, "name-ending");
     assert!(taken.headers.contains_key(header::RETRY_AFTER));
 
     service.revocation_over(&work, epoch).await;
     service.run_event(&work, epoch, RunEvent::Stopped).await;
     service.session.ack(delivery.receipt).await;
     let deleted = stage.send("DELETE", &format!("{place}?wait=20s"), None).await;
-    assert_eq!((deleted.status, &deleted.body["status"]), (StatusCode::OK, &json!("Deleted")));
+    assert_eq!(deleted.read::<Observer>(200).status, Status::Deleted);
 
     // Whoever says that it runs hears that it may not.
     service.run_event(&work, Epoch::new(1, 1), started()).await;
     service.revocation_over(&work, Epoch::new(1, 1)).await;
-    assert_eq!(stage.get("/v1/observers").await.body["total"], 0);
+    assert_eq!(stage.total("/v1/observers").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -282,13 +263,12 @@ async fn a_failed_observer_comes_back_as_the_next_generation() {
     let failed = RunEvent::Failed { error: "no".to_owned(), attempts: 3 };
     service.run_event(&work, epoch, failed).await;
     service.session.ack(delivery.receipt).await;
-    let answer = stage.until("/v1/observers/a", |answer| answer.body["status"] == "Failed").await.body;
-    assert_eq!((&answer["desired"], &answer["last_error"]), (&json!("ended"), &json!("no")));
+    let it = stage.until_observer("a", |it| it.status == Status::Failed).await;
+    assert_eq!((it.desired, it.last_error.as_deref()), (Desired::Ended, Some("no")));
     let retried = stage.send("POST", "/v1/observers/a/retry", None).await;
     assert_eq!(retried.status, StatusCode::ACCEPTED);
     assert_eq!(service.take().await.2, Epoch::new(2, 0));
-    let again = stage.send("POST", "/v1/observers/a/retry", None).await;
-    assert_eq!(again.body["code"], "observer-not-failed");
+    stage.send("POST", "/v1/observers/a/retry", None).await.refused(409, "observer-not-failed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -297,10 +277,10 @@ async fn a_service_whose_session_ends_is_lost_once_a_younger_one_has_its_name() 
     let older = stage.service(1).await;
     older.session.close().await;
     let younger = stage.service(1).await;
-    let path = format!("/v1/services/{}", older.id);
-    let lost = stage.until(&path, |answer| answer.body["state"] == "lost").await.body;
-    assert_eq!(lost["is_deleted"], true);
-    assert_eq!(stage.get(&format!("/v1/services/{}", younger.id)).await.body["state"], "active");
+    let path = |service: &Service| format!("/v1/services/{}", service.id);
+    let lost = stage.until_read(&path(&older), |it: &ServiceView| it.state == ServiceState::Lost).await;
+    assert!(lost.is_deleted);
+    assert_eq!(stage.read::<ServiceView>(&path(&younger)).await.state, ServiceState::Active);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -309,7 +289,7 @@ async fn an_unreadable_report_is_parked_and_shown() {
     let session = stage.broker.connect("stranger").await.unwrap();
     let message = Message { body: "?!".into(), headers: Vec::new() };
     session.publish(&Target::Queue(stage.manager.link.topology.state()), message).await.unwrap();
-    stage.until("/v1/parked", |answer| answer.body["items"][0]["text"] == "?!").await;
+    stage.until_parked("?!").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -317,13 +297,13 @@ async fn capacity_is_a_limit_unless_the_observer_waits() {
     let stage = Stage::new().await;
     let _service = stage.service(1).await;
     assert_eq!(stage.create(json!({"kind": "ticker", "name": "a"})).await.status, StatusCode::CREATED);
-    assert_eq!(stage.create(json!({"kind": "ticker", "name": "a"})).await.body["code"], "name-exists");
-    assert_eq!(stage.create(json!({"kind": "ticker", "name": "b"})).await.body["code"], "no-capacity");
+    stage.create(json!({"kind": "ticker", "name": "a"})).await.refused(409, "name-exists");
+    stage.create(json!({"kind": "ticker", "name": "b"})).await.refused(503, "no-capacity");
     let waits = stage.create(json!({"kind": "ticker", "name": "b", "on_full": "queue"})).await;
     assert_eq!(waits.status, StatusCode::CREATED);
-    let first = stage.get("/v1/observers?limit=1").await.body;
-    assert_eq!((&first["items"][0]["name"], &first["total"]), (&json!("a"), &json!(2)));
-    let next = format!("/v1/observers?limit=1&cursor={}", first["next_cursor"].as_str().unwrap());
-    let second = stage.get(&next).await.body;
-    assert_eq!((&second["items"][0]["name"], &second["next_cursor"]), (&json!("b"), &Value::Null));
+    let first: Listed<Observer> = stage.read("/v1/observers?limit=1").await;
+    assert_eq!((first.items[0].name.as_str(), first.total), ("a", 2));
+    let next = format!("/v1/observers?limit=1&cursor={}", first.next_cursor.unwrap());
+    let second: Listed<Observer> = stage.read(&next).await;
+    assert_eq!((second.items[0].name.as_str(), second.next_cursor), ("b", None));
 }

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::intake::registrations;
+use everwatch_api::{Event, Outcome, Outcomes, ParkedMessage, ProblemBody, Rebalance, SafeMode, Version};
+use everwatch_core::id::ObserverId;
 use everwatch_core::record::events::EventKind;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +14,10 @@ async fn refused(stage: &Stage, cases: &[Case<'_>]) {
     for (method, path, body, status, code, words) in cases {
         let answer = stage.send(method, path, *body).await;
         let told = format!("{method} {path}: {}", answer.body);
-        assert_eq!((answer.status.as_u16(), &answer.body["code"]), (*status, &json!(code)), "{told}");
         assert_eq!(answer.headers[header::CONTENT_TYPE], "application/problem+json", "{told}");
-        assert_eq!(answer.body["status"], *status, "{told}");
-        assert_eq!(answer.body["instance"], path.split('?').next().unwrap(), "{told}");
-        assert_eq!(answer.body["type"], format!("urn:everwatch:problem:{code}"), "{told}");
-        let detail = answer.body["detail"].as_str().unwrap();
+        let ProblemBody { instance, kind, detail, .. } = answer.refused(*status, code);
+        assert_eq!(instance, path.split('?').next().unwrap(), "{told}");
+        assert_eq!(kind, format!("urn:everwatch:problem:{code}"), "{told}");
         assert!(!detail.is_empty() && words.iter().all(|word| detail.contains(word)), "{told}");
     }
 }
@@ -66,22 +66,19 @@ async fn a_bad_request_is_named_with_its_cure() {
     .await;
 }
 
-/// With these headers; answers the status, the code and the detail.
-async fn sent_with(stage: &Stage, method: &str, headers: &[(&str, &str)]) -> (u16, Value, String) {
-    let mut request = Request::builder().method(method).uri("/v1/rebalance:apply");
+async fn sent_with(stage: &Stage, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::post("/v1/rebalance:apply");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let answer = stage.ask(request.body(Body::empty()).unwrap()).await;
-    let detail = answer.body["detail"].as_str().unwrap_or_default().to_owned();
-    (answer.status.as_u16(), answer.body["code"].clone(), detail)
+    stage.ask(request.body(Body::empty()).unwrap()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_of_another_site_is_not_let_in() {
     let stage = Stage::new().await;
-    let (status, code, detail) = sent_with(&stage, "POST", &[("host", "evil.example:7700")]).await;
-    assert_eq!((status, code), (421, json!("unknown-host")));
+    let answer = sent_with(&stage, &[("host", "evil.example:7700")]).await;
+    let detail = answer.refused(421, "unknown-host").detail;
     assert!(detail.contains("`evil.example:7700`") && detail.contains("manager.hosts"), "{detail}");
     let foreign: [&[(&str, &str)]; 3] = [
         &[("host", "localhost:7700"), ("origin", "https://evil.example")],
@@ -89,9 +86,8 @@ async fn a_page_of_another_site_is_not_let_in() {
         &[("host", "localhost:7700"), ("sec-fetch-site", "same-site"), ("origin", "http://localhost:3000")],
     ];
     for headers in foreign {
-        let (status, code, detail) = sent_with(&stage, "POST", headers).await;
-        assert_eq!((status, code), (403, json!("foreign-page")), "{headers:?}");
-        assert!(detail.contains("a page of "), "{detail}");
+        let detail = sent_with(&stage, headers).await.refused(403, "foreign-page").detail;
+        assert!(detail.contains("a page of "), "{headers:?}: {detail}");
     }
     let own: [&[(&str, &str)]; 3] = [
         &[],
@@ -99,8 +95,7 @@ async fn a_page_of_another_site_is_not_let_in() {
         &[("host", "localhost:7700"), ("sec-fetch-site", "same-origin"), ("origin", "http://localhost:7700")],
     ];
     for headers in own {
-        let (status, code, _) = sent_with(&stage, "POST", headers).await;
-        assert!(status < 400 || code == "invalid", "{headers:?}: {status} {code}");
+        sent_with(&stage, headers).await.read::<Rebalance>(200);
     }
 }
 
@@ -119,9 +114,9 @@ async fn a_client_that_sends_too_many_requests_is_told_to_wait() {
             break answer;
         }
     };
-    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (429, &json!("too-many-requests")));
     assert_eq!(refused.headers["retry-after"], "1");
-    assert!(refused.body["detail"].as_str().unwrap().contains("manager.requests_per_second"), "{refused:?}");
+    let detail = refused.refused(429, "too-many-requests").detail;
+    assert!(detail.contains("manager.requests_per_second"), "{detail}");
     assert_eq!(stage.ask(from([10, 0, 0, 8])).await.status, 200, "others are still served");
 }
 
@@ -167,7 +162,7 @@ async fn a_bad_body_is_named_with_its_cure() {
         ],
     )
     .await;
-    assert_eq!(stage.get("/v1/observers").await.body["total"], 0);
+    assert_eq!(stage.total("/v1/observers").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -175,13 +170,12 @@ async fn a_body_of_another_type_or_a_bad_key_is_refused() {
     let stage = Stage::new().await;
     let request = || Request::post("/v1/observers");
     let plain = request().header(header::CONTENT_TYPE, "text/plain").body(Body::from("{}")).unwrap();
-    assert_eq!(stage.ask(plain).await.body["code"], "not-json");
+    stage.ask(plain).await.refused(415, "not-json");
     let long = request()
         .header(header::CONTENT_TYPE, "application/json; charset=utf-8")
         .header("idempotency-key", "x".repeat(256))
         .body(Body::from(r#"{"kind": "ticker"}"#));
-    let answer = stage.ask(long.unwrap()).await;
-    assert_eq!((answer.status.as_u16(), &answer.body["code"]), (400, &json!("bad-header")));
+    stage.ask(long.unwrap()).await.refused(400, "bad-header");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -194,21 +188,21 @@ async fn a_create_with_a_key_makes_one_observer() {
     let body = json!({"kind": "ticker", "on_full": "queue"});
     let first = post("k1", body.clone()).await;
     let again = post("k1", body.clone()).await;
-    assert_eq!((first.status, again.status), (StatusCode::CREATED, StatusCode::CREATED));
-    assert_eq!((&first.body["id"], &first.body["name"]), (&again.body["id"], &again.body["name"]));
     assert_eq!(first.headers[header::LOCATION], again.headers[header::LOCATION]);
+    let [first, again] = [first, again].map(|answer| answer.read::<Observer>(201));
+    assert_eq!((first.id, &first.name), (again.id, &again.name));
     let other = post("k1", json!({"kind": "ticker", "name": "x", "on_full": "queue"})).await;
-    assert_eq!((other.status.as_u16(), &other.body["code"]), (422, &json!("idempotency-key-reused")));
-    assert_ne!(post("k2", body.clone()).await.body["id"], first.body["id"]);
+    other.refused(422, "idempotency-key-reused");
+    assert_ne!(post("k2", body.clone()).await.read::<Observer>(201).id, first.id);
     // Sent many times at once.
     let named = json!({"kind": "ticker", "name": "once", "on_full": "queue"});
     let all = futures::future::join_all((0..20).map(|_| post("k3", named.clone()))).await;
-    let ids: BTreeSet<String> = all.iter().map(|answer| answer.body["id"].to_string()).collect();
-    assert!(all.iter().all(|answer| answer.status == StatusCode::CREATED) && ids.len() == 1, "{ids:?}");
-    assert_eq!(stage.get("/v1/observers").await.body["total"], 3);
+    let ids: BTreeSet<Uuid> = all.iter().map(|answer| answer.read::<Observer>(201).id).collect();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    assert_eq!(stage.total("/v1/observers").await, 3);
     // A create that was refused may be tried again with its key.
     let full = json!({"kind": "ticker", "name": "later"});
-    assert_eq!(post("k4", full.clone()).await.body["code"], "no-capacity");
+    post("k4", full.clone()).await.refused(503, "no-capacity");
     let _service = stage.service(9).await;
     assert_eq!(post("k4", full).await.status, StatusCode::CREATED);
 }
@@ -226,23 +220,24 @@ async fn an_action_or_a_batch_that_is_sent_again_with_its_key_acts_once() {
     };
     let unnamed = json!({"op": "create", "observer": {"kind": "ticker", "on_full": "queue"}});
     let batch = json!([create("a"), unnamed, {"op": "restart", "id": "a"}, create("b")]);
-    let first = post("/v1/observers:batch", "k1", batch.clone()).await;
-    let again = post("/v1/observers:batch", "k1", batch.clone()).await;
-    for place in 0..4 {
-        let [one, other] = [&first, &again].map(|answer| &answer.body["items"][place]);
-        assert_eq!(one["status"], if place == 2 { 202 } else { 201 }, "{one}");
-        assert_eq!((&one["status"], &one["observer"]["id"]), (&other["status"], &other["observer"]["id"]));
-    }
-    assert_eq!(stage.get("/v1/observers").await.body["total"], 3);
+    let send = async || {
+        let outcomes: Outcomes = post("/v1/observers:batch", "k1", batch.clone()).await.read(200);
+        let told = |it: Outcome| (it.status, it.observer.map(|it| it.id));
+        outcomes.items.into_iter().map(told).collect::<Vec<_>>()
+    };
+    let first = send().await;
+    assert_eq!(first.iter().map(|(status, _)| *status).collect::<Vec<_>>(), [201, 201, 202, 201]);
+    assert_eq!(send().await, first);
+    assert_eq!(stage.total("/v1/observers").await, 3);
     let other = post("/v1/observers:batch", "k1", json!([create("c")])).await;
-    assert_eq!((other.status.as_u16(), &other.body["code"]), (422, &json!("idempotency-key-reused")));
+    other.refused(422, "idempotency-key-reused");
     let act = |path: &str, key: &str| {
         stage.ask(Request::post(path).header("idempotency-key", key).body(Body::empty()).unwrap())
     };
     // What acts on it moves this time, by a millisecond at least.
     let acted_at = async || {
         tokio::time::sleep(Duration::from_millis(2)).await;
-        stage.get("/v1/observers/a").await.body["modified_at"].clone()
+        stage.observer("a").await.modified_at
     };
     for path in ["/v1/observers/a/restart", "/v1/observers:restart?label=n%3Da&expect=1"] {
         let before = acted_at().await;
@@ -251,8 +246,7 @@ async fn an_action_or_a_batch_that_is_sent_again_with_its_key_acts_once() {
         assert!(act(path, "k2").await.status.is_success());
         assert_eq!(acted_at().await, acted, "{path}");
         assert!(act(path, "k3").await.status.is_success());
-        let anew = acted_at().await;
-        assert!(before != acted && acted != anew, "{path}");
+        assert!(before != acted && acted != acted_at().await, "{path}");
     }
 }
 
@@ -265,16 +259,14 @@ async fn a_key_of_an_observer_that_was_forgotten_makes_no_second_one() {
         let body = json!({"name": "a", "kind": "ticker", "on_full": "queue"});
         stage.ask(request.header("idempotency-key", "k").body(Body::from(body.to_string())).unwrap())
     };
-    let first = post().await;
-    let id = first.body["id"].as_str().unwrap().parse().unwrap();
+    let id = ObserverId(post().await.read::<Observer>(201).id);
     let store = &stage.manager.records.store;
     let row = async || store.load(&[id]).await.unwrap().rows.pop();
     while let Some(row) = row().await {
         store.forget(&[(row.id, row.version)]).await.unwrap();
     }
-    let again = post().await;
-    assert_eq!((again.status.as_u16(), &again.body["code"]), (422, &json!("idempotency-key-reused")));
-    assert!(again.body["detail"].as_str().unwrap().contains("deleted"), "{again:?}");
+    let detail = post().await.refused(422, "idempotency-key-reused").detail;
+    assert!(detail.contains("deleted"), "{detail}");
     assert_eq!(row().await, None);
 }
 
@@ -286,21 +278,21 @@ async fn a_service_that_says_goodbye_twice_has_gone_once() {
     for _ in 0..3 {
         registrations::apply(&stage.manager, &[], &[service]).await.unwrap();
     }
-    let gone = async || stage.get("/v1/events?type=service_gone").await.body["total"].clone();
-    stage.until("/v1/events?type=service_gone", |answer| answer.body["total"] != 0).await;
+    let is_told = |events: &Listed<Event>| events.total != 0;
+    stage.until_read("/v1/events?type=service_gone", is_told).await;
     stage.manager.records.events.tell_all(EventKind::SafeMode, "written after all of them".to_owned());
-    stage.until("/v1/events?type=safe_mode", |answer| answer.body["total"] != 0).await;
-    assert_eq!(gone().await, 1);
+    stage.until_read("/v1/events?type=safe_mode", is_told).await;
+    assert_eq!(stage.total("/v1/events?type=service_gone").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_cannot_be_read_is_on() {
     let stage = Stage::new().await;
     stage.manager.records.store.set_note("safe_mode", "{", Duration::MAX).await.unwrap();
-    let hold = stage.get("/v1/safe-mode").await.body;
-    assert!(hold["on"] == true && hold["reason"].as_str().unwrap().contains("cannot be read"), "{hold}");
+    let hold: SafeMode = stage.read("/v1/safe-mode").await;
+    assert!(hold.on && hold.reason.contains("cannot be read"), "{hold:?}");
     assert_eq!(stage.send("PUT", "/v1/safe-mode", Some(r#"{"on": false}"#)).await.status, StatusCode::OK);
-    assert_eq!(stage.get("/v1/safe-mode").await.body["on"], false);
+    assert!(!stage.read::<SafeMode>("/v1/safe-mode").await.on);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -312,42 +304,40 @@ async fn a_parked_message_goes_back_to_its_queue_or_away() {
         let origin = origin.map(|it| ("everwatch-queue".to_owned(), HeaderValue::Text(it)));
         let message = Message { body: body.into(), headers: origin.into_iter().collect() };
         session.publish(&Target::Queue(queue), message).await.unwrap();
-        let parked = stage.until("/v1/parked", |answer| answer.body["items"][0]["text"] == body).await;
-        (parked.body["items"][0]["id"].to_string(), parked.body["items"][0]["queue"].clone())
+        stage.until_parked(body).await
     };
+    let retry = async |id: i64| stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await;
     let work = topology.work(&Pool::default());
-    let (id, queue) = put(topology.parked(), "from work", Some(work.clone())).await;
-    assert_eq!(queue, work);
-    let sent = stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await;
-    assert_eq!((sent.status, &sent.body["text"]), (StatusCode::ACCEPTED, &json!("from work")));
+    let parked = put(topology.parked(), "from work", Some(work.clone())).await;
+    assert_eq!(parked.queue, work);
+    let sent: ParkedMessage = retry(parked.id).await.read(202);
+    assert_eq!(sent.text.as_deref(), Some("from work"));
     let back = session.get(&work, 9).await.unwrap();
     assert_eq!((back.len(), back[0].body.as_ref()), (1, &b"from work"[..]));
-    assert_eq!(stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await.status, 404);
+    assert_eq!(retry(parked.id).await.status, 404);
 
-    let (id, _) = put(topology.state(), "a report?", None).await;
+    let id = put(topology.state(), "a report?", None).await.id;
     assert_eq!(stage.send("DELETE", &format!("/v1/parked/{id}"), None).await.status, 204);
-    assert_eq!(stage.get("/v1/parked").await.body["total"], 0);
+    assert_eq!(stage.total("/v1/parked").await, 0);
 
-    let (id, _) = put(topology.parked(), "from nowhere", None).await;
-    let unknown = stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await;
-    assert_eq!((unknown.status.as_u16(), &unknown.body["code"]), (409, &json!("no-such-queue")));
-    let (id, _) = put(topology.parked(), "from a gone one", Some("gone".to_owned())).await;
-    let gone = stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await;
-    assert_eq!((gone.status.as_u16(), &gone.body["code"]), (409, &json!("no-such-queue")));
+    let id = put(topology.parked(), "from nowhere", None).await.id;
+    retry(id).await.refused(409, "no-such-queue");
+    let id = put(topology.parked(), "from a gone one", Some("gone".to_owned())).await.id;
+    retry(id).await.refused(409, "no-such-queue");
     stage.broker.block(true);
-    let blocked = stage.send("POST", &format!("/v1/parked/{id}/retry"), None).await;
-    assert_eq!((blocked.status.as_u16(), &blocked.body["code"]), (503, &json!("broker-unavailable")));
-    assert_eq!(stage.get("/v1/parked").await.body["total"], 2);
+    retry(id).await.refused(503, "broker-unavailable");
+    assert_eq!(stage.total("/v1/parked").await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kinds_version_and_metrics_are_told() {
     let stage = Stage::new().await;
     let _services = (stage.named_service("s1", 1).await, stage.named_service("s2", 1).await);
-    let kinds = stage.get("/v1/kinds").await.body;
-    let ticker = json!({"name": "ticker", "schema": null, "pools": ["default"], "services": 2});
-    assert_eq!((&kinds["items"], &kinds["total"]), (&json!([ticker]), &json!(1)));
-    assert_eq!(stage.get("/v1/version").await.body["version"], env!("CARGO_PKG_VERSION"));
+    let kinds: Listed<everwatch_api::Kind> = stage.read("/v1/kinds").await;
+    let [name, pool] = ["ticker", "default"].map(str::to_owned);
+    let ticker = everwatch_api::Kind { name, schema: Value::Null, pools: vec![pool], services: 2 };
+    assert_eq!((kinds.items, kinds.total), (vec![ticker], 1));
+    assert_eq!(stage.read::<Version>("/v1/version").await.version, env!("CARGO_PKG_VERSION"));
     stage.create(json!({"kind": "ticker", "name": "a"})).await;
     let response = stage.app.clone().oneshot(Request::get("/metrics").body(Body::empty()).unwrap()).await;
     let text = to_bytes(response.unwrap().into_body(), usize::MAX).await.unwrap();
@@ -411,10 +401,12 @@ async fn a_pool_tells_a_scaler_what_it_needs() {
         let (_kept, work, epoch) = service.take().await;
         service.run_event(&work, epoch, started()).await;
     }
-    let pool = stage.until("/v1/pools/default", |it| it.body["observers"]["Processing"] == 2).await;
-    assert_eq!((&pool.body["needed"], &pool.body["capacity"]), (&json!(3), &json!(2)));
-    assert_eq!(stage.get("/v1/pools").await.body["items"][0], pool.body);
-    assert_eq!(stage.get("/v1/pools/gpu").await.body["code"], "not-found");
+    let two_run = |pool: &everwatch_api::Pool| pool.observers.get("Processing") == Some(&2);
+    let pool = stage.until_read("/v1/pools/default", two_run).await;
+    assert_eq!((pool.needed, pool.capacity), (3, 2));
+    let pools: Listed<everwatch_api::Pool> = stage.read("/v1/pools").await;
+    assert_eq!(pools.items[0], pool);
+    stage.get("/v1/pools/gpu").await.refused(404, "not-found");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -425,14 +417,14 @@ async fn a_cursor_belongs_to_the_query_that_gave_it_out() {
         // No service lives: one that is not to run needs none.
         assert_eq!(stage.create(paused).await.status, StatusCode::CREATED);
     }
-    let page = stage.get("/v1/observers?sort=name&limit=1").await.body;
-    let cursor = page["next_cursor"].as_str().unwrap();
-    let next = stage.get(&format!("/v1/observers?limit=2&cursor={cursor}&sort=name")).await;
-    assert_eq!((next.status.as_u16(), &next.body["items"][0]["name"]), (200, &json!("b")));
+    let page: Listed<Observer> = stage.read("/v1/observers?sort=name&limit=1").await;
+    let cursor = page.next_cursor.unwrap();
+    let next = format!("/v1/observers?limit=2&cursor={cursor}&sort=name");
+    assert_eq!(stage.read::<Listed<Observer>>(&next).await.items[0].name, "b");
     for other in ["sort=created_at", "sort=-name", "sort=name&status=Paused", ""] {
         let refused = stage.get(&format!("/v1/observers?{other}&cursor={cursor}")).await;
-        assert_eq!((refused.status.as_u16(), &refused.body["code"]), (400, &json!("bad-query")), "{other}");
-        assert!(refused.body["detail"].as_str().unwrap().contains("first page"), "{}", refused.body);
+        let detail = refused.refused(400, "bad-query").detail;
+        assert!(detail.contains("first page"), "{other}: {detail}");
     }
 }
 
@@ -441,8 +433,7 @@ async fn a_pool_that_no_service_is_in_is_named_as_such() {
     let stage = Stage::new().await;
     let _service = stage.service(1).await;
     let refused = stage.create(json!({"kind": "ticker", "name": "a", "pool": "gpuu"})).await;
-    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (503, &json!("no-capacity")));
-    let detail = refused.body["detail"].as_str().unwrap();
+    let detail = refused.refused(503, "no-capacity").detail;
     assert!(
         detail.contains("no service of a pool named gpuu lives; pools with services: default"),
         "{detail}"

@@ -14,8 +14,8 @@ impl Stage {
         }
         self.ask(request.body(Body::from(body.to_string())).unwrap()).await
     }
-    async fn until_status(&self, status: &str) -> Value {
-        self.until("/v1/observers/a", |answer| answer.body["status"] == status).await.body
+    async fn until_status(&self, status: Status) -> Observer {
+        self.until_observer("a", |it| it.status == status).await
     }
 }
 
@@ -25,9 +25,7 @@ impl Service {
         let (delivery, work, epoch) = self.take().await;
         assert_eq!(epoch, Epoch::new(generation, 0));
         self.run_event(&work, epoch, started()).await;
-        stage
-            .until("/v1/observers/a", |it| it.body["status"] == "Processing" && it.body["reason"] == "")
-            .await;
+        stage.until_observer("a", |it| it.status == Status::Processing && it.reason.is_empty()).await;
         (delivery, work, epoch)
     }
     /// Does what a revocation asks for.
@@ -44,13 +42,12 @@ async fn an_observer_is_paused_resumed_and_restarted() {
     let mut service = stage.service(2).await;
     stage.create(json!({"kind": "ticker", "name": "a"})).await;
     let first = service.run(&stage, 1).await;
-    let pausing = stage.act("pause").await;
-    assert_eq!((pausing.status, &pausing.body["reason"]), (StatusCode::ACCEPTED, &json!("pausing")));
+    assert_eq!(stage.act("pause").await.read::<Observer>(202).reason, "pausing");
     assert_eq!(stage.act("pause").await.status, StatusCode::OK);
     service.stop(first).await;
-    let paused = stage.until_status("Paused").await;
-    assert_eq!((&paused["desired"], &paused["service"]), (&json!("paused"), &Value::Null));
-    assert_eq!(stage.act("restart").await.body["code"], "observer-paused");
+    let paused = stage.until_status(Status::Paused).await;
+    assert_eq!((paused.desired, paused.service), (Desired::Paused, None));
+    stage.act("restart").await.refused(409, "observer-paused");
     assert_eq!(stage.act("resume").await.status, StatusCode::ACCEPTED);
     let second = service.run(&stage, 2).await;
     assert_eq!(stage.act("resume").await.status, StatusCode::OK);
@@ -61,20 +58,15 @@ async fn an_observer_is_paused_resumed_and_restarted() {
     assert_eq!(stage.send("POST", "/v1/observers/a/move", Some("")).await.status, StatusCode::ACCEPTED);
     // Another pool is another queue.
     let moving = stage.send("POST", "/v1/observers/a/move", Some(r#"{"pool": "other"}"#)).await;
-    assert_eq!((moving.status, &moving.body["pool"]), (StatusCode::ACCEPTED, &json!("other")));
+    assert_eq!(moving.read::<Observer>(202).pool, "other");
     service.stop(third).await;
     let there = stage.manager.link.topology.work(&Pool::new("other").unwrap());
     let session = Arc::clone(&service.session);
-    stage.until("/v1/observers/a", |it| it.body["reason"] == "no service in pool other").await;
+    stage.until_observer("a", |it| it.reason == "no service in pool other").await;
     assert_eq!(session.get(&there, 9).await.unwrap().len(), 1);
     stage.send("DELETE", "/v1/observers/a", None).await;
     for what in ["pause", "resume", "restart", "retry", "move"] {
-        let refused = stage.act(what).await;
-        assert_eq!(
-            (refused.status.as_u16(), &refused.body["code"]),
-            (409, &json!("observer-deleted")),
-            "{what}"
-        );
+        stage.act(what).await.refused(409, "observer-deleted");
     }
 }
 
@@ -83,15 +75,16 @@ async fn one_that_is_created_paused_runs_when_it_is_resumed() {
     let stage = Stage::new().await;
     let mut service = stage.service(2).await;
     let created = stage.create(json!({"kind": "ticker", "name": "a", "desired": "paused"})).await;
-    assert_eq!((&created.body["status"], &created.body["generation"]), (&json!("Paused"), &json!(0)));
-    assert_eq!(stage.act("resume").await.body["status"], "Created");
+    let created: Observer = created.read(201);
+    assert_eq!((created.status, created.generation), (Status::Paused, 0));
+    assert_eq!(stage.act("resume").await.read::<Observer>(202).status, Status::Created);
     service.run(&stage, 1).await;
     let other = stage.create(json!({"kind": "ticker", "name": "b", "desired": "paused"})).await;
     assert_eq!(other.status, StatusCode::CREATED);
     let gone = stage.send("DELETE", "/v1/observers/b", None).await;
-    assert_eq!((gone.status, &gone.body["status"]), (StatusCode::OK, &json!("Deleted")));
+    assert_eq!(gone.read::<Observer>(200).status, Status::Deleted);
     let wrong = stage.create(json!({"kind": "ticker", "desired": "ended"})).await;
-    assert_eq!((wrong.status.as_u16(), &wrong.body["errors"][0]["pointer"]), (422, &json!("/desired")));
+    assert_eq!(wrong.refused(422, "invalid").errors[0].pointer, "/desired");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,17 +96,17 @@ async fn a_patch_changes_some_and_only_what_it_was_meant_for() {
     let run = service.run(&stage, 1).await;
     let read = stage.get("/v1/observers/a").await;
     assert_eq!(read.headers[header::ETAG], old, "what is seen does not change it");
-    let patched =
-        stage.edit("PATCH", &json!({"labels": {"x": null, "z": "3"}, "grace": null}), Some(&old)).await;
-    assert_eq!((patched.status, &patched.body["labels"]), (StatusCode::OK, &json!({"y": "2", "z": "3"})));
-    assert_eq!((&patched.body["generation"], &patched.body["reason"]), (&json!(1), &json!("")));
+    let patch = json!({"labels": {"x": null, "z": "3"}, "grace": null});
+    let patched: Observer = stage.edit("PATCH", &patch, Some(&old)).await.read(200);
+    assert_eq!(json!(patched.labels), json!({"y": "2", "z": "3"}));
+    assert_eq!((patched.generation, patched.reason.as_str()), (1, ""));
     let late = stage.edit("PATCH", &json!({"labels": {"q": "4"}}), Some(&old)).await;
-    assert_eq!((late.status.as_u16(), &late.body["code"]), (412, &json!("observer-changed")));
+    late.refused(412, "observer-changed");
     let bad = stage.edit("PATCH", &json!({"labels": {}}), Some("old")).await;
-    assert_eq!((bad.status.as_u16(), &bad.body["code"]), (400, &json!("bad-header")));
+    bad.refused(400, "bad-header");
     let fixed = json!({"retry": {"kind": "fixed", "every": "1s"}, "spec": {"every": "2s"}});
-    let changed = stage.edit("PATCH", &fixed, None).await;
-    assert_eq!(changed.body["reason"], "told to stop, then restarts");
+    let changed: Observer = stage.edit("PATCH", &fixed, None).await.read(200);
+    assert_eq!(changed.reason, "told to stop, then restarts");
     service.stop(run).await;
     let (_, work, _) = service.run(&stage, 2).await;
     assert_eq!(work.spec.get(), r#"{"every":"2s"}"#);
@@ -124,10 +117,9 @@ async fn a_patch_changes_some_and_only_what_it_was_meant_for() {
         (json!({"spek": 1}), "invalid"),
         (json!([]), "invalid"),
     ] {
-        let refused = stage.edit("PATCH", &patch, None).await;
-        assert_eq!((refused.status.as_u16(), &refused.body["code"]), (422, &json!(code)), "{patch}");
+        stage.edit("PATCH", &patch, None).await.refused(422, code);
     }
-    assert_eq!(stage.get("/v1/observers/a").await.body["generation"], 2);
+    assert_eq!(stage.observer("a").await.generation, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,26 +127,27 @@ async fn a_put_creates_then_changes_nothing_then_changes_what_differs() {
     let stage = Stage::new().await;
     let mut service = stage.service(2).await;
     let body = json!({"kind": "ticker", "spec": {"every": "1s"}});
-    let created = stage.edit("PUT", &body, None).await;
-    assert_eq!((created.status, &created.body["name"]), (StatusCode::CREATED, &json!("a")));
+    let created: Observer = stage.edit("PUT", &body, None).await.read(201);
+    assert_eq!(created.name, "a");
     let run = service.run(&stage, 1).await;
     let before = stage.get("/v1/observers/a").await.body;
     let same = stage.edit("PUT", &body, None).await;
     assert_eq!((same.status, &same.body), (StatusCode::OK, &before));
-    let changed = stage.edit("PUT", &json!({"kind": "ticker", "spec": {"every": "5s"}}), None).await;
-    assert_eq!((changed.status, &changed.body["spec"]), (StatusCode::OK, &json!({"every": "5s"})));
+    let put = async |body: Value| stage.edit("PUT", &body, None).await;
+    let changed: Observer = put(json!({"kind": "ticker", "spec": {"every": "5s"}})).await.read(200);
+    assert_eq!(changed.spec, json!({"every": "5s"}));
     service.stop(run).await;
     let run = service.run(&stage, 2).await;
-    let paused = stage.edit("PUT", &json!({"kind": "ticker", "desired": "paused"}), None).await;
-    assert_eq!((&paused.body["desired"], &paused.body["reason"]), (&json!("paused"), &json!("pausing")));
+    let paused: Observer = put(json!({"kind": "ticker", "desired": "paused"})).await.read(200);
+    assert_eq!((paused.desired, paused.reason.as_str()), (Desired::Paused, "pausing"));
     service.stop(run).await;
-    stage.until_status("Paused").await;
-    let resumed = stage.edit("PUT", &json!({"kind": "ticker", "desired": "running"}), None).await;
-    assert_eq!(resumed.body["generation"], 3);
-    let renamed = stage.edit("PUT", &json!({"kind": "ticker", "name": "b"}), None).await;
-    assert_eq!(renamed.body["errors"][0]["pointer"], "/name");
-    let nobody = stage.send("PUT", &format!("/v1/observers/{}", Uuid::nil()), Some(&body.to_string())).await;
-    assert_eq!(nobody.status, StatusCode::NOT_FOUND);
+    stage.until_status(Status::Paused).await;
+    let resumed: Observer = put(json!({"kind": "ticker", "desired": "running"})).await.read(200);
+    assert_eq!(resumed.generation, 3);
+    let renamed = put(json!({"kind": "ticker", "name": "b"})).await;
+    assert_eq!(renamed.refused(422, "invalid").errors[0].pointer, "/name");
+    let unknown = stage.send("PUT", &format!("/v1/observers/{}", Uuid::nil()), Some(&body.to_string())).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,31 +157,23 @@ async fn a_spec_is_held_against_the_schema_of_its_kind() {
         json!({"type": "object", "properties": {"every": {"type": "string"}}, "required": ["every"]});
     let _service = stage.service_with("s1", 5, &schema).await;
     let validate = async |kind: &str, body: &str| {
-        let answer = stage.send("POST", &format!("/v1/kinds/{kind}/validate"), Some(body)).await;
-        (answer.status.as_u16(), answer.body)
+        stage.send("POST", &format!("/v1/kinds/{kind}/validate"), Some(body)).await
     };
-    assert_eq!(
-        validate("ticker", r#"{"spec": {"every": "1s"}}"#).await,
-        (200, json!({"valid": true, "errors": []}))
-    );
+    let valid: Value = validate("ticker", r#"{"spec": {"every": "1s"}}"#).await.read(200);
+    assert_eq!(valid, json!({"valid": true, "errors": []}));
     let missing = json!([{"pointer": "/spec/every", "detail": "is missing"}]);
-    assert_eq!(
-        validate("ticker", r#"{"spec": {}}"#).await,
-        (200, json!({"valid": false, "errors": missing}))
-    );
-    assert_eq!(validate("other", r#"{"spec": {}}"#).await.1["code"], "not-found");
-    assert_eq!(validate("ticker", r#"{"specs": {}}"#).await.0, 422);
+    let invalid: Value = validate("ticker", r#"{"spec": {}}"#).await.read(200);
+    assert_eq!(invalid, json!({"valid": false, "errors": missing}));
+    validate("other", r#"{"spec": {}}"#).await.refused(404, "not-found");
+    assert_eq!(validate("ticker", r#"{"specs": {}}"#).await.status, 422);
     let refused = stage.create(json!({"name": "a", "kind": "ticker", "spec": {"every": 1}})).await;
-    assert_eq!(
-        (refused.status.as_u16(), &refused.body["errors"][0]["pointer"]),
-        (422, &json!("/spec/every"))
-    );
+    assert_eq!(refused.refused(422, "invalid").errors[0].pointer, "/spec/every");
     assert_eq!(
         stage.create(json!({"name": "a", "kind": "ticker", "spec": {"every": "1s"}})).await.status,
         201
     );
     let patched = stage.send("PATCH", "/v1/observers/a", Some(r#"{"spec": {"every": null}}"#)).await;
-    assert_eq!((patched.status.as_u16(), &patched.body["errors"]), (422, &missing));
+    assert_eq!(json!(patched.refused(422, "invalid").errors), missing);
 }
 
 impl Stage {
@@ -206,11 +191,11 @@ async fn a_request_that_is_meant_for_another_state_changes_nothing() {
     let _service = stage.service(2).await;
     let (if_match, if_none_match) = (header::IF_MATCH, header::IF_NONE_MATCH);
     let missing = stage.with("PUT", "/v1/observers/a", (if_match.clone(), "*")).await;
-    assert_eq!((missing.status.as_u16(), &missing.body["code"]), (412, &json!("observer-changed")));
+    missing.refused(412, "observer-changed");
     let made = stage.with("PUT", "/v1/observers/a", (if_none_match.clone(), "*")).await;
     assert_eq!(made.status, StatusCode::CREATED, "{:?}", made.body);
     let again = stage.with("PUT", "/v1/observers/a", (if_none_match.clone(), "*")).await;
-    assert_eq!((again.status.as_u16(), &again.body["code"]), (412, &json!("observer-changed")));
+    again.refused(412, "observer-changed");
     let tag = made.headers[header::ETAG].to_str().unwrap().to_owned();
     assert_eq!(stage.with("GET", "/v1/observers/a", (if_none_match.clone(), &tag)).await.status, 304);
     assert_eq!(stage.with("GET", "/v1/observers/a", (if_none_match, "\"other\"")).await.status, 200);
@@ -219,16 +204,12 @@ async fn a_request_that_is_meant_for_another_state_changes_nothing() {
         ("POST", "/v1/observers/a/pause"),
         ("POST", "/v1/observers/a/restart"),
     ] {
-        let refused = stage.with(method, path, (if_match.clone(), "\"other\"")).await;
-        assert_eq!(
-            (refused.status.as_u16(), &refused.body["code"]),
-            (412, &json!("observer-changed")),
-            "{path}"
-        );
+        let late = stage.with(method, path, (if_match.clone(), "\"other\"")).await;
+        late.refused(412, "observer-changed");
         let wrong = stage.with(method, path, (if_match.clone(), "other")).await;
-        assert_eq!((wrong.status.as_u16(), &wrong.body["code"]), (400, &json!("bad-header")), "{path}");
+        wrong.refused(400, "bad-header");
     }
-    assert_eq!(stage.get("/v1/observers/a").await.body["desired"], "running");
+    assert_eq!(stage.observer("a").await.desired, Desired::Running);
     assert_eq!(stage.with("POST", "/v1/observers/a/pause", (if_match.clone(), &tag)).await.status, 202);
     assert_eq!(stage.with("DELETE", "/v1/observers/a", (if_match, "*")).await.status, 202);
 }
@@ -240,9 +221,9 @@ async fn a_wait_for_what_cannot_come_ends_at_once() {
     stage.create(json!({"kind": "ticker", "name": "a"})).await;
     let (_delivery, work, epoch) = service.run(&stage, 1).await;
     service.run_event(&work, epoch, RunEvent::Failed { error: "e".into(), attempts: 1 }).await;
-    stage.until_status("Failed").await;
+    stage.until_status(Status::Failed).await;
     let began = std::time::Instant::now();
-    let answer = stage.get("/v1/observers/a?wait_for=status=Processing&wait=60s").await;
-    assert_eq!((answer.status, &answer.body["status"]), (StatusCode::OK, &json!("Failed")));
+    let answer: Observer = stage.read("/v1/observers/a?wait_for=status=Processing&wait=60s").await;
+    assert_eq!(answer.status, Status::Failed);
     assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
 }

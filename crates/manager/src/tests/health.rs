@@ -1,6 +1,9 @@
 //! Health over HTTP: beside the status, as a filter, in totals and metrics, and in what the doctor finds.
 
 use super::*;
+use everwatch_api::{Finding, Outcomes, Stats};
+use everwatch_core::record::health::Health;
+use everwatch_core::record::reason::ReasonCode;
 
 fn errored(attempt: u32) -> RunEvent {
     RunEvent::Errored { attempt, error: "no such file".to_owned(), next_at: clock::now() }
@@ -11,15 +14,19 @@ fn again(attempt: u32) -> RunEvent {
 }
 
 impl Stage {
-    async fn until_health(&self, name: &str, health: &Value, code: &Value) -> Value {
-        let path = format!("/v1/observers/{name}");
-        self.until(&path, |it| it.body["health"] == *health && it.body["reason_code"] == *code).await.body
+    async fn until_health(
+        &self,
+        name: &str,
+        health: impl Into<Option<Health>>,
+        code: impl Into<Option<ReasonCode>>,
+    ) -> Observer {
+        let (health, code) = (health.into(), code.into());
+        self.until_observer(name, |it| it.health == health && it.reason_code == code).await
     }
     async fn names(&self, query: &str) -> Vec<String> {
-        let page = self.get(&format!("/v1/observers?{query}")).await.body;
-        let items = page["items"].as_array().unwrap();
-        assert_eq!(page["total"], items.len(), "{page}");
-        items.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+        let page: Listed<Observer> = self.read(&format!("/v1/observers?{query}")).await;
+        assert_eq!(page.total, page.items.len() as u64, "{page:?}");
+        page.items.into_iter().map(|it| it.name).collect()
     }
 }
 
@@ -33,20 +40,20 @@ async fn a_crash_loop_is_seen_wherever_one_looks() {
     stage.create(json!({"kind": "ticker", "name": "loops"})).await;
     let (_loops, work, epoch) = service.take().await;
     service.run_event(&work, epoch, again(1)).await;
-    stage.until_health("loops", &json!("running"), &Value::Null).await;
+    stage.until_health("loops", Health::Running, None).await;
     for attempt in 1..4 {
         service.run_event(&work, epoch, errored(attempt)).await;
-        let it = stage.until_health("loops", &json!("restarting"), &json!("backing-off")).await;
-        assert_eq!((&it["status"], &it["restarts"]), (&json!("Processing"), &json!(attempt - 1)));
+        let it = stage.until_health("loops", Health::Restarting, ReasonCode::BackingOff).await;
+        assert_eq!((it.status, it.restarts), (Status::Processing, attempt - 1));
         service.run_event(&work, epoch, again(attempt + 1)).await;
-        let it = stage.until_health("loops", &json!("restarting"), &json!("recently-failed")).await;
-        assert_eq!(it["restarts"], attempt);
+        let it = stage.until_health("loops", Health::Restarting, ReasonCode::RecentlyFailed).await;
+        assert_eq!(it.restarts, attempt);
     }
     stage.create(json!({"kind": "ticker", "name": "full", "on_full": "queue"})).await;
     stage.create(json!({"kind": "ticker", "name": "nowhere", "pool": "gpu", "on_full": "queue"})).await;
     stage.create(json!({"kind": "ticker", "name": "rests", "desired": "paused"})).await;
-    stage.until_health("nowhere", &json!("waiting"), &json!("no-service-in-pool")).await;
-    stage.until_health("rests", &Value::Null, &Value::Null).await;
+    stage.until_health("nowhere", Health::Waiting, ReasonCode::NoServiceInPool).await;
+    stage.until_health("rests", None, None).await;
 
     assert_eq!(stage.names("health=restarting").await, ["loops"]);
     assert_eq!(stage.names("health=running,restarting&kind=ticker").await, ["loops", "steady"]);
@@ -54,37 +61,34 @@ async fn a_crash_loop_is_seen_wherever_one_looks() {
     assert_eq!(stage.names("health=running&status=Failed").await, [""; 0]);
     assert_eq!(stage.names("reason_code=recently-failed").await, ["loops"]);
     // The filter finds what the answers show.
-    let all = stage.get("/v1/observers").await.body;
-    for one in all["items"].as_array().unwrap().iter().filter(|one| one["reason_code"].is_string()) {
-        let alike = |it: &&Value| it["reason_code"] == one["reason_code"];
-        let alike: Vec<_> =
-            all["items"].as_array().unwrap().iter().filter(alike).map(|it| &it["name"]).collect();
-        let code = one["reason_code"].as_str().unwrap();
-        assert_eq!(json!(stage.names(&format!("reason_code={code}")).await), json!(alike), "{code}");
+    let all = stage.read::<Listed<Observer>>("/v1/observers").await.items;
+    for code in all.iter().filter_map(|it| it.reason_code) {
+        let alike = all.iter().filter(|it| it.reason_code == Some(code));
+        let alike: Vec<&str> = alike.map(|it| it.name.as_str()).collect();
+        assert_eq!(stage.names(&format!("reason_code={code}")).await, alike, "{code}");
     }
     assert_eq!(stage.names("reason_code=no-service-in-pool&pool=default").await, [""; 0]);
-    let refused = stage.get("/v1/observers?reason_code=sad").await;
-    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (400, &json!("bad-query")));
-    assert!(refused.body["detail"].as_str().unwrap().contains("pool-is-full"), "{}", refused.body);
-    let refused = stage.get("/v1/observers?health=green").await;
-    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (400, &json!("bad-query")));
-    assert!(refused.body["detail"].as_str().unwrap().contains("restarting"), "{}", refused.body);
+    let refused = stage.get("/v1/observers?reason_code=sad").await.refused(400, "bad-query");
+    assert!(refused.detail.contains("pool-is-full"), "{refused:?}");
+    let refused = stage.get("/v1/observers?health=green").await.refused(400, "bad-query");
+    assert!(refused.detail.contains("restarting"), "{refused:?}");
 
-    let stats = stage.get("/v1/stats").await.body;
+    let stats: Stats = stage.read("/v1/stats").await;
     let expected = json!({"running": 1, "restarting": 1, "waiting": 2, "moving": 0, "stopping": 0});
-    assert_eq!(stats["health"], expected);
-    let pool = stage.get("/v1/pools/gpu").await.body;
-    assert_eq!(pool["health"], json!({"waiting": 1}));
+    assert_eq!(json!(stats.health), expected);
+    let pool: everwatch_api::Pool = stage.read("/v1/pools/gpu").await;
+    assert_eq!(json!(pool.health), json!({"waiting": 1}));
 
-    let doctor = stage.get("/v1/doctor").await.body;
-    let findings = doctor["items"].as_array().unwrap();
-    let finding = findings.iter().find(|it| it["code"] == "crash-loop").unwrap_or_else(|| panic!("{doctor}"));
-    assert!(finding["what"].as_str().unwrap().contains("loops (3 restarts)"), "{finding}");
+    let findings = stage.read::<Listed<Finding>>("/v1/doctor").await.items;
+    let finding = findings.iter().find(|it| it.code == "crash-loop");
+    let finding = finding.unwrap_or_else(|| panic!("{findings:?}"));
+    assert!(finding.what.contains("loops (3 restarts)"), "{finding:?}");
 
     // The bulk actions share the filter.
     let paused = stage.send("POST", "/v1/observers:pause?health=restarting&expect=1", None).await;
-    assert_eq!(paused.body["items"][0]["observer"]["name"], "loops", "{}", paused.body);
-    stage.until_health("loops", &json!("stopping"), &json!("pausing")).await;
+    let paused = paused.read::<Outcomes>(200).items.remove(0);
+    assert_eq!(paused.observer.unwrap().name, "loops");
+    stage.until_health("loops", Health::Stopping, ReasonCode::Pausing).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,15 +98,15 @@ async fn nothing_runs_without_its_service() {
     stage.create(json!({"kind": "ticker", "name": "a"})).await;
     let (_held, work, epoch) = older.take().await;
     older.run_event(&work, epoch, started()).await;
-    stage.until_health("a", &json!("running"), &Value::Null).await;
+    stage.until_health("a", Health::Running, None).await;
     older.run_event(&work, epoch, RunEvent::HandedOver).await;
-    stage.until("/v1/observers/a", |it| it.body["health"] == "moving").await;
+    stage.until_observer("a", |it| it.health == Some(Health::Moving)).await;
     older.run_event(&work, epoch, again(1)).await;
-    stage.until_health("a", &json!("running"), &Value::Null).await;
+    stage.until_health("a", Health::Running, None).await;
     older.session.close().await;
     // A younger one of its name brings to light that it is gone.
     let _younger = stage.service(1).await;
-    stage.until("/v1/observers/a", |it| it.body["health"] == "waiting").await;
+    stage.until_observer("a", |it| it.health == Some(Health::Waiting)).await;
     assert_eq!(stage.names("health=waiting").await, ["a"]);
     assert_eq!(stage.names("health=running").await, [""; 0]);
 }
