@@ -2,6 +2,7 @@
 
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::holder;
 use serde_json::json;
 
 const OBSERVERS: usize = 48;
@@ -31,8 +32,7 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     let [amber, birch, cedar] = ["amber", "birch", "cedar"].map(cells);
     page.until("all cells", &format!("{amber} > 0 && {amber} + {birch} + {cedar} === {OBSERVERS}")).await;
     let api = &cluster.api;
-    let moved =
-        api.items("/v1/observers").await.into_iter().find(|it| it["service"]["name"] == "amber").unwrap();
+    let moved = api.observers().await.into_iter().find(|it| holder(it) == Some("amber")).unwrap();
     page.run(
         "window.flights = 0; const fly = Element.prototype.animate; \
         Element.prototype.animate = function (...it) { window.flights += 1; return fly.apply(this, it); }",
@@ -48,7 +48,7 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     .await;
     page.until("all to have landed", "document.getAnimations().length === 0").await;
     page.screenshot("topology").await;
-    page.view(&format!("#/observers/{}", moved["id"].as_str().unwrap())).await;
+    page.view(&format!("#/observers/{}", moved.id)).await;
     page.until("the run that was lost", "document.querySelector('.timeline li[data-lost]')").await;
     page.until_text(".timeline li[data-now]", "runs now").await;
     page.screenshot("observer").await;

@@ -4,6 +4,7 @@
 //! are (default 1,000); EVERWATCH_CONSOLE_CHANGES: how many restart each second (default 20).
 
 use crate::browser::Browser;
+use everwatch_api::Stats;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::Api;
 use everwatch_tests::wait::wait_within;
@@ -40,8 +41,8 @@ async fn made(api: &Api, count: usize) {
 
 async fn all_run(api: &Api, count: usize) {
     wait_within(STARTING, "all to run", || async {
-        let running = api.get("/v1/stats").await["observers"]["Processing"].clone();
-        if running == count { Ok(()) } else { Err(format!("{running} of {count} run")) }
+        let running = api.read::<Stats>("/v1/stats").await.observers["Processing"];
+        if running == count as u64 { Ok(()) } else { Err(format!("{running} of {count} run")) }
     })
     .await;
 }

@@ -23,8 +23,8 @@ async fn the_console_is_served_with_a_strict_policy_and_kept_by_its_tag() {
         let again = client.get(&url).header(IF_NONE_MATCH, header(ETAG)).send().await.unwrap();
         assert_eq!((again.status().as_u16(), again.text().await.unwrap().as_str()), (304, ""), "{path}");
     }
-    let (status, problem) = cluster.api.call("GET", "/console/none.js", None).await;
-    assert_eq!((status, problem["code"].as_str()), (404, Some("no-such-route")), "{problem}");
+    let problem = cluster.api.refused("GET", "/console/none.js", None).await;
+    assert_eq!((problem.status, problem.code.as_str()), (404, "no-such-route"), "{problem:?}");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     page.press("Create").await;
     page.until_text("h1", "second").await;
     page.until_text(".head .status", "Running").await;
-    assert_eq!(cluster.api.until_status("second", "Processing").await["spec"], json!({"every": "1s"}));
+    assert_eq!(cluster.api.until_status("second", "Processing").await.spec, json!({"every": "1s"}));
 
     page.view("#/create").await;
     page.write("#new-name", "second").await;
@@ -69,18 +69,18 @@ async fn a_selection_is_deleted_after_its_count_was_confirmed() {
     page.until_text("#dialog h2", "Delete 3 observers?").await;
     page.press("Cancel").await;
     page.until("the dialog to be gone", "!document.querySelector('#dialog').open").await;
-    assert_eq!(cluster.api.items("/v1/observers").await.len(), 5);
+    assert_eq!(cluster.api.observers().await.len(), 5);
     page.press("Delete").await;
     page.press("Delete 3").await;
     page.until_text(".empty h2", "No matches").await;
     page.press("Clear the filter").await;
     page.until("the two that are kept", "document.querySelectorAll('tbody tr').length === 2").await;
     let left = wait_for("three to be gone", || async {
-        let left = cluster.api.items("/v1/observers").await;
+        let left = cluster.api.observers().await;
         if left.len() == 2 { Ok(left) } else { Err(format!("{left:?}")) }
     })
     .await;
-    assert!(left.iter().all(|it| it["name"].as_str().unwrap().starts_with("keep")), "{left:?}");
+    assert!(left.iter().all(|it| it.name.starts_with("keep")), "{left:?}");
 }
 
 #[tokio::test]
@@ -98,10 +98,10 @@ async fn a_service_is_drained_from_its_card_and_the_rest_is_made_even() {
     page.press("Rebalance").await;
     page.until_text("#dialog h2", "Move 3 observers?").await;
     page.press("Move 3").await;
-    let held = async |name: &str| cluster.api.get(&format!("/v1/services/{name}")).await["held"].clone();
+    let held = async |name: &str| cluster.api.service(name).await.held;
     wait_for("three on each", || async {
         let held = (held("a").await, held("b").await);
-        if held == (json!(3), json!(3)) { Ok(()) } else { Err(format!("{held:?}")) }
+        if held == (3, 3) { Ok(()) } else { Err(format!("{held:?}")) }
     })
     .await;
     page.until("the card of a to say so", "document.querySelector('.card .load strong').textContent === '3'")

@@ -4,11 +4,15 @@
 use crate::broker::Broker;
 use crate::faults::Fault;
 use crate::log::Log;
+use everwatch_api::Observer;
+use everwatch_core::record::health::Health;
+use everwatch_core::record::service::ServiceState;
+use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{As, Cluster, free_address};
 use everwatch_tests::disk::SmallDisk;
 use everwatch_tests::faketime::wrong_clock;
-use everwatch_tests::http::Api;
+use everwatch_tests::http::{Api, holder};
 use everwatch_tests::postgres::Server;
 use everwatch_tests::proxy::{Proxy, host_and_port};
 use everwatch_tests::wait::{wait_for, wait_within};
@@ -169,9 +173,9 @@ impl World {
 
     /// A service that holds something.
     pub(crate) async fn victim(&self, dice: &mut StdRng) -> &'static str {
-        let services = self.cluster.api.items("/v1/observers?limit=1000").await;
-        let holds = |name: &&&str| services.iter().any(|it| it["service"]["name"] == **name);
-        let candidates: Vec<&str> = self.services().into_iter().filter(|name| holds(&name)).collect();
+        let observers = self.cluster.api.observers().await;
+        let holds = |name: &str| observers.iter().any(|it| holder(it) == Some(name));
+        let candidates: Vec<&str> = self.services().into_iter().filter(|name| holds(name)).collect();
         candidates.choose(dice).copied().unwrap_or("s0")
     }
 
@@ -237,8 +241,8 @@ impl World {
         self.cluster
             .sql("update observers set document = kept.document from kept where observers.id = kept.id");
         self.cluster.sql("drop table kept");
-        for message in self.cluster.api.items("/v1/parked").await {
-            self.insist("POST", &format!("/v1/parked/{}/retry", message["id"]), None, &[202, 404]).await;
+        for message in self.cluster.api.parked().await {
+            self.insist("POST", &format!("/v1/parked/{}/retry", message.id), None, &[202, 404]).await;
         }
     }
 
@@ -246,10 +250,9 @@ impl World {
     /// meantime.
     pub(crate) async fn until_back(&self, name: &str) {
         wait_for(&format!("service {name} to be known"), || async {
-            let services = self.cluster.api.items("/v1/services?limit=1000").await;
-            let lives =
-                |it: &Value| ["active", "cordoned", "draining"].iter().any(|state| it["state"] == **state);
-            let back = services.iter().any(|it| it["name"] == name && lives(it));
+            let services = self.cluster.api.services().await;
+            let lives = |state: ServiceState| state != ServiceState::Suspect && !state.is_over();
+            let back = services.iter().any(|it| it.name == name && lives(it.state));
             if back { Ok(()) } else { Err(format!("{services:?}; {}", self.cluster.log(name))) }
         })
         .await;
@@ -325,9 +328,9 @@ impl World {
     /// The managers have carried out the requests of users.
     pub(crate) async fn until_managers_are_done(&self) {
         wait_for("every observer to be shown as running", || async {
-            let observers = self.cluster.api.items("/v1/observers?limit=1000").await;
+            let observers = self.cluster.api.observers().await;
             // The run that a restart ends is still shown as Processing; its health is `stopping`.
-            let runs = |it: &&Value| it["health"] == "running" || it["health"] == "restarting";
+            let runs = |it: &Observer| matches!(it.health, Some(Health::Running | Health::Restarting));
             let others: Vec<_> = observers.iter().filter(|it| !runs(it)).collect();
             if others.is_empty() { Ok(()) } else { Err(format!("{others:?}")) }
         })
@@ -337,16 +340,16 @@ impl World {
     /// Checks that the rows agree with what runs, no service exceeds its capacity, and no service is lost.
     pub(crate) async fn check_end(&self) {
         wait_for("the managers' books to come true", || async {
-            let observers = self.cluster.api.items("/v1/observers?limit=1000").await;
-            let services = self.cluster.api.items("/v1/services?limit=1000").await;
-            let runs = |it: &&Value| it["status"] == "Processing" && it["service"].is_object();
+            let (observers, services) =
+                (self.cluster.api.observers().await, self.cluster.api.services().await);
+            let runs = |it: &&Observer| it.status == Status::Processing && it.service.is_some();
             let running = observers.iter().filter(runs).count();
-            let active: Vec<_> = services.iter().filter(|it| it["state"] == "active").collect();
-            let held: u64 = active.iter().map(|it| it["held"].as_u64().unwrap()).sum();
-            let over = active.iter().any(|it| it["held"].as_u64() > Some(u64::from(CAPACITY)));
+            let active: Vec<_> = services.iter().filter(|it| it.state == ServiceState::Active).collect();
+            let held = active.iter().map(|it| it.held as usize).sum::<usize>();
+            let over = active.iter().any(|it| it.held > CAPACITY);
             let all = self.live.len();
             let told = format!("{running} of {all} run, {} services active, {held} held", active.len());
-            let true_now = running == all && observers.len() == all && held == all as u64 && !over;
+            let true_now = running == all && observers.len() == all && held == all && !over;
             if true_now && active.len() == SERVICES.len() { Ok(()) } else { Err(told) }
         })
         .await;

@@ -8,6 +8,7 @@
 
 use super::chapter::{Block, blocks, says};
 use super::root;
+use everwatch_api::Stats;
 use everwatch_tests::cluster::{everwatch, free_address, from_environment};
 use everwatch_tests::http::Api;
 use everwatch_tests::terminal::Terminal;
@@ -198,10 +199,8 @@ impl Reader {
     }
 
     async fn active(&self) -> Result<u64, String> {
-        match self.api.try_call("GET", "/v1/stats", None).await {
-            Ok((200, stats)) => Ok(stats["services"]["active"].as_u64().unwrap_or(0)),
-            other => Err(format!("{other:?}")),
-        }
+        let stats: Stats = self.api.try_read("/v1/stats").await?;
+        Ok(stats.services.get("active").copied().unwrap_or(0))
     }
 
     async fn until_active(&self, place: &str, number: u32, services: u64) {

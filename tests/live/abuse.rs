@@ -1,8 +1,11 @@
 //! Clients that never finish their requests, and a full disk.
 
+use everwatch_api::{Observer, ProblemBody};
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::disk::SmallDisk;
+use everwatch_tests::http::holder;
 use everwatch_tests::wait::wait_for;
+use serde::Deserialize as _;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;
@@ -50,14 +53,14 @@ async fn a_full_disk_under_sqlite_is_told_and_survived() {
     }
     disk.fill();
     let filling = json!({"kind": "ticker", "labels": {"long": "x".repeat(60)}, "on_full": "queue"});
-    let problem = wait_for("a create to be refused because the disk is full", || async {
+    let (status, problem) = wait_for("a create to be refused because the disk is full", || async {
         match cluster.api.call("POST", "/v1/observers", Some(filling.clone())).await {
             (201, _) => Err("there was room still".to_owned()),
-            refused => Ok(refused),
+            (status, answer) => Ok((status, ProblemBody::deserialize(&answer).unwrap())),
         }
     })
     .await;
-    assert_eq!((problem.0, problem.1["code"].as_str()), (503, Some("database-unavailable")), "{}", problem.1);
+    assert_eq!((status, problem.code.as_str()), (503, "database-unavailable"), "{problem:?}");
     // Failover needs no database.
     cluster.kill("a");
     wait_for("all six to run on b", || async {
@@ -69,8 +72,8 @@ async fn a_full_disk_under_sqlite_is_told_and_survived() {
     .await;
     disk.make_room();
     wait_for("the books to come true once there is room", || async {
-        let all = cluster.api.items("/v1/observers?status=Processing&kind=beacon").await;
-        let on_b = all.iter().filter(|it| it["service"]["name"] == "b").count();
+        let all: Vec<Observer> = cluster.api.list("/v1/observers?status=Processing&kind=beacon").await;
+        let on_b = all.iter().filter(|it| holder(it) == Some("b")).count();
         if on_b == 6 { Ok(()) } else { Err(format!("{all:?}")) }
     })
     .await;

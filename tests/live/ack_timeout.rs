@@ -3,6 +3,7 @@
 
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, further_brokers};
+use everwatch_tests::http::holder;
 use everwatch_tests::rabbitmq::Node;
 use everwatch_tests::wait::{wait_for, wait_within};
 use serde_json::json;
@@ -38,8 +39,8 @@ async fn a_cordoned_service(url: &str) {
     assert_eq!(cluster.api.call("POST", "/v1/services/a/cordon", None).await.0, 202);
     cluster.service("b", 10).await;
     wait_within(LONG_ENOUGH, "the other service to run it", || async {
-        let on = cluster.api.get("/v1/observers/o").await["service"]["name"].clone();
-        if on == "b" { Ok(()) } else { Err(format!("it is on {on}")) }
+        let it = cluster.api.observer("o").await;
+        if holder(&it) == Some("b") { Ok(()) } else { Err(format!("{it:?}")) }
     })
     .await;
     wait_for("its child there to be seen", || async {
@@ -69,8 +70,8 @@ async fn three_minutes(version: &str, url: &str) {
         ticks.tick().await;
     }
     wait_for(&format!("both to run, on {version}"), || async {
-        let running = cluster.api.items("/v1/observers?status=Processing").await;
-        let held = running.iter().filter(|it| it["service"].is_object()).count();
+        let running = cluster.api.processing().await;
+        let held = running.iter().filter(|it| it.service.is_some()).count();
         if held == 2 { Ok(()) } else { Err(format!("{running:?}")) }
     })
     .await;

@@ -38,7 +38,7 @@ async fn files_make_change_and_end_observers() {
     let (code, said) = apply(&cluster, &["-f", at, "--dry-run"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("would be: 3 created, 0 changed, 0 unchanged, 0 deleted"), "{said}");
-    assert_eq!(cluster.api.items("/v1/observers").await.len(), 1, "a dry run does nothing");
+    assert_eq!(cluster.api.observers().await.len(), 1, "a dry run does nothing");
 
     let (code, said) = apply(&cluster, &["-f", at]);
     assert_eq!((code, said.contains("3 created")), (Some(0), true), "{said}");
@@ -52,11 +52,10 @@ async fn files_make_change_and_end_observers() {
     let (code, said) = apply(&cluster, &["-f", at, "--prune", "-l", "app=x"]);
     assert!(said.contains("0 created, 1 changed, 1 unchanged, 1 deleted"), "{said}");
     assert_eq!(code, Some(0));
-    let two = cluster.api.get("/v1/observers/two").await;
-    assert_eq!(two["spec"], json!({"every": "3s"}));
+    assert_eq!(cluster.api.observer("two").await.spec, json!({"every": "3s"}));
     cluster.api.get("/v1/observers/stranger").await;
     everwatch_tests::wait::wait_for("one to be gone", || async {
-        let left = cluster.api.items("/v1/observers").await;
+        let left = cluster.api.observers().await;
         if left.len() == 3 { Ok(()) } else { Err(format!("{left:?}")) }
     })
     .await;

@@ -65,7 +65,7 @@ async fn begin(cluster: &mut Cluster) -> std::path::PathBuf {
 async fn epochs(cluster: &Cluster) -> Vec<u64> {
     let mut all = Vec::new();
     for number in 0..OBSERVERS {
-        all.push(cluster.api.get(&format!("/v1/observers/o{number}")).await["epoch"].as_u64().unwrap());
+        all.push(cluster.api.observer(&format!("o{number}")).await.epoch);
     }
     all
 }
@@ -74,8 +74,8 @@ async fn until_all_run_later(cluster: &Cluster, before: &[u64]) {
     wait_for("every observer to run in a later epoch", || async {
         let now = epochs(cluster).await;
         let later = now.iter().zip(before).filter(|(now, before)| now > before).count();
-        let running = cluster.api.items("/v1/observers?status=Processing&limit=1000").await;
-        let all = running.iter().filter(|it| it["service"].is_object()).count();
+        let running = cluster.api.processing().await;
+        let all = running.iter().filter(|it| it.service.is_some()).count();
         if later == OBSERVERS && all >= OBSERVERS { Ok(()) } else { Err(format!("{later} later, {all} run")) }
     })
     .await;

@@ -5,10 +5,12 @@ mod chaos;
 mod top;
 mod walk;
 
+use everwatch_api::{Event, Observer};
+use everwatch_core::observer::definition::Overlap;
 use everwatch_tests::dev::Dev;
 use everwatch_tests::said_by;
 use everwatch_tests::wait::wait_for;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -59,26 +61,23 @@ async fn every_form_of_an_answer_says_the_same() {
     let (_, wide, _) = dev.run("observer list -o wide");
     assert!(wide.contains("app=x") && wide.contains("RUNS FOR"), "{wide}");
     assert_eq!(dev.run("observer list -o name").1, "one\ntwo\n");
-    let json: Value = serde_json::from_str(&dev.run("observer get one -o json").1).unwrap();
-    assert_eq!(json["name"], "one");
+    let one: Observer = serde_json::from_str(&dev.run("observer get one -o json").1).unwrap();
+    assert_eq!(one.name, "one");
     let (_, yaml, _) = dev.run("observer get one -o yaml");
     assert!(yaml.contains("name: one\n") && yaml.contains("spec: {}") && yaml.contains("app: x"), "{yaml}");
     let (_, told, _) = dev.run("observer describe one");
     for part in ["Name:", "Status:", "Retry:", "Spec:", "Runs:", "started", "service-1"] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    wait_for("the next heartbeat", || async {
-        let it = dev.api.get("/v1/services/service-1").await;
-        if it["held"] == 2 { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
+    // The next heartbeat counts them.
+    dev.api.until_service("service-1", |it| it.held == 2).await;
     let (_, told, _) = dev.run("service describe service-1");
     for part in ["2 of 5 held, 3 free", "Last heartbeat:", "two", "service_registered"] {
         assert!(told.contains(part), "{part}: {told}");
     }
     // An empty result is no failure; the notice goes to standard error.
-    assert_eq!(dev.run("observer list -q nobody"), (Some(0), String::new(), "no observers\n".to_owned()));
-    assert_eq!(dev.run("observer list -q nobody -o json").1, "[]\n");
+    assert_eq!(dev.run("observer list -q absent"), (Some(0), String::new(), "no observers\n".to_owned()));
+    assert_eq!(dev.run("observer list -q absent -o json").1, "[]\n");
     assert_eq!(dev.run("observer list --sort -name --limit 1 -o name").1, "two\n");
     for words in [
         "service list -o wide",
@@ -115,8 +114,8 @@ async fn several_names_are_worked_on_and_the_first_failure_decides() {
     let (code, said, _) =
         dev.run("observer create one --kind ticker --label app=x --overlap forbid --grace 3s --wait 20s");
     assert_eq!((code, said.as_str()), (Some(0), "one Processing\n"));
-    let it = dev.api.get("/v1/observers/one").await;
-    assert_eq!((&it["overlap"], &it["grace"]), (&json!("forbid"), &json!("3s")));
+    let it = dev.api.observer("one").await;
+    assert_eq!((it.overlap, it.grace.as_str()), (Overlap::Forbid, "3s"));
     assert_eq!(dev.run("observer create two --kind ticker --paused").1, "two Paused\n");
     let (code, said, beside) = dev.run("observer pause one none two");
     assert_eq!(code, Some(3), "{said} {beside}");
@@ -165,10 +164,7 @@ async fn followed_events_go_on_after_the_history_and_none_is_told_twice() {
     all.until("the stop", |said| said.contains("\"stopped\"")).await;
     assert!(!one.said().contains("two") && !one.said().contains("stopped"), "{}", one.said());
     let told = all.said();
-    let ids: Vec<i64> = told
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_i64().unwrap())
-        .collect();
+    let ids: Vec<i64> = told.lines().map(|line| serde_json::from_str::<Event>(line).unwrap().id).collect();
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
 }
 

@@ -233,7 +233,7 @@ async fn a_program_gets_none_of_the_service_s_environment_but_what_is_passed_on(
     ] {
         let spec = json!({"argv": ["/bin/sleep", "1000"], "env": env, "cwd": cwd});
         let made = cluster.api.create(json!({"kind": "exec", "spec": spec})).await;
-        let failed = cluster.api.until_status(made["name"].as_str().unwrap(), "Failed").await;
-        assert!(failed.to_string().contains(told), "{failed}");
+        let failed = cluster.api.until_status(&made.name, "Failed").await;
+        assert!(failed.last_error.as_ref().is_some_and(|it| it.contains(told)), "{failed:?}");
     }
 }

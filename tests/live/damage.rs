@@ -1,11 +1,15 @@
 //! A stored row that cannot be read: everything else continues, and operators are told what to do.
 
+use everwatch_api::{Observer, Service};
+use everwatch_core::doctor::Severity;
+use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::holder;
 use everwatch_tests::wait::wait_for;
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[tokio::test]
-async fn an_unreadable_row_stops_nobody_else_and_its_reports_are_kept() {
+async fn an_unreadable_row_affects_no_other_observer_and_its_reports_are_kept() {
     let mut cluster = Cluster::new("damage").with_postgres();
     cluster.manager().await;
     let api = cluster.api.clone();
@@ -17,59 +21,53 @@ async fn an_unreadable_row_stops_nobody_else_and_its_reports_are_kept() {
         api.until_status(&format!("o{number}"), "Processing").await;
     }
     cluster.service("b", 20).await;
-    let id = api.get("/v1/observers/o0").await["id"].as_str().unwrap().to_owned();
+    let id = api.observer("o0").await.id.to_string();
     cluster.sql("create table kept as select id, document from observers");
     cluster.sql("update observers set document = '{', due_at = 0 where name = 'o0'");
 
     // Other observers can still be created, deleted and moved.
     api.create(json!({"name": "after", "kind": "ticker"})).await;
     api.until_status("after", "Processing").await;
-    let (status, deleted) = api.call("DELETE", "/v1/observers/o1?wait=20s", None).await;
-    assert_eq!((status, &deleted["status"]), (200, &json!("Deleted")), "{deleted}");
+    let deleted: Observer = api.done("DELETE", "/v1/observers/o1?wait=20s", None, 200).await;
+    assert_eq!(deleted.status, Status::Deleted, "{deleted:?}");
     cluster.kill("a");
     for number in 2..10 {
         until_held_by(&cluster, &format!("o{number}"), "b").await;
     }
     // Managers also do what is due by the clock: no service reports the end of the killed service.
     wait_for("the killed service to be lost", || async {
-        let services = api.items("/v1/services?name=a&state=lost").await;
+        let services: Vec<Service> = api.list("/v1/services?name=a&state=lost").await;
         if services.len() == 1 { Ok(()) } else { Err(format!("{services:?}")) }
     })
     .await;
     assert_eq!(api.call("GET", "/readyz", None).await.0, 200);
 
     // A request for the observer returns the problem; the doctor and the metrics report it too.
-    let (status, problem) = api.call("GET", "/v1/observers/o0", None).await;
+    let problem = api.refused("GET", "/v1/observers/o0", None).await;
     let cure = format!("DELETE FROM observers WHERE id = '{id}'");
-    assert!(status == 500 && problem["detail"].as_str().unwrap().contains(&cure), "{problem}");
-    let findings = api.items("/v1/doctor").await;
-    let found = findings.iter().find(|it| it["code"] == "unreadable-row").unwrap();
-    assert_eq!(found["severity"], "critical");
-    assert!(found["subject"].as_str().unwrap().contains(&id), "{found}");
-    assert!(found["cure"].as_str().unwrap().contains(&cure), "{found}");
+    assert!(problem.status == 500 && problem.detail.contains(&cure), "{problem:?}");
+    let findings = api.findings().await;
+    let found = findings.iter().find(|it| it.code == "unreadable-row").unwrap();
+    assert_eq!(found.severity, Severity::Critical);
+    assert!(found.subject.contains(&id) && found.cure.contains(&cure), "{found:?}");
     let (_, metrics) = api.call("GET", "/metrics", None).await;
     let metrics = metrics.as_str().unwrap().to_owned();
     assert!(metrics.contains("everwatch_unreadable_rows{table=\"observers\"} 1"), "{metrics}");
 
     // After the row is repaired, an operator sends its parked reports back to the queue.
     cluster.sql("update observers set document = kept.document from kept where observers.id = kept.id and name = 'o0'");
-    let parked = api.items("/v1/parked").await;
+    let parked = api.parked().await;
     assert!(!parked.is_empty(), "the start of its run on the other service is kept");
     for message in parked {
-        assert!(message["reason"].as_str().unwrap().contains(&id), "{message}");
-        let path = format!("/v1/parked/{}/retry", message["id"]);
+        assert!(message.reason.contains(&id), "{message:?}");
+        let path = format!("/v1/parked/{}/retry", message.id);
         assert_eq!(api.call("POST", &path, None).await.0, 202);
     }
     until_held_by(&cluster, "o0", "b").await;
-    assert_eq!(api.items("/v1/doctor").await.iter().filter(|it| it["code"] == "unreadable-row").count(), 0);
+    assert!(api.findings().await.iter().all(|it| it.code != "unreadable-row"));
 }
 
-async fn until_held_by(cluster: &Cluster, name: &str, service: &str) -> Value {
-    let path = format!("/v1/observers/{name}");
-    wait_for(&format!("{name} to run on {service}"), || async {
-        let now = cluster.api.get(&path).await;
-        let held = now["status"] == "Processing" && now["service"]["name"] == service;
-        if held { Ok(now) } else { Err(now.to_string()) }
-    })
-    .await
+async fn until_held_by(cluster: &Cluster, name: &str, service: &str) {
+    let held = |it: &Observer| it.status == Status::Processing && holder(it) == Some(service);
+    cluster.api.until_observer(name, held).await;
 }

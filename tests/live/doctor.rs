@@ -1,9 +1,11 @@
 //! The doctor finds deliberate faults of brokers and deployments, and the remedy that it names works.
 
+use everwatch_api::Finding;
+use everwatch_core::doctor::Severity;
 use everwatch_tests::cluster::{Cluster, brokers, everwatch, from_environment};
 use everwatch_tests::rabbitmq::{Management, Node};
 use everwatch_tests::wait::wait_for;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::Command;
 
 /// A cluster on a private node whose management API the manager queries.
@@ -13,18 +15,14 @@ fn on(node: &Node, name: &str) -> Cluster {
     cluster
 }
 
-async fn findings(cluster: &Cluster) -> Vec<Value> {
-    cluster.api.items("/v1/doctor").await
-}
-
-fn is(finding: &Value, code: &str, words: &str) -> bool {
-    finding["code"] == code && finding.to_string().contains(words)
+fn is(finding: &Finding, code: &str, words: &str) -> bool {
+    finding.code == code && format!("{finding:?}").contains(words)
 }
 
 /// Waits for a finding with these words in it, and answers it.
-async fn until_found(cluster: &Cluster, code: &str, words: &str) -> Value {
+async fn until_found(cluster: &Cluster, code: &str, words: &str) -> Finding {
     wait_for(&format!("the doctor to find {code} ({words})"), || async {
-        let all = findings(cluster).await;
+        let all = cluster.api.findings().await;
         all.iter().find(|it| is(it, code, words)).cloned().ok_or_else(|| format!("{all:?}"))
     })
     .await
@@ -32,16 +30,15 @@ async fn until_found(cluster: &Cluster, code: &str, words: &str) -> Value {
 
 async fn until_cured(cluster: &Cluster, code: &str, words: &str) {
     wait_for(&format!("{code} ({words}) to be cured"), || async {
-        let all = findings(cluster).await;
+        let all = cluster.api.findings().await;
         if all.iter().any(|it| is(it, code, words)) { Err(format!("{all:?}")) } else { Ok(()) }
     })
     .await;
 }
 
 /// Executes the first `rabbitmqctl …` command of a finding's remedy.
-fn apply(node: &Node, finding: &Value) {
-    let cure = finding["cure"].as_str().unwrap();
-    let (_, command) = cure.split_once("`rabbitmqctl ").unwrap();
+fn apply(node: &Node, finding: &Finding) {
+    let (_, command) = finding.cure.split_once("`rabbitmqctl ").unwrap();
     let (arguments, _) = command.split_once('`').unwrap();
     node.ctl(&arguments.split(' ').collect::<Vec<_>>());
 }
@@ -76,12 +73,12 @@ async fn a_healthy_deployment_yields_no_warning() {
         for number in 0..6 {
             cluster.api.until_status(&format!("o{number}"), "Processing").await;
         }
-        let found = findings(&cluster).await;
-        assert!(found.iter().all(|it| it["severity"] == "info"), "on {version}: {found:?}");
-        let unset = found.iter().any(|it| it["code"] == "management-unset");
+        let found = cluster.api.findings().await;
+        assert!(found.iter().all(|it| it.severity == Severity::Info), "on {version}: {found:?}");
+        let unset = found.iter().any(|it| it.code == "management-unset");
         assert_eq!(unset, version != "default", "it says what it could not see, on {version}: {found:?}");
         let (code, said) = cli(&cluster, &["-o", "json"]).await;
-        assert_eq!((code, serde_json::from_str(&said).unwrap()), (0, Value::Array(found)));
+        assert_eq!((code, serde_json::from_str(&said).unwrap()), (0, json!(found)));
     }
 }
 
@@ -97,10 +94,7 @@ async fn policies_arguments_alarms_and_a_dead_broker_are_found_and_their_cures_w
     management.expect("PUT", &format!("/api/queues/%2f/{queue}"), classic).await;
     cluster.manager().await;
     let found = until_found(&cluster, "queue-arguments", "x-delivery-limit").await;
-    assert_eq!(
-        (&found["severity"], &found["subject"]),
-        (&json!("critical"), &json!(format!("queue {queue}")))
-    );
+    assert_eq!((found.severity, &found.subject), (Severity::Critical, &format!("queue {queue}")));
     let (code, said) = cli(&cluster, &[]).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains(&format!("CRITICAL  queue-arguments  queue {queue}")), "{said}");
@@ -116,19 +110,19 @@ async fn policies_arguments_alarms_and_a_dead_broker_are_found_and_their_cures_w
     let policy = json!({"pattern": pattern, "definition": definition, "apply-to": "queues"});
     management.expect("PUT", "/api/policies/%2f/strict", policy).await;
     let found = until_found(&cluster, "policy", "delivery limit of 20").await;
-    assert_eq!(found["severity"], "critical");
+    assert_eq!(found.severity, Severity::Critical);
     let length = until_found(&cluster, "policy", "max-length of 50").await;
-    assert_eq!(length["severity"], "warning", "nothing is dropped: {length}");
+    assert_eq!(length.severity, Severity::Warning, "nothing is dropped: {length:?}");
     apply(&node, &found);
     until_cured(&cluster, "policy", "").await;
 
     node.ctl(&["set_vm_memory_high_watermark", "0.0001"]);
     let found = until_found(&cluster, "broker-alarm", "memory alarm").await;
-    assert_eq!(found["severity"], "critical");
+    assert_eq!(found.severity, Severity::Critical);
     apply(&node, &found);
     until_cured(&cluster, "broker-alarm", "").await;
-    let left = findings(&cluster).await;
-    assert!(left.iter().all(|it| it["severity"] == "info"), "{left:?}");
+    let left = cluster.api.findings().await;
+    assert!(left.iter().all(|it| it.severity == Severity::Info), "{left:?}");
 
     node.kill();
     until_found(&cluster, "broker-unreachable", "cannot be reached").await;
@@ -155,7 +149,7 @@ async fn an_acknowledgement_time_out_that_fires_is_found() {
         return;
     }
     let found = until_found(&cluster, "ack-timeout-fired", "consumer_timeout = 315360000000").await;
-    assert_eq!(found["severity"], "critical");
+    assert_eq!(found.severity, Severity::Critical);
 }
 
 #[tokio::test]
@@ -167,7 +161,7 @@ async fn two_services_of_one_name_are_found() {
     cluster.service("a", 10).await;
     elsewhere.spawn_service("a", 10);
     let found = until_found(&cluster, "same-name", "service a").await;
-    assert_eq!(found["severity"], "warning");
+    assert_eq!(found.severity, Severity::Warning);
     assert_eq!(cli(&cluster, &[]).await.0, 4);
     assert_eq!(elsewhere.terminate("a"), Some(0));
     until_cured(&cluster, "same-name", "").await;
@@ -181,8 +175,8 @@ async fn a_service_that_is_too_big_to_lose_is_found_and_another_one_cures_it() {
     cluster.service("small", 5).await;
     create(&cluster, 15).await;
     let found = until_found(&cluster, "too-big-to-lose", "service big").await;
-    assert!(found["what"].as_str().unwrap().contains("10 of the 15 observers"), "{found}");
-    assert!(found["cure"].as_str().unwrap().contains("at least 10 slots"), "{found}");
+    assert!(found.what.contains("10 of the 15 observers"), "{found:?}");
+    assert!(found.cure.contains("at least 10 slots"), "{found:?}");
     cluster.service("more", 10).await;
     until_cured(&cluster, "too-big-to-lose", "").await;
     // An observer without a service, and a switch that an operator forgot.
@@ -193,7 +187,7 @@ async fn a_service_that_is_too_big_to_lose_is_found_and_another_one_cures_it() {
         cluster.api.call("PUT", "/v1/safe-mode", Some(json!({"on": true, "reason": "storm"}))).await;
     assert_eq!(status, 200);
     let hold = until_found(&cluster, "safe-mode-on", "storm").await;
-    assert_eq!(hold["cure"], "`everwatch safe-mode off`");
+    assert_eq!(hold.cure, "`everwatch safe-mode off`");
 }
 
 #[tokio::test]
@@ -206,8 +200,8 @@ async fn tables_of_another_version_are_found() {
          from _sqlx_migrations where {newest}"
     ));
     let found = until_found(&cluster, "schema-newer", "version 9999").await;
-    assert_eq!(found["severity"], "warning");
-    assert!(cli(&cluster, &[]).await.1.contains("cure  upgrade this manager to the version"), "{found}");
+    assert_eq!(found.severity, Severity::Warning);
+    assert!(cli(&cluster, &[]).await.1.contains("cure  upgrade this manager to the version"), "{found:?}");
     // As the finding says, it could not start again.
     let mut command = Command::new(everwatch());
     command.args(["run", "manager"]).envs(cluster.environment());
@@ -218,5 +212,5 @@ async fn tables_of_another_version_are_found() {
     until_cured(&cluster, "schema-newer", "").await;
     cluster.sql(&format!("delete from _sqlx_migrations where {newest}"));
     let found = until_found(&cluster, "schema-older", "this manager requires version").await;
-    assert_eq!(found["severity"], "critical");
+    assert_eq!(found.severity, Severity::Critical);
 }

@@ -1,9 +1,10 @@
 //! Hostile clients at the listeners of managers and services: whatever they send or hold open, observers keep running
 //! and users get answers.
 
+use everwatch_api::{Listed, Observer};
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
-use everwatch_tests::http::Api;
+use everwatch_tests::http::{Api, holder};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use std::io;
@@ -139,15 +140,15 @@ fn besiege_service(attackers: &mut JoinSet<io::Result<()>>, service: SocketAddr)
 
 /// The longest time that a user waited for the console, a list and a change, requested one after another
 /// until the end.
-async fn people_ask(api: &Api, until: Instant) -> Duration {
+async fn users_ask(api: &Api, until: Instant) -> Duration {
     let mut slowest = Duration::ZERO;
     for round in 0.. {
         if Instant::now() > until {
             break;
         }
-        let (asked, name) = (Instant::now(), format!("person-{round}"));
+        let (asked, name) = (Instant::now(), format!("user-{round}"));
         assert_eq!(api.call("GET", "/", None).await.0, 200);
-        assert!(api.get("/v1/observers?limit=10").await["total"].as_u64() >= Some(10));
+        assert!(api.read::<Listed<Observer>>("/v1/observers?limit=10").await.total >= 10);
         let body = json!({"name": name, "kind": "ticker", "on_full": "queue"});
         api.create(body).await;
         assert_eq!(api.call("DELETE", &format!("/v1/observers/{name}"), None).await.0, 202);
@@ -158,7 +159,7 @@ async fn people_ask(api: &Api, until: Instant) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::print_stdout, reason = "the figures are the point")]
-async fn hostile_clients_disturb_neither_observers_nor_people() {
+async fn hostile_clients_disturb_neither_observers_nor_users() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
     let mut cluster = Cluster::new("door").with_test_kinds();
@@ -176,7 +177,7 @@ async fn hostile_clients_disturb_neither_observers_nor_people() {
         api.until_status(&format!("o{number}"), "Processing").await;
     }
     // The broker may have delivered all observers to one service.
-    let holds = api.get("/v1/observers/o0").await["service"]["name"].as_str().unwrap().to_owned();
+    let holds = holder(&api.observer("o0").await).unwrap().to_owned();
     let besieged: Vec<_> = ["a", "b", "c"].into_iter().filter(|name| *name != holds).collect();
     let manager = address(&api.url);
     let (mut attackers, mut streams) = (JoinSet::new(), JoinSet::new());
@@ -191,11 +192,12 @@ async fn hostile_clients_disturb_neither_observers_nor_people() {
         besiege_service(&mut attackers, cluster.health_address(name).parse().unwrap());
     }
     let until = Instant::now() + SIEGE;
-    let first = people_ask(&api, Instant::now() + SIEGE / 2).await;
-    let held = api.items(&format!("/v1/observers?limit=100&kind=beacon&service={holds}")).await.len();
+    let first = users_ask(&api, Instant::now() + SIEGE / 2).await;
+    let path = format!("/v1/observers?limit=100&kind=beacon&service={holds}");
+    let held = api.list::<Observer>(&path).await.len();
     let killed = jiff::Timestamp::now().as_millisecond();
     cluster.kill(&holds);
-    let slowest = first.max(people_ask(&api, until).await);
+    let slowest = first.max(users_ask(&api, until).await);
     let pid = cluster.family("manager")[0];
     println!(
         "{} of {IDLE_STREAMS} idle streams connected, {let_in} let in; {} bodies refused; slowest answer {slowest:?}; \
@@ -205,7 +207,7 @@ async fn hostile_clients_disturb_neither_observers_nor_people() {
         peak(pid) / 1024
     );
     assert!(let_in <= 2_000 && refused.load(Ordering::Relaxed) > 10);
-    assert!(slowest <= ANSWERED_WITHIN, "a person waited {slowest:?} for an answer");
+    assert!(slowest <= ANSWERED_WITHIN, "a user waited {slowest:?} for an answer");
     assert!(peak(pid) <= MEMORY_MAX, "the manager took {} KiB", peak(pid));
     attackers.shutdown().await;
     drop(open);

@@ -1,6 +1,8 @@
 //! Deletes of observers that run, wait for a slot or are moving, and an observer whose service is killed many
 //! times.
 
+use everwatch_api::Observer;
+use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, brokers};
 use everwatch_tests::wait::wait_for;
@@ -26,20 +28,20 @@ async fn a_delete_ends_the_code_and_may_be_repeated() {
     })
     .await;
     api.until_status("o", "Processing").await;
-    let (status, problem) = api.call("DELETE", "/v1/observers/none", None).await;
-    assert_eq!((status, problem["code"].as_str()), (404, Some("not-found")));
-    let (status, it) = api.call("DELETE", "/v1/observers/o", None).await;
-    assert_eq!((status, it["status"].as_str()), (202, Some("OnDeleting")));
+    let problem = api.refused("DELETE", "/v1/observers/none", None).await;
+    assert_eq!((problem.status, problem.code.as_str()), (404, "not-found"));
+    let it: Observer = api.done("DELETE", "/v1/observers/o", None, 202).await;
+    assert_eq!(it.status, Status::OnDeleting);
     let (status, _) = api.call("DELETE", "/v1/observers/o", None).await;
     assert_eq!(status, 202, "a second delete is no error");
-    let (status, problem) =
-        api.call("POST", "/v1/observers", Some(json!({"name": "o", "kind": "ticker"}))).await;
-    assert_eq!((status, problem["code"].as_str()), (503, Some("name-ending")));
+    let again = json!({"name": "o", "kind": "ticker"});
+    let problem = api.refused("POST", "/v1/observers", Some(again.clone())).await;
+    assert_eq!((problem.status, problem.code.as_str()), (503, "name-ending"));
     api.until_status("o", "Deleted").await;
     assert_eq!(std::fs::read_to_string(&marker).unwrap(), "ended\n", "told to stop, not killed");
-    let (status, it) = api.call("DELETE", "/v1/observers/o", None).await;
-    assert_eq!((status, it["status"].as_str()), (200, Some("Deleted")));
-    api.create(json!({"name": "o", "kind": "ticker"})).await;
+    let it: Observer = api.done("DELETE", "/v1/observers/o", None, 200).await;
+    assert_eq!(it.status, Status::Deleted);
+    api.create(again).await;
 }
 
 #[tokio::test]
@@ -54,13 +56,10 @@ async fn one_that_waits_for_a_slot_can_be_deleted_and_never_starts() {
     api.create(create("first")).await;
     api.until_status("first", "Processing").await;
     api.create(create("waits")).await;
-    wait_for("its publish to be over", || async {
-        let it = api.get("/v1/observers/waits").await;
-        if it["reason"].as_str().unwrap_or_default().contains("slot") { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
-    let (status, it) = api.call("DELETE", "/v1/observers/waits", None).await;
-    assert_eq!((status, it["status"].as_str()), (202, Some("OnDeleting")), "{it}");
+    // Once its publish is over, it waits in the queue.
+    api.until_observer("waits", |it| it.reason.contains("slot")).await;
+    let it: Observer = api.done("DELETE", "/v1/observers/waits", None, 202).await;
+    assert_eq!(it.status, Status::OnDeleting, "{it:?}");
     let (status, _) = api.call("DELETE", "/v1/observers/first?wait=20s", None).await;
     assert_eq!(status, 200);
     api.until_status("waits", "Deleted").await;
@@ -127,7 +126,7 @@ async fn an_observer_lives_through_twenty_five_kills_of_its_service() {
             })
             .await;
         }
-        assert_eq!(cluster.api.get("/v1/observers/o").await["status"], "Processing");
+        assert_eq!(cluster.api.observer("o").await.status, Status::Processing);
         beacons::judge(&format!("25 kills, {version}"), &folder, |_| 0);
     });
     futures::future::join_all(all).await;

@@ -1,7 +1,10 @@
 //! Observers run, move when their service dies, and end when told.
 
+use everwatch_api::{Observer, Run};
+use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, brokers};
+use everwatch_tests::http::holder;
 use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -9,10 +12,10 @@ use std::collections::BTreeMap;
 /// How long a killed service's children may live on, in ms: the default `fence_grace`.
 const FENCE_GRACE: i64 = 500;
 
-fn by_service(observers: &[Value]) -> BTreeMap<String, usize> {
+fn by_service(observers: &[Observer]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for it in observers {
-        *counts.entry(it["service"]["name"].as_str().unwrap_or("nobody").to_owned()).or_default() += 1;
+        *counts.entry(holder(it).unwrap_or("none")).or_default() += 1;
     }
     counts
 }
@@ -28,22 +31,22 @@ async fn twenty_observers_fit_and_the_thirty_first_does_not() {
     for number in 0..30 {
         api.create(json!({"name": format!("o{number}"), "kind": "ticker"})).await;
         if number == 19 {
-            let (status, problem) =
-                api.call("POST", "/v1/observers", Some(json!({"name": "o3", "kind": "ticker"}))).await;
-            assert_eq!((status, problem["code"].as_str()), (409, Some("name-exists")), "{problem}");
+            let again = json!({"name": "o3", "kind": "ticker"});
+            let problem = api.refused("POST", "/v1/observers", Some(again)).await;
+            assert_eq!((problem.status, problem.code.as_str()), (409, "name-exists"), "{problem:?}");
         }
     }
     let all = wait_for("30 to run", || async {
-        let all = api.items("/v1/observers?status=Processing&limit=1000").await;
+        let all = api.processing().await;
         if all.len() == 30 { Ok(all) } else { Err(format!("{} run", all.len())) }
     })
     .await;
     assert_eq!(by_service(&all).into_values().collect::<Vec<_>>(), [10, 10, 10]);
-    let (status, problem) =
-        api.call("POST", "/v1/observers", Some(json!({"name": "full", "kind": "ticker"}))).await;
-    assert_eq!((status, problem["code"].as_str()), (503, Some("no-capacity")), "{problem}");
+    let full = json!({"name": "full", "kind": "ticker"});
+    let problem = api.refused("POST", "/v1/observers", Some(full)).await;
+    assert_eq!((problem.status, problem.code.as_str()), (503, "no-capacity"), "{problem:?}");
     let waits = api.create(json!({"name": "waits", "kind": "ticker", "on_full": "queue"})).await;
-    assert_eq!(waits["status"], "Created");
+    assert_eq!(waits.status, Status::Created);
     let (status, _) = api.call("DELETE", "/v1/observers/o0?wait=10s", None).await;
     assert_eq!(status, 200);
     api.until_status("waits", "Processing").await;
@@ -86,29 +89,28 @@ async fn kill_and_move(what: &str, cluster: Cluster) {
     for number in 0..16 {
         api.until_status(&format!("o{number}"), "Processing").await;
     }
-    let before = api.items("/v1/services").await;
-    let old = before.iter().find(|it| it["name"] == "a").unwrap()["id"].clone();
+    let old = api.services().await.iter().find(|it| it.name == "a").unwrap().id;
     cluster.kill("a");
     wait_for("all of a's observers to run elsewhere", || async {
-        let all = api.items("/v1/observers?status=Processing").await;
-        let moved = all.iter().filter(|it| it["service"].is_object() && it["service"]["id"] != old).count();
+        let all = api.processing().await;
+        let moved = all.iter().filter(|it| it.service.as_ref().is_some_and(|it| it.id != old)).count();
         if moved == 16 { Ok(()) } else { Err(format!("{:?}", by_service(&all))) }
     })
     .await;
     cluster.service("a", 10).await;
     wait_for("the old incarnation of a to be over", || async {
-        let services = api.items("/v1/services").await;
-        let gone = services.iter().find(|it| it["id"] == old).is_none_or(|it| it["is_deleted"] == true);
+        let services = api.services().await;
+        let gone = services.iter().find(|it| it.id == old).is_none_or(|it| it.is_deleted);
         if gone { Ok(()) } else { Err(format!("{services:?}")) }
     })
     .await;
     for number in 0..16 {
         wait_for("the last run to go on and those before it to have been lost", || async {
-            let runs = api.get(&format!("/v1/observers/o{number}/runs")).await;
-            let (now, earlier) = runs["items"].as_array().unwrap().split_first().unwrap();
-            let goes_on = now["ended"].is_null() && now["ended_at"].is_null();
-            let lost = |run: &Value| run["ended"] == "lost" && run["ended_at"].is_string();
-            if goes_on && earlier.iter().all(lost) { Ok(()) } else { Err(runs.to_string()) }
+            let runs: Vec<Run> = api.list(&format!("/v1/observers/o{number}/runs")).await;
+            let (now, earlier) = runs.split_first().unwrap();
+            let goes_on = now.ended.is_none() && now.ended_at.is_none();
+            let lost = |run: &Run| run.ended.as_deref() == Some("lost") && run.ended_at.is_some();
+            if goes_on && earlier.iter().all(lost) { Ok(()) } else { Err(format!("{runs:?}")) }
         })
         .await;
     }
@@ -140,7 +142,7 @@ async fn a_service_that_is_told_to_stop_hands_everything_over() {
     }
     assert_eq!(cluster.terminate("a"), Some(0), "{}", cluster.log("a"));
     wait_for("all to run on b", || async {
-        let all = api.items("/v1/observers?status=Processing").await;
+        let all = api.processing().await;
         let counts = by_service(&all);
         if counts.get("b") == Some(&6) { Ok(()) } else { Err(format!("{counts:?}")) }
     })

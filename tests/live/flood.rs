@@ -1,6 +1,7 @@
 //! Managers are down while reports accumulate. The next manager applies all reports before it is ready,
 //! answers requests meanwhile, and needs no more memory for many reports than for few.
 
+use everwatch_api::{Listed, Observer};
 use everwatch_broker::{
     Broker as _, Consume, Message, QueueKind, RabbitBroker, Session, Settle, Target, Topology,
 };
@@ -11,6 +12,7 @@ use everwatch_core::wire::message::encode;
 use everwatch_core::wire::report::{Report, Reports, RunEvent, RunReport, SequencedReport, StateMessage};
 use everwatch_tests::cluster::Cluster;
 use futures::StreamExt as _;
+use serde::Deserialize as _;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +31,7 @@ fn reports() -> usize {
 async fn made(cluster: &Cluster) -> Vec<ObserverId> {
     let create = |number: usize| async move {
         let body = json!({"name": format!("o{number:04}"), "kind": "ticker", "on_full": "queue"});
-        cluster.api.create(body).await["id"].as_str().unwrap().parse::<ObserverId>().unwrap()
+        ObserverId(cluster.api.create(body).await.id)
     };
     futures::stream::iter((0..OBSERVERS).map(create)).buffered(50).collect().await
 }
@@ -93,7 +95,8 @@ async fn until_ready(cluster: &Cluster, limit: Duration) -> (Duration, Duration,
         }
         let asked = Instant::now();
         if let Ok((status, list)) = cluster.api.try_call("GET", "/v1/observers?limit=50", None).await {
-            assert_eq!((status, &list["total"]), (200, &json!(OBSERVERS)), "{list}");
+            assert_eq!(status, 200, "{list}");
+            assert_eq!(Listed::<Observer>::deserialize(&list).unwrap().total, OBSERVERS as u64, "{list}");
             (slowest, answers) = (slowest.max(asked.elapsed()), answers + 1);
         }
     }
@@ -121,11 +124,12 @@ async fn a_manager_that_was_away_is_ready_once_it_has_applied_all_that_was_repor
     let (took, slowest, answers) = until_ready(&cluster, limit).await;
     let third = |from: usize| (OBSERVERS - from).div_ceil(3);
     for (status, definition) in [("Completed", third(0)), ("Failed", third(1)), ("Processing", third(2))] {
-        let list = cluster.api.get(&format!("/v1/observers?status={status}&limit=1")).await;
-        assert_eq!(list["total"], definition, "{status}, in the moment it is ready");
+        let path = format!("/v1/observers?status={status}&limit=1");
+        let list: Listed<Observer> = cluster.api.read(&path).await;
+        assert_eq!(list.total, definition as u64, "{status}, in the moment it is ready");
     }
-    let last = cluster.api.get("/v1/observers/o0002").await;
-    assert_eq!(last["attempt"], (count / OBSERVERS - 1) / 2 + 2, "{last}");
+    let last = cluster.api.observer("o0002").await;
+    assert_eq!(last.attempt as usize, (count / OBSERVERS - 1) / 2 + 2, "{last:?}");
     let memory = most_memory(&cluster);
     println!(
         "MEASURED {count} reports: ready after {took:?}, a bare consumer takes {drained:?}: {:.1} times as long; \

@@ -4,7 +4,7 @@
 use everwatch_tests::cluster::{Cluster, from_environment};
 use everwatch_tests::rabbitmq::{Management, publish};
 use everwatch_tests::wait::wait_for;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// 10 MB.
 const HUGE: usize = 10_000_000;
@@ -19,8 +19,7 @@ async fn garbage_is_parked_with_its_reason_and_everything_else_goes_on() {
     let management = Management::new(from_environment("EVERWATCH_TEST_MANAGEMENT_URL"));
     let (work, state) = (format!("{}work.default", cluster.prefix), format!("{}state", cluster.prefix));
     api.create(json!({"name": "before", "kind": "ticker"})).await;
-    api.until_status("before", "Processing").await;
-    let before = api.get("/v1/observers/before").await;
+    let before = api.until_status("before", "Processing").await;
 
     let huge = vec![0; HUGE];
     for queue in [&work, &state] {
@@ -29,14 +28,14 @@ async fn garbage_is_parked_with_its_reason_and_everything_else_goes_on() {
         }
     }
     let parked = wait_for("six messages to be parked", || async {
-        let parked = api.items("/v1/parked").await;
+        let parked = api.parked().await;
         if parked.len() == 6 { Ok(parked) } else { Err(format!("{} parked", parked.len())) }
     })
     .await;
     for it in &parked {
-        assert!(!it["reason"].as_str().unwrap_or_default().is_empty(), "no reason: {}", short(it));
+        assert!(!it.reason.is_empty(), "message {} of {} has no reason", it.id, it.queue);
     }
-    let huge = parked.iter().filter(|it| it["size"] == HUGE);
+    let huge = parked.iter().filter(|it| it.size == HUGE as u64);
     assert_eq!(huge.count(), 2, "both large bodies are kept as they came");
 
     // On the heartbeats queue and the command exchange garbage is dropped.
@@ -52,13 +51,8 @@ async fn garbage_is_parked_with_its_reason_and_everything_else_goes_on() {
 
     api.create(json!({"name": "after", "kind": "ticker"})).await;
     api.until_status("after", "Processing").await;
-    let now = api.get("/v1/observers/before").await;
-    assert_eq!(now["epoch"], before["epoch"], "the one from before ran on");
-    assert_eq!(api.items("/v1/parked").await.len(), 6);
-}
-
-fn short(it: &Value) -> String {
-    it.to_string().chars().take(300).collect()
+    assert_eq!(api.observer("before").await.epoch, before.epoch, "the one from before ran on");
+    assert_eq!(api.parked().await.len(), 6);
 }
 
 #[tokio::test]
@@ -90,7 +84,7 @@ async fn an_unknown_version_or_kind_is_handed_over_again_and_again_ever_more_slo
     }
     cluster.api.create(json!({"name": "after", "kind": "ticker"})).await;
     cluster.api.until_status("after", "Processing").await;
-    assert_eq!(cluster.api.items("/v1/parked").await.len(), 0);
+    assert_eq!(cluster.api.parked().await, []);
 }
 
 /// The time at the beginning of a line of the log.

@@ -1,5 +1,6 @@
 //! The output of observers, over HTTP and on the command line, while a service is killed.
 
+use everwatch_api::Logs;
 use everwatch_tests::cluster::{Cluster, brokers, everwatch};
 use everwatch_tests::http::Api;
 use everwatch_tests::wait::wait_for;
@@ -14,8 +15,8 @@ fn counts() -> Value {
     json!({"argv": ["/bin/sh", "-c", script]})
 }
 
-fn texts(logs: &Value) -> Vec<String> {
-    logs["items"].as_array().unwrap().iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect()
+fn texts(logs: &Logs) -> Vec<&str> {
+    logs.items.iter().map(|line| line.text.as_str()).collect()
 }
 
 /// A command that runs on, and what it has said; killed on drop.
@@ -59,14 +60,8 @@ impl Drop for Following {
     }
 }
 
-async fn until_lines(api: &Api, path: &str, is_right: impl Fn(&[String]) -> bool) -> Value {
-    wait_for(path, || async {
-        match api.call("GET", path, None).await {
-            (200, logs) if is_right(&texts(&logs)) => Ok(logs),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await
+async fn until_lines(api: &Api, path: &str, is_right: impl Fn(&[&str]) -> bool) -> Logs {
+    api.until_read(path, |logs| is_right(&texts(logs))).await
 }
 
 #[tokio::test]
@@ -83,13 +78,9 @@ async fn kill_and_follow(what: &str, mut cluster: Cluster) {
     api.create(json!({"name": "counts", "kind": "exec", "spec": counts()})).await;
     let path = "/v1/observers/counts/logs";
     let logs = until_lines(&api, path, |lines| lines.len() > 5).await;
-    let items = logs["items"].as_array().unwrap();
     let epoch = 1_u64 << 32;
-    assert!(items.iter().any(|line| line["stream"] == "stderr" && line["text"] == "begun"), "{logs}");
-    assert!(
-        items.iter().any(|line| line["stream"] == "stdout" && line["text"] == format!("{epoch} 3")),
-        "{logs}"
-    );
+    let has = |stream: &str, text: &str| logs.items.iter().any(|it| it.stream == stream && it.text == text);
+    assert!(has("stderr", "begun") && has("stdout", &format!("{epoch} 3")), "{logs:?}");
     let (code, said) = cluster.command(&["observer", "logs", "counts", "--tail", "2", "-o", "raw"]);
     assert_eq!((code, said.lines().count()), (Some(0), 2), "{said}");
     assert!(said.lines().all(|line| line.starts_with(&epoch.to_string())), "{said}");
@@ -138,21 +129,21 @@ async fn logs_tell_of_errors_of_ends_and_of_what_does_not_run() {
     cluster.manager().await;
     let api = cluster.api.clone();
     api.create(json!({"name": "waits", "kind": "ticker", "on_full": "queue"})).await;
-    let waits = api.get("/v1/observers/waits/logs").await;
-    assert!(texts(&waits).is_empty() && waits["service"].is_null(), "{waits}");
-    assert!(waits["reason"].as_str().unwrap().starts_with("it does not run now: Created"), "{waits}");
+    let waits: Logs = api.read("/v1/observers/waits/logs").await;
+    assert!(waits.items.is_empty() && waits.service.is_none(), "{waits:?}");
+    assert!(waits.reason.starts_with("it does not run now: Created"), "{waits:?}");
     cluster.service("a", 10).await;
-    until_lines(&api, "/v1/observers/waits/logs", |lines| lines.contains(&"tick 1".to_owned())).await;
+    until_lines(&api, "/v1/observers/waits/logs", |lines| lines.contains(&"tick 1")).await;
 
     let script = "printf 'without an end'; exit 3";
     let retry = json!({"kind": "fixed", "every": "100ms", "attempts": 2});
     let spec = json!({"argv": ["/bin/sh", "-c", script]});
     api.create(json!({"name": "fails", "kind": "exec", "spec": spec, "retry": retry})).await;
     api.until_status("fails", "Failed").await;
-    let logs = api.get("/v1/observers/fails/logs").await;
+    let logs: Logs = api.read("/v1/observers/fails/logs").await;
     let ended = |start: u32| format!("start {start} ended with an error: exited with code 3");
     assert_eq!(texts(&logs), ["without an end", &ended(1), "without an end", &ended(2)]);
-    assert!(logs["reason"].as_str().unwrap().starts_with("it does not run now: Failed"), "{logs}");
+    assert!(logs.reason.starts_with("it does not run now: Failed"), "{logs:?}");
     let (code, said) = cluster.command(&["observer", "logs", "fails", "-f"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(
@@ -163,22 +154,14 @@ async fn logs_tell_of_errors_of_ends_and_of_what_does_not_run() {
     let spec = json!({"argv": ["/bin/sh", "-c", "seq 1 5000; exec sleep 1000"]});
     api.create(json!({"name": "floods", "kind": "exec", "spec": spec})).await;
     let flood = until_lines(&api, "/v1/observers/floods/logs?after=1.0.1&tail=1000", |lines| {
-        lines.last().is_some_and(|line| line == "5000")
+        lines.last().is_some_and(|line| *line == "5000")
     })
     .await;
-    assert_eq!((texts(&flood).len(), &flood["missed"]), (20, &json!(4979)));
+    assert_eq!((flood.items.len(), flood.missed), (20, 4979));
 
     cluster.kill("a");
-    wait_for("the end of a's session", || async {
-        let logs = api.call("GET", "/v1/observers/fails/logs", None).await;
-        let reason = logs.1["reason"].as_str().unwrap_or_default();
-        if reason.ends_with("service a is gone, and its lines with it") {
-            Ok(())
-        } else {
-            Err(format!("{logs:?}"))
-        }
-    })
-    .await;
-    let (code, said) = cluster.command(&["observer", "logs", "nobody"]);
-    assert_eq!((code, said.as_str()), (Some(3), "everwatch: there is no observer `nobody`\n"));
+    let session_is_over = |logs: &Logs| logs.reason.ends_with("service a is gone, and its lines with it");
+    api.until_read("/v1/observers/fails/logs", session_is_over).await;
+    let (code, said) = cluster.command(&["observer", "logs", "unknown"]);
+    assert_eq!((code, said.as_str()), (Some(3), "everwatch: there is no observer `unknown`\n"));
 }

@@ -1,7 +1,7 @@
 //! The Prometheus and Grafana files in `deploy`, tested on a real Prometheus that scrapes real processes.
 
 use everwatch_tests::cluster::{Cluster, free_address};
-use everwatch_tests::http::Api;
+use everwatch_tests::http::{Api, holder};
 use everwatch_tests::wait::wait_for;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -126,8 +126,8 @@ async fn what_dashboard_and_alerts_ask_for_is_there_on_running_processes() {
     // A failover, so that there is a gap to show.
     cluster.kill("a");
     wait_for("the observers to run on b", || async {
-        let all = cluster.api.items("/v1/observers?status=Processing").await;
-        let on_b = all.iter().filter(|it| it["service"]["name"] == "b").count();
+        let all = cluster.api.processing().await;
+        let on_b = all.iter().filter(|it| holder(it) == Some("b")).count();
         if on_b == 3 { Ok(()) } else { Err(format!("{all:?}")) }
     })
     .await;

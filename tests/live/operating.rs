@@ -7,6 +7,7 @@ use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::holder;
 use everwatch_tests::wait::{wait_for, wait_within};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ async fn observers(cluster: &Cluster, count: usize) -> PathBuf {
 
 async fn until_all_run(cluster: &Cluster, count: usize) {
     wait_for("all to run", || async {
-        let running: Vec<Observer> = cluster.api.list("/v1/observers?status=Processing&limit=1000").await;
+        let running = cluster.api.processing().await;
         let held = running.iter().filter(|it| it.service.is_some()).count();
         if held == count { Ok(()) } else { Err(format!("{held} of {count} run")) }
     })
@@ -50,9 +51,7 @@ async fn until_held(cluster: &Cluster, definition: impl Fn(&BTreeMap<String, u64
 }
 
 async fn post<T: DeserializeOwned>(cluster: &Cluster, path: &str, status: u16) -> T {
-    let (answered, answer) = cluster.api.call("POST", path, None).await;
-    assert_eq!(answered, status, "{path}: {answer}");
-    T::deserialize(&answer).unwrap()
+    cluster.api.done("POST", path, None, status).await
 }
 
 async fn rebalance(cluster: &Cluster) -> Rebalance {
@@ -247,9 +246,7 @@ async fn a_move_goes_to_another_service_within_a_blink() {
     cluster.service("b", 5).await;
     let before = cluster.api.observer("o1").await;
     post::<Observer>(&cluster, "/v1/observers/o1/move", 202).await;
-    let runs_on = |it: &Observer, name: &str| {
-        it.status == Status::Processing && it.service.as_ref().is_some_and(|service| service.name == name)
-    };
+    let runs_on = |it: &Observer, name: &str| it.status == Status::Processing && holder(it) == Some(name);
     let after = cluster.api.until_observer("o1", |it| runs_on(it, "b")).await;
     assert_eq!(after.generation, before.generation, "the message itself went over");
     assert!(runs_on(&cluster.api.observer("o0").await, "a"));

@@ -1,5 +1,8 @@
 //! An observer that kills its services is quarantined; the observers beside it keep running.
 
+use everwatch_core::record::health::Health;
+use everwatch_core::record::reason::ReasonCode;
+use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::wait::wait_for;
@@ -30,7 +33,7 @@ async fn one_that_kills_its_services_is_quarantined_and_its_neighbours_run_on() 
         api.create(json!({"name": name, "kind": "ticker"})).await;
         api.until_status(name, "Processing").await;
     }
-    let far = api.get("/v1/observers/far1").await;
+    let far = api.observer("far1").await;
     let argv = json!(["/bin/sh", "-c", POISON]);
     api.create(json!({"name": "poison", "kind": "exec", "spec": {"argv": argv}})).await;
     let (begun, mut restarts, mut codes) = (Instant::now(), 0, BTreeSet::new());
@@ -43,39 +46,36 @@ async fn one_that_kills_its_services_is_quarantined_and_its_neighbours_run_on() 
                 cluster.spawn_service(name, 3);
             }
         }
-        let it = api.get("/v1/observers/poison").await;
-        if it["status"] == "Failed" {
+        let it = api.observer("poison").await;
+        if it.status == Status::Failed {
             break it;
         }
-        assert!(begun.elapsed() < Duration::from_secs(400), "{restarts} deaths, and still {it}");
-        assert!(restarts < 4 || it["health"] != "running", "{restarts} deaths, and green: {it}");
-        codes.extend(it["reason_code"].as_str().map(str::to_owned));
+        assert!(begun.elapsed() < Duration::from_secs(400), "{restarts} deaths, and still {it:?}");
+        let runs_well = it.health == Some(Health::Running);
+        assert!(restarts < 4 || !runs_well, "{restarts} deaths, and green: {it:?}");
+        codes.extend(it.reason_code);
     };
-    assert!(codes.contains("crash-looping"), "{codes:?}");
-    let error = poison["last_error"].as_str().unwrap_or_default();
+    assert!(codes.contains(&ReasonCode::CrashLooping), "{codes:?}");
+    let error = poison.last_error.unwrap_or_default();
     assert!(error.starts_with("quarantined: ") && error.contains("near"), "{error}");
     assert!(restarts >= 5, "{restarts} services died");
     println!("MEASURED quarantined after {restarts} deaths, {} s: {error}", begun.elapsed().as_secs());
-    let now = api.get("/v1/observers/far1").await;
-    assert_eq!(
-        (now["service"].clone(), now["epoch"].clone()),
-        (far["service"].clone(), far["epoch"].clone())
-    );
+    let now = api.observer("far1").await;
+    assert_eq!((now.service, now.epoch), (far.service, far.epoch));
     for name in ["near1", "near2"] {
         api.until_status(name, "Processing").await;
-        let it = api.get(&format!("/v1/observers/{name}")).await;
-        assert_ne!(it["status"], "Failed", "{it}");
+        assert_ne!(api.observer(name).await.status, Status::Failed, "{name}");
     }
     let (status, _) = api.call("POST", "/v1/observers/poison/retry", None).await;
-    assert!(status == 200 || status == 202, "a person may bring it back: {status}");
-    let it = api.get("/v1/observers/poison").await;
-    assert_ne!(it["status"], "Failed", "{it}");
+    assert!(status == 200 || status == 202, "a user may bring it back: {status}");
+    let it = api.observer("poison").await;
+    assert_ne!(it.status, Status::Failed, "{it:?}");
 }
 
 /// A user who tests failover kills one service after another. The observers that moved between these services
 /// are not to blame.
 #[tokio::test]
-async fn two_services_killed_one_after_the_other_make_nobody_wait() {
+async fn two_services_killed_in_turn_delay_no_observer_that_moved_between_them() {
     let mut cluster = Cluster::new("innocent").with_test_kinds();
     cluster.manager().await;
     let folder = cluster.folder("beacons");

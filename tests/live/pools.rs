@@ -1,12 +1,13 @@
 //! Several pools, and several versions of a service in one pool: observers wait for a service that can run
 //! them, and find it.
 
-use everwatch_api::{Observer, ParkedMessage, Pool};
+use everwatch_api::{Observer, Pool};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, everwatch, test_service};
+use everwatch_tests::http::holder;
 use everwatch_tests::proxy::Proxy;
 use everwatch_tests::wait::{wait_for, wait_within};
 use serde_json::json;
@@ -32,11 +33,11 @@ async fn a_kind_that_only_the_new_version_knows_finds_the_service_that_knows_it(
         cluster.api.create(body(&format!("o{number}"))).await;
     }
     wait_for("all to run on the one that knows them", || async {
-        let all = cluster.api.items("/v1/observers?status=Processing&service=new").await;
+        let all: Vec<Observer> = cluster.api.list("/v1/observers?status=Processing&service=new").await;
         if all.len() == 6 { Ok(()) } else { Err(format!("{:?}", all.len())) }
     })
     .await;
-    assert_eq!(cluster.api.list::<ParkedMessage>("/v1/parked").await, []);
+    assert_eq!(cluster.api.parked().await, []);
 
     // While the new service is away, its observers wait. The old services hand them over and report why; no
     // observer fails.
@@ -52,7 +53,7 @@ async fn a_kind_that_only_the_new_version_knows_finds_the_service_that_knows_it(
         if runs == 6 { Ok(()) } else { Err(format!("{runs} run")) }
     })
     .await;
-    assert_eq!(cluster.api.list::<ParkedMessage>("/v1/parked").await, []);
+    assert_eq!(cluster.api.parked().await, []);
     assert_eq!(cluster.api.list::<Observer>("/v1/observers?status=Failed").await, []);
     beacons::judge("a kind of the new version", &folder, |_| 0);
 }
@@ -107,14 +108,13 @@ async fn what_no_service_can_run_takes_no_slots_and_is_back_when_one_can() {
         cluster.api.create(body).await;
     }
     wait_within(Duration::from_secs(3), "all tickers to run", || async {
-        let count = cluster.api.items("/v1/observers?kind=ticker&status=Processing").await.len();
-        if count == 8 { Ok(()) } else { Err(format!("{count} of 8")) }
+        let all: Vec<Observer> = cluster.api.list("/v1/observers?kind=ticker&status=Processing").await;
+        if all.len() == 8 { Ok(()) } else { Err(format!("{} of 8", all.len())) }
     })
     .await;
     // Users can still change the other observers.
-    let (status, gone) = cluster.api.call("DELETE", "/v1/observers/o0?wait=5s", None).await;
-    assert_eq!(status, 200, "{gone}");
-    assert_eq!(cluster.api.observer(gone["id"].as_str().unwrap()).await.status, Status::Deleted);
+    let gone: Observer = cluster.api.done("DELETE", "/v1/observers/o0?wait=5s", None, 200).await;
+    assert_eq!(cluster.api.observer(&gone.id.to_string()).await.status, Status::Deleted);
     let again = json!({"name": "o8", "kind": "beacon", "spec": {"folder": folder}, "on_full": "queue"});
     let refused = cluster.api.refused("POST", "/v1/observers", Some(again.clone())).await;
     assert_eq!((refused.status, refused.code.as_str()), (422, "no-service-for-kind"), "{refused:?}");
@@ -158,9 +158,7 @@ async fn a_pool_without_a_service_refuses_or_lets_wait_and_says_so() {
 
     cluster.extra.push(("EVERWATCH_SERVICE__POOL".to_owned(), "gpu".to_owned()));
     cluster.service("g", 5).await;
-    let runs_on = |it: &Observer, name: &str| {
-        it.status == Status::Processing && it.service.as_ref().is_some_and(|service| service.name == name)
-    };
+    let runs_on = |it: &Observer, name: &str| it.status == Status::Processing && holder(it) == Some(name);
     cluster.api.until_observer("later", |it| runs_on(it, "g")).await;
     let (status, moved) =
         cluster.api.call("POST", "/v1/observers/later/move", Some(json!({"pool": "default"}))).await;

@@ -1,13 +1,17 @@
 //! A database that was restored from a backup while services kept running: its rows become correct again, and
 //! nothing runs twice.
 
+use everwatch_api::Observer;
 use everwatch_core::record::events::EventKind;
+use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::holder;
 use everwatch_tests::wait::{wait_for, wait_within};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// How long to wait for an inventory, which services send once a minute.
 const LISTED: Duration = Duration::from_secs(150);
@@ -26,11 +30,11 @@ async fn a_restored_postgres_comes_true_and_nothing_runs_twice() {
     restore(Cluster::new("restored-pg").with_postgres()).await;
 }
 
-async fn create(cluster: &Cluster, names: &[&str], folder: &Path) -> Vec<String> {
+async fn create(cluster: &Cluster, names: &[&str], folder: &Path) -> Vec<Uuid> {
     let mut ids = Vec::new();
     for name in names {
         let body = json!({"name": name, "kind": "beacon", "spec": {"folder": folder}});
-        ids.push(cluster.api.create(body).await["id"].as_str().unwrap().to_owned());
+        ids.push(cluster.api.create(body).await.id);
     }
     for name in names {
         cluster.api.until_status(name, "Processing").await;
@@ -43,16 +47,33 @@ async fn post(cluster: &Cluster, path: &str) {
     assert_eq!(status, 202, "{path}: {body}");
 }
 
-async fn until(cluster: &Cluster, key: &str, is_right: impl Fn(&Value) -> bool) -> Value {
+async fn until(cluster: &Cluster, key: &str, is_right: impl Fn(&Observer) -> bool) -> Observer {
     wait_within(LISTED, key, || async {
-        let it = cluster.api.try_call("GET", &format!("/v1/observers/{key}"), None).await.unwrap().1;
-        if is_right(&it) { Ok(it) } else { Err(it.to_string()) }
+        match cluster.api.find_observer(key).await {
+            Ok(it) if is_right(&it) => Ok(it),
+            other => Err(format!("{other:?}")),
+        }
     })
     .await
 }
 
+async fn until_deleted(cluster: &Cluster, name: &str) {
+    wait_within(LISTED, name, || async {
+        match cluster.api.find_observer(name).await {
+            Ok(Observer { status: Status::Deleted, .. }) => Ok(()),
+            Err(problem) if problem.code == "not-found" => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}
+
+fn is_on_a_or_c(it: &Observer) -> bool {
+    matches!(holder(it), Some("a" | "c"))
+}
+
 /// Makes changes that the backup does not contain. Returns the ids of the new observers.
-async fn live_on(cluster: &mut Cluster, folder: &Path) -> Vec<String> {
+async fn live_on(cluster: &mut Cluster, folder: &Path) -> Vec<Uuid> {
     for name in DELETED {
         let (status, it) = cluster.api.call("DELETE", &format!("/v1/observers/{name}?wait=20s"), None).await;
         assert_eq!(status, 200, "{it}");
@@ -61,13 +82,13 @@ async fn live_on(cluster: &mut Cluster, folder: &Path) -> Vec<String> {
     cluster.api.until_status("paused", "Paused").await;
     for generation in 2..4 {
         post(cluster, "/v1/observers/restarted/restart").await;
-        until(cluster, "restarted", |it| it["generation"] == generation && it["reason"] == "").await;
+        until(cluster, "restarted", |it| it.generation == generation && it.reason.is_empty()).await;
     }
     cluster.kill("b");
     cluster.service("c", 20).await;
     let ids = create(cluster, &NEW, folder).await;
     for name in &KEPT[..5] {
-        until(cluster, name, |it| matches!(it["service"]["name"].as_str(), Some("a" | "c"))).await;
+        until(cluster, name, is_on_a_or_c).await;
     }
     ids
 }
@@ -110,20 +131,19 @@ async fn restore(cluster: Cluster) {
     assert!(cluster.api.safe_mode().await.on);
     cluster.until_active("c").await;
     for (id, name) in ids.iter().zip(NEW) {
-        let it = until(&cluster, id, |it| it["status"] == "Processing").await;
-        assert!(it["name"].as_str().unwrap().starts_with(name), "adopted: {it}");
+        let it = until(&cluster, &id.to_string(), |it| it.status == Status::Processing).await;
+        assert!(it.name.starts_with(name), "adopted: {it:?}");
     }
     for name in &KEPT[..5] {
         let generation = if *name == "restarted" { 3 } else { 1 };
-        let told = |it: &Value| matches!(it["service"]["name"].as_str(), Some("a" | "c"));
-        until(&cluster, name, |it| told(it) && it["generation"] == generation && it["reason"] == "").await;
+        let settled = |it: &Observer| it.generation == generation && it.reason.is_empty();
+        until(&cluster, name, |it| is_on_a_or_c(it) && settled(it)).await;
     }
     // No service holds the observers that have ended since the backup. If their service has died too, only
     // the end of safe mode reveals that.
     for name in ["deleted0", "deleted1", "shared", "paused"] {
-        let told =
-            |it: &Value| it["reason"].as_str().unwrap_or_default().contains("does not have it any more");
-        until(&cluster, name, |it| it["service"]["name"] == "b" || told(it)).await;
+        let told = |it: &Observer| it.reason.contains("does not have it any more");
+        until(&cluster, name, |it| holder(it) == Some("b") || told(it)).await;
     }
     assert_eq!(runs(&old) + runs(&new), before, "nothing has begun in safe mode");
 
@@ -133,16 +153,15 @@ async fn restore(cluster: Cluster) {
     }
     let (code, said) = cluster.command(&["safe-mode", "off"]);
     assert_eq!(code, Some(0), "{said}");
-    let deleted = |it: &Value| it["status"] == "Deleted" || it["code"] == "not-found";
     for name in ["deleted0", "shared"] {
-        until(&cluster, name, deleted).await;
+        until_deleted(&cluster, name).await;
     }
     for name in ["deleted1", "paused"] {
-        until(&cluster, name, |it| it["generation"] == 1002 && it["reason"] == "").await;
+        until(&cluster, name, |it| it.generation == 1002 && it.reason.is_empty()).await;
         until_republished(&cluster, name).await;
     }
     wait_for("all beacons to be those of runs that the database knows", || async {
-        let all = cluster.api.items("/v1/observers?status=Processing&limit=100").await;
+        let all = cluster.api.processing().await;
         if all.len() == 11 { Ok(()) } else { Err(format!("{all:?}")) }
     })
     .await;

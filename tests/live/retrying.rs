@@ -1,5 +1,7 @@
 //! Observers that fail, panic or block.
 
+use everwatch_api::Observer;
+use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
@@ -25,8 +27,8 @@ async fn an_observer_that_gives_up_tells_why_and_comes_back_on_retry() {
     )
     .await;
     let failed = api.until_status("o", "Failed").await;
-    assert_eq!(failed["last_error"], "exited with code 3");
-    assert!(failed["reason"].as_str().unwrap().contains("3 attempts"), "{failed}");
+    assert_eq!(failed.last_error.as_deref(), Some("exited with code 3"));
+    assert!(failed.reason.contains("3 attempts"), "{failed:?}");
     std::fs::write(&marker, "").unwrap();
     let (status, _) = api.call("POST", "/v1/observers/o/retry", None).await;
     assert_eq!(status, 202);
@@ -49,15 +51,10 @@ async fn each_policy_gives_up_when_it_says_and_tells_the_whole_error() {
         ("panics", 2, "panicked: on purpose"),
     ] {
         let failed = cluster.api.until_status(name, "Failed").await;
-        assert_eq!(failed["last_error"], error);
-        assert_eq!(failed["attempt"], attempts, "{failed}");
+        assert_eq!((failed.last_error.as_deref(), failed.attempt), (Some(error), attempts), "{name}");
     }
-    wait_for("the one that never gives up to have tried ten times", || async {
-        let it = cluster.api.get("/v1/observers/forever").await;
-        let trying = it["status"] == "Processing" && it["attempt"].as_u64() >= Some(10);
-        if trying { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
+    let goes_on = |it: &Observer| it.status == Status::Processing && it.attempt >= 10;
+    cluster.api.until_observer("forever", goes_on).await;
 }
 
 #[tokio::test]
@@ -85,8 +82,8 @@ async fn one_that_blocks_its_thread_or_panics_does_not_disturb_its_neighbours() 
         }
     })
     .await;
-    let now = cluster.api.get("/v1/observers/neighbour").await;
-    assert_eq!((&now["epoch"], &now["attempt"]), (&neighbour["epoch"], &json!(1)), "{now}");
+    let now = cluster.api.observer("neighbour").await;
+    assert_eq!((now.epoch, now.attempt), (neighbour.epoch, 1), "{now:?}");
     let log = cluster.full_log("a");
     assert!(log.contains("held a thread") && log.contains("blocks3"), "{log}");
     let (status, _) = cluster.api.call("DELETE", "/v1/observers/neighbour?wait=10s", None).await;

@@ -1,6 +1,7 @@
 //! A service whose standard error is blocked, because the reader of the pipe has stopped; and a broker that
 //! demands shorter heartbeats than the service.
 
+use everwatch_core::record::service::ServiceState;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::Api;
@@ -85,8 +86,8 @@ async fn a_cut_service_whose_log_is_stuck_lets_go_in_time() {
     until_both_moved(&folder).await;
     proxy.pass(true, true);
     wait_for("the cut service to be back", || async {
-        let services = api.items("/v1/services").await;
-        let back = services.iter().filter(|it| it["name"] == "a" && it["state"] == "active").count();
+        let services = api.services().await;
+        let back = services.iter().filter(|it| it.name == "a" && it.state == ServiceState::Active).count();
         if back == 1 && services.len() == 3 { Ok(()) } else { Err(format!("{services:?}")) }
     })
     .await;

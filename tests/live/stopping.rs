@@ -1,7 +1,10 @@
 //! Each role stops on a signal: gracefully on the first, at once on the second.
 
+use everwatch_api::Observer;
+use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::{Cluster, everwatch, free_address};
 use everwatch_tests::dev::Dev;
+use everwatch_tests::http::holder;
 use everwatch_tests::wait::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -51,15 +54,12 @@ async fn dev_shows_a_failover_and_ends_by_ctrl_c() {
     let api = &dev.api;
     api.create(json!({"name": "hello", "kind": "ticker"})).await;
     let before = api.until_status("hello", "Processing").await;
-    let owner = before["service"]["name"].as_str().unwrap();
+    let owner = holder(&before).unwrap();
     let (code, _, said) = dev.run(&format!("chaos kill {owner}"));
     assert_eq!(code, Some(0), "{said}");
-    wait_for("hello to run on the other", || async {
-        let it = api.get("/v1/observers/hello").await;
-        let moved = it["service"].is_object() && it["service"]["name"] != owner;
-        if moved && it["status"] == "Processing" { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
+    let runs_on_another =
+        |it: &Observer| it.status == Status::Processing && holder(it).is_some_and(|service| service != owner);
+    api.until_observer("hello", runs_on_another).await;
     kill(Pid::from_raw(i32::try_from(dev.process.id()).unwrap()), Signal::SIGINT).unwrap();
     assert_eq!(dev.process.wait().unwrap().code(), Some(0));
 }
@@ -78,6 +78,6 @@ async fn a_killed_dev_leaves_nothing_to_the_next_one_with_its_process_id() {
     let left = || std::fs::read_dir(scratch.path()).unwrap().count();
     assert_eq!(left(), 1, "a killed process deletes nothing");
     let dev = Dev::start_by(first_process_of_a_namespace(), &free_address(), (1, 10)).await;
-    assert_eq!(dev.api.items("/v1/observers").await, [] as [serde_json::Value; 0]);
+    assert_eq!(dev.api.observers().await, []);
     assert_eq!(left(), 2);
 }

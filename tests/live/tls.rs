@@ -1,6 +1,9 @@
 //! Everything over TLS: `amqps://`, with a certificate that the machine trusts.
 
+use everwatch_api::Observer;
+use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::{Cluster, free_address};
+use everwatch_tests::http::holder;
 use everwatch_tests::rabbitmq::Node;
 use everwatch_tests::wait::wait_for;
 use serde_json::json;
@@ -50,12 +53,8 @@ async fn manager_and_service_work_over_tls_and_refuse_a_broker_they_cannot_trust
     }
     cluster.api.create(json!({"name": "o", "kind": "ticker"})).await;
     let before = cluster.api.until_status("o", "Processing").await;
-    let owner = before["service"]["name"].as_str().unwrap().to_owned();
-    cluster.kill(&owner);
-    wait_for("it to run on the other", || async {
-        let it = cluster.api.get("/v1/observers/o").await;
-        let moved = it["status"] == "Processing" && it["epoch"].as_u64() > before["epoch"].as_u64();
-        if moved && it["service"]["name"] != owner.as_str() { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
+    let owner = holder(&before).unwrap();
+    cluster.kill(owner);
+    let moved = |it: &Observer| it.status == Status::Processing && it.epoch > before.epoch;
+    cluster.api.until_observer("o", |it| moved(it) && holder(it) != Some(owner)).await;
 }

@@ -1,6 +1,8 @@
 //! Moves a deployment with all its observers from one broker to another, for broker versions without an
 //! upgrade path between them.
 
+use everwatch_api::Event;
+use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, brokers};
 use everwatch_tests::wait::wait_for;
@@ -35,8 +37,8 @@ async fn go_over(version: &str, url: &str) {
     cluster.manager().await;
     cluster.service("a", 10).await;
     until_they_run(&cluster, 7, 2).await;
-    assert_eq!(cluster.api.get("/v1/observers/o7").await["status"], "Paused");
-    let events = cluster.api.items("/v1/events?type=work_queue_created").await;
+    assert_eq!(cluster.api.observer("o7").await.status, Status::Paused);
+    let events: Vec<Event> = cluster.api.list("/v1/events?type=work_queue_created").await;
     assert_eq!(events.len(), 2, "{version}: {events:?}");
 
     beacons::judge(&format!("to another broker, {version}"), &folder, |_| 0);
@@ -48,13 +50,10 @@ async fn stop(cluster: &mut Cluster) {
     }
 }
 
-async fn until_they_run(cluster: &Cluster, count: usize, least: u64) {
+async fn until_they_run(cluster: &Cluster, count: usize, least: u32) {
     wait_for(&format!("{count} to run"), || async {
-        let all = cluster.api.items("/v1/observers?status=Processing&limit=100").await;
-        let fresh = |it: &&serde_json::Value| {
-            it["service"].is_object() && it["generation"].as_u64().unwrap() >= least
-        };
-        let running = all.iter().filter(fresh).count();
+        let all = cluster.api.processing().await;
+        let running = all.iter().filter(|it| it.service.is_some() && it.generation >= least).count();
         if running == count { Ok(()) } else { Err(format!("{running} of {count} run: {all:?}")) }
     })
     .await;

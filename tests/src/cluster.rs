@@ -2,6 +2,7 @@
 
 use crate::http::Api;
 use crate::wait::wait_for;
+use everwatch_core::record::service::ServiceState;
 use rand::Rng as _;
 use std::collections::BTreeMap;
 use std::io::PipeWriter;
@@ -252,8 +253,8 @@ impl Cluster {
     pub async fn until_active(&self, name: &str) {
         let pid = self.processes[name].id();
         wait_for(&format!("service {name} (process {pid}) to be active"), || async {
-            let services = self.api.items("/v1/services?limit=1000").await;
-            let active = services.iter().any(|it| it["name"] == name && it["state"] == "active");
+            let services = self.api.services().await;
+            let active = services.iter().any(|it| it.name == name && it.state == ServiceState::Active);
             if active { Ok(()) } else { Err(format!("{services:?}; {}", self.log(name))) }
         })
         .await;

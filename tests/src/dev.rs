@@ -4,6 +4,7 @@ use crate::cluster::{everwatch, free_address};
 use crate::http::Api;
 use crate::said_by;
 use crate::wait::wait_for;
+use everwatch_api::Stats;
 use std::process::{Child, Command, Stdio};
 
 /// A running `everwatch dev`; dropping it kills the process.
@@ -32,8 +33,8 @@ impl Dev {
         let said = said_by(process.stderr.take().unwrap());
         let dev = Self { api: Api::new(format!("http://{address}")), process };
         wait_for("the services to be active", || async {
-            match dev.api.try_call("GET", "/v1/stats", None).await {
-                Ok((200, stats)) if stats["services"]["active"] == services => Ok(()),
+            match dev.api.try_read::<Stats>("/v1/stats").await {
+                Ok(stats) if stats.services.get("active") == Some(&u64::from(services)) => Ok(()),
                 other => Err(format!("{other:?}; it said: {}", said.lock().unwrap())),
             }
         })

@@ -3,8 +3,9 @@
 
 use crate::wait::wait_for;
 use everwatch_api::sse::{Message, Reader};
-use everwatch_api::{Event, Listed, Observer, ProblemBody, SafeMode, Service};
-use serde::de::DeserializeOwned;
+use everwatch_api::{Event, Finding, Listed, Observer, ParkedMessage, ProblemBody, SafeMode, Service};
+use everwatch_core::record::status::Status;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use std::collections::VecDeque;
 
@@ -68,19 +69,6 @@ impl Api {
         assert_eq!(status, 200, "GET {path}: {body}");
         body
     }
-    pub async fn create(&self, body: Value) -> Value {
-        let (status, made) = self.call("POST", "/v1/observers", Some(body.clone())).await;
-        assert_eq!(status, 201, "{body}: {made}");
-        made
-    }
-    /// The items of a list as they were sent.
-    pub async fn items(&self, path: &str) -> Vec<Value> {
-        self.list(path).await
-    }
-    /// Waits until the observer has the status, and answers it.
-    pub async fn until_status(&self, name: &str, status: &str) -> Value {
-        self.until(&format!("/v1/observers/{name}"), |_, it| it["status"] == status).await
-    }
     /// Waits until the status and the body at `path` satisfy a condition; returns the body.
     pub async fn until(&self, path: &str, is_right: impl Fn(u16, &Value) -> bool) -> Value {
         wait_for(path, || async {
@@ -94,12 +82,23 @@ impl Api {
     pub async fn until_ready(&self) {
         self.until("/readyz", |status, _| status == 200).await;
     }
+    /// Waits until the manager is not ready; returns the problem.
+    pub async fn until_not_ready(&self) -> ProblemBody {
+        typed("/readyz", &self.until("/readyz", |status, _| status == 503).await)
+    }
 }
 
 /// Typed answers.
 impl Api {
     pub async fn read<T: DeserializeOwned>(&self, path: &str) -> T {
         typed(path, &self.get(path).await)
+    }
+    /// The same, from a manager that may not answer.
+    pub async fn try_read<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        match self.try_call("GET", path, None).await {
+            Ok((200, answer)) => Ok(typed(path, &answer)),
+            other => Err(format!("{other:?}")),
+        }
     }
     /// The items of a list, on one page.
     pub async fn list<T: DeserializeOwned>(&self, path: &str) -> Vec<T> {
@@ -109,13 +108,27 @@ impl Api {
     pub async fn observer(&self, key: &str) -> Observer {
         self.read(&format!("/v1/observers/{key}")).await
     }
+    /// By name or id; the problem if the manager does not return it.
+    pub async fn find_observer(&self, key: &str) -> Result<Observer, ProblemBody> {
+        let path = format!("/v1/observers/{key}");
+        let (status, answer) = self.call("GET", &path, None).await;
+        if status == 200 { Ok(typed(&path, &answer)) } else { Err(typed(&path, &answer)) }
+    }
     /// Up to 1,000 observers.
     pub async fn observers(&self) -> Vec<Observer> {
         self.list("/v1/observers?limit=1000").await
     }
+    /// Up to 1,000 observers with the status Processing.
+    pub async fn processing(&self) -> Vec<Observer> {
+        self.list("/v1/observers?status=Processing&limit=1000").await
+    }
     /// By name or id.
     pub async fn service(&self, key: &str) -> Service {
         self.read(&format!("/v1/services/{key}")).await
+    }
+    /// Up to 1,000 services, with those that have ended.
+    pub async fn services(&self) -> Vec<Service> {
+        self.list("/v1/services?limit=1000").await
     }
     /// The events of an observer, the newest first.
     pub async fn events_of(&self, key: &str) -> Vec<Event> {
@@ -124,23 +137,57 @@ impl Api {
     pub async fn safe_mode(&self) -> SafeMode {
         self.read("/v1/safe-mode").await
     }
+    /// What the doctor finds.
+    pub async fn findings(&self) -> Vec<Finding> {
+        self.list("/v1/doctor").await
+    }
+    pub async fn parked(&self) -> Vec<ParkedMessage> {
+        self.list("/v1/parked").await
+    }
+    /// Waits until what is at `path` satisfies a condition; returns it.
+    pub async fn until_read<T: DeserializeOwned>(&self, path: &str, is_right: impl Fn(&T) -> bool) -> T {
+        let right = |status: u16, it: &Value| status == 200 && is_right(&typed(path, it));
+        typed(path, &self.until(path, right).await)
+    }
+    /// Waits until a list has so many items, over all pages.
+    pub async fn until_total(&self, path: &str, total: u64) {
+        self.until_read(path, |list: &Listed<IgnoredAny>| list.total == total).await;
+    }
     /// Waits until an observer satisfies a condition; returns it.
     pub async fn until_observer(&self, key: &str, is_right: impl Fn(&Observer) -> bool) -> Observer {
-        let path = format!("/v1/observers/{key}");
-        let right = |status: u16, it: &Value| status == 200 && is_right(&typed(&path, it));
-        typed(&path, &self.until(&path, right).await)
+        self.until_read(&format!("/v1/observers/{key}"), is_right).await
+    }
+    /// Waits until an observer has a status; returns it.
+    pub async fn until_status(&self, key: &str, status: &str) -> Observer {
+        let status: Status = status.parse().unwrap();
+        self.until_observer(key, |it| it.status == status).await
     }
     /// Waits until a service satisfies a condition; returns it.
     pub async fn until_service(&self, key: &str, is_right: impl Fn(&Service) -> bool) -> Service {
-        let path = format!("/v1/services/{key}");
-        let right = |status: u16, it: &Value| status == 200 && is_right(&typed(&path, it));
-        typed(&path, &self.until(&path, right).await)
+        self.until_read(&format!("/v1/services/{key}"), is_right).await
+    }
+    /// Sends a request that must be answered with this status; returns the answer.
+    pub async fn done<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+        status: u16,
+    ) -> T {
+        let (answered, answer) = self.call(method, path, body).await;
+        assert_eq!(answered, status, "{method} {path}: {answer}");
+        typed(path, &answer)
+    }
+    pub async fn create(&self, body: Value) -> Observer {
+        self.done("POST", "/v1/observers", Some(body), 201).await
     }
     /// Sends a request that must be refused; returns the problem.
     pub async fn refused(&self, method: &str, path: &str, body: Option<Value>) -> ProblemBody {
         let (status, answer) = self.call(method, path, body).await;
         assert!(status >= 400, "{method} {path} was not refused: {status} {answer}");
-        typed(path, &answer)
+        let problem: ProblemBody = typed(path, &answer);
+        assert_eq!(problem.status, status, "{method} {path}: {problem:?}");
+        problem
     }
     /// A stream of server-sent events.
     pub async fn follow(&self, path: &str) -> Stream {
@@ -155,6 +202,11 @@ impl Api {
 
 fn typed<T: DeserializeOwned>(path: &str, it: &Value) -> T {
     T::deserialize(it).unwrap_or_else(|error| panic!("{path}: {error} in {it}"))
+}
+
+/// The name of the service that holds an observer.
+pub fn holder(it: &Observer) -> Option<&str> {
+    it.service.as_ref().map(|service| service.name.as_str())
 }
 
 /// A stream of server-sent events.

@@ -1,5 +1,6 @@
 //! One verb for all observers that match a filter: the question, and the check of the confirmed number.
 
+use everwatch_api::Desired;
 use everwatch_tests::dev::Dev;
 use everwatch_tests::terminal::Terminal;
 use serde_json::json;
@@ -48,7 +49,7 @@ async fn without_a_terminal_the_count_is_said_or_nothing_happens() {
 }
 
 #[tokio::test]
-async fn a_person_is_asked_with_the_count() {
+async fn a_user_is_asked_with_the_count() {
     let dev = Dev::start(1, 10).await;
     three(&dev).await;
     let terminal = Terminal::open(&dev.api.url, (100, 30)).await;
@@ -58,7 +59,7 @@ async fn a_person_is_asked_with_the_count() {
     terminal
         .until("the refusal", |it| it.contains("nothing was done") && it.contains("\nended with 1"))
         .await;
-    assert_eq!(dev.api.get("/v1/observers/one").await["desired"], "running");
+    assert_eq!(dev.api.observer("one").await.desired, Desired::Running);
     terminal.runs("clear; everwatch observer delete -q one; echo ended with $?");
     terminal.until("the question", |it| it.contains("Delete 1 observer? [y/N]")).await;
     // The number that the user confirmed counts, not the number of matches at the time of the request.

@@ -1,10 +1,15 @@
 //! `everwatch chaos freeze` and `thaw`: a frozen service loses its observers and does not continue them after
 //! the thaw.
 
+use everwatch_api::{Event, Run, Service};
+use everwatch_core::record::service::ServiceState;
+use everwatch_core::record::status::Status;
 use everwatch_tests::dev::Dev;
+use everwatch_tests::http::holder;
 use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
 
 /// Writes its process id and goes on for ever.
 fn program(file: &Path) -> Value {
@@ -12,16 +17,8 @@ fn program(file: &Path) -> Value {
     json!({"argv": ["/bin/sh", "-c", script]})
 }
 
-async fn holder(dev: &Dev, name: &str) -> String {
-    dev.api.get(&format!("/v1/observers/{name}")).await["service"]["name"].as_str().unwrap_or("").to_owned()
-}
-
 async fn until_on(dev: &Dev, name: &str, service: &str) {
-    wait_for(&format!("{name} to be on {service}"), || async {
-        let on = holder(dev, name).await;
-        if on == service { Ok(()) } else { Err(on) }
-    })
-    .await;
+    dev.api.until_observer(name, |it| holder(it) == Some(service)).await;
 }
 
 #[tokio::test]
@@ -34,9 +31,10 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
     for name in ["child", "tick"] {
         dev.api.until_status(name, "Processing").await;
     }
-    let frozen = holder(&dev, "child").await;
+    let child = dev.api.observer("child").await;
+    let frozen = holder(&child).unwrap();
     let other = if frozen == "service-1" { "service-2" } else { "service-1" };
-    let before = dev.api.get(&format!("/v1/services/{frozen}")).await["id"].as_str().unwrap().to_owned();
+    let before = dev.api.service(frozen).await.id;
     let read = || std::fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
     let pid = wait_for("the child", || {
         std::future::ready(Some(read()).filter(|it| !it.is_empty()).ok_or_else(String::new))
@@ -45,7 +43,8 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
 
     let (code, said, beside) = dev.run(&format!("chaos freeze {frozen}"));
     assert!(code == Some(0) && said.contains("stands still"), "{said} {beside}");
-    let heartbeat = dev.api.get(&format!("/v1/services/{before}")).await["last_heartbeat_at"].clone();
+    let key = before.to_string();
+    let heartbeat = dev.api.service(&key).await.last_heartbeat_at;
     for name in ["child", "tick"] {
         until_on(&dev, name, other).await;
     }
@@ -56,25 +55,16 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
         std::future::ready(if there { Err(pid.clone()) } else { Ok(()) })
     })
     .await;
-    let path = format!("/v1/services/{before}");
-    wait_for("the frozen one to be lost", || async {
-        let it = dev.api.get(&path).await;
-        if it["state"] == "lost" { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
-    assert_eq!(dev.api.get(&path).await["last_heartbeat_at"], heartbeat, "it said nothing meanwhile");
+    let lost = dev.api.until_service(&key, |it| it.state == ServiceState::Lost).await;
+    assert_eq!(lost.last_heartbeat_at, heartbeat, "it said nothing meanwhile");
 
     assert_eq!(dev.run(&format!("chaos thaw {frozen}")).0, Some(0));
-    wait_for("another incarnation", || async {
-        let it = dev.api.get(&format!("/v1/services/{frozen}")).await;
-        if it["state"] == "active" && it["id"] != before.as_str() { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
-    assert_eq!(dev.api.items("/v1/observers/child/runs").await.len(), 2);
+    dev.api.until_service(frozen, |it| it.state == ServiceState::Active && it.id != before).await;
+    assert_eq!(dev.api.list::<Run>("/v1/observers/child/runs").await.len(), 2);
     for name in ["child", "tick"] {
-        let overlaps = dev.api.items(&format!("/v1/observers/{name}/events?type=started")).await;
-        assert_eq!(holder(&dev, name).await, other);
-        assert!(overlaps.iter().all(|it| it["overlap_ms"].as_u64().unwrap_or(0) == 0), "{overlaps:?}");
+        let starts: Vec<Event> = dev.api.list(&format!("/v1/observers/{name}/events?type=started")).await;
+        assert_eq!(holder(&dev.api.observer(name).await), Some(other));
+        assert!(starts.iter().all(|it| it.overlap_ms.unwrap_or(0) == 0), "{starts:?}");
     }
 }
 
@@ -83,7 +73,7 @@ async fn a_short_freeze_loses_nothing() {
     let dev = Dev::start(1, 10).await;
     dev.api.create(json!({"name": "tick", "kind": "ticker"})).await;
     dev.api.until_status("tick", "Processing").await;
-    let before = dev.api.get("/v1/services/service-1").await;
+    let before = dev.api.service("service-1").await;
     assert_eq!(dev.run("chaos freeze service-1").0, Some(0));
     let (code, _, said) = dev.run("chaos freeze service-1");
     assert!(code == Some(4) && said.contains("frozen already"), "{said}");
@@ -92,36 +82,25 @@ async fn a_short_freeze_loses_nothing() {
     assert!(code == Some(3) && said.contains("no service `service-9` here; there are service-1"), "{said}");
     let (code, _, said) = dev.run("chaos thaw service-1");
     assert!(code == Some(4) && said.contains("not frozen"), "{said}");
-    wait_for("it to heartbeat again", || async {
-        let it = dev.api.get("/v1/services/service-1").await;
-        let goes_on = it["id"] == before["id"] && it["last_heartbeat_at"] != before["last_heartbeat_at"];
-        if goes_on { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
-    let it = dev.api.get("/v1/observers/tick").await;
-    assert_eq!((&it["status"], &it["epoch"]), (&json!("Processing"), &json!(1_u64 << 32)), "{it}");
+    let goes_on = |it: &Service| it.id == before.id && it.last_heartbeat_at != before.last_heartbeat_at;
+    dev.api.until_service("service-1", goes_on).await;
+    let it = dev.api.observer("tick").await;
+    assert_eq!((it.status, it.epoch), (Status::Processing, 1 << 32), "{it:?}");
 }
 
 #[tokio::test]
 async fn a_service_that_is_dead_cannot_be_killed_and_its_next_incarnation_lives() {
     let dev = Dev::start(2, 10).await;
-    let before = dev.api.get("/v1/services/service-1").await;
+    let before = dev.api.service("service-1").await;
     let (code, said, beside) = dev.run("chaos kill service-1");
     assert_eq!(code, Some(0), "{said} {beside}");
     let (code, _, said) = dev.run("chaos kill service-1");
     assert!(code == Some(4) && said.contains("service-1 does not run now"), "{said}");
-    let next = wait_for("the next incarnation", || async {
-        let it = dev.api.get("/v1/services/service-1").await;
-        if it["state"] == "active" && it["id"] != before["id"] { Ok(it) } else { Err(it.to_string()) }
-    })
-    .await;
-    wait_for("it to heartbeat twice", || async {
-        let it = dev.api.get("/v1/services/service-1").await;
-        assert_eq!(it["id"], next["id"], "the second kill hit the next incarnation");
-        let since =
-            |it: &Value| it["last_heartbeat_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-        let heartbeats = since(&it).duration_since(since(&next)).as_secs() >= 5;
-        if heartbeats { Ok(()) } else { Err(it.to_string()) }
-    })
-    .await;
+    let is_next = |it: &Service| it.state == ServiceState::Active && it.id != before.id;
+    let next = dev.api.until_service("service-1", is_next).await;
+    let has_heartbeat_twice = |it: &Service| {
+        assert_eq!(it.id, next.id, "the second kill hit the next incarnation");
+        it.last_heartbeat_at.since(next.last_heartbeat_at) >= Duration::from_secs(5)
+    };
+    dev.api.until_service("service-1", has_heartbeat_twice).await;
 }

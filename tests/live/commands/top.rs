@@ -1,7 +1,9 @@
 //! `everwatch top` and `--watch` in a real terminal, controlled by key presses.
 
+use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::free_address;
 use everwatch_tests::dev::Dev;
+use everwatch_tests::http::holder;
 use everwatch_tests::terminal::Terminal;
 use everwatch_tests::wait::wait_for;
 use nix::sys::signal::{Signal, kill};
@@ -28,7 +30,7 @@ async fn open_top(dev: &Dev) -> Terminal {
 }
 
 #[tokio::test]
-async fn a_person_steers_observers_by_keys() {
+async fn a_user_steers_observers_by_keys() {
     let dev = Dev::start(2, 10).await;
     with_observers(&dev, &["one", "three", "two"]).await;
     let top = open_top(&dev).await;
@@ -50,7 +52,7 @@ async fn a_person_steers_observers_by_keys() {
     top.until("the question", |it| it.contains("Delete two?")).await;
     top.types("n");
     top.until("no question", |it| !it.contains("Delete two?")).await;
-    assert_eq!(dev.api.get("/v1/observers/two").await["status"], "Processing");
+    assert_eq!(dev.api.observer("two").await.status, Status::Processing);
     top.types("dy");
     dev.api.until_status("two", "Deleted").await;
     top.until("nothing that matches", |it| it.contains("none matches the filter")).await;
@@ -69,14 +71,14 @@ async fn a_person_steers_observers_by_keys() {
 }
 
 #[tokio::test]
-async fn a_person_cordons_and_drains_services_by_keys() {
+async fn a_user_cordons_and_drains_services_by_keys() {
     let dev = Dev::start(2, 10).await;
     with_observers(&dev, &["one", "two"]).await;
     let top = open_top(&dev).await;
     top.presses(&["Tab"]);
     top.types("c");
     top.until("the cordon", |it| line(it, "service-1").contains("cordoned")).await;
-    assert_eq!(dev.api.get("/v1/services/service-1").await["cordoned"], true);
+    assert!(dev.api.service("service-1").await.cordoned);
     top.types("u");
     top.until("no cordon", |it| line(it, "service-1").contains("active")).await;
     top.types("o");
@@ -86,8 +88,8 @@ async fn a_person_cordons_and_drains_services_by_keys() {
     top.until("the question", |it| it.contains("Drain service-1?")).await;
     top.types("y");
     wait_for("all to be on the other", || async {
-        let all = dev.api.items("/v1/observers").await;
-        let moved = all.iter().filter(|it| it["service"]["name"] == "service-2").count();
+        let all = dev.api.observers().await;
+        let moved = all.iter().filter(|it| holder(it) == Some("service-2")).count();
         if moved == 2 { Ok(()) } else { Err(format!("{all:?}")) }
     })
     .await;

@@ -2,9 +2,10 @@
 
 use crate::service::{Service, Voice, started};
 use crate::stage::Stage;
-use everwatch_api::{Event, Observer};
+use everwatch_api::{Event, Observer, SafeMode};
 use everwatch_broker::{Consume, QueueKind, Settle};
 use everwatch_core::epoch::Epoch;
+use everwatch_core::id::ObserverId;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::message::decode;
@@ -48,13 +49,14 @@ async fn what_runs_and_is_not_in_the_database_is_adopted_under_a_name_that_is_fr
 
     let manager = stage.ready_manager().await;
     for (it, name) in made.iter().zip(["shared-", "new"]) {
-        let key = it["id"].as_str().unwrap();
-        let adopted = manager.api.until_observer(key, |it| it.status == Status::Processing).await;
+        let key = it.id;
+        let adopted =
+            manager.api.until_observer(&key.to_string(), |it| it.status == Status::Processing).await;
         assert!(adopted.name.starts_with(name), "{adopted:?}");
         assert_eq!((&adopted.spec, json!(adopted.labels)), (&spec, body["labels"].clone()));
         assert!(adopted.service.is_some_and(|service| service.name == "s"));
         let path = format!("/v1/observers/{key}/events?type=adopted");
-        manager.api.until(&path, |_, it| it["total"] == 1).await;
+        manager.api.until_total(&path, 1).await;
         let events: Vec<Event> = manager.api.list(&path).await;
         assert!(events[0].text.contains("database"), "{events:?}");
     }
@@ -81,7 +83,7 @@ async fn a_leftover_of_one_that_was_forgotten_is_ended() {
     voice.session.declare(&queue, &QueueKind::Exclusive).await.unwrap();
     voice.session.bind(&queue, &voice.topology.commands()).await.unwrap();
     let mut commands = voice.session.consume(&Consume { queue, prefetch: 100, priority: 0 }).await.unwrap();
-    let id = made["id"].as_str().unwrap().parse().unwrap();
+    let id = ObserverId(made.id);
     voice.event(id, Epoch::new(1, 4), started()).await;
     let heard = async {
         loop {
@@ -165,9 +167,9 @@ async fn a_report_that_is_ahead_of_the_database_switches_safe_mode_on() {
     let made = manager.api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
     let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
     voice.registered("other", 3).await;
-    voice.event(made["id"].as_str().unwrap().parse().unwrap(), Epoch::new(3, 1), started()).await;
-    manager.api.until("/v1/safe-mode", |_, safe_mode| safe_mode["on"] == true).await;
-    let reason = manager.api.safe_mode().await.reason;
+    voice.event(ObserverId(made.id), Epoch::new(3, 1), started()).await;
+    let reason = manager.api.until_read("/v1/safe-mode", |safe_mode: &SafeMode| safe_mode.on).await.reason;
     assert!(reason.contains("observer a runs in generation 3") && reason.contains("--restored"), "{reason}");
-    assert_eq!(manager.api.observer("a").await.generation, 3);
+    // Safe mode is on before the row is saved.
+    manager.api.until_observer("a", |it| it.generation == 3).await;
 }

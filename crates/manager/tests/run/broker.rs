@@ -2,8 +2,10 @@
 
 use crate::service::{Service, Voice};
 use crate::stage::{Manager, Stage};
+use everwatch_api::Outcomes;
 use everwatch_broker::{QueueKind, Topology};
 use everwatch_core::id::Pool;
+use everwatch_core::record::status::Status;
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::message::{BATCH_MAX, decode};
 use everwatch_tests::wait::wait_for;
@@ -19,17 +21,12 @@ async fn a_delete_of_what_waits_in_a_full_queue_is_carried_out_by_a_sweep() {
     for name in ["w1", "doomed", "w2"] {
         manager.api.create(json!({"name": name, "kind": "ticker", "on_full": "queue"})).await;
     }
-    manager
-        .api
-        .until("/v1/observers/w2", |_, body| {
-            body["reason"].as_str().unwrap().starts_with("waiting for a slot")
-        })
-        .await;
+    manager.api.until_observer("w2", |it| it.reason.starts_with("waiting for a slot")).await;
     assert_eq!(manager.api.call("DELETE", "/v1/observers/doomed", None).await.0, 202);
     manager.api.until_status("doomed", "Deleted").await;
     // The others keep their places.
     for name in ["w1", "w2"] {
-        assert_eq!(manager.api.get(&format!("/v1/observers/{name}")).await["status"], "Created");
+        assert_eq!(manager.api.observer(name).await.status, Status::Created);
     }
     assert_eq!(manager.api.call("DELETE", "/v1/observers/runs?wait=20s", None).await.0, 200);
     manager.api.until_status("w1", "Processing").await;
@@ -42,9 +39,8 @@ fn create(name: &str) -> Value {
 
 /// All of these at once, each with this answer.
 async fn wish(manager: &Manager, wishes: Vec<Value>, status: u16) {
-    let (_, answer) = manager.api.call("POST", "/v1/observers:batch", Some(wishes.into())).await;
-    let items = answer["items"].as_array().unwrap_or_else(|| panic!("{answer}"));
-    assert!(items.iter().all(|item| item["status"] == status), "{answer}");
+    let outcomes: Outcomes = manager.api.done("POST", "/v1/observers:batch", Some(wishes.into()), 200).await;
+    assert!(outcomes.items.iter().all(|it| it.status == status), "{outcomes:?}");
 }
 
 /// More messages wait than a sweep takes at once, and those of deleted observers stand behind most of them.

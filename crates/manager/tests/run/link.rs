@@ -2,14 +2,15 @@
 
 use crate::service::Service;
 use crate::stage::{Manager, Stage};
+use everwatch_api::{Event, Listed, Observer};
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::Pool;
+use everwatch_core::id::{ObserverId, Pool};
 use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
 use everwatch_tests::wait::{throughout, wait_for};
-use serde_json::{Value, json};
+use serde_json::json;
 
-async fn queued(manager: &Manager, name: &str) -> Value {
+async fn queued(manager: &Manager, name: &str) -> Observer {
     manager.api.create(json!({"name": name, "kind": "ticker", "on_full": "queue"})).await
 }
 
@@ -37,8 +38,8 @@ async fn a_lost_session_is_told_and_replaced() {
     let service = Service::new(&stage, "s", 5).await;
     for round in 0..3 {
         stage.memory.cut("everwatch manager");
-        let told = manager.api.until("/readyz", |status, _| status == 503).await;
-        assert!(told["detail"].as_str().unwrap().contains("broker"), "{told}");
+        let problem = manager.api.until_not_ready().await;
+        assert!(problem.detail.contains("broker"), "{problem:?}");
         queued(&manager, &format!("o{round}")).await;
         manager.api.until_ready().await;
         manager.api.until_status(&format!("o{round}"), "Processing").await;
@@ -69,7 +70,7 @@ async fn a_publish_without_a_confirm_is_repeated_and_its_late_copy_is_ended() {
     let service = Service::new(&stage, "s", 5).await;
     let running =
         manager.api.until_observer("a", |it| it.status == Status::Processing && it.generation == 2).await;
-    let id = made["id"].as_str().unwrap().parse().unwrap();
+    let id = ObserverId(made.id);
     wait_for("only the second copy to run", || async {
         let running = service.running.lock().unwrap().clone();
         let depth = session.depth(&queue).await.unwrap();
@@ -118,8 +119,7 @@ async fn during_an_alarm_creates_are_accepted_and_published_once_after_it() {
     assert_eq!(service.history.lock().unwrap().len(), 1);
     assert_eq!(manager.api.observer("o0").await.reason, "to be published");
     stage.memory.block(false);
-    let path = "/v1/observers?status=Processing&limit=1000";
-    manager.api.until(path, |_, body| body["total"] == 21).await;
+    manager.api.until_total("/v1/observers?status=Processing", 21).await;
     for observer in manager.api.observers().await {
         assert_eq!(observer.generation, 1, "{observer:?}");
     }
@@ -145,7 +145,7 @@ async fn what_was_in_a_queue_that_was_created_again_is_published_again() {
     voice.report(everwatch_core::wire::report::Report::WorkQueueCreated { pool: Pool::default() }).await;
     let service = Service::new(&stage, "s", 5).await;
     for name in ["a", "b"] {
-        assert_eq!(manager.api.until_status(name, "Processing").await["generation"], 2);
+        assert_eq!(manager.api.until_status(name, "Processing").await.generation, 2);
     }
     assert_eq!(service.history.lock().unwrap().len(), 2);
 }
@@ -170,12 +170,12 @@ async fn a_message_that_vanished_is_missed() {
     .await;
     assert_eq!(manager.api.call("PUT", "/v1/safe-mode", Some(safe_mode(false))).await.0, 200);
     let running = manager.api.until_status("a", "Processing").await;
-    assert_eq!(running["generation"], 2);
+    assert_eq!(running.generation, 2);
     manager.api.until_status("doomed", "Deleted").await;
     assert_eq!(service.history.lock().unwrap().len(), 1);
     let why = "its message was not found";
-    let path = "/v1/observers/a/events?type=republished";
-    manager.api.until(path, |_, events| events["items"][0]["text"] == why).await;
+    let is_told = |events: &Listed<Event>| events.items.first().is_some_and(|newest| newest.text == why);
+    manager.api.until_read("/v1/observers/a/events?type=republished", is_told).await;
     let wrong = manager.api.refused("PUT", "/v1/safe-mode", Some(json!({"off": true}))).await;
     assert_eq!((wrong.status, wrong.code.as_str()), (422, "invalid"));
 }

@@ -3,20 +3,21 @@
 use crate::service::Service;
 use crate::stage::Stage;
 use everwatch_api::sse::Message;
+use everwatch_api::{LogNote, Logs, ProblemBody};
 use everwatch_tests::http::{Api, Stream};
 use everwatch_tests::wait::wait_for;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 const PATH: &str = "/v1/observers/o/logs";
 
-fn texts(logs: &Value) -> Vec<&str> {
-    logs["items"].as_array().unwrap().iter().map(|line| line["text"].as_str().unwrap()).collect()
+fn texts(logs: &Logs) -> Vec<&str> {
+    logs.items.iter().map(|line| line.text.as_str()).collect()
 }
 
 async fn one_runs_on(stage: &Stage, api: &Api, name: &str) -> Service {
     let service = Service::new(stage, name, 1).await;
-    api.until("/v1/services", |_, body| body["total"] == 1).await;
+    api.until_total("/v1/services", 1).await;
     api.create(json!({"name": "o", "kind": "ticker"})).await;
     api.until_status("o", "Processing").await;
     service
@@ -36,7 +37,8 @@ impl Events {
     async fn next(&mut self) -> Option<(String, String, String)> {
         let next = tokio::time::timeout(Duration::from_secs(30), self.stream.next());
         let Message { event, id, data } = next.await.expect("an event comes")?;
-        let text = serde_json::from_str::<Value>(&data).unwrap()["text"].as_str().unwrap().to_owned();
+        // A line has this member too.
+        let LogNote { text } = serde_json::from_str(&data).unwrap();
         Some((event, id.unwrap_or_default(), text))
     }
     async fn expect(&mut self, word: &str, text: &str) -> String {
@@ -51,37 +53,32 @@ async fn the_newest_lines_are_read_and_those_after_one() {
     let stage = Stage::new();
     let manager = stage.ready_manager().await;
     let api = &manager.api;
-    let (status, problem) = api.call("GET", PATH, None).await;
-    assert_eq!((status, problem["code"].as_str()), (404, Some("not-found")));
+    let problem = api.refused("GET", PATH, None).await;
+    assert_eq!((problem.status, problem.code.as_str()), (404, "not-found"));
     let service = one_runs_on(&stage, api, "a").await;
-    let silent = api.get(PATH).await;
-    assert_eq!(
-        (texts(&silent), silent["reason"].as_str()),
-        (vec![], Some("it has said nothing yet on service a"))
-    );
+    let silent: Logs = api.read(PATH).await;
+    assert_eq!((texts(&silent), silent.reason.as_str()), (vec![], "it has said nothing yet on service a"));
     service.say(&["one", "two", "three"]);
-    let logs = api.get(&format!("{PATH}?tail=2")).await;
-    assert_eq!(
-        (texts(&logs), &logs["service"]["name"], &logs["reason"]),
-        (vec!["two", "three"], &json!("a"), &json!(""))
-    );
-    assert_eq!((&logs["items"][0]["id"], &logs["items"][0]["stream"]), (&json!("1.0.2"), &json!("stdout")));
-    let later = api.get(&format!("{PATH}?after=1.0.1")).await;
-    assert_eq!((texts(&later), &later["missed"]), (vec!["two", "three"], &json!(0)));
+    let logs: Logs = api.read(&format!("{PATH}?tail=2")).await;
+    assert_eq!((texts(&logs), logs.reason.as_str()), (vec!["two", "three"], ""));
+    assert_eq!((logs.items[0].id.as_str(), logs.items[0].stream.as_str()), ("1.0.2", "stdout"));
+    assert_eq!(logs.service.unwrap().name, "a");
+    let later: Logs = api.read(&format!("{PATH}?after=1.0.1")).await;
+    assert_eq!((texts(&later), later.missed), (vec!["two", "three"], 0));
     let plain = api.follow_as(PATH, "text/plain").await.text().await.unwrap();
     assert!(plain.ends_with("stdout three\n") && plain.lines().count() == 3, "{plain}");
     for wrong in ["tail=0", "tail=1001", "after=7", "follow=perhaps", "lines=3"] {
-        let (status, problem) = api.call("GET", &format!("{PATH}?{wrong}"), None).await;
+        let problem = api.refused("GET", &format!("{PATH}?{wrong}"), None).await;
         let word = wrong.split('=').next().unwrap();
-        assert_eq!((status, problem["code"].as_str()), (400, Some("bad-query")));
-        assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+        assert_eq!((problem.status, problem.code.as_str()), (400, "bad-query"));
+        assert!(problem.detail.contains(word), "{problem:?}");
     }
     let (status, _) = api.call("POST", "/v1/observers/o/pause", None).await;
     assert_eq!(status, 202);
     api.until_status("o", "Paused").await;
-    let paused = api.get(PATH).await;
-    assert_eq!(texts(&paused).len(), 3);
-    assert!(paused["reason"].as_str().unwrap().starts_with("it does not run now: Paused"), "{paused}");
+    let paused: Logs = api.read(PATH).await;
+    assert_eq!(paused.items.len(), 3);
+    assert!(paused.reason.starts_with("it does not run now: Paused"), "{paused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,12 +87,9 @@ async fn a_service_that_does_not_answer_is_not_waited_for_long() {
     let manager = stage.ready_manager().await;
     let service = one_runs_on(&stage, &manager.api, "a").await;
     service.said.lock().unwrap().is_silent = true;
-    let (status, problem) = manager.api.call("GET", PATH, None).await;
-    assert_eq!((status, problem["code"].as_str()), (503, Some("service-silent")), "{problem}");
-    assert!(
-        problem["detail"].as_str().unwrap().contains("service a has not answered within 5 s"),
-        "{problem}"
-    );
+    let problem = manager.api.refused("GET", PATH, None).await;
+    assert_eq!((problem.status, problem.code.as_str()), (503, "service-silent"), "{problem:?}");
+    assert!(problem.detail.contains("service a has not answered within 5 s"), "{problem:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,7 +131,7 @@ async fn follow_a_move(stage: &Stage) {
     resumed.expect("note", "moved to service b (epoch 1.1)").await;
     resumed.expect("line", "five").await;
     api.call("POST", "/v1/observers/o/restart", None).await;
-    wait_for("it to run anew", || async {
+    wait_for("it to run again", || async {
         let runs: Vec<_> = b.running.lock().unwrap().values().copied().collect();
         if runs.iter().any(|epoch| epoch.generation() == 2) { Ok(()) } else { Err(format!("{runs:?}")) }
     })
@@ -171,7 +165,7 @@ async fn each_of_two_managers_hears_the_answers_to_its_own_questions() {
     for tail in 1..=50 {
         let of = |api: &Api| {
             let api = api.clone();
-            async move { api.get(&format!("{PATH}?tail={tail}")).await["items"].as_array().unwrap().len() }
+            async move { api.read::<Logs>(&format!("{PATH}?tail={tail}")).await.items.len() }
         };
         assert_eq!(tokio::join!(of(&one.api), of(&two.api), of(&one.api)), (tail, tail, tail));
     }
@@ -188,8 +182,8 @@ async fn only_so_many_may_follow_at_once() {
     }
     let refused = manager.api.follow_as(&format!("{PATH}?follow"), "*/*").await;
     assert_eq!(refused.status().as_u16(), 429);
-    let problem: Value = serde_json::from_str(&refused.text().await.unwrap()).unwrap();
-    assert_eq!(problem["code"], "too-many-streams");
+    let problem: ProblemBody = serde_json::from_str(&refused.text().await.unwrap()).unwrap();
+    assert_eq!(problem.code, "too-many-streams");
     streams.pop();
     wait_for("room for another", || async {
         let status = manager.api.follow_as(&format!("{PATH}?follow"), "*/*").await.status().as_u16();

@@ -2,10 +2,14 @@
 
 use crate::service::{Service, Voice, started};
 use crate::stage::Stage;
+use everwatch_api::{Listed, Observer};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
+use everwatch_core::record::service::ServiceState;
+use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::{Report, RunEvent};
 use everwatch_manager::RunError;
+use everwatch_tests::http::holder;
 use serde_json::json;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -22,13 +26,13 @@ async fn an_occupied_port_is_named_with_its_cure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_ends_it_cleanly_even_while_somebody_waits() {
+async fn a_stop_ends_it_cleanly_even_while_a_client_waits() {
     let stage = Stage::new();
     let manager = stage.ready_manager().await;
     let api = manager.api.clone();
     api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
     let mut stream = api.follow_as("/v1/events", "text/event-stream").await;
-    let waiting = api.get("/v1/observers/a?wait_for=status%3DProcessing&wait=60s");
+    let waiting = api.read::<Observer>("/v1/observers/a?wait_for=status%3DProcessing&wait=60s");
     let (waited, stopped) = tokio::join!(waiting, async {
         // By then the wait has begun: connections are accepted in the order in which they came.
         let mut ticks = tokio::time::interval(std::time::Duration::from_millis(20));
@@ -39,7 +43,7 @@ async fn a_stop_ends_it_cleanly_even_while_somebody_waits() {
         manager.stop().await
     });
     stopped.unwrap();
-    assert_eq!(waited["status"], "Created");
+    assert_eq!(waited.status, Status::Created);
     // What was sent before may still lie in it; then it ends, and is not broken off.
     while let Some(chunk) = stream.chunk().await.unwrap() {
         assert!(chunk.starts_with(b"id: ") || chunk.starts_with(b":"), "{chunk:?}");
@@ -57,8 +61,7 @@ async fn it_is_ready_only_after_the_backlog_is_applied() {
     let mut ids = Vec::new();
     for number in 0..100 {
         let body = json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue"});
-        let id: ObserverId = first.api.create(body).await["id"].as_str().unwrap().parse().unwrap();
-        ids.push(id);
+        ids.push(ObserverId(first.api.create(body).await.id));
     }
     first.stop().await.unwrap();
     let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
@@ -70,9 +73,9 @@ async fn it_is_ready_only_after_the_backlog_is_applied() {
         }
     }
     let second = stage.ready_manager().await;
-    let listed = second.api.get("/v1/observers?limit=1000&status=Processing").await;
-    assert_eq!(listed["total"], 100);
-    assert!(listed["items"].as_array().unwrap().iter().all(|it| it["progress"] == "19"), "{listed}");
+    let listed: Listed<Observer> = second.api.read("/v1/observers?limit=1000&status=Processing").await;
+    assert_eq!(listed.total, 100);
+    assert!(listed.items.iter().all(|it| it.progress.as_deref() == Some("19")), "{listed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,7 +83,7 @@ async fn reports_may_come_in_any_order() {
     let stage = Stage::new();
     let manager = stage.ready_manager().await;
     let made = manager.api.create(json!({"name": "a", "kind": "ticker", "on_full": "queue"})).await;
-    let id: ObserverId = made["id"].as_str().unwrap().parse().unwrap();
+    let id = ObserverId(made.id);
     let run = |acquisitions, event| {
         let epoch = Epoch::new(1, acquisitions);
         Report::Run(everwatch_core::wire::report::RunReport { id, epoch, event })
@@ -89,9 +92,8 @@ async fn reports_may_come_in_any_order() {
     let early = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
     early.report_as(9, Report::ServiceGone).await;
     early.report_as(1, Report::ServiceRegistered(Box::new(crate::service::registration("early", 3)))).await;
-    let path = format!("/v1/services/{}", early.id);
-    let gone = manager.api.until(&path, |_, body| body["state"] == "gone").await;
-    assert_eq!(gone["is_deleted"], true);
+    let gone = manager.api.until_service(&early.id.to_string(), |it| it.state == ServiceState::Gone).await;
+    assert!(gone.is_deleted);
     // The newer run's start before the older one's last words.
     let older = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
     let newer = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
@@ -104,9 +106,9 @@ async fn reports_may_come_in_any_order() {
     older.report_as(8, run(0, RunEvent::HandedOver)).await;
     older.report_as(7, run(0, started())).await;
     older.report_as(90, run(0, RunEvent::Progress { text: "last words".to_owned() })).await;
-    let seen = manager.api.until("/v1/observers/a", |_, body| body["progress"] == "last words").await;
-    assert_eq!((&seen["status"], &seen["service"]["name"]), (&json!("Processing"), &json!("newer")));
-    assert_eq!((&seen["acquisitions"], &seen["reason"]), (&json!(1), &json!("")));
+    let seen = manager.api.until_observer("a", |it| it.progress.as_deref() == Some("last words")).await;
+    assert_eq!((seen.status, holder(&seen)), (Status::Processing, Some("newer")));
+    assert_eq!((seen.acquisitions, seen.reason.as_str()), (1, ""));
     // A settlement before what came before it.
     newer.report_as(5, run(1, RunEvent::Completed)).await;
     newer
@@ -115,8 +117,8 @@ async fn reports_may_come_in_any_order() {
             run(1, RunEvent::Errored { attempt: 1, error: "e".to_owned(), next_at: Default::default() }),
         )
         .await;
-    let seen = manager.api.until("/v1/observers/a", |_, body| body["last_error"] == "e").await;
-    assert_eq!(seen["status"], "Completed");
+    let seen = manager.api.until_observer("a", |it| it.last_error.as_deref() == Some("e")).await;
+    assert_eq!(seen.status, Status::Completed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

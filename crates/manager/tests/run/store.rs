@@ -66,13 +66,13 @@ async fn nothing_is_lost_while_the_database_is_away() {
         let body = json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue"});
         manager.api.create(body).await;
     }
-    manager.api.until("/v1/observers?status=Processing", |_, body| body["total"] == 10).await;
+    manager.api.until_total("/v1/observers?status=Processing", 10).await;
 
     relay.cable.send_replace(Cable::Cut);
-    let told = manager.api.until("/readyz", |status, _| status == 503).await;
-    assert!(told["detail"].as_str().unwrap().contains("database"), "{told}");
-    let (status, problem) = manager.api.call("GET", "/v1/observers/o1", None).await;
-    assert_eq!((status, &problem["code"]), (503, &json!("database-unavailable")));
+    let problem = manager.api.until_not_ready().await;
+    assert!(problem.detail.contains("database"), "{problem:?}");
+    let problem = manager.api.refused("GET", "/v1/observers/o1", None).await;
+    assert_eq!((problem.status, problem.code.as_str()), (503, "database-unavailable"));
     let body = json!({"name": "refused", "kind": "ticker", "on_full": "queue"});
     assert_eq!(manager.api.call("POST", "/v1/observers", Some(body)).await.0, 503);
     // Reports wait in their queue meanwhile.
