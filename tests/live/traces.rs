@@ -224,7 +224,7 @@ async fn a_while(cluster: &mut Cluster) -> Duration {
 }
 
 #[tokio::test]
-async fn a_dead_or_silent_collector_is_told_of_once_and_slows_nobody() {
+async fn a_dead_or_silent_collector_is_reported_once_and_slows_nothing() {
     let mut plain = Cluster::new("no-traces").with_test_kinds();
     let usual = a_while(&mut plain).await;
     // One collector refuses connections; the other accepts them and never answers.

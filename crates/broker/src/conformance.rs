@@ -189,14 +189,14 @@ pub async fn a_publish_without_a_queue_is_unroutable(broker: &dyn Broker, prefix
 }
 
 /// Every bound queue gets a copy; a publish without a bound queue succeeds, for topics too.
-pub async fn fanout_reaches_all_and_nobody_is_fine(broker: &dyn Broker, prefix: &str) {
+pub async fn fanout_reaches_every_queue_and_may_have_none(broker: &dyn Broker, prefix: &str) {
     let (first, second) = (session(broker, "first").await, session(broker, "second").await);
     let commands = Target::Fanout(format!("{prefix}commands"));
     let output = Target::Topic { exchange: format!("{prefix}output"), key: "kind.name".to_owned() };
     for exchange in [&commands, &output] {
         within("declare", first.declare_exchange(exchange)).await.unwrap();
         within("declare again", second.declare_exchange(exchange)).await.unwrap();
-        within("publish to nobody", first.publish(exchange, message("nobody"))).await.unwrap();
+        within("publish without a queue", first.publish(exchange, message("unrouted"))).await.unwrap();
     }
     let mut consumers = Vec::new();
     for (name, session) in [("one", &first), ("two", &second)] {
@@ -341,16 +341,16 @@ pub async fn a_lower_priority_is_served_last(broker: &dyn Broker, prefix: &str) 
 }
 
 /// A cancelled consumer can consume again on its channel, while it holds messages from before.
-pub async fn a_cancelled_block_consumes_anew(broker: &dyn Broker, prefix: &str) {
+pub async fn a_cancelled_consumer_can_consume_again(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &["a", "b", "c", "d", "e"]).await;
     let mut consumer = block(&*session, &work(prefix), 2).await;
     let consume = Consume { queue: work(prefix), prefetch: 1, priority: 0 };
     let held = receive_many(&mut *consumer, 2).await;
-    let early = within("consume anew", consumer.again(&consume)).await;
+    let early = within("consume again", consumer.again(&consume)).await;
     assert!(matches!(early, Err(BrokerError::Refused(_))), "{early:?}");
     within("cancel", consumer.cancel()).await.unwrap();
     assert!(within("the end", consumer.next()).await.is_none());
-    within("consume anew", consumer.again(&consume)).await.unwrap();
+    within("consume again", consumer.again(&consume)).await.unwrap();
     let more = receive(&mut *consumer).await;
     assert_eq!(body(&more), "c");
     nothing_comes(&mut *consumer, "the new prefetch is 1").await;

@@ -81,7 +81,7 @@ conformance! {
     a_lost_session_settles_nothing,
     an_exclusive_queue_tells_the_fate_of_its_session,
     a_publish_without_a_queue_is_unroutable,
-    fanout_reaches_all_and_nobody_is_fine,
+    fanout_reaches_every_queue_and_may_have_none,
     declare_tells_existed_or_created,
     get_and_requeue_keep_order,
     headers_travel,
@@ -89,6 +89,6 @@ conformance! {
     many_publishes_at_once_keep_their_order,
     a_higher_priority_is_served_first,
     a_lower_priority_is_served_last,
-    a_cancelled_block_consumes_anew,
+    a_cancelled_consumer_can_consume_again,
     refusals_leave_no_trace,
 }

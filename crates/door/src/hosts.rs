@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_nobody_can_point_elsewhere_are_known_from_the_start() {
+    fn only_names_that_cannot_be_pointed_elsewhere_are_known_from_the_start() {
         let known =
             ["localhost", "LocalHost:7700", "a.localhost", "127.0.0.1:7700", "[::1]:7700", "10.1.2.3"];
         for host in known {

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_in_a_schema_are_written_as_a_person_would() {
+    fn defaults_in_a_schema_are_written_as_a_user_would() {
         let schemas = built_in(ExecSettings::default()).infos();
         let default = |kind: &str| {
             let info = schemas.iter().find(|info| info.name.to_string() == kind).unwrap();

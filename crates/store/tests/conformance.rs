@@ -84,12 +84,12 @@ both! {
     who_was_forgotten_is_remembered_by_id
     what_a_service_holds_is_found_by_a_stretch_of_ids
     the_clock_goes_forward
-    whoever_leaves_in_the_middle_of_a_save_blocks_nobody
+    a_client_that_disconnects_during_a_save_blocks_no_other
     what_is_saved_is_found_by_what_it_is_now
     the_tables_are_as_new_as_the_program
     filters_hold_together
     deleted_ones_are_shown_only_on_request
-    what_nobody_alive_holds_is_found
+    what_no_living_service_holds_is_found
     pages_show_each_row_once_in_either_order
     one_name_of_many_times_is_paged_by_id
     a_place_that_is_no_time_is_refused
@@ -108,7 +108,7 @@ both! {
     events_are_told_in_order_and_by_filter
     a_page_and_its_total_are_of_one_moment
     the_oldest_events_are_forgotten
-    whoever_follows_the_numbers_misses_nothing
+    a_reader_that_follows_the_numbers_misses_nothing
     a_note_that_is_over_is_free
     notes_are_found_by_how_their_names_begin
     a_note_is_swapped_only_for_what_stands_there

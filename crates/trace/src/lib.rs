@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_parent_a_new_trace_begins_that_nobody_exports() {
+    fn without_a_parent_a_new_trace_begins_that_is_not_exported() {
         let (one, other) = (Span::begin("x", Kind::Server, None), Span::begin("x", Kind::Server, None));
         assert_ne!(one.trace().trace, other.trace().trace);
         assert!(!one.trace().is_sampled());

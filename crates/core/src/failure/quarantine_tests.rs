@@ -162,7 +162,7 @@ fn observer(number: u128) -> ObserverId {
 }
 
 #[test]
-fn mass_failures_quarantine_nobody() {
+fn mass_failures_quarantine_no_observer() {
     let mut docket = CrashLedger::default();
     let ids: Vec<_> = (0..11_u32).map(|it| (observer(it.into()), elsewhere(it, 0..5))).collect();
     for (id, deaths) in &ids[..10] {
@@ -253,7 +253,7 @@ fn a_restarted_or_stopping_crash_looping_observer_keeps_its_deaths() {
 
 /// A service that dies while the broker blocks publishers never sends its last reports.
 #[test]
-fn unreported_runs_clear_other_observers_and_quarantine_nobody() {
+fn unreported_runs_clear_other_observers_and_quarantine_none() {
     let (mut poison, mut beside) = (row(1), row(2));
     // Both die with services 0 to 2, then in turn with others. Two runs of the culprit have no report.
     for run in [0, 1, 2, 5] {

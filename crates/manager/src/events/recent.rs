@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_given_a_gap() {
+    fn no_reader_is_given_a_gap() {
         let live = RecentEvents::default();
         assert_eq!(told(&live, i64::MAX - 1), None, "nothing is kept yet");
         live.begin(10);

@@ -296,7 +296,7 @@ async fn a_hold_that_cannot_be_read_is_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parked_message_goes_back_to_its_queue_or_away() {
+async fn a_parked_message_is_sent_back_to_its_queue_or_deleted() {
     let stage = Stage::new().await;
     let topology = stage.manager.link.topology.clone();
     let session = stage.broker.connect("stranger").await.unwrap();

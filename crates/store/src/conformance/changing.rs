@@ -53,7 +53,7 @@ pub async fn of_savers_side_by_side_each_row_has_one(store: &dyn Store) {
 }
 
 /// A client that disconnects cancels its request at any point, including the middle of a save.
-pub async fn whoever_leaves_in_the_middle_of_a_save_blocks_nobody(store: &dyn Store) {
+pub async fn a_client_that_disconnects_during_a_save_blocks_no_other(store: &dyn Store) {
     let rows: Vec<Row> = (1..=300).map(|number| waiting(number, &format!("n-{number}"))).collect();
     all_created(store, &rows).await;
     for patience in 0..40 {

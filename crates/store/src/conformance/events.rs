@@ -100,7 +100,7 @@ pub async fn the_oldest_events_are_forgotten(store: &dyn Store) {
     assert_eq!(numbers(store, &all, EventRange::After(newest)).await, [7]);
 }
 
-pub async fn whoever_follows_the_numbers_misses_nothing(store: &dyn Store) {
+pub async fn a_reader_that_follows_the_numbers_misses_nothing(store: &dyn Store) {
     let all = EventFilter::default();
     let write = async |from: u128| {
         for number in from..from + 25 {

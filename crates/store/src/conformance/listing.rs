@@ -164,7 +164,7 @@ pub async fn counts_are_by_pool_and_status(store: &dyn Store) {
     );
 }
 
-pub async fn what_nobody_alive_holds_is_found(store: &dyn Store) {
+pub async fn what_no_living_service_holds_is_found(store: &dyn Store) {
     let names = ["a", "b", "c", "d"];
     let rows: Vec<Row> = (1..).zip(names).map(|(number, text)| waiting(number, text)).collect();
     all_created(store, &rows).await;
