@@ -2,7 +2,7 @@
 //! delete, and nothing moves without a cause. Prints gaps and overlaps for each fault.
 
 use crate::faults::Fault;
-use crate::people::Touched;
+use crate::users::Touched;
 use crate::world::{World, is_child, lingers, may_overlap};
 use everwatch_tests::beacons::{self, Run, percentiles};
 use std::collections::BTreeMap;
@@ -55,9 +55,9 @@ pub(crate) fn judge(world: &World, windows: &[Window]) {
                 continue;
             };
             let fault = window.fault;
-            let by_people = window.touched.has(name);
+            let by_users = window.touched.has(name);
             let (gaps, overlaps) = figures.entry(fault).or_default();
-            if !by_people {
+            if !by_users {
                 gaps.push(gap);
             }
             overlaps.push(overlap);
@@ -68,10 +68,10 @@ pub(crate) fn judge(world: &World, windows: &[Window]) {
                 breaches
                     .push(format!("{fault:?}: {name} ran twice for {overlap} ms, {most} allowed: {pair:?}"));
             }
-            if !fault.moves() && !by_people {
+            if !fault.moves() && !by_users {
                 breaches.push(format!("{fault:?}: {name} moved: {pair:?}"));
             }
-            if gap > fault.good_gap(may_overlap(name)) && !by_people {
+            if gap > fault.good_gap(may_overlap(name)) && !by_users {
                 breaches.push(format!("{fault:?}: {name} stood still for {gap} ms: {pair:?}"));
             }
         }
@@ -86,7 +86,7 @@ pub(crate) fn judge(world: &World, windows: &[Window]) {
     }
     println!("| fault | moves | gap p50, p99, max (ms) | overlap p50, p99, max (ms) |\n|---|---|---|---|");
     for (fault, (gaps, overlaps)) in &mut figures {
-        let gaps = if gaps.is_empty() { "moved by people only".to_owned() } else { percentiles(gaps) };
+        let gaps = if gaps.is_empty() { "moved by users only".to_owned() } else { percentiles(gaps) };
         println!("| {fault:?} | {} | {gaps} | {} |", overlaps.len(), percentiles(overlaps));
     }
     assert!(breaches.is_empty(), "{}", breaches.join("\n"));

@@ -13,7 +13,7 @@ mod broker;
 mod faults;
 mod judgement;
 mod log;
-mod people;
+mod users;
 mod world;
 
 use faults::Fault;
@@ -52,8 +52,8 @@ async fn nothing_is_lost_doubled_or_resurrected_under_any_fault() {
             first.swap_remove(dice.random_range(0..first.len()))
         };
         let from = world::now();
-        let (touched, undo) = world.people_act(&mut dice).await;
-        println!("{:>6.1} s: {fault:?}; people: {touched:?} {undo:?}", begun.elapsed().as_secs_f64());
+        let (touched, undo) = world.users_act(&mut dice).await;
+        println!("{:>6.1} s: {fault:?}; users: {touched:?} {undo:?}", begun.elapsed().as_secs_f64());
         if fault.leaves_no_manager() {
             world.until_managers_are_done().await;
         }

@@ -74,7 +74,7 @@ impl Dice {
             | Theme::Forgetful
             | Theme::Deadly
             | Theme::Skewed
-            | Theme::Operated => self.people(setup.observers.len()),
+            | Theme::Operated => self.users(setup.observers.len()),
         };
         let faults = match theme {
             Theme::Faulty => self.up_to(1, 12),
@@ -230,7 +230,7 @@ impl Dice {
         }
     }
 
-    fn people(&mut self, observers: usize) -> Actions {
+    fn users(&mut self, observers: usize) -> Actions {
         let mut actions = Vec::new();
         let batch = self.one_in(4).then(|| self.up_to(0, 3000));
         for observer in 0..observers {
@@ -240,22 +240,22 @@ impl Dice {
                 None => self.up_to(0, self.calm_at),
             };
             let create = if batch.is_some() { Ask::CreateInBatch } else { Ask::Create };
-            actions.push((created, Action::Person(observer, create)));
+            actions.push((created, Action::User(observer, create)));
             let near = self.one_in(4);
             for _ in 0..self.below(5) {
                 let until = if near { created + 3000 } else { self.calm_at };
-                actions.push((self.up_to(created, until), Action::Person(observer, self.ask())));
+                actions.push((self.up_to(created, until), Action::User(observer, self.ask())));
             }
             if self.one_in(2) {
                 let until = if self.one_in(3) { created + 500 } else { self.calm_at };
-                actions.push((self.up_to(created, until), Action::Person(observer, Ask::Delete)));
+                actions.push((self.up_to(created, until), Action::User(observer, Ask::Delete)));
             }
         }
         actions
     }
 
     fn creates(&mut self, observers: usize) -> Actions {
-        (0..observers).map(|observer| (self.up_to(0, 3000), Action::Person(observer, Ask::Create))).collect()
+        (0..observers).map(|observer| (self.up_to(0, 3000), Action::User(observer, Ask::Create))).collect()
     }
 
     /// Generates no publish just before the loss: a manager could take such a message for younger than the
@@ -270,7 +270,7 @@ impl Dice {
                 let early = self.one_in(2);
                 let at =
                     if early { self.up_to(4000, lost - 5000) } else { self.up_to(lost + 1, self.calm_at) };
-                actions.push((at, Action::Person(observer, ask)));
+                actions.push((at, Action::User(observer, ask)));
             }
         }
         actions
@@ -292,7 +292,7 @@ impl Dice {
         for _ in 0..self.below(4) {
             let at = self.up_to(at, at + for_ms);
             let ask = self.ask();
-            actions.push((at, Action::Person(self.below(setup.observers.len()), ask)));
+            actions.push((at, Action::User(self.below(setup.observers.len()), ask)));
         }
         if self.one_in(2) {
             let at = self.up_to(at, at + for_ms);
@@ -302,7 +302,7 @@ impl Dice {
     }
 
     fn restored(&mut self, setup: &Setup) -> Actions {
-        let mut actions = self.people(setup.observers.len());
+        let mut actions = self.users(setup.observers.len());
         let backup_at = self.up_to(2000, 30_000);
         let at = self.up_to(backup_at + 1000, self.calm_at - 10_000);
         actions.retain(|(asked, _)| *asked + 6000 < at);
@@ -320,7 +320,7 @@ impl Dice {
     }
 
     fn interrupted(&mut self, setup: &Setup) -> Actions {
-        let mut actions = self.people(setup.observers.len());
+        let mut actions = self.users(setup.observers.len());
         for _ in 0..self.up_to(6, 16) {
             let host = self.below(setup.services.len()) + 1;
             let at = self.up_to(2000, self.calm_at - 5000);

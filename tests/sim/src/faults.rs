@@ -42,7 +42,7 @@ impl World {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Person(observer, ask) => self.person_asks(observer, ask),
+            Action::User(observer, ask) => self.user_asks(observer, ask),
             Action::Operator(order) => self.operator_asks(order),
             Action::Fault(fault) => {
                 self.tell(|world| format!("FAULT {}", world.sentence(&fault)));
@@ -234,7 +234,7 @@ impl World {
 
     fn back_up(&mut self) {
         self.tell(|_| "the database is backed up".to_owned());
-        self.people.backup = Some((self.database.memory.backup(), self.people.intents.clone()));
+        self.users.backup = Some((self.database.memory.backup(), self.users.intents.clone()));
     }
 
     /// Restores the database as the documentation describes: stop the managers, restore the backup, run
@@ -243,11 +243,11 @@ impl World {
         for host in self.managers() {
             self.kill(host, Power::On);
         }
-        let Some((backup, _)) = &self.people.backup else { return };
+        let Some((backup, _)) = &self.users.backup else { return };
         self.database.restore(backup);
         note(Fact::Restored);
         note(Fact::SafeMode { on: true });
-        self.people.on_restored();
+        self.users.on_restored();
         self.later(RESTORE_TAKES, |world| {
             for host in world.managers() {
                 world.boot(host);

@@ -111,7 +111,7 @@ pub(crate) enum Theme {
     Operated,
 }
 
-/// What a person asks of a manager about one observer.
+/// What a user asks of a manager about one observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ask {
@@ -270,7 +270,7 @@ impl Fault {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Action {
-    Person(usize, Ask),
+    User(usize, Ask),
     Operator(Order),
     Fault(Fault),
 }
@@ -305,7 +305,7 @@ impl History {
                     | Fault::LoseWork { .. }
                     | Fault::RewindWork { .. }
             ),
-            Action::Person(..) | Action::Operator(_) => false,
+            Action::User(..) | Action::Operator(_) => false,
         })
     }
 }

@@ -17,13 +17,13 @@ mod history;
 mod judge;
 mod machine;
 mod network;
-mod people;
 mod play;
 mod promises;
 mod record;
 mod session;
 mod shrink;
 mod story;
+mod users;
 mod world;
 
 use campaign::Campaign;

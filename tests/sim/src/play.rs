@@ -87,7 +87,7 @@ fn outcome(world: &World, history: &History, converged_after_ms: u64) -> Outcome
         exercised: text(&world.judge.exercised),
         faults: world.judge.faults_met.clone(),
         answers: world
-            .people
+            .users
             .answers
             .iter()
             .map(|((method, status), count)| (format!("{method} {status}"), *count))
@@ -111,7 +111,7 @@ fn converge(world: &mut World, history: &History) {
         if world.now < last {
             continue;
         }
-        match world.judge.has_converged(&world.people) {
+        match world.judge.has_converged(&world.users) {
             Ok(()) => {
                 let since = *since.get_or_insert(world.now);
                 if world.now - since >= RESTS_FOR {

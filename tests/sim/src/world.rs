@@ -13,8 +13,8 @@ use crate::history::{History, Setup};
 use crate::judge::{self, Judge};
 use crate::machine;
 use crate::network::{Frame, Lane, Network, Payload, Up};
-use crate::people::People;
 use crate::record::{self, Fact, Loss, note};
+use crate::users::Users;
 use everwatch_broker::MemoryBroker;
 use links::Conn;
 use std::cell::RefCell;
@@ -68,7 +68,7 @@ pub(crate) struct World {
     pub(crate) broker_faults: Arc<Faults>,
     pub(crate) broker_up: bool,
     pub(crate) database: Arc<Database>,
-    pub(crate) people: People,
+    pub(crate) users: Users,
     pub(crate) judge: Judge,
     pub(crate) tells: bool,
     conns: Vec<Conn>,
@@ -131,7 +131,7 @@ impl World {
             broker: MemoryBroker::new(),
             broker_faults: Arc::default(),
             broker_up: true,
-            people: People::new(&setup),
+            users: Users::new(&setup),
             judge: Judge::new(history, Arc::clone(&database)),
             database,
             tells,
@@ -196,7 +196,7 @@ impl World {
         (host.frozen, host.stirred, host.wakes) = (false, false, None);
         // Discards what destructors have sent: a killed process sends nothing.
         drop(self.network.take());
-        self.people.manager_died(at);
+        self.users.manager_died(at);
         let life = self.hosts[at].life;
         for conn in 0..self.conns.len() {
             let it = &mut self.conns[conn];
@@ -313,7 +313,7 @@ impl World {
                 self.tell_fact(&fact);
             }
             if let Fact::Saved { request, before, after } = &fact {
-                self.people.on_saved(*request, before.as_deref(), after);
+                self.users.on_saved(*request, before.as_deref(), after);
             }
             self.judge.hear(self.now, &fact);
         }

@@ -3,7 +3,7 @@
 use super::Judge;
 use super::knowledge::{Knowledge, Place};
 use crate::code::Code;
-use crate::people::{Intent, People, edition, observer_name};
+use crate::users::{Intent, Users, edition, observer_name};
 use everwatch_core::capacity::maintenance::Orders;
 use everwatch_core::record::observed::{RunPhase, Settlement};
 use everwatch_core::record::row::{Desired, Row};
@@ -18,19 +18,19 @@ type Settled = Result<(), String>;
 
 impl Judge {
     /// Whether everything is as users requested, nothing is in progress, and the rows match what runs.
-    pub(crate) fn has_converged(&self, people: &People) -> Settled {
+    pub(crate) fn has_converged(&self, users: &Users) -> Settled {
         let known = &self.knowledge;
         if known.safe_mode_since.is_some() {
             return Err("safe mode is on".to_owned());
         }
-        if people.has_open_requests() {
+        if users.has_open_requests() {
             return Err("a request is not answered".to_owned());
         }
         let orders = Standing::read(known);
-        orders.are_those_promised(people, known)?;
+        orders.are_those_promised(users, known)?;
         orders.are_followed(known)?;
         let rows = known.rows();
-        promises_are_kept(people, &rows)?;
+        promises_are_kept(users, &rows)?;
         // While a queue has no consumer, managers cannot tell whether it is empty or unavailable. They find
         // its lost messages once a service takes work from it again.
         for row in rows.iter().filter(|row| !orders.all_cordoned(&row.definition.pool, known)) {
@@ -122,8 +122,8 @@ impl Standing {
         of_pool.map(|(service, _)| of(service)).sum()
     }
 
-    fn are_those_promised(&self, people: &People, known: &Knowledge) -> Settled {
-        for ((orders, promised), setup) in self.0.iter().zip(&people.orders).zip(&known.setup.services) {
+    fn are_those_promised(&self, users: &Users, known: &Knowledge) -> Settled {
+        for ((orders, promised), setup) in self.0.iter().zip(&users.orders).zip(&known.setup.services) {
             if let Some(broken) = promised.broken_by(orders) {
                 return Err(format!("{broken} was promised for {} and is forgotten: {orders:?}", setup.name));
             }
@@ -170,8 +170,8 @@ fn held_by(service: usize, known: &Knowledge) -> usize {
     session.map_or(0, |session| known.held_by(session.conn))
 }
 
-fn promises_are_kept(people: &People, rows: &[Row]) -> Settled {
-    for (observer, intent) in people.intents.iter().enumerate() {
+fn promises_are_kept(users: &Users, rows: &[Row]) -> Settled {
+    for (observer, intent) in users.intents.iter().enumerate() {
         let name = observer_name(observer);
         let of_name = rows.iter().filter(|row| row.definition.name.as_str() == name);
         // If a manager's clock was set back, a new row may have an earlier creation time than the deleted row

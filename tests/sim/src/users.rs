@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tower::ServiceExt as _;
 
-/// How long a person waits for an answer before asking another manager, in ms.
+/// How long a user waits for an answer before asking another manager, in ms.
 const PATIENCE: u64 = 5000;
 /// The pause after a response that asks for a retry, in ms.
 const RETRY: u64 = 1000;
@@ -64,7 +64,7 @@ struct Request {
 }
 
 #[derive(Default)]
-pub(crate) struct People {
+pub(crate) struct Users {
     pub(crate) intents: Vec<Intent>,
     pub(crate) backup: Option<(Backup, Vec<Intent>)>,
     pub(crate) orders: Vec<PromisedOrders>,
@@ -100,7 +100,7 @@ pub(crate) fn edition(row: &Row) -> u32 {
     Code::of(&row.definition.spec.to_string()).edition
 }
 
-impl People {
+impl Users {
     pub(crate) fn new(setup: &Setup) -> Self {
         Self {
             intents: vec![Intent::default(); setup.observers.len()],
@@ -159,29 +159,29 @@ impl People {
 }
 
 impl World {
-    pub(crate) fn person_asks(&mut self, observer: usize, ask: Ask) {
-        let intent = &mut self.people.intents[observer];
+    pub(crate) fn user_asks(&mut self, observer: usize, ask: Ask) {
+        let intent = &mut self.users.intents[observer];
         match ask {
             Ask::CreateInBatch => {
                 intent.asked_create = true;
-                if self.people.batch.is_empty() {
+                if self.users.batch.is_empty() {
                     self.later(1, Self::send_batch);
                 }
-                return self.people.batch.push(observer);
+                return self.users.batch.push(observer);
             }
             Ask::Create => intent.asked_create = true,
             // Users change an observer only after its create was confirmed.
             _ if !intent.created => {
                 if intent.asked_create {
-                    self.later(500, move |world| world.person_asks(observer, ask));
+                    self.later(500, move |world| world.user_asks(observer, ask));
                 }
                 return;
             }
             Ask::Delete => intent.asked_delete = true,
             _ => {}
         }
-        self.tell(|_| format!("a person asks: {ask:?} {}", observer_name(observer)));
-        let intent = &mut self.people.intents[observer];
+        self.tell(|_| format!("a user asks: {ask:?} {}", observer_name(observer)));
+        let intent = &mut self.users.intents[observer];
         intent.open += 1;
         let setup = &self.setup.observers[observer];
         let path = format!("/v1/observers/{}", observer_name(observer));
@@ -210,15 +210,15 @@ impl World {
     }
 
     fn send_batch(&mut self) {
-        let batch = std::mem::take(&mut self.people.batch);
-        self.tell(|_| format!("a person creates {} in one batch", batch.len()));
+        let batch = std::mem::take(&mut self.users.batch);
+        self.tell(|_| format!("a user creates {} in one batch", batch.len()));
         let create = |observer: &usize| {
             let setup = &self.setup.observers[*observer];
             json!({"op": "create", "observer": definition(*observer, setup, 0)})
         };
         let body = batch.iter().map(create).collect();
         for observer in &batch {
-            self.people.intents[*observer].open += 1;
+            self.users.intents[*observer].open += 1;
         }
         self.request(("POST", "/v1/observers:batch".to_owned(), Some(body)), Subject::Batch(batch));
     }
@@ -227,7 +227,7 @@ impl World {
         self.tell(|_| format!("an operator asks: {order:?}"));
         self.judge.on_order(self.now);
         if let Some((service, order)) = order.of_service() {
-            self.people.orders[service].on_sent(order);
+            self.users.orders[service].on_sent(order);
         }
         let of = |service: usize| format!("/v1/services/{}", self.setup.services[service].name);
         let asked = match order {
@@ -243,7 +243,7 @@ impl World {
             }
             Order::Rebalance => ("POST", "/v1/rebalance:apply".to_owned(), Some(json!({}))),
             Order::SafeMode { on } => {
-                self.people.ended_safe_mode = !on;
+                self.users.ended_safe_mode = !on;
                 ("PUT", "/v1/safe-mode".to_owned(), Some(json!({"on": on, "reason": "an operator"})))
             }
         };
@@ -253,16 +253,16 @@ impl World {
     fn request(&mut self, (method, path, body): (&'static str, String, Option<Value>), subject: Subject) {
         let number = number();
         if let Subject::Observer(_, ask) = subject {
-            self.people.asked.insert(number, ask);
+            self.users.asked.insert(number, ask);
         }
         let request = Request { subject, method, path, body, at: None, attempts: 0 };
-        self.people.requests.insert(number, request);
+        self.users.requests.insert(number, request);
         self.attempt(number, 0);
     }
 
     /// Sends a request to a running manager; sends it to another one if no answer arrives in time.
     fn attempt(&mut self, number: u64, attempts: u32) {
-        let Some(request) = self.people.requests.get_mut(&number).filter(|it| it.attempts == attempts) else {
+        let Some(request) = self.users.requests.get_mut(&number).filter(|it| it.attempts == attempts) else {
             return;
         };
         request.attempts += 1;
@@ -278,7 +278,7 @@ impl World {
         }
         let chosen = self.roll(0, serving.len() as u64 - 1);
         let Some((host, app)) = serving.into_iter().nth(usize::try_from(chosen).unwrap()) else { return };
-        let Some(request) = self.people.requests.get_mut(&number) else { return };
+        let Some(request) = self.users.requests.get_mut(&number) else { return };
         request.at = Some(host);
         let body = request.body.as_ref().map(Value::to_string).unwrap_or_default();
         let http = HttpRequest::builder()
@@ -303,8 +303,8 @@ impl World {
     /// Processes the answers of managers.
     pub(crate) fn take_answers(&mut self) {
         for (number, status, body) in ANSWERS.take() {
-            let Some(request) = self.people.requests.get(&number).cloned() else { continue };
-            *self.people.answers.entry((request.method, status)).or_default() += 1;
+            let Some(request) = self.users.requests.get(&number).cloned() else { continue };
+            *self.users.answers.entry((request.method, status)).or_default() += 1;
             self.tell(|_| format!("answered {status}: {} {}", request.method, request.path));
             self.judge.on_answer(&request.path, status, &body);
             let again = match status {
@@ -319,7 +319,7 @@ impl World {
                 self.later(RETRY, move |world| world.attempt(number, attempts));
                 continue;
             }
-            self.people.requests.remove(&number);
+            self.users.requests.remove(&number);
             self.on_answer(&request, status, &body);
         }
     }
@@ -328,7 +328,7 @@ impl World {
         let done = (200..300).contains(&status);
         match request.subject.clone() {
             Subject::Observer(observer, ask) => {
-                let intent = &mut self.people.intents[observer];
+                let intent = &mut self.users.intents[observer];
                 intent.open -= 1;
                 match ask {
                     Ask::Create => intent.created |= done || status == 409,
@@ -336,7 +336,7 @@ impl World {
                     Ask::Delete if done => {
                         let newest = self.judge.knowledge.newest(&observer_name(observer));
                         let deleted = newest.is_none_or(|row| row.desired == Desired::Deleted);
-                        self.people.intents[observer].deleted = deleted;
+                        self.users.intents[observer].deleted = deleted;
                     }
                     _ => {}
                 }
@@ -345,22 +345,22 @@ impl World {
                 let items = body["items"].as_array().cloned().unwrap_or_default();
                 for (index, observer) in observers.into_iter().enumerate() {
                     let status = items.get(index).and_then(|item| item["status"].as_u64()).unwrap_or(0);
-                    self.people.intents[observer].open -= 1;
+                    self.users.intents[observer].open -= 1;
                     if (200..300).contains(&status) || status == 409 {
-                        self.people.intents[observer].created = true;
+                        self.users.intents[observer].created = true;
                     } else {
                         // The users send the failed creates of a batch one by one.
-                        self.later(RETRY, move |world| world.person_asks(observer, Ask::Create));
+                        self.later(RETRY, move |world| world.user_asks(observer, Ask::Create));
                     }
                 }
             }
             Subject::Operator(order) => {
                 if let Some((service, order)) = order.of_service() {
                     let answered = Answered { done, sent_once: request.attempts == 1 };
-                    self.people.orders[service].on_answered(order, answered);
+                    self.users.orders[service].on_answered(order, answered);
                 }
                 // The answer to an earlier request may arrive after that to a later one.
-                if done && matches!(order, Order::SafeMode { on: true }) && self.people.ended_safe_mode {
+                if done && matches!(order, Order::SafeMode { on: true }) && self.users.ended_safe_mode {
                     self.operator_asks(Order::SafeMode { on: false });
                 }
             }

@@ -27,7 +27,7 @@ pub(crate) type Undo = Vec<(&'static str, String, Option<Value>)>;
 impl World {
     /// Deletes one observer and creates one, through either manager, during any fault. In half of the cases,
     /// users also make one more request.
-    pub(crate) async fn people_act(&mut self, dice: &mut StdRng) -> (Touched, Undo) {
+    pub(crate) async fn users_act(&mut self, dice: &mut StdRng) -> (Touched, Undo) {
         let name = self.live.swap_remove(dice.random_range(0..self.live.len()));
         self.insist("DELETE", &format!("/v1/observers/{name}?wait=30s"), None, &[200]).await;
         self.deleted.insert(name, crate::world::now());
