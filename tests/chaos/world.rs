@@ -229,17 +229,18 @@ impl World {
         self.logs.values().for_each(Log::go_on);
     }
 
-    /// Makes the stored document of an observer invalid while a manager starts, then restores it and retries the
+    /// Makes the stored state of an observer invalid while a manager starts, then restores it and retries the
     /// reports that were parked meanwhile.
     pub(crate) async fn damage_a_row(&mut self, dice: &mut StdRng) {
         let name = self.live.choose(dice).unwrap();
         self.cluster
-            .sql(&format!("create table kept as select id, document from observers where name = '{name}'"));
-        self.cluster.sql(&format!("update observers set document = '{{' where name = '{name}'"));
+            .sql(&format!("create table kept as select s.* from observer_states s join observers o on o.id = s.id where o.name = '{name}'"));
+        self.cluster.sql("update observer_states set state = '{' where id = (select id from kept)");
         self.cluster.kill("manager");
         self.cluster.manager().await;
-        self.cluster
-            .sql("update observers set document = kept.document from kept where observers.id = kept.id");
+        self.cluster.sql(
+            "update observer_states set state = kept.state from kept where observer_states.id = kept.id",
+        );
         self.cluster.sql("drop table kept");
         for message in self.cluster.api.parked().await {
             self.insist("POST", &format!("/v1/parked/{}/retry", message.id), None, &[202, 404]).await;

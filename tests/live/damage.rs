@@ -22,8 +22,8 @@ async fn an_unreadable_row_affects_no_other_observer_and_its_reports_are_kept() 
     }
     cluster.service("b", 20).await;
     let id = api.observer("o0").await.id.to_string();
-    cluster.sql("create table kept as select id, document from observers");
-    cluster.sql("update observers set document = '{', due_at = 0 where name = 'o0'");
+    cluster.sql("create table kept as select s.id, s.state from observer_states s join observers o on o.id = s.id where o.name = 'o0'");
+    cluster.sql("update observer_states set state = '{', due_at = 0 where id = (select id from kept)");
 
     // Other observers can still be created, deleted and moved.
     api.create(json!({"name": "after", "kind": "ticker"})).await;
@@ -55,7 +55,7 @@ async fn an_unreadable_row_affects_no_other_observer_and_its_reports_are_kept() 
     assert!(metrics.contains("everwatch_unreadable_rows{table=\"observers\"} 1"), "{metrics}");
 
     // After the row is repaired, an operator sends its parked reports back to the queue.
-    cluster.sql("update observers set document = kept.document from kept where observers.id = kept.id and name = 'o0'");
+    cluster.sql("update observer_states set state = kept.state from kept where observer_states.id = kept.id");
     let parked = api.parked().await;
     assert!(!parked.is_empty(), "the start of its run on the other service is kept");
     for message in parked {

@@ -5,7 +5,7 @@ use crate::fleet::safe_mode;
 use everwatch_api::SafeMode;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::status::Status;
-use everwatch_store::{Filter, ListCursor, Sort, Store, StoreError, Table};
+use everwatch_store::{Change, Filter, ListCursor, Sort, Store, StoreError, Table};
 use std::time::Duration;
 
 const BATCH: usize = 500;
@@ -42,10 +42,12 @@ pub async fn restored(store: &dyn Store) -> Result<Restored, StoreError> {
         observers += page.rows.len() as u64;
         let mut rows = page.rows;
         for _ in 0..TRIES {
+            let before = rows.clone();
             for row in &mut rows {
                 row.restored(now);
             }
-            let late = if rows.is_empty() { Vec::new() } else { store.save(&rows).await? };
+            let changes = before.iter().zip(&rows).map(|(before, after)| Change { before, after });
+            let late = store.save(&changes.collect::<Vec<_>>()).await?;
             rows = if late.is_empty() { Vec::new() } else { store.load(&late).await?.rows };
         }
         if !rows.is_empty() {

@@ -10,7 +10,7 @@ use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::wire::command::Revocation;
-use everwatch_store::StoreError;
+use everwatch_store::{Change, StoreError};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Stored for Row {
     }
     async fn save(&mut self, records: &Records, before: &Self) -> Result<bool, StoreError> {
         self.trace = everwatch_trace::current().or_else(|| self.trace.take());
-        if !records.store.save(std::slice::from_ref(self)).await?.is_empty() {
+        if !records.store.save(&[Change { before, after: self }]).await?.is_empty() {
             return Ok(false);
         }
         self.version += 1;
@@ -106,6 +106,34 @@ pub(crate) async fn change_row(
     how: impl FnMut(&mut Row) -> bool + Send,
 ) -> Result<Changed<Row>, StoreError> {
     change(records, id, how).await
+}
+
+/// The rows of a batch after one try to change them.
+#[derive(Debug, Default)]
+pub(crate) struct Tried {
+    /// As they were before the save.
+    pub(crate) saved: Vec<Row>,
+    /// Another manager has changed them in the meantime.
+    pub(crate) lost: HashSet<ObserverId>,
+}
+
+/// Changes the rows of observers, each at most once; `how` returns whether there is anything to save. Tells no events.
+pub(crate) async fn try_change_rows(
+    records: &Records,
+    ids: &[ObserverId],
+    mut how: impl FnMut(&mut Row) -> bool,
+) -> Result<Tried, StoreError> {
+    let rows = records.store.load(ids).await?.rows;
+    let mut changed: Vec<(Row, Row)> = rows.into_iter().map(|row| (row.clone(), row)).collect();
+    changed.retain_mut(|(_, after)| how(after));
+    if changed.is_empty() {
+        return Ok(Tried::default());
+    }
+    let changes: Vec<Change<'_>> = changed.iter().map(|(before, after)| Change { before, after }).collect();
+    let lost: HashSet<ObserverId> = records.store.save(&changes).await?.into_iter().collect();
+    let saved = changed.into_iter().map(|(_, after)| after).filter(|row| !lost.contains(&row.id)).collect();
+    records.note_change();
+    Ok(Tried { saved, lost })
 }
 
 /// Changes the row of a service.
@@ -159,8 +187,9 @@ pub(crate) async fn save(records: &Records, changes: Vec<RowChange>) -> Result<V
     if changes.is_empty() {
         return Ok(changes);
     }
-    let rows: Vec<Row> = changes.iter().map(|it| it.after.clone()).collect();
-    let lost: HashSet<ObserverId> = records.store.save(&rows).await?.into_iter().collect();
+    let saves: Vec<Change<'_>> =
+        changes.iter().map(|RowChange { before, after, .. }| Change { before, after }).collect();
+    let lost: HashSet<ObserverId> = records.store.save(&saves).await?.into_iter().collect();
     let mut saved = changes;
     saved.retain(|it| !lost.contains(&it.after.id));
     for it in &saved {

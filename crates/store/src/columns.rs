@@ -1,10 +1,10 @@
-//! Converts a row to its document and indexed columns, and back. Both databases share this code.
+//! Converts rows to the columns of their tables, and back. Both databases share this code.
 
 use crate::events::{Event, EventPage};
-use crate::port::{Counts, HealthCounts, StoreError};
+use crate::port::{Change, Counts, HealthCounts, StoreError};
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{InvalidName, Kind, Pool};
+use everwatch_core::id::{InvalidName, Kind, ObserverId, Pool};
 use everwatch_core::record::health::{Health, Standing, standing};
 use everwatch_core::record::reason::{ReasonCode, stored_code};
 use everwatch_core::record::row::{Row, RowPolicy};
@@ -12,33 +12,48 @@ use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use uuid::Uuid;
 
-/// What is written of an observer.
-#[derive(Serialize)]
-pub(crate) struct Columns {
+/// What is written of an observer when its user creates or changes it.
+#[derive(Debug, Serialize)]
+pub(crate) struct WantedColumns {
     pub(crate) id: Uuid,
-    pub(crate) version: i64,
     pub(crate) name: String,
     pub(crate) name_key: Option<String>,
     pub(crate) kind: String,
     pub(crate) pool: String,
-    pub(crate) status: &'static str,
-    pub(crate) service_id: Option<Uuid>,
-    pub(crate) generation: i64,
     pub(crate) created_at: i64,
+    pub(crate) labels: String,
+    pub(crate) definition: String,
+}
+
+/// What is written of an observer with every report.
+#[derive(Debug)]
+pub(crate) struct StateColumns {
+    pub(crate) id: Uuid,
+    pub(crate) version: i64,
+    pub(crate) kind: String,
+    pub(crate) counted: CountKey,
     pub(crate) due_at: Option<i64>,
     pub(crate) commanded_at: Option<i64>,
-    pub(crate) labels: String,
-    pub(crate) document: String,
-    /// The health as far as it follows from the row alone. A read adds the state of the service and the
-    /// current time.
-    pub(crate) health: Option<&'static str>,
     /// When code that was restarted after an error starts to count as running.
     pub(crate) steady_at: Option<i64>,
     /// The reason code as far as it follows from the row alone.
     pub(crate) reason_code: Option<&'static str>,
+    pub(crate) state: String,
+}
+
+/// What observers are counted by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct CountKey {
+    pub(crate) pool: String,
+    pub(crate) status: &'static str,
+    /// The health as far as it follows from the row alone. A read adds the state of the service and the
+    /// current time.
+    pub(crate) health: Option<&'static str>,
+    pub(crate) service_id: Option<Uuid>,
 }
 
 /// What is written of a service.
@@ -54,33 +69,107 @@ pub(crate) struct ServiceColumns {
     pub(crate) document: String,
 }
 
-impl Columns {
-    /// The row as it will stand under `version`.
-    pub(crate) fn of(row: &Row, version: i64, policy: &RowPolicy) -> Result<Self, StoreError> {
-        let row = Row { version, ..row.clone() };
-        let (verdict, said) = (row.verdict(), standing(&row));
-        let status = verdict.status;
+impl WantedColumns {
+    pub(crate) fn of(row: &Row) -> Result<Self, StoreError> {
         let name = row.definition.name.to_string();
         Ok(Self {
             id: row.id.0,
-            version,
-            name_key: (status != Status::Deleted).then(|| name.clone()),
+            name_key: holds_name(row).then(|| name.clone()),
             name,
             kind: row.definition.kind.to_string(),
             pool: row.definition.pool.to_string(),
-            status: status.as_str(),
-            service_id: row.holder().map(|service| service.0),
-            generation: row.generation.into(),
             created_at: row.created_at.0,
-            due_at: row.due_at(policy).map(|due| due.0),
-            commanded_at: row.commanded_at.map(|at| at.0),
             labels: written(&row.definition.labels)?,
-            document: written(&row)?,
-            health: said.map(|said| said.health.as_str()),
-            steady_at: said.and_then(|said| said.steady_at).map(|at| at.0),
-            reason_code: stored_code(&row).map(ReasonCode::as_str),
+            definition: written(&*row.definition)?,
         })
     }
+
+    /// Those of the saved changes that are to be written: the definition has changed, or the name is free.
+    pub(crate) fn of_saved(changes: &[Change<'_>], saved: &HashSet<Uuid>) -> Result<Vec<Self>, StoreError> {
+        let is_other = |it: &&Change<'_>| {
+            let same = Arc::ptr_eq(&it.before.definition, &it.after.definition)
+                || it.before.definition == it.after.definition;
+            !same || holds_name(it.before) != holds_name(it.after)
+        };
+        let saved = changes.iter().filter(|it| saved.contains(&it.after.id.0));
+        saved.filter(is_other).map(|it| Self::of(it.after)).collect()
+    }
+}
+
+fn holds_name(row: &Row) -> bool {
+    row.verdict().status != Status::Deleted
+}
+
+impl StateColumns {
+    /// The row as it will stand under `version`.
+    pub(crate) fn of(row: &Row, version: i64, policy: &RowPolicy) -> Result<Self, StoreError> {
+        let said = standing(row);
+        Ok(Self {
+            id: row.id.0,
+            version,
+            kind: row.definition.kind.to_string(),
+            counted: CountKey::of(row),
+            due_at: row.due_at(policy).map(|due| due.0),
+            commanded_at: row.commanded_at.map(|at| at.0),
+            steady_at: said.and_then(|said| said.steady_at).map(|at| at.0),
+            reason_code: stored_code(row).map(ReasonCode::as_str),
+            state: written(row)?,
+        })
+    }
+}
+
+impl CountKey {
+    pub(crate) fn of(row: &Row) -> Self {
+        Self {
+            pool: row.definition.pool.to_string(),
+            status: row.verdict().status.as_str(),
+            health: standing(row).map(|said| said.health.as_str()),
+            service_id: row.holder().map(|service| service.0),
+        }
+    }
+}
+
+/// By how much the numbers of observers change, in the order of their keys: two transactions that change the same
+/// numbers lock them in the same order and cannot deadlock.
+#[derive(Debug, Default)]
+pub(crate) struct CountChanges(BTreeMap<CountKey, i64>);
+
+impl CountChanges {
+    pub(crate) fn of_created<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
+        let mut changes = Self::default();
+        rows.for_each(|row| changes.add(CountKey::of(row), 1));
+        changes
+    }
+
+    pub(crate) fn of_saved(changes: &[Change<'_>], saved: &HashSet<Uuid>) -> Self {
+        let mut counts = Self::default();
+        for it in changes.iter().filter(|it| saved.contains(&it.after.id.0)) {
+            counts.add(CountKey::of(it.before), -1);
+            counts.add(CountKey::of(it.after), 1);
+        }
+        counts
+    }
+
+    fn add(&mut self, key: CountKey, by: i64) {
+        *self.0.entry(key).or_default() += by;
+    }
+
+    /// The numbers that change, and by how much.
+    pub(crate) fn into_changes(self) -> Vec<(CountKey, i64)> {
+        self.0.into_iter().filter(|(_, by)| *by != 0).collect()
+    }
+}
+
+/// The first change of each row. If a batch contains an id twice, the second change comes too late, like a save of
+/// another manager.
+pub(crate) fn firsts<'a>(changes: &[Change<'a>]) -> Vec<Change<'a>> {
+    let mut ids = HashSet::new();
+    changes.iter().filter(|it| ids.insert(it.after.id)).copied().collect()
+}
+
+/// The ids of the changes that were not saved.
+pub(crate) fn unsaved(changes: &[Change<'_>], mut saved: HashSet<Uuid>) -> Vec<ObserverId> {
+    changes.iter().map(|it| it.after.id).filter(|id| !saved.remove(&id.0)).collect()
 }
 
 impl ServiceColumns {
@@ -139,35 +228,30 @@ pub(crate) fn refused_of(groups: Vec<(String, String, String, i64)>) -> Result<V
     groups.into_iter().map(read).collect()
 }
 
-/// The observers of one pool with the same stored health and the same holder: their number, and the number of
-/// those whose `steady_at` has passed.
-pub(crate) struct HealthGroup {
-    pub(crate) pool: String,
-    pub(crate) health: String,
-    pub(crate) holder: Option<Uuid>,
-    pub(crate) count: i64,
-    pub(crate) steady: i64,
-}
-
-/// The counts by health at the time of the call, by the rule of [`Standing::at`].
+/// The counts by health at the time of the call, by the rule of [`Standing::at`]: from the number of observers by
+/// pool, health and holder (nil: none), and the numbers of those among them whose `steady_at` has passed.
 pub(crate) fn health_counts_of(
-    groups: Vec<HealthGroup>,
+    groups: Vec<(String, String, Uuid, i64)>,
+    steady: Vec<(String, String, Uuid, i64)>,
     living: &HashSet<Uuid>,
 ) -> Result<HealthCounts, StoreError> {
     let mut counts = HealthCounts::new();
     let (now, past) = (Timestamp(1), Timestamp(0));
-    for group in groups {
-        let pool = Pool::new(&group.pool).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let health: Health = group.health.parse().map_err(StoreError::Corrupt)?;
-        let lives = group.holder.is_some_and(|holder| living.contains(&holder));
+    let steady: BTreeMap<_, i64> =
+        steady.into_iter().map(|(pool, health, holder, count)| ((pool, health, holder), count)).collect();
+    for (pool, health, holder, count) in groups {
+        let steady = steady.get(&(pool.clone(), health.clone(), holder)).copied().unwrap_or(0).min(count);
+        let pool = Pool::new(&pool).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let health: Health = health.parse().map_err(StoreError::Corrupt)?;
+        let lives = living.contains(&holder);
         let mut add = |steady_at, count| {
             if count > 0 {
                 let health = Standing { health, steady_at }.at(lives, now);
                 *counts.entry((pool.clone(), health)).or_default() += number(count);
             }
         };
-        add(Some(past), group.steady);
-        add(None, group.count - group.steady);
+        add(Some(past), steady);
+        add(None, count - steady);
     }
     Ok(counts)
 }

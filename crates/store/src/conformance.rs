@@ -21,7 +21,7 @@ pub use notes::*;
 pub use services::*;
 pub use unreadable::*;
 
-use crate::port::{Created, Store};
+use crate::port::{Change, Created, Store};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, ServiceId};
@@ -76,11 +76,17 @@ async fn loaded(store: &dyn Store, number: u128) -> Row {
     store.load(&[id(number)]).await.unwrap().rows.pop().unwrap()
 }
 
+/// A save that changes nothing but the version.
+fn again(row: &Row) -> Change<'_> {
+    Change { before: row, after: row }
+}
+
 /// Saves what `change` makes of the stored row.
 async fn change(store: &dyn Store, number: u128, change: impl FnOnce(&mut Row)) {
-    let mut row = loaded(store, number).await;
-    change(&mut row);
-    assert_eq!(store.save(&[row]).await.unwrap(), []);
+    let before = loaded(store, number).await;
+    let mut after = before.clone();
+    change(&mut after);
+    assert_eq!(store.save(&[Change { before: &before, after: &after }]).await.unwrap(), []);
 }
 
 /// A report of the first run of the row's generation.

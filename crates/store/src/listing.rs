@@ -14,12 +14,12 @@ use uuid::Uuid;
 macro_rules! effective_health {
     ($now:literal) => {
         concat!(
-            "CASE WHEN health IS NULL OR health NOT IN ('running', 'restarting') THEN health
-             WHEN service_id IS NULL OR service_id NOT IN (SELECT s.id FROM services s WHERE s.ended_at IS NULL)
+            "CASE WHEN s.health IS NULL OR s.health NOT IN ('running', 'restarting') THEN s.health
+             WHEN s.service_id IS NULL OR s.service_id NOT IN (SELECT l.id FROM services l WHERE l.ended_at IS NULL)
                 THEN 'waiting'
-             WHEN steady_at <= ",
+             WHEN s.steady_at <= ",
             $now,
-            " THEN 'running' ELSE health END"
+            " THEN 'running' ELSE s.health END"
         )
     };
 }
@@ -31,18 +31,18 @@ pub(crate) use effective_health;
 macro_rules! effective_reason {
     ($now:literal, $obstacle:literal) => {
         concat!(
-            "CASE WHEN health IN ('running', 'restarting') AND (service_id IS NULL
-                OR service_id NOT IN (SELECT s.id FROM services s WHERE s.ended_at IS NULL))
+            "CASE WHEN s.health IN ('running', 'restarting') AND (s.service_id IS NULL
+                OR s.service_id NOT IN (SELECT l.id FROM services l WHERE l.ended_at IS NULL))
                 THEN COALESCE(NULLIF(",
             $obstacle,
             ", ''), 'service-lost')
-             WHEN reason_code IN ('waiting-for-slot', 'handed-over')
+             WHEN s.reason_code IN ('waiting-for-slot', 'handed-over')
                 THEN COALESCE(NULLIF(",
             $obstacle,
-            ", ''), reason_code)
-             WHEN steady_at <= ",
+            ", ''), s.reason_code)
+             WHEN s.steady_at <= ",
             $now,
-            " THEN NULL ELSE reason_code END"
+            " THEN NULL ELSE s.reason_code END"
         )
     };
 }
@@ -92,6 +92,19 @@ impl Parameters {
             value: without_nul(&value),
             id,
         })
+    }
+
+    /// Whether the numbers that each save keeps (`observer_counts`) tell how many rows match.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.kind.is_none()
+            && !self.has_labels()
+            && self.q.is_none()
+            && self.health.is_none()
+            && self.reasons.is_none()
+    }
+
+    pub(crate) fn has_labels(&self) -> bool {
+        self.labels != "{}"
     }
 }
 

@@ -4,10 +4,10 @@
 mod events;
 mod notes;
 
-use crate::columns::{Columns, refused_as, without_nul};
+use crate::columns::{StateColumns, WantedColumns, refused_as, without_nul};
 use crate::port::{
-    Counts, Created, Event, Filter, Found, HealthCounts, ListCursor, Observers, Page, Parked, ParkedHead,
-    ParkedMessages, Services, Sort, Store, StoreError, Unreadable, Worklists,
+    Change, Counts, Created, Event, Filter, Found, HealthCounts, ListCursor, Observers, Page, Parked,
+    ParkedHead, ParkedMessages, Services, Sort, Store, StoreError, Unreadable, Worklists,
 };
 use async_trait::async_trait;
 use everwatch_core::capacity::create_admission::{Occupancy, admit};
@@ -64,11 +64,13 @@ struct Kept {
 
 impl Kept {
     fn of(row: &Row, version: i64, policy: &RowPolicy, had_name: bool) -> Result<Self, StoreError> {
-        let columns = Columns::of(row, version, policy)?;
-        let Columns { due_at, commanded_at, name_key, document, reason_code, .. } = columns;
+        let StateColumns { due_at, commanded_at, reason_code, state, .. } =
+            StateColumns::of(row, version, policy)?;
+        let WantedColumns { name_key, definition, .. } = WantedColumns::of(row)?;
         let refused = [false, true].into_iter().find(|it| reason_code == Some(refused_as(*it)));
-        // Parses the row from its document, as a database read would.
-        let row: Row = crate::columns::read(&document)?;
+        // Parses both halves of the row, as a database read would.
+        let row = Row::read(row.id, version, crate::columns::read(&definition)?, &state)
+            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let (status, has_name) = (row.verdict().status, had_name && name_key.is_some());
         Ok(Self { row, status, due_at, commanded_at, refused, has_name })
     }
@@ -160,12 +162,12 @@ impl Observers for MemoryStore {
         };
         Ok(found.map(|kept| kept.row.clone()))
     }
-    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
+    async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
         let (mut tables, mut late, mut met) = (self.tables(), Vec::new(), HashSet::new());
-        for row in rows {
-            let stored = tables.observers.get_mut(&row.id).filter(|kept| kept.row.version == row.version);
+        for Change { before, after: row } in changes {
+            let stored = tables.observers.get_mut(&row.id).filter(|kept| kept.row.version == before.version);
             match stored.filter(|_| met.insert(row.id)) {
-                Some(kept) => *kept = Kept::of(row, row.version + 1, &self.policy, kept.has_name)?,
+                Some(kept) => *kept = Kept::of(row, before.version + 1, &self.policy, kept.has_name)?,
                 None => late.push(row.id),
             }
         }

@@ -1,5 +1,5 @@
-//! The store port: rows as documents with indexed columns, changed only by compare-and-set on their version. `core`
-//! makes every decision, including which creates are admitted; a store supplies the facts in one transaction.
+//! The store port: rows that change only by compare-and-set on their version. `core` makes every decision, including
+//! which creates are admitted; a store supplies the facts in one transaction.
 
 pub use crate::events::{Event, EventFilter, EventPage, EventRange};
 use async_trait::async_trait;
@@ -74,11 +74,22 @@ impl std::fmt::Display for Table {
     }
 }
 
+/// A change of one row.
+#[derive(Debug, Clone, Copy)]
+pub struct Change<'a> {
+    /// The row as it was loaded.
+    pub before: &'a Row,
+    /// The same row as it is to be, with the version of `before`.
+    pub after: &'a Row,
+}
+
 /// A stored row that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     pub table: Table,
     pub id: Uuid,
+    /// The id as a literal in the SQL of the database.
+    pub literal: String,
     pub why: String,
 }
 
@@ -88,8 +99,8 @@ impl Unreadable {
     pub fn cure(&self) -> String {
         format!(
             "update this manager if a newer one has written the row; otherwise take its document from a backup, or \
-             remove it: DELETE FROM {} WHERE id = '{}'",
-            self.table, self.id
+             remove it: DELETE FROM {} WHERE id = {}",
+            self.table, self.literal
         )
     }
 }
@@ -243,9 +254,9 @@ pub trait Observers: Send + Sync + 'static {
     /// One observer: a name means the live observer of that name, otherwise the newest deleted one. Corrupt if its row
     /// cannot be read.
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError>;
-    /// Saves changed rows whose stored version is still `row.version`, as version + 1, in one transaction. Returns the
-    /// ids of rows that have changed in the meantime; those are left as they are.
-    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError>;
+    /// Saves changes of rows whose stored version is still that of `before`, as version + 1, in one transaction. Returns
+    /// the ids of rows that have changed in the meantime; those are left as they are.
+    async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError>;
     /// A page of observers after `after`.
     async fn list(
         &self,

@@ -1,14 +1,16 @@
 //! The store on PostgreSQL: any number of managers share one.
 
 mod events;
+mod lists;
 mod notes;
 mod observers;
 mod parked;
 mod services;
+mod worklists;
 
 use crate::error_mapping::{failure, migration};
 use crate::port::*;
-use crate::unreadable::Ledger;
+use crate::unreadable::{Dialect, Ledger};
 use async_trait::async_trait;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
@@ -54,7 +56,7 @@ impl PgStore {
             .connect_with(options.options(limits.map(|limit| (limit, STATEMENT_TIMEOUT))))
             .await
             .map_err(failure)?;
-        Ok(Self { pool, policy, unreadable: Ledger::default() })
+        Ok(Self { pool, policy, unreadable: Ledger::new(Dialect::Postgres) })
     }
 
     fn reading(&self) -> observers::Reading<'_> {
@@ -137,8 +139,8 @@ impl Observers for PgStore {
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
         answered(observers::find(self.reading(), which)).await
     }
-    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
-        answered(observers::save(&self.pool, rows, &self.policy)).await
+    async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
+        answered(observers::save(&self.pool, changes, &self.policy)).await
     }
     async fn list(
         &self,
@@ -146,13 +148,13 @@ impl Observers for PgStore {
         after: Option<&ListCursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        answered(observers::list(self.reading(), filter, after, limit)).await
+        answered(lists::list(self.reading(), filter, after, limit)).await
     }
     async fn counts(&self) -> Result<Counts, StoreError> {
-        answered(observers::counts(&self.pool)).await
+        answered(lists::counts(&self.pool)).await
     }
     async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
-        answered(observers::health_counts(&self.pool)).await
+        answered(lists::health_counts(&self.pool)).await
     }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         answered(observers::forget(&self.pool, rows)).await
@@ -170,22 +172,22 @@ impl Observers for PgStore {
 #[async_trait]
 impl Worklists for PgStore {
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::due(self.reading(), now, most)).await
+        answered(worklists::due(self.reading(), now, most)).await
     }
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::commanded_since(self.reading(), since, most)).await
+        answered(worklists::commanded_since(self.reading(), since, most)).await
     }
     async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::ending(self.reading(), most)).await
+        answered(worklists::ending(self.reading(), most)).await
     }
     async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
-        answered(observers::refused(&self.pool)).await
+        answered(worklists::refused(&self.pool)).await
     }
     async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::refused_rows(self.reading(), of, most)).await
+        answered(worklists::refused_rows(self.reading(), of, most)).await
     }
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
-        answered(observers::unheld(self.reading(), pool, living, most)).await
+        answered(worklists::unheld(self.reading(), pool, living, most)).await
     }
     async fn held_by(
         &self,

@@ -1,14 +1,17 @@
 //! The store on SQLite: one manager, one file. One connection writes, four read.
 
 mod events;
+mod lists;
 mod notes;
 mod observers;
 mod parked;
 mod services;
+mod statements;
+mod worklists;
 
 use crate::error_mapping::{failure, migration};
 use crate::port::*;
-use crate::unreadable::Ledger;
+use crate::unreadable::{Dialect, Ledger};
 use async_trait::async_trait;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
@@ -71,7 +74,7 @@ impl SqliteStore {
         } else {
             pool(4).connect_with(options.read_only(true)).await.map_err(failure).map_err(at)?
         };
-        Ok(Self { writer, readers, policy, unreadable: Ledger::default(), _lock: lock })
+        Ok(Self { writer, readers, policy, unreadable: Ledger::new(Dialect::Sqlite), _lock: lock })
     }
 
     fn reading(&self) -> observers::Reading<'_> {
@@ -191,8 +194,8 @@ impl Observers for SqliteStore {
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
         observers::find(self.reading(), which).await
     }
-    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
-        observers::save(&self.writer, rows, &self.policy).await
+    async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
+        observers::save(&self.writer, changes, &self.policy).await
     }
     async fn list(
         &self,
@@ -200,13 +203,13 @@ impl Observers for SqliteStore {
         after: Option<&ListCursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        observers::list(self.reading(), filter, after, limit).await
+        lists::list(self.reading(), filter, after, limit).await
     }
     async fn counts(&self) -> Result<Counts, StoreError> {
-        observers::counts(&self.readers).await
+        lists::counts(&self.readers).await
     }
     async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
-        observers::health_counts(&self.readers).await
+        lists::health_counts(&self.readers).await
     }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         observers::forget(&self.writer, rows).await
@@ -224,22 +227,22 @@ impl Observers for SqliteStore {
 #[async_trait]
 impl Worklists for SqliteStore {
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::due(self.reading(), now, most).await
+        worklists::due(self.reading(), now, most).await
     }
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::commanded_since(self.reading(), since, most).await
+        worklists::commanded_since(self.reading(), since, most).await
     }
     async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::ending(self.reading(), most).await
+        worklists::ending(self.reading(), most).await
     }
     async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
-        observers::refused(&self.readers).await
+        worklists::refused(&self.readers).await
     }
     async fn refused_rows(&self, of: &Refused, most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::refused_rows(self.reading(), of, most).await
+        worklists::refused_rows(self.reading(), of, most).await
     }
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
-        observers::unheld(self.reading(), pool, living, most).await
+        worklists::unheld(self.reading(), pool, living, most).await
     }
     async fn held_by(
         &self,

@@ -5,7 +5,6 @@ use crate::port::{Found, StoreError, Table, Unreadable};
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
-use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::error;
@@ -18,47 +17,117 @@ const READS_MAX: usize = 20;
 /// The row limit of every read after the first.
 const READ_ON: usize = 500;
 
-/// The columns that are read of a row: its id and its document.
-pub(crate) type Document<I> = (I, String);
-
-/// A row that is read from a document.
-pub(crate) trait Stored: DeserializeOwned {
-    const TABLE: Table;
-    type Id;
-    fn id(id: Uuid) -> Self::Id;
+/// What is read of an observer.
+#[derive(Debug, sqlx::FromRow)]
+pub(crate) struct StoredObserver {
+    id: Uuid,
+    version: i64,
+    definition: String,
+    state: String,
 }
 
-impl Stored for Row {
+/// What is read of a service.
+#[derive(Debug, sqlx::FromRow)]
+pub(crate) struct StoredService {
+    id: Uuid,
+    document: String,
+}
+
+/// A row as its table has it.
+pub(crate) trait Stored {
+    const TABLE: Table;
+    type Id;
+    type Row;
+    fn key(&self) -> Uuid;
+    fn id(id: Uuid) -> Self::Id;
+    /// # Errors
+    /// What is wrong, and with what.
+    fn read(&self) -> Result<Self::Row, String>;
+}
+
+impl Stored for StoredObserver {
     const TABLE: Table = Table::Observers;
     type Id = ObserverId;
+    type Row = Row;
+    fn key(&self) -> Uuid {
+        self.id
+    }
     fn id(id: Uuid) -> ObserverId {
         ObserverId(id)
     }
+    fn read(&self) -> Result<Row, String> {
+        let Self { id, version, definition, state } = self;
+        // Without the beginning of the definition: it may contain a secret.
+        let definition =
+            serde_json::from_str(definition).map_err(|error| format!("{error}, in its definition"))?;
+        Row::read(ObserverId(*id), *version, definition, state)
+            .map_err(|error| format!("{error}, in the state that starts with {}", start(state)))
+    }
 }
-impl Stored for ServiceRow {
+
+impl Stored for StoredService {
     const TABLE: Table = Table::Services;
     type Id = ServiceId;
+    type Row = ServiceRow;
+    fn key(&self) -> Uuid {
+        self.id
+    }
     fn id(id: Uuid) -> ServiceId {
         ServiceId(id)
+    }
+    fn read(&self) -> Result<ServiceRow, String> {
+        serde_json::from_str(&self.document)
+            .map_err(|error| format!("{error}, in the document that starts with {}", start(&self.document)))
+    }
+}
+
+fn start(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+/// How a database writes an id in SQL.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+impl Dialect {
+    fn literal(self, id: Uuid) -> String {
+        match self {
+            Self::Sqlite => format!("x'{}'", id.simple()),
+            Self::Postgres => format!("'{id}'"),
+        }
     }
 }
 
 /// The unreadable rows that one store has met.
-#[derive(Debug, Default)]
-pub(crate) struct Ledger(Mutex<BTreeMap<(Table, Uuid), String>>);
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    dialect: Dialect,
+    met: Mutex<BTreeMap<(Table, Uuid), String>>,
+}
 
 impl Ledger {
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        Self { dialect, met: Mutex::default() }
+    }
+
     fn met(&self) -> MutexGuard<'_, BTreeMap<(Table, Uuid), String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unreadable(&self, table: Table, id: Uuid, why: String) -> Unreadable {
+        Unreadable { table, id, literal: self.dialect.literal(id), why }
     }
 
     /// Reads what can be read.
-    pub(crate) fn read<T: Stored>(&self, documents: &[Document<Uuid>]) -> Found<T, T::Id> {
-        let mut found = Found { rows: Vec::with_capacity(documents.len()), unreadable: Vec::new() };
-        for (id, document) in documents {
-            match self.read_one(*id, document) {
+    pub(crate) fn read<T: Stored>(&self, stored: &[T]) -> Found<T::Row, T::Id> {
+        let mut found = Found { rows: Vec::with_capacity(stored.len()), unreadable: Vec::new() };
+        for it in stored {
+            match self.read_one(it) {
                 Ok(row) => found.rows.push(row),
-                Err(_) => found.unreadable.push(T::id(*id)),
+                Err(_) => found.unreadable.push(T::id(it.key())),
             }
         }
         found
@@ -68,14 +137,12 @@ impl Ledger {
     ///
     /// # Errors
     /// Corrupt, with the row's id and the cure.
-    pub(crate) fn read_one<T: Stored>(&self, id: Uuid, document: &str) -> Result<T, StoreError> {
-        let error = match serde_json::from_str(document) {
+    pub(crate) fn read_one<T: Stored>(&self, stored: &T) -> Result<T::Row, StoreError> {
+        let (id, why) = match stored.read() {
             Ok(row) => return Ok(row),
-            Err(error) => error,
+            Err(why) => (stored.key(), why),
         };
-        let start: String = document.chars().take(80).collect();
-        let why = format!("{error}, in the document that starts with {start}");
-        let unreadable = Unreadable { table: T::TABLE, id, why };
+        let unreadable = self.unreadable(T::TABLE, id, why);
         let mut met = self.met();
         if met.len() < REMEMBERED_MAX && !met.contains_key(&(T::TABLE, id)) {
             error!(
@@ -94,7 +161,7 @@ impl Ledger {
     }
 
     /// Begins to read `most` readable rows.
-    pub(crate) fn pages<T>(&self, most: usize) -> Pages<'_, T> {
+    pub(crate) fn pages<T: Stored>(&self, most: usize) -> Pages<'_, T> {
         Pages {
             ledger: self,
             most,
@@ -111,11 +178,9 @@ impl Ledger {
         self.met().keys().filter(|(of, _)| *of == table).map(|(_, id)| *id).collect()
     }
 
-    /// Forgets those of these ids whose documents can be read now, or are gone.
-    pub(crate) fn look<T: Stored>(&self, ids: &[Uuid], documents: &[Document<Uuid>]) {
-        let is_unreadable = |document: &str| serde_json::from_str::<T>(document).is_err();
-        let still: HashSet<Uuid> =
-            documents.iter().filter(|(_, document)| is_unreadable(document)).map(|(id, _)| *id).collect();
+    /// Forgets those of these ids whose rows can be read now, or are gone.
+    pub(crate) fn look<T: Stored>(&self, ids: &[Uuid], stored: &[T]) {
+        let still: HashSet<Uuid> = stored.iter().filter(|it| it.read().is_err()).map(Stored::key).collect();
         let mut met = self.met();
         for id in ids.iter().filter(|id| !still.contains(id)) {
             met.remove(&(T::TABLE, *id));
@@ -124,16 +189,16 @@ impl Ledger {
 
     pub(crate) fn all(&self) -> Vec<Unreadable> {
         let met = self.met();
-        met.iter().map(|((table, id), why)| Unreadable { table: *table, id: *id, why: why.clone() }).collect()
+        met.iter().map(|((table, id), why)| self.unreadable(*table, *id, why.clone())).collect()
     }
 }
 
 /// A read that continues after unreadable rows. Otherwise, unreadable rows at the start of an order would
 /// hide all rows behind them on every read.
-pub(crate) struct Pages<'a, T> {
+pub(crate) struct Pages<'a, T: Stored> {
     ledger: &'a Ledger,
     most: usize,
-    rows: Vec<T>,
+    rows: Vec<T::Row>,
     ids: HashSet<Uuid>,
     looked_at: i64,
     /// The limit of the page that is being read.
@@ -155,15 +220,15 @@ impl<T: Stored> Pages<'_, T> {
 
     /// Adds a page. Rows may change between two pages: a row that appears twice is left out; the next read
     /// finds a row that was missed.
-    pub(crate) fn add(&mut self, mut documents: Vec<Document<Uuid>>) {
-        let count = limit(documents.len());
+    pub(crate) fn add(&mut self, mut stored: Vec<T>) {
+        let count = limit(stored.len());
         self.asked = self.asked.filter(|limit| count >= *limit);
         self.looked_at += count;
-        documents.retain(|(id, _)| self.ids.insert(*id));
-        self.rows.extend(self.ledger.read(&documents).rows);
+        stored.retain(|it| self.ids.insert(it.key()));
+        self.rows.extend(self.ledger.read(&stored).rows);
     }
 
-    pub(crate) fn rows(mut self) -> Vec<T> {
+    pub(crate) fn rows(mut self) -> Vec<T::Row> {
         self.rows.truncate(self.most);
         self.rows
     }

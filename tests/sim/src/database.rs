@@ -13,9 +13,9 @@ use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::InventoryRange;
 use everwatch_store::{
-    Backup, Counts, Created, Event, EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts,
-    KeyValue, ListCursor, MemoryStore, Observers, Page, Parked, ParkedHead, ParkedMessages, Services, Store,
-    StoreError, Unreadable, Worklists,
+    Backup, Change, Counts, Created, Event, EventFilter, EventPage, EventRange, Events, Filter, Found,
+    HealthCounts, KeyValue, ListCursor, MemoryStore, Observers, Page, Parked, ParkedHead, ParkedMessages,
+    Services, Store, StoreError, Unreadable, Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -157,14 +157,12 @@ impl RemoteStore {
         Ok(answers)
     }
 
-    async fn update(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
-        let ids: Vec<ObserverId> = rows.iter().map(|row| row.id).collect();
-        let before = self.memory().load(&ids).await?.rows;
-        let late = self.memory().save(rows).await?;
+    async fn update(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
+        let late = self.memory().save(changes).await?;
         let request = REQUEST.try_with(|request| *request).ok();
-        for row in rows.iter().filter(|row| !late.contains(&row.id)) {
-            let before = before.iter().find(|it| it.id == row.id).cloned().map(Box::new);
-            note(Fact::Saved { request, before, after: Box::new(row.clone()) });
+        for Change { before, after } in changes.iter().filter(|it| !late.contains(&it.after.id)) {
+            let before = Some(Box::new(Row::clone(before)));
+            note(Fact::Saved { request, before, after: Box::new(Row::clone(after)) });
         }
         Ok(late)
     }
@@ -240,8 +238,8 @@ impl Observers for RemoteStore {
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
         self.rows(|found| usize::from(found.is_some()), self.memory().find(which)).await
     }
-    async fn save(&self, rows: &[Row]) -> Result<Vec<ObserverId>, StoreError> {
-        self.operation(Access::Write, self.update(rows)).await
+    async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
+        self.operation(Access::Write, self.update(changes)).await
     }
     async fn list(
         &self,

@@ -168,7 +168,10 @@ mod tests {
         let policy = RowPolicy::default();
         let run = run(7, started());
         let mut row = adopted(&run, &body(7), &definition().pool, at(5), &policy).unwrap();
-        assert_eq!(ObserverDefinition { on_full: OnFull::Reject, ..row.definition.clone() }, definition());
+        assert_eq!(
+            ObserverDefinition { on_full: OnFull::Reject, ..ObserverDefinition::clone(&row.definition) },
+            definition()
+        );
         assert_eq!((row.generation, row.publish_lease, row.due_at(&policy)), (7, None, None));
         row.apply(ServiceId(Uuid::from_u128(9)), 1, at(6), &run, at(6));
         assert_eq!((row.verdict().status, row.epoch()), (Status::Processing, Epoch::new(7, 2)));

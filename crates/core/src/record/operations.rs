@@ -8,6 +8,7 @@ use crate::id::ServiceId;
 use crate::observer::definition::ObserverDefinition;
 use crate::record::row::{Desired, Row, RowPolicy};
 use crate::record::status::Status;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// The number of idempotency keys that a row remembers.
@@ -120,11 +121,11 @@ impl Row {
     /// If it is deleted.
     pub fn update(&mut self, definition: ObserverDefinition, now: Timestamp, policy: &RowPolicy) -> Asked {
         self.refuse_deleted()?;
-        if definition == self.definition {
+        if definition == *self.definition {
             return Ok(false);
         }
         let runs_otherwise = !definition.runs_like(&self.definition);
-        self.definition = definition;
+        self.definition = Arc::new(definition);
         self.modified_at = now;
         if runs_otherwise && self.desired == Desired::Running {
             self.renew_run(now, policy);

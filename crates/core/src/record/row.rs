@@ -11,6 +11,7 @@ use crate::wire::command::Revocation;
 use crate::wire::report::{RunEvent, RunReport};
 use crate::wire::trace::{self, TraceContext};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -43,13 +44,18 @@ pub struct ResendTimer {
     pub times: u32,
 }
 
-/// The complete row of an observer.
+/// The complete row of an observer. Its serialized form is the part that changes with every report: `id`, `version`
+/// and `definition` are stored beside it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
+    #[serde(skip, default = "beside::id")]
     pub id: ObserverId,
     /// Counts the changes of this row: a save succeeds only on the version it was loaded with.
+    #[serde(skip)]
     pub version: i64,
-    pub definition: ObserverDefinition,
+    /// What its user wants to run.
+    #[serde(skip, default = "beside::definition")]
+    pub definition: Arc<ObserverDefinition>,
     pub desired: Desired,
     pub generation: u32,
     /// Generations up to this one may have been published without the database's knowledge.
@@ -175,7 +181,7 @@ impl Row {
         Self {
             id,
             version: 1,
-            definition,
+            definition: Arc::new(definition),
             desired: Desired::Running,
             generation: 1,
             reserve: 0,
@@ -198,6 +204,19 @@ impl Row {
             modified_at: now,
             ended_at: None,
         }
+    }
+
+    /// A stored row: its serialized form and what is stored beside it.
+    ///
+    /// # Errors
+    /// If the serialized form is not what this version of the program writes.
+    pub fn read(
+        id: ObserverId,
+        version: i64,
+        definition: ObserverDefinition,
+        state: &str,
+    ) -> Result<Self, serde_json::Error> {
+        Ok(Self { id, version, definition: Arc::new(definition), ..serde_json::from_str(state)? })
     }
 
     /// The highest reported run of this generation.
@@ -470,6 +489,25 @@ impl Row {
         }
         let over = self.verdict().status.is_final();
         self.ended_at = if over { self.ended_at.or(Some(now)) } else { None };
+    }
+}
+
+/// What the serialized form of a row lacks, until [`Row::read`] adds it.
+mod beside {
+    use super::{Arc, ObserverDefinition, ObserverId, Uuid};
+    use std::sync::LazyLock;
+
+    static DEFINITION: LazyLock<Arc<ObserverDefinition>> = LazyLock::new(|| {
+        let nothing = serde_json::json!({"name": "unknown", "kind": "unknown", "spec": null});
+        Arc::new(serde_json::from_value(nothing).expect("it is a definition"))
+    });
+
+    pub(super) fn id() -> ObserverId {
+        ObserverId(Uuid::nil())
+    }
+
+    pub(super) fn definition() -> Arc<ObserverDefinition> {
+        Arc::clone(&DEFINITION)
     }
 }
 

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{Observer, ProblemBody};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverId, Pool};
-use everwatch_core::observer::definition::FieldError;
+use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::operations::Refusal;
 use everwatch_core::record::row::{Row, RowPolicy};
@@ -142,11 +142,11 @@ pub(crate) async fn relocate(
     let row = find(&manager.records, &key).await?;
     let Some(pool) = pool_of(body)? else { return hand_over(&manager, row, &headers).await };
     let once = idempotency::action(&headers, "move")?;
-    let mut definition = row.definition.clone();
+    let mut definition = ObserverDefinition::clone(&row.definition);
     definition.pool = pool.clone();
     check_kind(&manager, &definition).await?;
     let acted = act_on(&manager, (row.id, once), &key, |row, now, policy| {
-        let mut definition = row.definition.clone();
+        let mut definition = ObserverDefinition::clone(&row.definition);
         definition.pool = pool.clone();
         row.update(definition, now, policy)
     })

@@ -122,7 +122,8 @@ pub(crate) async fn adopt(manager: &Manager, described: &[HeldMessages]) -> Resu
     }
     let mut late = insert(&manager.records, rows, &told).await?;
     for row in &mut late {
-        row.definition.name = other_name(&row.definition.name, row.id);
+        let name = other_name(&row.definition.name, row.id);
+        Arc::make_mut(&mut row.definition).name = name;
     }
     insert(&manager.records, late, &told).await.map(drop)
 }

@@ -2,10 +2,11 @@
 
 use super::gather::gather;
 use crate::RunError;
-use crate::commit::CAS_TRIES;
+use crate::commit::{CAS_TRIES, try_change_rows};
 use crate::context::Manager;
 use crate::context::publishing::{PublishResult, Published};
 use everwatch_core::id::ObserverId;
+use everwatch_core::record::row::Row;
 use everwatch_store::StoreError;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,9 +41,8 @@ pub(crate) async fn run(
 async fn write_down(manager: &Manager, mut batch: HashMap<ObserverId, Published>) -> Result<(), StoreError> {
     for _ in 0..CAS_TRIES {
         let ids: Vec<ObserverId> = batch.keys().copied().collect();
-        let mut rows = manager.records.store.load(&ids).await?.rows;
         let now = manager.records.clock.now();
-        rows.retain_mut(|row| match batch.get(&row.id) {
+        let written = |row: &mut Row| match batch.get(&row.id) {
             Some(Published { result: PublishResult::Confirmed, generation, at, .. }) => {
                 row.confirmed(*generation, *at)
             }
@@ -50,12 +50,8 @@ async fn write_down(manager: &Manager, mut batch: HashMap<ObserverId, Published>
                 row.publish_unconfirmed(*generation, now, &manager.settings.row)
             }
             None => false,
-        });
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let lost = manager.records.store.save(&rows).await?;
-        manager.records.note_change();
+        };
+        let lost = try_change_rows(&manager.records, &ids, written).await?.lost;
         if lost.is_empty() {
             return Ok(());
         }

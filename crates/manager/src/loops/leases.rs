@@ -2,11 +2,13 @@
 //! longer than a lease.
 
 use crate::RunError;
+use crate::commit::try_change_rows;
 use crate::context::Manager;
 use crate::context::leases::BATCH;
 use everwatch_core::id::ObserverId;
+use everwatch_core::record::row::Row;
 use everwatch_store::StoreError;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use tracing::warn;
 
@@ -38,17 +40,12 @@ async fn renew(manager: &Manager, batch: &[(ObserverId, u32)]) -> Result<(), Sto
     let generations: HashMap<ObserverId, u32> = batch.iter().copied().collect();
     let ids: Vec<ObserverId> = generations.keys().copied().collect();
     let now = manager.records.clock.now();
-    let mut rows = manager.records.store.load(&ids).await?.rows;
-    rows.retain_mut(|row| {
+    let renew = |row: &mut Row| {
         let generation = generations.get(&row.id).copied().unwrap_or_default();
         row.renew(generation, now, &manager.settings.row)
-    });
-    if rows.is_empty() {
-        return Ok(());
-    }
-    // A report has ended this publish, or another manager has taken it over.
-    let lost: HashSet<ObserverId> = manager.records.store.save(&rows).await?.into_iter().collect();
-    for row in rows.iter().filter(|row| !lost.contains(&row.id)) {
+    };
+    // The others: a report has ended the publish, or another manager has taken it over.
+    for row in &try_change_rows(&manager.records, &ids, renew).await?.saved {
         manager.publishing.leases.renewed(row);
     }
     Ok(())

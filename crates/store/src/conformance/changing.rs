@@ -24,7 +24,7 @@ pub async fn a_save_of_an_old_version_changes_nothing(store: &dyn Store) {
     let now = loaded(store, 1).await;
     let other = loaded(store, 2).await;
     // The store saves the other row of the batch anyway; a row that does not exist counts as changed.
-    let late = store.save(&[old, other, waiting(3, "c")]).await.unwrap();
+    let late = store.save(&[again(&old), again(&other), again(&waiting(3, "c"))]).await.unwrap();
     assert_eq!(late, [id(1), id(3)]);
     assert_eq!(loaded(store, 1).await, now);
     assert_eq!(loaded(store, 2).await.version, 2);
@@ -33,7 +33,7 @@ pub async fn a_save_of_an_old_version_changes_nothing(store: &dyn Store) {
 pub async fn the_second_of_one_id_in_a_batch_comes_too_late(store: &dyn Store) {
     all_created(store, &[waiting(1, "a")]).await;
     let row = loaded(store, 1).await;
-    assert_eq!(store.save(&[row.clone(), row]).await.unwrap(), [id(1)]);
+    assert_eq!(store.save(&[again(&row), again(&row)]).await.unwrap(), [id(1)]);
     assert_eq!(loaded(store, 1).await.version, 2);
 }
 
@@ -45,6 +45,7 @@ pub async fn of_savers_side_by_side_each_row_has_one(store: &dyn Store) {
         let mine = store.load(&ids).await.unwrap().rows;
         let mut theirs = mine.clone();
         theirs.reverse();
+        let [mine, theirs] = [&mine, &theirs].map(|rows| rows.iter().map(again).collect::<Vec<_>>());
         let (mine, theirs) = tokio::join!(store.save(&mine), store.save(&theirs));
         let mut late = [mine.unwrap(), theirs.unwrap()].concat();
         late.sort_unstable();
@@ -58,14 +59,16 @@ pub async fn a_client_that_disconnects_during_a_save_blocks_no_other(store: &dyn
     all_created(store, &rows).await;
     for patience in 0..40 {
         let rows = store.load(&ids(&rows)).await.unwrap().rows;
+        let changes: Vec<Change<'_>> = rows.iter().map(again).collect();
         let patience = Duration::from_millis(patience % 10);
-        let _left_or_done = tokio::time::timeout(patience, store.save(&rows)).await;
+        let _left_or_done = tokio::time::timeout(patience, store.save(&changes)).await;
         // A server may complete a statement after its client has disconnected, even before the first retry.
         let another = async {
             loop {
-                let mut row = loaded(store, 1).await;
-                hear(&mut row, 9, 1, started());
-                if store.save(&[row]).await.unwrap().is_empty() {
+                let before = loaded(store, 1).await;
+                let mut after = before.clone();
+                hear(&mut after, 9, 1, started());
+                if store.save(&[Change { before: &before, after: &after }]).await.unwrap().is_empty() {
                     return;
                 }
             }

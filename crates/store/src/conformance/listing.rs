@@ -6,6 +6,7 @@ use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
 use everwatch_core::record::reason::{ReasonCode, code_at};
 use everwatch_core::record::status::Status;
+use std::sync::Arc;
 use std::time::Duration;
 
 async fn listed(store: &dyn Store, filter: Filter) -> Vec<String> {
@@ -24,21 +25,23 @@ fn place(row: &Row, sort: Sort) -> ListCursor {
 
 pub async fn what_is_saved_is_found_by_what_it_is_now(store: &dyn Store) {
     all_created(store, &[waiting(1, "a")]).await;
-    let mut late = loaded(store, 1).await;
+    let before = loaded(store, 1).await;
     let in_pool = |pool: &str| Filter { pool: pool.parse().ok(), ..Filter::default() };
     let labelled =
         |value: &str| Filter { labels: [("app".into(), value.into())].into(), ..Filter::default() };
     change(store, 1, |row| {
-        row.definition.pool = "gpu".parse().unwrap();
-        row.definition.labels = [("app".into(), "x".into())].into();
+        let definition = Arc::make_mut(&mut row.definition);
+        definition.pool = "gpu".parse().unwrap();
+        definition.labels = [("app".into(), "x".into())].into();
     })
     .await;
     assert_eq!(listed(store, in_pool("gpu")).await, ["a"]);
     assert_eq!(listed(store, in_pool("default")).await, [""; 0]);
     assert_eq!(listed(store, labelled("x")).await, ["a"]);
     // A save that comes too late changes nothing, even if its version equals the stored version.
-    late.definition.labels = [("app".into(), "late".into())].into();
-    assert_eq!(store.save(&[late]).await.unwrap(), [id(1)]);
+    let mut late = before.clone();
+    Arc::make_mut(&mut late.definition).labels = [("app".into(), "late".into())].into();
+    assert_eq!(store.save(&[Change { before: &before, after: &late }]).await.unwrap(), [id(1)]);
     assert_eq!(listed(store, labelled("late")).await, [""; 0]);
     assert_eq!(listed(store, in_pool("gpu")).await, ["a"]);
 }
@@ -264,7 +267,7 @@ pub async fn reason_codes_are_those_of_the_moment(store: &dyn Store) {
     of_every_health(store).await;
     let others = [("refused", 20), ("withdrawn", 21), ("elsewhere", 22), ("failed", 23)];
     let mut rows: Vec<Row> = others.iter().map(|(name, number)| waiting(*number, name)).collect();
-    rows[2].definition.pool = "gpu".parse().unwrap();
+    Arc::make_mut(&mut rows[2].definition).pool = "gpu".parse().unwrap();
     all_created(store, &rows).await;
     let refused = || RunEvent::Refused { why: "kind".to_owned() };
     change(store, 20, |row| hear(row, 8, 1, refused())).await;

@@ -9,10 +9,15 @@ const BROKEN: [u128; 3] = [1, 2, 3];
 /// Makes these rows unreadable, and due before all others.
 async fn damage(execute: &impl AsyncFn(String), numbers: &[u128]) {
     for number in numbers {
-        let id = id(*number);
-        execute(format!("UPDATE observers SET document = '!' || document, due_at = 0 WHERE id = '{id}'"))
-            .await;
+        let id = of_number(*number);
+        execute(format!("UPDATE observer_states SET state = '!' || state, due_at = 0 WHERE {id}")).await;
     }
+}
+
+/// The condition for the observer that was created as this one, in the SQL of both databases.
+fn of_number(number: u128) -> String {
+    let created_at = NOW.0 + i64::try_from(number).unwrap();
+    format!("id = (SELECT o.id FROM observers o WHERE o.created_at = {created_at})")
 }
 
 fn numbers(rows: &[Row]) -> Vec<u128> {
@@ -77,17 +82,20 @@ pub async fn an_unreadable_observer_is_named_with_its_cure(store: &dyn Store, ex
         unreadable.iter().map(|Unreadable { table, id, .. }| (*table, id.as_u128())).collect::<Vec<_>>()
     };
     assert_eq!(known().await, [(Table::Observers, 1), (Table::Observers, 2)]);
-    execute(format!("UPDATE observers SET document = substr(document, 2) WHERE id = '{}'", id(1))).await;
+    execute(format!("UPDATE observer_states SET state = substr(state, 2) WHERE {}", of_number(1))).await;
     assert_eq!(known().await, [(Table::Observers, 2)]);
     assert_eq!(loaded(store, 1).await, waiting(1, "a"));
-    execute(format!("DELETE FROM observers WHERE id = '{}'", id(2))).await;
-    assert_eq!(known().await, []);
+    let counted = async || store.counts().await.unwrap().values().sum::<u64>();
+    assert_eq!(counted().await, 3);
+    let cure = store.unreadable().await.unwrap().remove(0).cure();
+    execute(cure[cure.find("DELETE").unwrap()..].to_owned()).await;
+    assert_eq!((known().await, counted().await), (vec![], 2));
 }
 
 /// `execute` runs a statement in the store's database.
 pub async fn an_unreadable_service_hides_no_other(store: &dyn Store, execute: impl AsyncFn(String)) {
     assert_eq!(store.save_services(&[service(1, "a", 4), service(2, "b", 4)]).await.unwrap(), []);
-    execute(format!("UPDATE services SET document = '{{' WHERE id = '{}'", service_id(1))).await;
+    execute("UPDATE services SET document = '{' WHERE name = 'a'".to_owned()).await;
     let found = store.services(NOW).await.unwrap();
     assert_eq!((found.rows, found.unreadable), (vec![service(2, "b", 4)], vec![service_id(1)]));
     assert!(matches!(store.service(&service_id(1).into()).await, Err(StoreError::Corrupt(_))));

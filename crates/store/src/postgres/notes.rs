@@ -81,6 +81,8 @@ pub(super) async fn swap(pool: &PgPool, name: &str, before: &str, after: &str) -
 pub(super) async fn forget(pool: &PgPool) -> Result<u64, StoreError> {
     let forget = concat!("DELETE FROM key_value WHERE until <= ", now!());
     let done = sqlx::query(forget).execute(pool).await.map_err(failure)?;
+    let forget = concat!("DELETE FROM forgotten_observers WHERE until <= ", now!());
+    sqlx::query(forget).execute(pool).await.map_err(failure)?;
     Ok(done.rows_affected())
 }
 

@@ -4,7 +4,7 @@ use super::observers::Reading;
 use crate::columns::ServiceColumns;
 use crate::error_mapping::failure;
 use crate::port::{Found, StoreError, Table};
-use crate::unreadable::Document;
+use crate::unreadable::StoredService;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ServiceId, ServiceRef};
 use everwatch_core::record::service::ServiceRow;
@@ -40,7 +40,7 @@ pub(super) async fn all(
 ) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
     let all = "SELECT id, document FROM services WHERE ended_at IS NULL OR ended_at >= $1
         ORDER BY name, registered_at, id";
-    let rows: Vec<Document<Uuid>> =
+    let rows: Vec<StoredService> =
         sqlx::query_as(all).bind(ended_since.0).fetch_all(pool).await.map_err(failure)?;
     Ok(ledger.read(&rows))
 }
@@ -60,8 +60,8 @@ pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> 
     let ids = ledger.ids(Table::Services);
     if !ids.is_empty() {
         let load = sqlx::query_as("SELECT id, document FROM services WHERE id = ANY($1::uuid[])").bind(&ids);
-        let rows: Vec<Document<Uuid>> = load.fetch_all(pool).await.map_err(failure)?;
-        ledger.look::<ServiceRow>(&ids, &rows);
+        let rows: Vec<StoredService> = load.fetch_all(pool).await.map_err(failure)?;
+        ledger.look(&ids, &rows);
     }
     Ok(())
 }
@@ -76,9 +76,9 @@ pub(super) async fn find(
     };
     let one = "SELECT id, document FROM services WHERE id = $1 OR ($1 IS NULL AND name = $2)
         ORDER BY registered_at DESC, id DESC LIMIT 1";
-    let found: Option<Document<Uuid>> =
+    let found: Option<StoredService> =
         sqlx::query_as(one).bind(id.map(|id| id.0)).bind(name).fetch_optional(pool).await.map_err(failure)?;
-    found.map(|(id, document)| ledger.read_one(id, &document)).transpose()
+    found.map(|it| ledger.read_one(&it)).transpose()
 }
 
 pub(super) async fn save(pool: &PgPool, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
@@ -121,5 +121,25 @@ async fn write(
 pub(super) async fn forget(pool: &PgPool, before: Timestamp) -> Result<u64, StoreError> {
     let forget = "DELETE FROM services WHERE ended_at < $1";
     let done = sqlx::query(forget).bind(before.0).execute(pool).await.map_err(failure)?;
+    forget_counts(pool).await?;
     Ok(done.rows_affected())
+}
+
+/// Deletes counts that are zero in sum: services that have ended leave them. Nothing else may change counts meanwhile.
+async fn forget_counts(pool: &PgPool) -> Result<(), StoreError> {
+    let empty = "SELECT pool, status, health, service_id FROM observer_counts
+        GROUP BY pool, status, health, service_id HAVING SUM(number) = 0";
+    let any: bool = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT EXISTS ({empty})")))
+        .fetch_one(pool)
+        .await
+        .map_err(failure)?;
+    if !any {
+        return Ok(());
+    }
+    let mut transaction = pool.begin().await.map_err(failure)?;
+    let lock = "LOCK TABLE observer_counts IN SHARE ROW EXCLUSIVE MODE";
+    sqlx::query(lock).execute(&mut *transaction).await.map_err(failure)?;
+    let delete = format!("DELETE FROM observer_counts WHERE (pool, status, health, service_id) IN ({empty})");
+    sqlx::query(sqlx::AssertSqlSafe(delete)).execute(&mut *transaction).await.map_err(failure)?;
+    transaction.commit().await.map_err(failure)
 }

@@ -1,47 +1,36 @@
 //! Events on SQLite.
 
+use super::statements::Statements;
 use crate::columns::{event_page, limit, number, written};
 use crate::error_mapping::failure;
 use crate::port::{Event, EventFilter, EventPage, EventRange, StoreError};
 use everwatch_core::clock::Timestamp;
-use serde::Serialize;
 use sqlx::SqlitePool;
-use uuid::Uuid;
+use std::sync::LazyLock;
 
 const MATCHING: &str = "(?1 IS NULL OR observer_id = ?1) AND (?2 IS NULL OR service_id = ?2)
     AND (json_array_length(?3) = 0 OR type IN (SELECT value FROM json_each(?3)))";
 
-// In their order: the numbers follow it.
-const INSERT: &str = "INSERT INTO events (at, type, observer_id, service_id, document)
-    SELECT value ->> 'at', value ->> 'type', value ->> 'observer', value ->> 'service', value ->> 'document'
-    FROM json_each(?1) ORDER BY key";
-
-/// What is written of an event.
-#[derive(Serialize)]
-struct Line {
-    at: i64,
-    r#type: &'static str,
-    observer: Option<Uuid>,
-    service: Option<Uuid>,
-    document: String,
-}
-
-impl Line {
-    fn of(event: &Event) -> Result<Self, StoreError> {
-        Ok(Self {
-            at: event.at.0,
-            r#type: event.kind.as_str(),
-            observer: event.observer.as_ref().map(|it| it.id),
-            service: event.service.as_ref().map(|it| it.id),
-            document: written(event)?,
-        })
-    }
-}
+static INSERT: LazyLock<Statements> = LazyLock::new(|| {
+    Statements::new("INSERT INTO events (at, type, observer_id, service_id, document)", 5, "")
+});
 
 pub(super) async fn record(writer: &SqlitePool, events: &[Event]) -> Result<(), StoreError> {
-    let lines: Vec<Line> = events.iter().map(Line::of).collect::<Result<_, _>>()?;
-    sqlx::query(INSERT).bind(written(&lines)?).execute(writer).await.map_err(failure)?;
-    Ok(())
+    let mut transaction = super::writing(writer).await?;
+    // In their order: the numbers follow it.
+    for (text, part) in INSERT.parts(events) {
+        let mut query = sqlx::query(text);
+        for event in part {
+            query = query
+                .bind(event.at.0)
+                .bind(event.kind.as_str())
+                .bind(event.observer.as_ref().map(|it| it.id))
+                .bind(event.service.as_ref().map(|it| it.id))
+                .bind(written(event)?);
+        }
+        query.execute(&mut *transaction).await.map_err(failure)?;
+    }
+    transaction.commit().await.map_err(failure)
 }
 
 pub(super) async fn page(
@@ -60,8 +49,8 @@ pub(super) async fn page(
     let select =
         format!("SELECT id, document FROM events WHERE {MATCHING} AND {place} ORDER BY id {order} LIMIT ?5");
     let rows: Vec<(i64, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
-        .bind(filter.observer.map(|id| id.to_string()))
-        .bind(filter.service.map(|id| id.to_string()))
+        .bind(filter.observer.map(|id| id.0))
+        .bind(filter.service.map(|id| id.0))
         .bind(&types)
         .bind(from)
         .bind(limit(most))
@@ -72,8 +61,8 @@ pub(super) async fn page(
     let total = match stretch {
         EventRange::After(_) => 0,
         EventRange::Before(_) => sqlx::query_scalar(sqlx::AssertSqlSafe(count))
-            .bind(filter.observer.map(|id| id.to_string()))
-            .bind(filter.service.map(|id| id.to_string()))
+            .bind(filter.observer.map(|id| id.0))
+            .bind(filter.service.map(|id| id.0))
             .bind(&types)
             .fetch_one(&mut *snapshot)
             .await

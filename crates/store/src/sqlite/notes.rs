@@ -64,6 +64,10 @@ pub(super) async fn swap(
 }
 
 pub(super) async fn forget(writer: &SqlitePool) -> Result<u64, StoreError> {
-    let forget = sqlx::query("DELETE FROM key_value WHERE until <= ?1").bind(clock::now().0);
-    Ok(forget.execute(writer).await.map_err(failure)?.rows_affected())
+    let now = clock::now().0;
+    let forget = sqlx::query("DELETE FROM key_value WHERE until <= ?1").bind(now);
+    let forgotten = forget.execute(writer).await.map_err(failure)?.rows_affected();
+    let forget = sqlx::query("DELETE FROM forgotten_observers WHERE until <= ?1").bind(now);
+    forget.execute(writer).await.map_err(failure)?;
+    Ok(forgotten)
 }

@@ -1,9 +1,10 @@
 //! Services on SQLite.
 
-use super::observers::{Reading, told};
+use super::observers::{Reading, keys};
 use crate::columns::ServiceColumns;
 use crate::error_mapping::failure;
 use crate::port::{Found, StoreError, Table};
+use crate::unreadable::StoredService;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ServiceId, ServiceRef};
 use everwatch_core::record::service::ServiceRow;
@@ -25,7 +26,8 @@ pub(super) async fn all(
 ) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
     let all = "SELECT id, document FROM services WHERE ended_at IS NULL OR ended_at >= ?1
         ORDER BY name, registered_at, id";
-    let rows = sqlx::query_as(all).bind(ended_since.0).fetch_all(pool).await.map(told).map_err(failure)?;
+    let rows: Vec<StoredService> =
+        sqlx::query_as(all).bind(ended_since.0).fetch_all(pool).await.map_err(failure)?;
     Ok(ledger.read(&rows))
 }
 
@@ -34,20 +36,20 @@ pub(super) async fn ends(
     ids: &[ServiceId],
 ) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
     let ends = "SELECT id, ended_at FROM services
-        WHERE id IN (SELECT value FROM json_each(?1)) AND ended_at IS NOT NULL";
-    let ids = serde_json::json!(ids).to_string();
-    let rows: Vec<(String, i64)> = sqlx::query_as(ends).bind(ids).fetch_all(pool).await.map_err(failure)?;
-    let end = |(id, at): (String, i64)| Some((ServiceId(Uuid::parse_str(&id).ok()?), Timestamp(at)));
-    Ok(rows.into_iter().filter_map(end).collect())
+        WHERE id IN (SELECT unhex(value) FROM json_each(?1)) AND ended_at IS NOT NULL";
+    let ids = keys(ids.iter().map(|id| id.0));
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as(ends).bind(ids).fetch_all(pool).await.map_err(failure)?;
+    Ok(rows.into_iter().map(|(id, at)| (ServiceId(id), Timestamp(at))).collect())
 }
 
 /// Rereads the unreadable rows in the ledger, and removes those that can be read or no longer exist.
 pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
     let ids = ledger.ids(Table::Services);
     if !ids.is_empty() {
-        let load = "SELECT id, document FROM services WHERE id IN (SELECT value FROM json_each(?1))";
-        let load = sqlx::query_as(load).bind(serde_json::json!(ids).to_string());
-        ledger.look::<ServiceRow>(&ids, &load.fetch_all(pool).await.map(told).map_err(failure)?);
+        let load = "SELECT id, document FROM services WHERE id IN (SELECT unhex(value) FROM json_each(?1))";
+        let load = sqlx::query_as(load).bind(keys(ids.iter().copied()));
+        let stored: Vec<StoredService> = load.fetch_all(pool).await.map_err(failure)?;
+        ledger.look(&ids, &stored);
     }
     Ok(())
 }
@@ -62,14 +64,9 @@ pub(super) async fn find(
     };
     let one = "SELECT id, document FROM services WHERE id = ?1 OR (?1 IS NULL AND name = ?2)
         ORDER BY registered_at DESC, id DESC LIMIT 1";
-    let found = sqlx::query_as(one)
-        .bind(id.map(ToString::to_string))
-        .bind(name)
-        .fetch_all(pool)
-        .await
-        .map(told)
-        .map_err(failure)?;
-    found.first().map(|(id, document)| ledger.read_one(*id, document)).transpose()
+    let found: Option<StoredService> =
+        sqlx::query_as(one).bind(id.map(|id| id.0)).bind(name).fetch_optional(pool).await.map_err(failure)?;
+    found.map(|it| ledger.read_one(&it)).transpose()
 }
 
 pub(super) async fn save(writer: &SqlitePool, rows: &[ServiceRow]) -> Result<Vec<ServiceId>, StoreError> {
@@ -93,7 +90,7 @@ async fn write(
     row: ServiceColumns,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query(statement)
-        .bind(row.id.to_string())
+        .bind(row.id)
         .bind(row.version)
         .bind(row.name)
         .bind(row.pool)
@@ -111,5 +108,7 @@ async fn write(
 pub(super) async fn forget(writer: &SqlitePool, before: Timestamp) -> Result<u64, StoreError> {
     let forget = "DELETE FROM services WHERE ended_at < ?1";
     let done = sqlx::query(forget).bind(before.0).execute(writer).await.map_err(failure)?;
+    // Services that have ended leave counts of zero.
+    sqlx::query("DELETE FROM observer_counts WHERE number = 0").execute(writer).await.map_err(failure)?;
     Ok(done.rows_affected())
 }

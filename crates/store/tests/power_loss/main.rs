@@ -14,7 +14,7 @@ use everwatch_core::record::row::{Row, RowPolicy};
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::{Registration, RunEvent, RunReport};
-use everwatch_store::{Created, Parked, Store, open};
+use everwatch_store::{Change, Created, Parked, Store, open};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,9 +55,10 @@ impl Machine {
 
     /// Applies `change` to the stored row, saves it, and checks that the result survives a power loss.
     async fn changes(&self, number: u128, change: impl FnOnce(&mut Row)) {
-        let mut row = self.row(number).await;
+        let before = self.row(number).await;
+        let mut row = before.clone();
         change(&mut row);
-        assert_eq!(self.store.save(std::slice::from_ref(&row)).await.unwrap(), []);
+        assert_eq!(self.store.save(&[Change { before: &before, after: &row }]).await.unwrap(), []);
         assert_eq!(self.after_power_loss().await.row(number).await, Row { version: row.version + 1, ..row });
     }
 }

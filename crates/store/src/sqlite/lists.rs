@@ -1,0 +1,127 @@
+//! Lists, totals and counts of observers for people, on SQLite.
+
+use super::observers::{Reading, array};
+use crate::columns::{counts_of, health_counts_of};
+use crate::error_mapping::failure;
+use crate::listing::{Parameters, effective_health, effective_reason, page};
+use crate::port::{Counts, Filter, HealthCounts, ListCursor, Page, Sort, StoreError};
+use crate::unreadable::StoredObserver;
+use everwatch_core::clock;
+use sqlx::{AssertSqlSafe, SqlitePool};
+use uuid::Uuid;
+
+const LABELLED: &str = "NOT EXISTS (SELECT 1 FROM json_each(?5) AS want WHERE NOT EXISTS (
+    SELECT 1 FROM json_each(o.labels) AS has WHERE has.key = want.key AND has.value = want.value))";
+
+const OF_HEALTH: &str = concat!(effective_health!("?8"), " IN (SELECT value FROM json_each(?7))");
+
+const OF_REASON: &str = concat!(
+    effective_reason!(
+        "?8",
+        "COALESCE((SELECT value FROM json_each(?10) WHERE key = s.pool), 'no-service-in-pool')"
+    ),
+    " IN (SELECT value FROM json_each(?9))"
+);
+
+/// Builds the condition of a filter. An unset field adds no clause, so that SQLite can answer from an index
+/// without reading rows.
+fn matching(the: &Parameters) -> String {
+    let asked = [
+        (the.kind.is_some(), "s.kind = ?2"),
+        (the.pool.is_some(), "s.pool = ?3"),
+        (the.service.is_some(), "s.service_id = ?4"),
+        (the.has_labels(), LABELLED),
+        (the.q.is_some(), "instr(lower(o.name), ?6) > 0"),
+        (the.health.is_some(), OF_HEALTH),
+        (the.reasons.is_some(), OF_REASON),
+    ];
+    let asked = asked.iter().filter(|(is_asked, _)| *is_asked).map(|(_, clause)| *clause);
+    let status = "s.status IN (SELECT value FROM json_each(?1))";
+    std::iter::once(status).chain(asked).collect::<Vec<_>>().join(" AND ")
+}
+
+pub(super) async fn list(
+    (pool, ledger): Reading<'_>,
+    filter: &Filter,
+    after: Option<&ListCursor>,
+    most: usize,
+) -> Result<Page, StoreError> {
+    let mut snapshot = super::snapshot(pool).await?;
+    let the = &Parameters::of(filter, after)?;
+    let matching = matching(the);
+    let (by, value) = match filter.sort {
+        Sort::Name => ("name", "?11"),
+        Sort::CreatedAt => ("created_at", "CAST(?11 AS INTEGER)"),
+    };
+    let (past, way) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
+    let count = if the.is_counted() {
+        format!("SELECT COALESCE(SUM(s.number), 0) FROM observer_counts s WHERE {matching}")
+    } else {
+        format!("SELECT COUNT(*) FROM observer_states s JOIN observers o ON o.id = s.id WHERE {matching}")
+    };
+    let statement = format!(
+        "SELECT s.id, s.version, o.definition, s.state FROM observers o CROSS JOIN observer_states s ON s.id = o.id
+        WHERE {matching} AND (o.{by}, o.id) {past} ({value}, ?12)
+        ORDER BY o.{by} {way}, o.id {way} LIMIT ?13 OFFSET ?14"
+    );
+    let health = &the.health.as_ref().map(|health| array(health));
+    let reasons = &the.reasons.as_ref().map(|codes| array(codes));
+    let (statement, service) = (&statement, the.service);
+    let total = sqlx::query_scalar(AssertSqlSafe(count))
+        .bind(array(&the.status))
+        .bind(&the.kind)
+        .bind(&the.pool)
+        .bind(service)
+        .bind(&the.labels)
+        .bind(&the.q)
+        .bind(health)
+        .bind(clock::now().0)
+        .bind(reasons)
+        .bind(&the.obstacles)
+        .fetch_one(&mut *snapshot)
+        .await
+        .map_err(failure)?;
+    let mut pages = ledger.pages::<StoredObserver>(most.saturating_add(1));
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(AssertSqlSafe(statement.clone()))
+            .bind(array(&the.status))
+            .bind(&the.kind)
+            .bind(&the.pool)
+            .bind(service)
+            .bind(&the.labels)
+            .bind(&the.q)
+            .bind(health)
+            .bind(clock::now().0)
+            .bind(reasons)
+            .bind(&the.obstacles)
+            .bind(&the.value)
+            .bind(the.id)
+            .bind(limit)
+            .bind(offset);
+        pages.add(query.fetch_all(&mut *snapshot).await.map_err(failure)?);
+    }
+    Ok(page(pages.rows(), most, total))
+}
+
+pub(super) async fn counts(pool: &SqlitePool) -> Result<Counts, StoreError> {
+    let counts = "SELECT pool, status, SUM(number) FROM observer_counts GROUP BY pool, status
+        HAVING SUM(number) > 0";
+    counts_of(sqlx::query_as(counts).fetch_all(pool).await.map_err(failure)?)
+}
+
+pub(super) async fn health_counts(pool: &SqlitePool) -> Result<HealthCounts, StoreError> {
+    let counts = "SELECT pool, health, service_id, SUM(number) FROM observer_counts WHERE health <> ''
+        GROUP BY pool, health, service_id HAVING SUM(number) > 0";
+    let steady = "SELECT pool, health, COALESCE(service_id, zeroblob(16)), COUNT(*) FROM observer_states
+        WHERE steady_at <= ?1 AND health IS NOT NULL GROUP BY 1, 2, 3";
+    let mut snapshot = super::snapshot(pool).await?;
+    let groups: Vec<(String, String, Uuid, i64)> =
+        sqlx::query_as(counts).fetch_all(&mut *snapshot).await.map_err(failure)?;
+    let steady: Vec<(String, String, Uuid, i64)> =
+        sqlx::query_as(steady).bind(clock::now().0).fetch_all(&mut *snapshot).await.map_err(failure)?;
+    let living: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM services WHERE ended_at IS NULL")
+        .fetch_all(&mut *snapshot)
+        .await
+        .map_err(failure)?;
+    health_counts_of(groups, steady, &living.into_iter().collect())
+}
