@@ -6,15 +6,15 @@ use std::fmt::Write as _;
 
 const HEAD: &str = "# Configuration
 
-<!-- Made of config/everwatch.toml by a test; UPDATE_DOCS=1 tests/run -E 'binary(docs)' writes it. -->
+<!-- Generated from config/everwatch.toml: UPDATE_DOCS=1 tests/run -E 'binary(docs)' -->
 
-One program, one file for all of its roles, [`config/everwatch.toml`](../config/everwatch.toml): a service passes over
-the sections of a manager. The layers, each above the one before: defaults, the file (`--config FILE` or
-`EVERWATCH_CONFIG`), the environment, flags. A key that nobody knows is refused and named with its layer.
+Managers and services read the same file, [`config/everwatch.toml`](../config/everwatch.toml); a service ignores the
+sections of a manager. Values come from four layers; each overrides the one before: defaults, the file (`--config FILE`
+or `EVERWATCH_CONFIG`), the environment, flags. Everwatch refuses an unknown key and names the key and its layer.
 
-In the environment a list is comma-separated (`EVERWATCH_SERVICE__EXEC__ALLOW=\"/bin/sh,/usr/bin/curl\"`) and a member
-of a table is one more level (`EVERWATCH_SERVICE__LABELS__ZONE=a`). Durations are written like `500ms`, `30s`, `1h 30m`.
-This shows what is in force, with passwords hidden:
+In the environment, separate list items with commas (`EVERWATCH_SERVICE__EXEC__ALLOW=\"/bin/sh,/usr/bin/curl\"`) and
+set an entry of a table with one more level (`EVERWATCH_SERVICE__LABELS__ZONE=a`). Write durations as `500ms`, `30s`,
+`1h 30m`. This command prints the effective configuration, with passwords hidden:
 
 ```sh
 EVERWATCH_SERVICE__LABELS__ZONE=a EVERWATCH_BROKER__HEARTBEAT=10s everwatch config print

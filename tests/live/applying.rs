@@ -72,7 +72,7 @@ async fn what_is_wrong_with_a_file_is_said_and_does_not_stop_the_others() {
         let (code, said) = apply(&cluster, arguments);
         assert!(code == Some(2) && said.contains(why), "{arguments:?}: {code:?} {said}");
     };
-    refused(&["-f", at], "no .yaml, .yml or .json file is in it");
+    refused(&["-f", at], "contains no .yaml, .yml or .json file");
     refused(&["-f", "/nowhere.yaml"], "/nowhere.yaml: No such file");
     write(&folder, "a.yaml", "name: good\nkind: ticker\n");
     refused(&["-f", at, "--prune"], "--prune needs --label");

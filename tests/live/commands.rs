@@ -125,7 +125,11 @@ async fn several_names_are_worked_on_and_the_first_failure_decides() {
         "{beside}"
     );
     dev.api.until_status("one", "Paused").await;
-    assert!(dev.run("observer delete one two --dry-run").1.contains("two would be deleted; now Paused"));
+    assert!(
+        dev.run("observer delete one two --dry-run")
+            .1
+            .contains("two would be deleted; current status: Paused")
+    );
     dev.api.until_status("two", "Paused").await;
     let (code, said, _) = dev.run("observer delete one two --wait 20s");
     assert_eq!((code, said.as_str()), (Some(0), "one Deleted\ntwo Deleted\n"));

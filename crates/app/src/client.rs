@@ -156,7 +156,7 @@ impl Client {
 
     fn unreachable(&self, error: &reqwest::Error) -> Failure {
         Failure::Unreachable(format!(
-            "no manager answers at {} ({}); is it running? --server or EVERWATCH_SERVER names another",
+            "no manager answers at {} ({}): check that it runs, or set --server or EVERWATCH_SERVER",
             self.server,
             root(error)
         ))

@@ -110,7 +110,7 @@ pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Settings> {
     let manager = &settings.manager;
     ensure!(
         manager.quarantine_after >= 2,
-        "manager.quarantine_after: at least 2, as one death proves nothing"
+        "manager.quarantine_after: must be at least 2, because a single death does not identify an observer"
     );
     ensure!(manager.rebalance_moves >= 1, "manager.rebalance_moves: at least 1");
     ensure!(manager.orphan_after >= manager.lost_after, "manager.orphan_after: at least manager.lost_after");

@@ -34,11 +34,7 @@ pub(crate) async fn store(
         match everwatch_store::open(url, settings.row_policy()).await {
             Ok(store) => return Ok(Some(store)),
             Err(StoreError::Unavailable(why)) => {
-                tracing::warn!(
-                    store = redacted(url),
-                    error = why,
-                    "the database cannot be reached, trying again"
-                );
+                tracing::warn!(store = redacted(url), error = why, "database unreachable; retrying");
                 if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                     return Ok(None);
                 }
@@ -53,14 +49,14 @@ pub(crate) async fn store(
 pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::Settings> {
     let manager = &settings.manager;
     let listen = manager.listen.parse().with_context(|| {
-        format!("manager.listen: `{}` is not an address with a port, as 127.0.0.1:7700", manager.listen)
+        format!("manager.listen: `{}` is not an address with a port, such as 127.0.0.1:7700", manager.listen)
     })?;
     // Accepts this machine's host name: other machines use it to reach the manager, and only the
     // administrator sets it.
     let own = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     let hosts = Hosts::new(manager.hosts.iter().cloned()).map_err(|wrong| {
         anyhow::anyhow!(
-            "manager.hosts: `{wrong}` is not a host name without a port, `*.` and such a name, or `*`"
+            "manager.hosts: `{wrong}` is not valid: write a host name without a port, `*.example.org`, or `*`"
         )
     })?;
     Ok(everwatch_manager::Settings {

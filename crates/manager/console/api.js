@@ -26,7 +26,7 @@ export async function call(method, path, body) {
   } catch (error) {
     throw new Lost(error.name === "TimeoutError" ? "the manager did not answer in time" : "the manager cannot be reached");
   }
-  const text = await response.text().catch(() => { throw new Lost("the answer broke off"); });
+  const text = await response.text().catch(() => { throw new Lost("the connection closed before the response was complete"); });
   let answer = null;
   try { answer = text ? JSON.parse(text) : null; } catch { /* an answer that is not JSON is told by its status */ }
   if (!response.ok) throw new Refused(response.status, answer);

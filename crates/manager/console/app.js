@@ -65,8 +65,8 @@ async function show() {
     if (mine !== turn) return;
     if (!(error instanceof Refused)) throw error;
     data = undefined;
-    const title = error.status === 404 ? "Not found" : "The manager refused this";
-    patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title), empty(error.message, `Answer ${error.status} ${error.code}. This page tries again by itself.`, h("a", { class: "button", href: "#/" }, "Go to the overview")))]);
+    const title = error.status === 404 ? "Not found" : "The manager refused the request";
+    patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title), empty(error.message, `HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: "#/" }, "Go to the overview")))]);
   }
 }
 
@@ -75,7 +75,7 @@ async function follow() {
   route = read();
   const moved = before?.path !== route.path;
   view = route.parts[0] === "observers" && route.parts[1] ? observer : VIEWS[route.parts[0]];
-  view ??= { name: "nowhere", title: "Not found", load: async () => ({}), draw: () => [h("h1", {}, "Not found"), empty("There is no such page", "The address is incomplete.", h("a", { class: "button", href: "#/" }, "Go to the overview"))] };
+  view ??= { name: "nowhere", title: "Not found", load: async () => ({}), draw: () => [h("h1", {}, "Not found"), empty("This page does not exist", "Check the address.", h("a", { class: "button", href: "#/" }, "Go to the overview"))] };
   if (moved) {
     data = undefined;
     document.title = view.title === "Overview" ? "Everwatch" : `${view.title} · Everwatch`;
@@ -98,12 +98,12 @@ function tell(it) {
   standing = it;
   const pulse = document.getElementById("pulse");
   pulse.dataset.state = it.lostAt !== null ? "lost" : it.streaming ? "live" : "polling";
-  pulse.lastElementChild.textContent = it.lostAt !== null ? "Offline" : it.streaming ? "Live" : "Every few seconds";
+  pulse.lastElementChild.textContent = it.lostAt !== null ? "Offline" : it.streaming ? "Live" : "Polling";
   document.body.classList.toggle("stale", it.lostAt !== null);
   // Written once: an alert that counts along would be read out each second.
   if (it.lostAt !== null && lostBar.hidden) {
     patch(lostBar, [h("strong", {}, "Connection to the manager lost."), h("span", { "aria-hidden": "true", id: "lost-for" }),
-      h("span", {}, " What you see is from before; observers run on without it. It is tried again each second."),
+      h("span", {}, " The data on this page may be outdated; observers keep running. The console retries every second."),
       h("button", { type: "button", class: "button", onclick: () => live.now() }, "Try now")]);
   } else if (it.lostAt === null && !lostBar.hidden) toast("The manager is back.", "good");
   lostBar.hidden = it.lostAt === null;

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { collect, control, fields } from "./schema.js";
 import { empty } from "./show.js";
 
-const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind tells no schema" }];
+const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind has no schema" }];
 const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, spec: {}, wrong: {}, sending: false });
 let draft = CLEAN();
 
@@ -71,7 +71,7 @@ const check = (text, name, hint) => h("label", { class: "check" },
 
 function draw({ kinds, pools }, _route, context) {
   const head = h("header", { class: "head" }, h("h1", {}, "New observer"));
-  if (kinds.length === 0) return [head, empty("No services", "Kinds are what living services say that they can run. Start one, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
+  if (kinds.length === 0) return [head, empty("No services", "Services register the kinds that they offer. Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
   if (!kinds.some((it) => it.name === draft.kind)) draft.kind = (kinds.find((it) => it.name === "ticker") ?? kinds[0]).name;
   const kind = kinds.find((it) => it.name === draft.kind);
   const told = fields(kind.schema), members = told ?? WHOLE;
@@ -79,14 +79,14 @@ function draw({ kinds, pools }, _route, context) {
   const choose = (event) => { draft.kind = event.target.value; draft.spec = {}; draft.wrong = {}; context.redraw(); };
   return [head, h("form", { class: "sheet", novalidate: true, onsubmit: (event) => { event.preventDefault(); send(members, told === null, context); context.redraw(); } },
     h("fieldset", {}, h("legend", {}, "What"),
-      line("Name", "/name", "new-name", h("input", { name: "name", value: draft.name, oninput: keep("name"), autocomplete: "off", spellcheck: "false" }), "letters, digits, - _ . ; left empty, one is made up"),
-      line("Kind", "/kind", "new-kind", h("select", { name: "kind", onchange: choose }, kinds.map((it) => h("option", { value: it.name, selected: it.name === draft.kind }, it.name))), `${kind.services === 1 ? "1 living service runs" : `${kind.services} living services run`} it`)),
-    h("fieldset", { key: `spec-of-${draft.kind}` }, h("legend", {}, `Spec of ${draft.kind}`), members.length ? members.map((it) => control(it, draft.spec, draft.wrong[it.name])) : h("p", { class: "hint" }, "It has none.")),
+      line("Name", "/name", "new-name", h("input", { name: "name", value: draft.name, oninput: keep("name"), autocomplete: "off", spellcheck: "false" }), "letters, digits, - _ . ; if empty, the manager generates a name"),
+      line("Kind", "/kind", "new-kind", h("select", { name: "kind", onchange: choose }, kinds.map((it) => h("option", { value: it.name, selected: it.name === draft.kind }, it.name))), `${kind.services === 1 ? "1 service offers" : `${kind.services} services offer`} it`)),
+    h("fieldset", { key: `spec-of-${draft.kind}` }, h("legend", {}, `Spec of ${draft.kind}`), members.length ? members.map((it) => control(it, draft.spec, draft.wrong[it.name])) : h("p", { class: "hint" }, "This kind takes no arguments.")),
     h("fieldset", {}, h("legend", {}, "Placement and policies"),
       line("Pool", "/pool", "new-pool", h("select", { name: "pool", onchange: keep("pool") }, h("option", { value: "", selected: !draft.pool }, "default"), pools.filter((it) => it.name !== "default").map((it) => h("option", { value: it.name, selected: draft.pool === it.name }, it.name))), "which services may run it"),
-      line("Labels", "/labels", "new-labels", h("input", { name: "labels", value: draft.labels, oninput: keep("labels"), placeholder: "team=a, region=eu", autocomplete: "off", spellcheck: "false" }), "key=value, with commas between"),
-      check("Queue when full", "queue", "else the create is refused"),
-      check("Never overlap", "forbid", "a move waits until the old run is certainly over")),
+      line("Labels", "/labels", "new-labels", h("input", { name: "labels", value: draft.labels, oninput: keep("labels"), placeholder: "team=a, region=eu", autocomplete: "off", spellcheck: "false" }), "key=value, comma-separated"),
+      check("Queue when full", "queue", "otherwise, the manager refuses the observer when the pool is full"),
+      check("Never overlap", "forbid", "a new run starts only after the previous run has certainly ended")),
     h("p", { class: "row" }, h("button", { type: "submit", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("a", { class: "button", href: "#/observers" }, "Cancel")))];
 }
 

@@ -13,7 +13,7 @@ function draw({ items, next_cursor: next, total }, { params }, context) {
   return [
     h("header", { class: "head" }, h("h1", {}, "Events"), h("p", { class: "total" }, number(total)),
       about ? h("p", { class: "row" }, `of ${about}`, h("button", { type: "button", class: "quiet", onclick: () => context.set({ observer: "", service: "", cursor: "" }) }, "Show all")) : null),
-    h("div", { class: "row fields" }, h("label", { class: "field" }, h("span", {}, "What"),
+    h("div", { class: "row fields" }, h("label", { class: "field" }, h("span", {}, "Type"),
       h("select", { name: "type", onchange: (event) => context.set({ type: event.target.value, cursor: "" }) },
         h("option", { value: "", selected: !now }, "everything"), Object.entries(EVENT_WORDS).map(([value, text]) => h("option", { value, selected: value === now }, text))))),
     items.length === 0 ? empty("No events", now ? "No event matches the filter." : "Events of observers and services appear here.") : table("Events", [

@@ -62,7 +62,7 @@ class Tail {
   }
 
   draw() {
-    if (this.#shown.length === 0) return [h("p", { key: "none", "data-stream": "note" }, "Nothing yet.")];
+    if (this.#shown.length === 0) return [h("p", { key: "none", "data-stream": "note" }, "No output yet.")];
     return this.#shown.map(({ id, at, stream, text }) => h("p", { key: id, "data-stream": stream, title: at ? `${EXACT.format(new Date(at))} · ${stream}` : undefined },
       at ? h("span", { class: "at" }, CLOCK.format(new Date(at))) : null, h("span", { class: "said" }, text)));
   }

@@ -21,8 +21,8 @@ function possible({ status: now }) {
 }
 
 const retryText = (it) => ({
-  exponential: () => `${it.first} doubling to ${it.max}${it.attempts ? `, ${it.attempts} times` : ", for ever"}`,
-  fixed: () => `every ${it.every}${it.attempts ? `, ${it.attempts} times` : ", for ever"}`,
+  exponential: () => `${it.first} doubling to ${it.max}${it.attempts ? `, ${it.attempts} attempts` : ", without limit"}`,
+  fixed: () => `every ${it.every}${it.attempts ? `, ${it.attempts} attempts` : ", without limit"}`,
   intervals: () => `after ${(it.delays ?? []).join(", ")}`,
 })[it.kind]?.() ?? it.kind;
 
@@ -57,11 +57,11 @@ function timeline(runs, it) {
   const line = (run, at) => {
     const runsNow = at === 0 && !run.ended && it.status === "Processing" && it.service?.id === run.service?.id;
     const end = run.ended_at;
-    const how = run.ended ? ENDED[run.ended] ?? run.ended : runsNow ? (it.health === "restarting" ? "restarting" : "runs now") : "over, or on its way";
+    const how = run.ended ? ENDED[run.ended] ?? run.ended : runsNow ? (it.health === "restarting" ? "restarting" : "runs now") : "end not reported";
     const lasted = end ? duration(Math.max(Date.parse(end) - Date.parse(run.started_at), 0)) : null;
     return h("li", { key: String(run.epoch), "data-now": runsNow ? "yes" : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
       h("p", {}, h("strong", {}, run.service?.name || "a service"), " ", h("span", { class: "how" }, how)),
-      h("p", { class: "fine" }, "started ", time(run.started_at), lasted ? `, for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} starts` : "",
+      h("p", { class: "fine" }, "started ", time(run.started_at), lasted ? `, ran for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} attempts` : "",
         run.gap_ms !== null ? `, after a gap of ${duration(run.gap_ms)}` : "", ` · epoch ${run.generation}.${run.acquisitions}`));
   };
   const shown = runs.slice(0, RUNS);

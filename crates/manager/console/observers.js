@@ -68,7 +68,7 @@ export const ACTIONS = {
   resume: { word: "Resume", done: "resumed" },
   restart: { word: "Restart", done: "restarted" },
   retry: { word: "Retry", done: "retried" },
-  move: { word: "Move", done: "on the move" },
+  move: { word: "Move", done: "moving" },
   delete: { word: "Delete", done: "deleted", danger: true },
 };
 
@@ -86,7 +86,7 @@ export async function actOn(name, items, context, told) {
   const explained = { delete: "Their runs stop and the observers are deleted. This cannot be undone.", move: "Each observer moves to another service, or to the pool that you name.", restart: "Their runs stop and start again." }[name];
   const answer = await confirm({
     title: `${verb} ${count}?`, lines: [names, explained].filter(Boolean), action: `${verb} ${number(items.length)}`, danger: Boolean(danger),
-    input: name === "move" ? { label: "Pool (empty: the queue chooses a service)", placeholder: items[0].pool } : undefined,
+    input: name === "move" ? { label: "Pool (empty: another service of the same pool)", placeholder: items[0].pool } : undefined,
   });
   if (!answer) return false;
   const body = name === "move" ? (answer.value ? { pool: answer.value } : {}) : undefined;

@@ -47,7 +47,7 @@ function headline({ stats }) {
   if (count.Failed > 0) return [`${counted(count.Failed, "observer")} failed`, "bad"];
   if (restarting > 0) return [`${counted(restarting, "observer")} restarting after errors`, "wait"];
   if (running < wanted) return [`${number(running)} of ${number(wanted)} observers run`, "wait"];
-  return [wanted === 1 ? "The one observer runs" : `All ${number(running)} observers run`, "good"];
+  return [wanted === 1 ? "1 observer runs" : `All ${number(running)} observers run`, "good"];
 }
 
 function standing({ stats, pools, services }) {
@@ -58,8 +58,8 @@ function standing({ stats, pools, services }) {
   const worst = spare(pools, services);
   if (!worst || worst.wanted === 0) return room;
   const pool = pools.length > 1 ? ` of pool ${worst.pool}` : "";
-  if (worst.lost === 0) return `${room} None${pool} could be lost without observers having to wait.`;
-  return `${room} ${worst.lost === 1 ? "The largest" : `The ${worst.lost} largest`}${pool} could be lost now, and all observers would still have room.`;
+  if (worst.lost === 0) return `${room} Losing the largest service${pool} would leave observers waiting.`;
+  return `${room} All observers would still have slots after the loss of the ${worst.lost === 1 ? "largest service" : `${worst.lost} largest services`}${pool}.`;
 }
 
 function warnings({ stats, safeMode, parked, services }) {
@@ -68,7 +68,7 @@ function warnings({ stats, safeMode, parked, services }) {
     stats.broker ? null : h("p", { class: "notice", "data-tone": "bad" }, h("strong", {}, "The broker is not connected. "), "Observers keep running; none can start, and no reports arrive."),
     safeMode.on ? h("p", { class: "notice", "data-tone": "wait" }, h("strong", {}, "Safe mode. "), `Managers conclude nothing from silence${safeMode.reason ? `: ${safeMode.reason}` : ""}.`) : null,
     silent.length ? h("p", { class: "notice", "data-tone": "wait" }, h("strong", {}, `${counted(silent.length, "service")} silent: `), silent.map((it) => it.name).slice(0, 5).join(", ")) : null,
-    parked ? h("p", { class: "notice", "data-tone": "wait" }, h("a", { href: "#/parked" }, `${counted(parked, "message")} parked`), " because no version could read them.") : null,
+    parked ? h("p", { class: "notice", "data-tone": "wait" }, h("a", { href: "#/parked" }, `${counted(parked, "message")} parked`), " because managers could not read or apply them.") : null,
   ];
 }
 
@@ -88,7 +88,7 @@ function movesPanel({ moves, all }) {
   const gaps = moves.map((it) => it.gap_ms).sort((a, b) => a - b);
   const overlap = Math.max(0, ...moves.map((it) => it.overlap_ms ?? 0));
   return h("section", { class: "panel" }, h("h2", {}, "Moves in the last hour"),
-    moves.length === 0 ? h("p", { class: "fine" }, "No observer changed its service.") :
+    moves.length === 0 ? h("p", { class: "fine" }, "No observer moved.") :
       h("dl", { class: "facts big" }, fact("Moves", `${number(moves.length)}${all ? "" : " or more"}`), fact("Median gap", duration(gaps[gaps.length >> 1])),
         fact("Longest gap", duration(gaps.at(-1))), fact("Longest overlap", duration(overlap))));
 }
@@ -105,7 +105,7 @@ function poolsPanel({ pools, services, stats }) {
       { title: "Held", class: "n", cell: (it) => number(it.held) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
     ], pools),
-    h("dl", { class: "facts big" }, fact("Services that could be lost now", worst ? `${number(worst.lost)} of ${number(active)}` : "0"),
+    h("dl", { class: "facts big" }, fact("Failure tolerance", worst ? `${number(worst.lost)} of ${counted(active, "service")}` : "none"),
       fact("Broker", stats.broker ? "connected" : h("span", { class: "bad" }, "not connected"))));
 }
 
@@ -125,7 +125,7 @@ function draw(data) {
     h("header", { class: "hero", "data-tone": tone }, h("h1", {}, title), h("p", {}, standing(data))),
     warnings(data),
     total === 0
-      ? empty("Create the first observer", "An observer is a task that never ends: a feed to poll, a device to watch, a process to keep alive. Services run them; when one dies, they go on elsewhere.",
+      ? empty("Create the first observer", "An observer is a task that never ends: a feed to poll, a device to watch, a process to keep alive. Services run observers; when a service dies, its observers continue on other services.",
         h("a", { class: "button primary", href: "#/create" }, "New observer"))
       : strip(data.stats),
     h("div", { class: "panels" }, poolsPanel(data), movesPanel(data), troublePanel(data)),

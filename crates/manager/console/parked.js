@@ -13,7 +13,7 @@ async function load() {
 }
 
 function discard(it, context) {
-  return confirm({ title: `Discard message ${it.id}?`, lines: [it.reason, "It is gone then."], action: "Discard 1" })
+  return confirm({ title: `Discard message ${it.id}?`, lines: [it.reason, "This cannot be undone."], action: "Discard 1" })
     .then((yes) => yes && context.attempt(() => call("DELETE", `/v1/parked/${it.id}`), `Message ${it.id} discarded.`));
 }
 
@@ -21,7 +21,7 @@ const button = (text, label, onclick, danger) => h("button", { type: "button", c
 
 const failedPanel = ({ failed }, context) => h("section", { class: "panel across" },
   h("header", { class: "row" }, h("h2", {}, "Failed observers"), h("span", { class: "fine" }, number(failed.total))),
-  failed.items.length === 0 ? h("p", { class: "fine" }, "None. One that ends with an error for good is listed here, with its cause.") : table("Failed observers", [
+  failed.items.length === 0 ? h("p", { class: "fine" }, "None. Observers that have failed for good appear here, with the cause.") : table("Failed observers", [
     { title: "Observer", class: "name", cell: observerLink },
     { title: "Kind", cell: (it) => it.kind },
     { title: "Attempts", class: "n", cell: (it) => number(it.attempt) },
@@ -32,8 +32,8 @@ const failedPanel = ({ failed }, context) => h("section", { class: "panel across
   failed.total > failed.items.length ? h("p", { class: "fine" }, `The newest ${number(failed.items.length)}. `, h("a", { href: "#/observers?status=Failed" }, "All failed observers")) : null);
 
 const messagesPanel = ({ messages }, context) => h("section", { class: "panel across" },
-  h("header", { class: "row" }, h("h2", {}, "Unreadable messages"), h("span", { class: "fine" }, number(messages.total))),
-  messages.items.length === 0 ? h("p", { class: "fine" }, "None. What arrives on a queue of Everwatch and cannot be read is kept here as it came.") : h("ul", { class: "messages" }, messages.items.map((it) =>
+  h("header", { class: "row" }, h("h2", {}, "Parked messages"), h("span", { class: "fine" }, number(messages.total))),
+  messages.items.length === 0 ? h("p", { class: "fine" }, "None. Messages that managers cannot read or apply are kept here unchanged.") : h("ul", { class: "messages" }, messages.items.map((it) =>
     h("li", { key: String(it.id) },
       h("header", { class: "row" }, h("strong", {}, it.reason), h("span", { class: "fine" }, `message ${it.id} from `, h("code", {}, it.queue), " · ", time(it.at)),
         h("span", { class: "row end" }, button("Send back", `Send message ${it.id} back`, () => context.attempt(() => call("POST", `/v1/parked/${it.id}/retry`), `Message ${it.id} sent back.`)), button("Discard", `Discard message ${it.id}`, () => discard(it, context), true))),

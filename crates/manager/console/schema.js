@@ -26,7 +26,7 @@ export function fields(schema) {
   return Object.entries(schema.properties ?? {}).map(one).sort((a, b) => b.required - a.required);
 }
 
-const HINTS = { list: "one in each line", map: "KEY=VALUE, one in each line", json: "JSON" };
+const HINTS = { list: "one per line", map: "KEY=VALUE, one per line", json: "JSON" };
 
 /** `held` keeps what is typed, by field name; `wrong` is what to say below it. */
 export function control(field, held, wrong) {

@@ -28,8 +28,8 @@ const path = (it) => `/v1/services/${encodeURIComponent(it.name)}`;
 async function drain(it, context) {
   const answer = await confirm({
     title: `Drain ${it.name}?`, action: `Drain ${counted(it.held, "observer")}`,
-    lines: ["Its observers go to others as far as those have room; it takes nothing new until it is uncordoned."],
-    input: { label: "Observers a second, at most", placeholder: "100" },
+    lines: ["The service hands over its observers while other services have room. It accepts no more until you uncordon it."],
+    input: { label: "Maximum observers per second", placeholder: "100" },
   });
   if (!answer) return;
   const body = answer.value ? { per_second: Number(answer.value) } : {};
@@ -38,13 +38,13 @@ async function drain(it, context) {
 
 async function resize(it, context) {
   const answer = await confirm({
-    title: `Slots of ${it.name}`, action: "Set", danger: false,
-    lines: [`It has ${number(it.capacity)} and holds ${number(it.held)}. What no longer fits goes to others.`],
-    input: { label: "Slots (empty: as its own settings say)", placeholder: String(it.capacity) },
+    title: `Capacity of ${it.name}`, action: "Set", danger: false,
+    lines: [`It has ${counted(it.capacity, "slot")} and holds ${counted(it.held, "observer")}. If you reduce the capacity, it hands over the surplus.`],
+    input: { label: "Slots (empty: the capacity in its configuration)", placeholder: String(it.capacity) },
   });
   if (!answer) return;
   const capacity = answer.value ? Number(answer.value) : null;
-  await order(context, () => call("PATCH", path(it), { capacity }), `${it.name} is told.`);
+  await order(context, () => call("PATCH", path(it), { capacity }), `Capacity change of ${it.name} requested.`);
 }
 
 async function rebalance(context) {
@@ -55,14 +55,14 @@ async function rebalance(context) {
   const moves = plan.pools.reduce((sum, pool) => sum + pool.moves, 0);
   const lines = changes.length > 8 ? [...changes.slice(0, 8), `and ${number(changes.length - 8)} more`] : changes;
   const answer = await confirm({ title: `Move ${counted(moves, "observer")}?`, lines, action: `Move ${number(moves)}`, danger: false });
-  if (answer) await order(context, () => call("POST", "/v1/rebalance:apply", {}), `${counted(moves, "observer")} on the move.`);
+  if (answer) await order(context, () => call("POST", "/v1/rebalance:apply", {}), `Moving ${counted(moves, "observer")}.`);
 }
 
 function orders(it, context) {
   const button = (word, onclick) => h("button", { type: "button", class: "button", key: word, onclick }, word);
   const post = (verb, done) => order(context, () => call("POST", `${path(it)}/${verb}`), done);
   return h("div", { class: "row" },
-    it.cordoned ? button("Uncordon", () => post("uncordon", `${it.name} takes observers again.`)) : button("Cordon", () => post("cordon", `${it.name} takes nothing new.`)),
+    it.cordoned ? button("Uncordon", () => post("uncordon", `${it.name} takes observers again.`)) : button("Cordon", () => post("cordon", `${it.name} accepts no more observers.`)),
     it.drain ? null : button("Drain", () => drain(it, context)),
     button("Resize", () => resize(it, context)));
 }
@@ -95,17 +95,17 @@ function draw({ living, over, total }, route, context) {
   return [
     h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, `${number(living.length)} living`),
       living.length > 1 ? h("button", { type: "button", class: "button", onclick: () => rebalance(context) }, "Rebalance") : null),
-    living.length === 0 ? empty("No services", "Observers wait until one comes: start it with  everwatch run service") : h("ul", { class: "cards" }, sorted.slice(0, CARDS).map((it) => card(it, context))),
-    sorted.length > CARDS ? h("p", { class: "fine" }, `${CARDS} of ${counted(sorted.length, "service")} are shown, those in trouble first.`) : null,
+    living.length === 0 ? empty("No services", "Observers wait for a service. Start one with: everwatch run service") : h("ul", { class: "cards" }, sorted.slice(0, CARDS).map((it) => card(it, context))),
+    sorted.length > CARDS ? h("p", { class: "fine" }, `${CARDS} of ${counted(sorted.length, "service")} shown, problems first.`) : null,
     late.length ? h("section", { class: "panel across" }, h("h2", {}, "Ended lately"), table("Ended lately", [
       { title: "Name", cell: (it) => it.name },
-      { title: "How", cell: (it) => state(it.state) },
+      { title: "State", cell: (it) => state(it.state) },
       { title: "Ended", class: "n when", cell: (it) => time(it.modified_at) },
       { title: "Last heartbeat", class: "n when", cell: (it) => time(it.last_heartbeat_at) },
       { title: "Host", cell: (it) => it.host },
       { title: "Incarnation", cell: (it) => h("code", { title: it.id }, it.id.slice(0, 8)) },
     ], late)) : null,
-    total > living.length + over.length ? h("p", { class: "fine" }, `The first ${number(living.length + over.length)} of ${number(total)} are read.`) : null,
+    total > living.length + over.length ? h("p", { class: "fine" }, `The first ${number(living.length + over.length)} of ${counted(total, "service")} shown.`) : null,
   ];
 }
 

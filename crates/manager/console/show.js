@@ -60,7 +60,7 @@ export function bar(part, whole, label) {
 }
 
 /** Who asked for it: the name that was given, else the address. */
-export const asker = (by) => by ? h("span", { title: [by.who, by.from, by.with].filter(Boolean).join(" · ") }, by.who ?? by.from ?? "somebody") : "";
+export const asker = (by) => by ? h("span", { title: [by.who, by.from, by.with].filter(Boolean).join(" · ") }, by.who ?? by.from ?? "unknown") : "";
 
 export const observerLink = (it) => h("a", { href: `#/observers/${encodeURIComponent(it.id)}` }, it.name);
 

@@ -12,8 +12,8 @@ const BATCH: usize = 500;
 /// How often a row is tried again that a manager changes meanwhile: none should run.
 const TRIES: usize = 20;
 /// Why the managers start in safe mode.
-const REASON: &str = "the database was restored from a backup: wait until every service has told what it holds (a \
-    minute), delete what is not to run again, then switch safe mode off";
+const REASON: &str = "the database was restored from a backup: wait a minute, until every service has reported what it \
+    holds, delete the observers that must not run again, then switch safe mode off";
 
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -83,7 +83,7 @@ impl Manager {
         match self.refresh_clock().await {
             Ok(()) => Ok(()),
             Err(StoreError::Unavailable(why) | StoreError::Contended(why)) => {
-                warn!(why, "the database cannot be reached yet, trying on");
+                warn!(why, "database unreachable; retrying");
                 Ok(())
             }
             Err(error @ (StoreError::Refused(_) | StoreError::Corrupt(_))) => {

@@ -28,7 +28,7 @@ where
         match attempt().await {
             Ok(done) => return Some(done),
             Err(error) => {
-                warn!(%error, again_in_ms = pause.as_millis(), "what came in waits for the database");
+                warn!(%error, again_in_ms = pause.as_millis(), "cannot store incoming messages; retrying");
             }
         }
         tokio::select! {

@@ -153,11 +153,11 @@ impl Running {
             manager.tasks.wait().await;
         };
         if tokio::time::timeout(SOFT_STOP, drained).await.is_err() {
-            warn!("some requests did not end in time and are dropped");
+            warn!("aborting requests that did not finish in time");
         }
         loops.shutdown().await;
         if tokio::time::timeout(SOFT_STOP, manager.records.store.close()).await.is_err() {
-            warn!("the database did not let go in time");
+            warn!("the database did not close in time");
         }
         outcome
     }

@@ -1,4 +1,4 @@
-//! What a manager can be told: values with defaults, no sources.
+//! The settings of a manager and their defaults. The program reads them from files and the environment.
 
 use everwatch_core::id::Pool;
 use everwatch_core::record::row::RowPolicy;
@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Everything a manager can be told.
+/// Settings of one manager.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where the HTTP API listens (default `127.0.0.1:7700`; port 0 takes a free one).
@@ -20,16 +20,16 @@ pub struct Settings {
     pub lost_after: Duration,
     /// How long an observer may have no holder before a manager republishes it (default 90 s).
     pub orphan_after: Duration,
-    /// So many deaths of a service soon after its start fail an observer (default 5).
+    /// The number of service deaths soon after a start that quarantines the started observer (default 5).
     pub quarantine_after: usize,
-    /// How often services heartbeat, and managers mark the queues (default 5 s).
+    /// Interval at which managers send watermarks (default 5 s).
     pub heartbeat_interval: Duration,
-    /// Leases, repeats and retention of observers.
+    /// Publish leases, resends and retention of observers.
     pub row: RowPolicy,
     /// How many requests one client may send per second; after a pause, twice as many at once. `None`: no limit
     /// (default 10,000).
     pub requests_per_second: Option<NonZeroU32>,
-    /// How long an ended service stays readable (default 1 day).
+    /// How long managers keep a service that has ended (default 1 day).
     pub retention_services: Duration,
     /// How long, and how many, events are kept (defaults 7 days and 100,000).
     pub retention_events: Duration,
@@ -37,21 +37,21 @@ pub struct Settings {
     /// How long, and how many, parked messages are kept (defaults 30 days and 10,000).
     pub retention_parked: Duration,
     pub parked_max: usize,
-    /// Take over the observers of another database, where the broker holds some (default no).
+    /// Take over observers in the broker that belong to another database (default no).
     pub adopt: bool,
-    /// Whether services are made evenly used without being asked (default no).
+    /// Whether managers rebalance pools automatically (default no).
     pub rebalance: AutoRebalance,
-    /// Pools whose queues are there from the start (default `default`).
+    /// Pools whose queues the manager declares when it starts (default `default`).
     pub pools: Vec<Pool>,
 }
 
-/// Rebalancing without being asked.
+/// Automatic rebalancing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AutoRebalance {
     pub on: bool,
     /// Observers of one pool that may move in a minute (default 100).
     pub moves_per_minute: u32,
-    /// No service of the pool may be younger (default 1 minute).
+    /// Managers do not rebalance a pool while one of its services is younger than this (default 1 minute).
     pub min_age: Duration,
 }
 

@@ -36,7 +36,7 @@ pub enum HostError {
     #[error("service.listen: cannot listen on {address}: {error}; choose another address and port")]
     CannotListen { address: String, error: std::io::Error },
     /// Another recorder of metrics is installed in this process: exit code 1.
-    #[error("service.listen: no metrics can be recorded: {0}; set it to \"\" to serve none")]
+    #[error("service.listen: cannot record metrics: {0}; set service.listen to \"\" to serve none")]
     NoMetrics(metrics_exporter_prometheus::BuildError),
     /// The listener of `service.listen` ended: exit code 1.
     #[error("service.listen: the listener ended")]

@@ -24,7 +24,7 @@ pub enum RunError {
     #[error("{0}")]
     Refused(String),
     /// The operating system starts no more threads.
-    #[error("no thread can be started: {0}")]
+    #[error("cannot start a thread: {0}")]
     NoThread(#[from] std::io::Error),
 }
 

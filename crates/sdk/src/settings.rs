@@ -7,10 +7,10 @@ use std::time::Duration;
 /// The capacity of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capacity {
-    /// This many.
+    /// A fixed number of slots.
     Fixed(u32),
-    /// By the size of the machine: 1,000 for each core, at most one for each 256 KiB of a quarter of the memory,
-    /// at least 1, at most 40,000.
+    /// Derived from the machine: 1,000 slots per core, but at most one for each 256 KiB of a quarter of the memory;
+    /// from 1 to 40,000.
     Auto,
 }
 
@@ -62,13 +62,13 @@ pub struct ServiceSettings {
     pub fence_after: Duration,
     /// Time that code has to stop after a fence (default 500 ms).
     pub fence_grace: Duration,
-    /// Time that an orderly stop may take (default 20 s).
+    /// How long the service may take to hand over its observers when it stops (default 20 s).
     pub drain_timeout: Duration,
-    /// The most starts per second, of all kinds together; 0: no limit (default).
+    /// Maximum number of starts per second, over all kinds; 0: no limit (default).
     pub start_rate: f64,
     /// The most starts per second of single kinds.
     pub start_rates: BTreeMap<Kind, f64>,
-    /// The number of log lines kept for each observer, with a KiB for each line (default 100).
+    /// Maximum number of log lines to keep for each observer, and of KiB for them (default 100).
     pub log_lines: u32,
 }
 

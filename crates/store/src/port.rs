@@ -33,7 +33,7 @@ pub enum StoreError {
     #[error("{0}")]
     Refused(String),
     /// A stored document cannot be read.
-    #[error("a stored row cannot be read: {0}")]
+    #[error("cannot read a stored row: {0}")]
     Corrupt(String),
 }
 
@@ -52,7 +52,9 @@ impl<T, I: std::fmt::Display> Found<T, I> {
     /// Corrupt if it exists and cannot be read.
     pub fn one(mut self) -> Result<Option<T>, StoreError> {
         match self.unreadable.first() {
-            Some(id) => Err(StoreError::Corrupt(format!("{id}; `everwatch doctor` tells why, and the cure"))),
+            Some(id) => {
+                Err(StoreError::Corrupt(format!("{id}; `everwatch doctor` shows why and how to repair it")))
+            }
             None => Ok(self.rows.pop()),
         }
     }

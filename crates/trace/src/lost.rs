@@ -41,7 +41,7 @@ impl Ledger {
         if spans > 0 {
             *told = Some(Instant::now());
             let why = sent.as_ref().err().map_or_else(|| "it is too slow".to_owned(), ToString::to_string);
-            tracing::warn!(spans, why, "spans are lost: the collector does not take them");
+            tracing::warn!(spans, why, "spans dropped: the collector does not accept them");
         }
     }
 }

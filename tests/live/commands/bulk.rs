@@ -41,7 +41,7 @@ async fn without_a_terminal_the_count_is_said_or_nothing_happens() {
     );
 
     let (code, said, _) = dev.run("observer delete -l app=x --dry-run");
-    assert!(code == Some(0) && said.contains("two would be deleted; now Paused"), "{said}");
+    assert!(code == Some(0) && said.contains("two would be deleted; current status: Paused"), "{said}");
     let (code, said, beside) = dev.run("observer delete -l app=x --yes --wait 30s");
     assert_eq!((code, said.matches(" Deleted").count()), (Some(0), 5), "two are at once: {said} {beside}");
     assert_eq!(dev.run("observer list -o name").1, "other\n");

@@ -42,7 +42,7 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
     .await;
 
     let (code, said, beside) = dev.run(&format!("chaos freeze {frozen}"));
-    assert!(code == Some(0) && said.contains("stands still"), "{said} {beside}");
+    assert!(code == Some(0) && said.contains("frozen; after"), "{said} {beside}");
     let key = before.to_string();
     let heartbeat = dev.api.service(&key).await.last_heartbeat_at;
     for name in ["child", "tick"] {

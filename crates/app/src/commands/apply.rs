@@ -39,7 +39,8 @@ enum Outcome {
 pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     let labels: BTreeMap<String, String> = asked.labels.labels.iter().cloned().collect();
     if asked.prune && labels.is_empty() {
-        let text = "--prune needs --label: it ends what has these labels and is in no file".to_owned();
+        let text = "--prune needs --label: it deletes the observers with these labels that no file defines"
+            .to_owned();
         return Err(Failure::Usage(text).into());
     }
     let manifests = read(&asked.files)?;
@@ -47,8 +48,9 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
         let given = manifest.get("labels").cloned().unwrap_or_default();
         if let Some((key, value)) = labels.iter().find(|(key, value)| given[key.as_str()] != value.as_str()) {
             let file = file.display();
-            let text =
-                format!("{file}: {name} lacks the label {key}={value}, by which --prune finds what to end");
+            let text = format!(
+                "{file}: {name} lacks the label {key}={value} that --prune selects by; add it to {name}"
+            );
             return Err(Failure::Usage(text).into());
         }
     }
@@ -86,7 +88,9 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     let would = if asked.dry_run { "would be: " } else { "" };
     print(&format!("{would}{created} created, {changed} changed, {unchanged} unchanged, {deleted} deleted"));
     if failed > 0 {
-        return Err(Failure::Failed(format!("{failed} failed; apply again once that is mended")).into());
+        return Err(
+            Failure::Failed(format!("{failed} failed: correct the errors above and apply again")).into()
+        );
     }
     Ok(())
 }
@@ -108,10 +112,10 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
                 return Err(wrong(&"an observer is a mapping with at least `name` and `kind`").into());
             };
             let Some(name) = manifest.get("name").and_then(Value::as_str).map(str::to_owned) else {
-                return Err(wrong(&"an observer in it has no `name`").into());
+                return Err(wrong(&"an observer in this file has no `name`").into());
             };
             if let Some((other, _)) = manifests.get(&name) {
-                return Err(wrong(&format!("{name} is in {} too", other.display())).into());
+                return Err(wrong(&format!("{} also defines {name}", other.display())).into());
             }
             manifests.insert(name, (file.clone(), manifest));
         }
@@ -130,7 +134,7 @@ fn listed(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     files.retain(|file| file.extension().is_some_and(|it| kinds.iter().any(|kind| it == *kind)));
     files.sort();
     if files.is_empty() {
-        let text = format!("{}: no .yaml, .yml or .json file is in it", path.display());
+        let text = format!("{}: the folder contains no .yaml, .yml or .json file", path.display());
         return Err(Failure::Usage(text).into());
     }
     Ok(files)

@@ -165,8 +165,8 @@ fn start_service(
 fn ensure_loopback(listen: &str) -> anyhow::Result<()> {
     match listen.parse::<SocketAddr>() {
         Ok(address) if !address.ip().is_loopback() => Err(Failure::Usage(format!(
-            "`everwatch dev` listens on the loopback interface only, not on {listen}: it runs any program for everyone \
-             who asks; use --listen 127.0.0.1:{}, or `everwatch run manager` and `everwatch run service`",
+            "`everwatch dev` cannot listen on {listen}, because every client of its API may run any program: use \
+             --listen 127.0.0.1:{}, or `everwatch run manager` and `everwatch run service`",
             address.port()
         ))
         .into()),

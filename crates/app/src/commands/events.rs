@@ -71,7 +71,7 @@ async fn follow(client: &Client, path: &str, told: &mut EventPrinter, output: Ou
             Ok(mut stream) => {
                 reached = true;
                 read(&mut stream, told, output).await?;
-                note("the connection is lost; trying again");
+                note("connection lost; reconnecting");
             }
             Err(error) if reached && matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => {}
             Err(error) => return Err(error),

@@ -43,7 +43,7 @@ async fn follow(client: &Client, path: &str, output: LogOutput) -> anyhow::Resul
                 if read(stream, &mut last, output).await? {
                     return Ok(());
                 }
-                note("the connection is lost; trying again");
+                note("connection lost; reconnecting");
             }
             Err(error) => match error.downcast_ref() {
                 Some(Failure::Unreachable(_) | Failure::Failed(_)) if reached => {}

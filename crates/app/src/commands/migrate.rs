@@ -18,10 +18,11 @@ pub(crate) async fn run(settings: &Settings, is_restored: bool) -> anyhow::Resul
     if is_restored {
         let Restored { observers } = restored(store.as_ref()).await.with_context(named)?;
         println!(
-            "{observers} observers are prepared for what has run on since the backup. Managers start in safe mode:\n\
-             - what was created since then is adopted from its service within a minute\n\
-             - what was deleted or paused since then would run again: delete or pause it once more\n\
-             - then end safe mode: everwatch safe-mode off"
+            "prepared {observers} observers that may have continued to run since the backup; managers start in safe \
+             mode:\n\
+             - within a minute, managers adopt the observers that were created since the backup\n\
+             - observers that were deleted or paused since the backup run again after safe mode: delete or pause them\n\
+             - then switch safe mode off: everwatch safe-mode off"
         );
     }
     Ok(())

@@ -97,7 +97,7 @@ async fn delete(
         async move {
             let method = if dry_run { Method::GET } else { Method::DELETE };
             let it: api::Observer = client.send(method, &path, None).await?;
-            let would = if dry_run { "would be deleted; now " } else { "" };
+            let would = if dry_run { "would be deleted; current status: " } else { "" };
             Ok(format!("{} {would}{}", it.name, it.status.as_str()))
         }
     })
@@ -165,7 +165,10 @@ fn query(which: &Filter) -> Vec<(&'static str, String)> {
 async fn wait(client: &Client, asked: &Wait) -> anyhow::Result<()> {
     let Wait { name, until, timeout } = asked;
     let Some(status) = until.strip_prefix("status=") else {
-        return Err(Failure::Usage(format!("--for `{until}`: write status=Processing")).into());
+        return Err(Failure::Usage(format!(
+            "--for `{until}`: write status=STATUS, such as status=Processing"
+        ))
+        .into());
     };
     let begun = Instant::now();
     let mut last = String::new();

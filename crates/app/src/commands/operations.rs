@@ -22,7 +22,7 @@ pub(crate) async fn parked(server: &str, verb: Parked) -> anyhow::Result<()> {
         }
         Parked::Discard { id } => {
             client.order(Method::DELETE, &format!("/v1/parked/{id}"), None).await?;
-            print(&format!("{id} forgotten"));
+            print(&format!("{id} discarded"));
         }
     }
     Ok(())

@@ -32,7 +32,9 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
             let capacity = match slots.as_str() {
                 "default" => Value::Null,
                 number => number.parse::<u32>().map(Value::from).map_err(|_| {
-                    Failure::Usage(format!("`{number}` is neither a number of slots nor `default`"))
+                    Failure::Usage(format!(
+                        "`{number}` is not a number of slots: write a number, or `default`"
+                    ))
                 })?,
             };
             let body = json!({ "capacity": capacity });
@@ -104,7 +106,7 @@ async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {
         }
         let Some(wait) = asked.wait.filter(|_| it.drain.is_some()) else { return Ok(()) };
         if begun.elapsed() >= wait {
-            let text = format!("{told}: still so after {}; the drain goes on", clock::show(wait));
+            let text = format!("{told} after {}; the drain continues", clock::show(wait));
             return Err(Failure::TimedOut(text).into());
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -158,15 +160,17 @@ fn changes(plan: &api::Rebalance) -> anyhow::Result<Vec<Item<Change>>> {
 pub(crate) async fn chaos(server: &str, verb: Chaos) -> anyhow::Result<()> {
     let (verb, service, then) = match verb {
         Chaos::Kill { service } => {
-            ("kill", service, "killed; it comes back in a few seconds as a new incarnation")
+            ("kill", service, "killed; it starts again in a few seconds as a new incarnation")
         }
-        Chaos::Freeze { service } => {
-            ("freeze", service, "stands still; what it holds runs elsewhere after two heartbeats of silence")
-        }
+        Chaos::Freeze { service } => (
+            "freeze",
+            service,
+            "frozen; after two heartbeats of silence, its observers run on other services",
+        ),
         Chaos::Thaw { service } => (
             "thaw",
             service,
-            "goes on; what it has lost meanwhile it ends, and comes back as a new incarnation",
+            "thawed; it stops the runs that it no longer holds and registers again as a new incarnation",
         ),
     };
     let path = format!("/dev/chaos/{}/{verb}", Client::part(&service));

@@ -130,7 +130,7 @@ fn changes<T: Clone>(
         }
     }
     for gist in gone.values() {
-        note(&format!("{} is not among them any more", gist.first().map_or("", String::as_str)));
+        note(&format!("{} no longer matches", gist.first().map_or("", String::as_str)));
     }
     fresh
 }

@@ -150,12 +150,15 @@ fn when(then: Timestamp, now: Timestamp) -> String {
 
 fn retry(it: &Retry) -> String {
     let starts = |attempts: &Option<u32>| {
-        attempts.map_or_else(|| "for ever".to_owned(), |attempts| format!("{attempts} starts"))
+        attempts.map_or_else(|| "without limit".to_owned(), |attempts| format!("{attempts} starts"))
     };
     match it {
         Retry::Exponential { first, max, attempts, reset_after } => {
             let (first, max, reset) = (show(*first), show(*max), show(*reset_after));
-            format!("after {first}, doubling to {max}, {}; reset after {reset} of health", starts(attempts))
+            format!(
+                "after {first}, doubling to {max}, {}; reset after {reset} without an error",
+                starts(attempts)
+            )
         }
         Retry::Fixed { every, attempts } => format!("every {}, {}", show(*every), starts(attempts)),
         Retry::Intervals { delays } => {

@@ -112,7 +112,7 @@ pub(crate) struct Change {
 }
 
 pub(crate) const REBALANCE: View<Change> = View {
-    noun: "changes: all services are evenly used",
+    noun: "moves needed: the services are balanced",
     name: |it| it.service.name.clone(),
     key: |it| it.service.id.to_string(),
     columns: &[

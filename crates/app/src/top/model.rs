@@ -370,7 +370,7 @@ impl Model {
     pub(super) fn carry_out(&mut self, wish: Wish) -> Vec<Effect> {
         self.mode = Mode::Browse;
         if self.doing >= DOING_MAX {
-            self.say(Said::Badly(format!("{DOING_MAX} requests are under way: not more at once")));
+            self.say(Said::Badly(format!("{DOING_MAX} requests are under way: wait until one has finished")));
             return Vec::new();
         }
         self.doing += 1;

@@ -43,7 +43,7 @@ impl Drop for Screen {
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        let text = "top needs a terminal; for pipes and files there is `everwatch observer list --watch`";
+        let text = "top needs a terminal: for a pipe or a file, use `everwatch observer list --watch`";
         return Err(Failure::Usage(text.to_owned()).into());
     }
     let client = Arc::new(Client::new(server)?);

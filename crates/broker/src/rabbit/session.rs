@@ -159,7 +159,7 @@ async fn watch(
                 tracing::warn!(connection, why, "the broker blocks publishers");
             }
             Some(Event::ConnectionUnblocked) => {
-                tracing::info!(connection, "the broker takes messages again");
+                tracing::info!(connection, "the broker accepts messages again");
             }
             Some(_) => {}
             None => {

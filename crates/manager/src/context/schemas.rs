@@ -69,7 +69,9 @@ impl Schemas {
         // Patterns that take no more than linear time.
         let made = jsonschema::options().with_pattern_options(PatternOptions::regex()).build(schema);
         let made = made
-            .inspect_err(|error| warn!(%kind, %error, "what a service tells of a kind is no JSON schema"))
+            .inspect_err(
+                |error| warn!(%kind, %error, "a service registered a kind with an invalid JSON schema"),
+            )
             .ok()
             .map(Arc::new);
         if known.len() >= KNOWN_MAX {

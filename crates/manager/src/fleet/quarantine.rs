@@ -102,7 +102,7 @@ async fn write(manager: &Arc<Manager>, before: &CrashLedger, docket: &CrashLedge
     let quarantine_after = manager.settings.quarantine_after;
     let suspects = docket.suspects(quarantine_after);
     if suspects != before.suspects(quarantine_after) {
-        info!(?suspects, "these start one at a time on each service");
+        info!(?suspects, "crash-looping observers start one at a time on each service");
         commands::suspects_later(manager, suspects);
     }
     Ok(())
@@ -134,7 +134,7 @@ async fn quarantine(manager: &Arc<Manager>, row: &Row, deaths: &Deaths) -> Resul
     let failed = change_row(&manager.records, row.id, quarantine).await?.row();
     if let Some(row) = failed.filter(|_| done) {
         commands::revocations(&manager.link, &[row.revocation()]).await;
-        warn!(observer = %row.id, name = %row.definition.name, ?deaths, "quarantined: its services died of it");
+        warn!(observer = %row.id, name = %row.definition.name, ?deaths, "quarantined: it ended its services");
     }
     Ok(())
 }

@@ -31,8 +31,8 @@ fn parse(text: &str) -> SafeMode {
         Ok(Stored { on, reason }) => SafeMode { on, reason },
         Err(error) => {
             let reason = format!(
-                "the stored switch cannot be read ({error}): update this manager if a newer one has written it; \
-                 otherwise `everwatch safe-mode off` writes it again"
+                "cannot read the stored safe mode ({error}): if a newer manager stored it, upgrade this one; \
+                 otherwise run `everwatch safe-mode off`"
             );
             SafeMode { on: true, reason }
         }

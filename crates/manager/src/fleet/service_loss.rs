@@ -73,7 +73,7 @@ async fn ask(link: &Link, session: &dyn Session, service: ServiceId) -> Option<O
     match tokio::time::timeout(ASK_WITHIN, session.fate(&queue)).await {
         Ok(Ok(fate)) => Some(fate),
         Ok(Err(error)) => {
-            warn!(%service, %error, "the broker does not say what became of a service");
+            warn!(%service, %error, "the broker did not answer whether the session of a service exists");
             None
         }
         Err(_) => None,

@@ -118,7 +118,7 @@ pub(crate) async fn discard(
     params.finish()?;
     let parked = find(&manager.records, &id).await?;
     manager.records.store.unpark(parked.id).await?;
-    info!(message = parked.id, queue = parked.queue, "a parked message is thrown away");
+    info!(message = parked.id, queue = parked.queue, "parked message discarded");
     Ok(StatusCode::NO_CONTENT)
 }
 

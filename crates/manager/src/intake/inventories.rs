@@ -48,7 +48,7 @@ pub(crate) async fn apply(records: &Records, parts: &[Part]) -> Result<(), Store
                 missing += usize::from(news);
             }
             if missing > 0 {
-                warn!(service = %part.service, missing, "a service does not have what it said it holds");
+                warn!(service = %part.service, missing, "observers are missing from the inventory of their service");
             }
         }
         if part.is_last {

@@ -148,6 +148,6 @@ pub(crate) async fn welcome(manager: &Arc<Manager>, new_services: &[NewService])
             }
         }
         // A service waits for its welcome only briefly, and every revocation is repeated anyway.
-        Err(error) => warn!(%error, "new services get no welcome"),
+        Err(error) => warn!(%error, "cannot answer new services"),
     }
 }

@@ -270,7 +270,7 @@ async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, answ
         manager.freshness.on_watermark(WatermarkQueue::State, watermark.sent_at);
     }
     for (pool, _) in &batch.pools {
-        info!(%pool, "a service made the work queue of its pool");
+        info!(%pool, "a service created the work queue of its pool");
         manager.records.events.tell_all(EventKind::WorkQueueCreated, format!("pool {pool}"));
     }
     let new_service_pools = batch.new_services.iter().map(|new_service| &new_service.registration.pool);

@@ -88,7 +88,7 @@ pub(crate) async fn ask_who(manager: &Arc<Manager>, services: &[ServiceId]) -> R
             continue;
         }
         if known?.is_none() {
-            info!(%service, "a service heartbeats that is not in the database: it is asked who it is");
+            info!(%service, "heartbeat of an unknown service; requesting its registration");
             commands::describe_later(manager, *service, Vec::new());
         }
     }
@@ -117,7 +117,9 @@ pub(crate) async fn adopt(manager: &Manager, described: &[HeldMessages]) -> Resu
                 told.insert(id, row.definition.name.clone());
                 rows.push(row);
             }
-            Err(why) => warn!(observer = %id, %why, "what runs and is not in the database cannot be adopted"),
+            Err(why) => {
+                warn!(observer = %id, %why, "cannot adopt an observer that runs and is not in the database")
+            }
         }
     }
     let mut late = insert(&manager.records, rows, &told).await?;

@@ -17,7 +17,7 @@ pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>
     while let Some(first) = manager.stop.run_until_cancelled(events.recv()).await.flatten() {
         let batch = gather(first, &mut events, BATCH, GATHER).await;
         while let Err(error) = manager.records.store.record(&batch).await {
-            warn!(%error, "what happened waits for the database");
+            warn!(%error, "cannot store events; retrying");
             let pause = tokio::time::sleep(AGAIN_AFTER);
             if manager.stop.run_until_cancelled(pause).await.is_none() {
                 return Ok(());
@@ -33,7 +33,7 @@ pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>
     if !rest.is_empty()
         && let Err(error) = manager.records.store.record(&rest).await
     {
-        warn!(%error, "the last events are not kept");
+        warn!(%error, "lost the last events at the stop");
     }
     Ok(())
 }

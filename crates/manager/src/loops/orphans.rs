@@ -48,7 +48,7 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
             continue;
         };
         if let Err(error) = pass(&manager, session.as_ref(), &mut looks).await {
-            warn!(%error, "what is missing is not looked for now");
+            warn!(%error, "search for orphans failed; retrying");
             looks.quiet.clear();
         }
     }

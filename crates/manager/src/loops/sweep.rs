@@ -60,7 +60,7 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
                 Ok(true) => {
                     swept.insert(pool.clone(), Instant::now());
                 }
-                Err(error) => warn!(%pool, %error, "whether a sweep is due is unknown"),
+                Err(error) => warn!(%pool, %error, "cannot determine whether a sweep is due"),
             }
         }
     }
@@ -194,7 +194,7 @@ async fn parts(
         let over = match judged {
             Ok(Ok(over)) => Some(over),
             Ok(Err(error)) => {
-                warn!(queue, %error, "a sweep gives back what it took");
+                warn!(queue, %error, "sweep failed; its messages return to the queue");
                 None
             }
             Err(_) => None,

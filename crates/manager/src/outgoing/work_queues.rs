@@ -35,7 +35,7 @@ pub(crate) async fn declare(
     if session.declare(&queue, &QueueKind::Durable { max_length: None }).await? == Declared::Created {
         manager.records.events.tell_all(EventKind::WorkQueueCreated, format!("pool {pool}"));
         if let Err(error) = note_created(&manager.records, pool, manager.records.clock.now()).await {
-            warn!(%pool, %error, "that a work queue was created could not be noted");
+            warn!(%pool, %error, "failed to record the re-creation of the work queue");
         }
     }
     manager.link.pools.on_declared(pool);

@@ -290,7 +290,7 @@ async fn a_hold_that_cannot_be_read_is_on() {
     let stage = Stage::new().await;
     stage.manager.records.store.set_note("safe_mode", "{", Duration::MAX).await.unwrap();
     let hold: SafeMode = stage.read("/v1/safe-mode").await;
-    assert!(hold.on && hold.reason.contains("cannot be read"), "{hold:?}");
+    assert!(hold.on && hold.reason.contains("cannot read"), "{hold:?}");
     assert_eq!(stage.send("PUT", "/v1/safe-mode", Some(r#"{"on": false}"#)).await.status, StatusCode::OK);
     assert!(!stage.read::<SafeMode>("/v1/safe-mode").await.on);
 }

@@ -29,7 +29,7 @@ impl SettingsError {
     }
 }
 
-/// The sections that a service reads; those of a manager may be there and are passed over.
+/// The sections that a service reads. It ignores those of a manager.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -47,18 +47,18 @@ pub struct Settings {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Broker {
-    /// Nodes of one cluster, comma-separated, tried in order.
+    /// URLs of the nodes of one cluster, comma-separated; tried in order.
     pub url: String,
-    /// A file that holds `url`, which it replaces.
+    /// A file that contains the URL; it takes precedence over `url`.
     pub url_file: Option<PathBuf>,
-    /// Separates deployments that share a vhost.
+    /// Prefix of all queue and exchange names; deployments that share a vhost need different prefixes.
     pub prefix: String,
     /// Whole seconds, 3 s to 60 s.
     #[serde(with = "friendly")]
     pub heartbeat: Duration,
-    /// RabbitMQ's own HTTP API, which the manager's doctor asks.
+    /// URL of RabbitMQ's management API, which `everwatch doctor` queries.
     pub management_url: Option<String>,
-    /// A file that holds `management_url`, which it replaces.
+    /// A file that contains the URL; it takes precedence over `management_url`.
     pub management_url_file: Option<PathBuf>,
 }
 
@@ -77,11 +77,11 @@ pub struct Service {
     pub fence_grace: Duration,
     #[serde(with = "friendly")]
     pub drain_timeout: Duration,
-    /// Starts a second at most, of all kinds together; 0: no limit.
+    /// Maximum number of starts per second, over all kinds; 0: no limit.
     pub start_rate: f64,
-    /// The same for some kinds by themselves.
+    /// Maximum number of starts per second of single kinds.
     pub start_rates: BTreeMap<String, f64>,
-    /// The newest lines of each observer that are kept, and a KiB for each of them; 0: none.
+    /// Maximum number of log lines to keep for each observer, and of KiB for them; 0 keeps none.
     pub log_lines: u32,
     /// Threads for the code of observers; 0: four for each core, at least 16.
     pub threads: u16,
@@ -142,9 +142,9 @@ pub struct Log {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Telemetry {
-    /// Where spans go by OTLP over HTTP; empty: as `OTEL_EXPORTER_OTLP_ENDPOINT` says, else nowhere.
+    /// OTLP over HTTP endpoint for spans; empty: `OTEL_EXPORTER_OTLP_ENDPOINT`, and if that is unset, no export.
     pub otlp_endpoint: String,
-    /// The part of the traces that begin here which is exported, 0 to 1.
+    /// Fraction of traces to export, 0 to 1, among those that begin in this process.
     pub sample: f64,
 }
 
@@ -208,7 +208,7 @@ impl Telemetry {
         if (0.0..=1.0).contains(&self.sample) {
             return Ok(());
         }
-        Err(SettingsError(format!("telemetry.sample: {} is not from 0 to 1", self.sample)))
+        Err(SettingsError(format!("telemetry.sample: {} must be from 0 to 1", self.sample)))
     }
 }
 
@@ -226,10 +226,9 @@ pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError
     let mut builder = config::Config::builder();
     if let Some(path) = file {
         let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            SettingsError(format!("the configuration file {shown} cannot be read: {error}"))
-        })?;
-        // Alone first, so that what is wrong in the file is blamed on it.
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| SettingsError(format!("cannot read the configuration file {shown}: {error}")))?;
+        // Parse the file alone first, so that an error in it names the file.
         let layer = config::Config::builder().add_source(File::from_str(&text, FileFormat::Toml));
         let read = layer.build().and_then(config::Config::try_deserialize::<T>);
         read.map_err(|error| SettingsError(format!("in the configuration file {shown}: {error}")))?;
@@ -245,7 +244,7 @@ pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError
         .try_parsing(true)
         .source(Some(std::env::vars().filter(|(key, _)| key.contains("__")).collect()));
     builder.add_source(environment).build().and_then(config::Config::try_deserialize).map_err(|error| {
-        SettingsError(format!("in the environment (a key is EVERWATCH_SECTION__KEY there): {error}"))
+        SettingsError(format!("in the environment (keys have the form EVERWATCH_SECTION__KEY): {error}"))
     })
 }
 
@@ -258,10 +257,12 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     let heartbeat = broker.heartbeat;
     let whole = heartbeat.subsec_nanos() == 0;
     if !whole || heartbeat < Duration::from_secs(3) || heartbeat > Duration::from_secs(60) {
-        return wrong("broker.heartbeat: whole seconds from 3s to 60s, the broker knows no finer");
+        return wrong("broker.heartbeat: must be whole seconds from 3s to 60s");
     }
     if heartbeat + service.fence_grace >= (heartbeat * 2).min(Duration::from_secs(15)) {
-        return wrong("service.fence_grace: with broker.heartbeat it must stay below two heartbeats and 15s");
+        return wrong(
+            "service.fence_grace: broker.heartbeat plus service.fence_grace must be below two heartbeats and 15s",
+        );
     }
     if service.heartbeat_interval < Duration::from_secs(1)
         || service.heartbeat_interval > Duration::from_secs(60)
@@ -287,7 +288,7 @@ impl Broker {
             .map_err(|error| SettingsError(format!("broker.url: {error}")))
     }
 
-    /// The same, for a manager: its doctor asks the management API as well.
+    /// The same, for a manager, which also queries the management API for `everwatch doctor`.
     ///
     /// # Errors
     /// If a URL cannot be read.
@@ -309,7 +310,7 @@ impl Service {
     /// As the runtime takes it.
     ///
     /// # Errors
-    /// If a name is not one.
+    /// If the name, the pool or a kind is invalid, or a value is out of range.
     pub fn settings(&self, broker: &Broker) -> Result<ServiceSettings, SettingsError> {
         let name =
             Name::new(&self.instance()).map_err(|error| SettingsError(format!("service.name: {error}")))?;
@@ -328,7 +329,7 @@ impl Service {
             rates.chain([(String::new(), self.start_rate)]).find(|(_, rate)| !is_rate(*rate))
         {
             let text = format!(
-                "service.start_rate{of}: {rate} is not a number of starts a second: 0 (no limit) to 1000000"
+                "service.start_rate{of}: {rate} must be from 0 (no limit) to 1000000 starts per second"
             );
             return Err(SettingsError(text));
         }
@@ -344,7 +345,7 @@ impl Service {
         }
         Ok(settings)
     }
-    /// Its name, by which its spans are told from those of others.
+    /// The name of the service, which distinguishes its spans from those of other services.
     #[must_use]
     pub fn instance(&self) -> String {
         if self.name.is_empty() { host_name() } else { self.name.clone() }

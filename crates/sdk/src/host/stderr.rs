@@ -89,7 +89,7 @@ impl Write for Stderr {
         let lost = self.lost.get().map_or(0, ErrorCounter::dropped_lines);
         let lines = lost - std::mem::replace(&mut self.told, lost);
         if lines > 0 {
-            tracing::warn!(lines, "log lines are lost: standard error did not take them in time");
+            tracing::warn!(lines, "log lines dropped: nothing read standard error in time");
         }
         Ok(())
     }

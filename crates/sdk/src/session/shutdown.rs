@@ -36,7 +36,7 @@ impl ServiceSession {
                 }
                 () = tokio::time::sleep_until(deadline), if !forced => {
                     forced = true;
-                    tracing::warn!(observers = self.machine.observers(), "the time for an orderly stop is over: aborting");
+                    tracing::warn!(observers = self.machine.observers(), "drain timeout exceeded; aborting");
                     self.step(Input::AbortAll).await;
                 }
                 () = tokio::time::sleep_until(deadline + limit.mul_f64(0.1)), if forced => break,

@@ -85,7 +85,7 @@ impl Chaos {
     fn find(&self, name: &str) -> Result<&Handle, Refusal> {
         self.services.get(name).ok_or_else(|| {
             let known = self.services.keys().cloned().collect::<Vec<_>>().join(", ");
-            let detail = format!("there is no service `{name}` here; there are {known}");
+            let detail = format!("no service `{name}`: choose one of {known}");
             refused(StatusCode::NOT_FOUND, &detail)
         })
     }
@@ -99,7 +99,7 @@ fn refused(status: StatusCode, detail: &str) -> Refusal {
 async fn kill(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<Answer, Refusal> {
     let handle = chaos.find(&name)?;
     if !handle.kill() {
-        let detail = format!("{name} does not run now: it comes back in a few seconds; kill it then");
+        let detail = format!("{name} does not run now: wait a few seconds until it has started again");
         return Err(refused(StatusCode::CONFLICT, &detail));
     }
     handle.frost.thaw();

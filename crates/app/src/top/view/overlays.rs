@@ -12,23 +12,23 @@ const HELP: &str = "\
 Everywhere
   Tab         services or observers        ?   this help
   ↑ ↓  j k    select                       q   quit
-  PgUp PgDn   page                         g   to the first
-  Enter       everything about the selected one, with its last events
+  PgUp PgDn   page                         g   go to the first row
+  Enter       show details and recent events of the selected row
 
 Observers
   /   filter: part of a name, or status=Failed service=s1 pool=… kind=… label=value
-  s   sort by name or by age               Esc take the filter away
+  s   sort by name or by age               Esc clear the filter
   p   pause       r   resume               R   restart
-  m   move        t   retry a failed one   d   delete (asks first)
+  m   move        t   retry (if failed)    d   delete (asks first)
 
 Services
-  c   cordon: take nothing new             u   uncordon
-  D   drain: give all away (asks first)    o   its observers";
+  c   cordon: accept no more observers     u   uncordon
+  D   drain: hand over all (asks first)    o   its observers";
 
 /// The keys of the current mode. If not all fit, the help shows the rest.
 pub(super) fn keys(model: &Model, width: usize, paint: Paint) -> Line<'static> {
     let keys: &[(&str, &str)] = match (&model.mode, model.focus) {
-        (Mode::Typing(_), _) => &[("Enter", "filter"), ("Esc", "never mind")],
+        (Mode::Typing(_), _) => &[("Enter", "filter"), ("Esc", "cancel")],
         (Mode::Asking(_), _) => &[("y", "yes"), ("n", "no")],
         (Mode::Details { .. }, _) => &[("↑↓", "scroll"), ("Esc", "back")],
         (Mode::Help, _) => &[("any key", "back")],
@@ -79,7 +79,7 @@ pub(super) fn ask(frame: &mut Frame<'_>, area: Rect, wish: &Wish, paint: Paint) 
     let name = &wish.target.name;
     let (question, what) = match wish.verb {
         Verb::Drain => (format!("Drain {name}?"), "It hands over all observers and accepts no new ones."),
-        _ => (format!("{} {name}?", capitalised(wish.verb.word())), "It ends for good."),
+        _ => (format!("{} {name}?", capitalised(wish.verb.word())), "This cannot be undone."),
     };
     let area = centred(area, 60, 6);
     let lines = vec![

@@ -78,7 +78,7 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
     let mut lines = vec![title(&shown, width, focused, paint), Line::styled(head, paint.dim())];
     if all.is_empty() && model.seen.is_some() {
         lines.push(Line::styled(
-            "  none lives: start one with `everwatch run service`",
+            "  no service: start one with `everwatch run service`",
             paint.tone(Tone::Bad),
         ));
     }
@@ -159,7 +159,7 @@ pub(super) fn observers(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'st
         let why = if model.query.filter.is_empty() {
             "  none yet: `everwatch observer create hello --kind ticker` makes one"
         } else {
-            "  none matches the filter; Esc takes it away"
+            "  no observer matches the filter; press Esc to clear it"
         };
         lines.push(Line::styled(why, paint.dim()));
     }

@@ -24,13 +24,13 @@ const MESSAGES: usize = 10;
 pub enum NotOwner {
     /// They belong to another database.
     #[error(
-        "the queue {queue} says that these observers belong to the database {theirs}, and this manager has \
-         the database {ours}: name the right database with [store] url, or another [broker] prefix, or start \
-         once with --adopt to give the observers to this database"
+        "according to the queue {queue}, the observers of this prefix belong to the database {theirs}, but this \
+         manager uses the database {ours}: set [store] url to that database, or choose another [broker] prefix, \
+         or start once with --adopt to take over the observers"
     )]
     Other { queue: String, theirs: String, ours: String },
     /// Other managers read the queue at the same time.
-    #[error("other managers keep reading the queue {0}")]
+    #[error("cannot read the queue {0} while other managers read it")]
     Busy(String),
     /// The broker failed.
     #[error(transparent)]

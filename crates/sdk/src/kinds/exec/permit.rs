@@ -93,7 +93,7 @@ impl ExecSettings {
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some(program) = self.allow.iter().find(|it| *it != ANY && !Path::new(it).is_absolute()) {
             return Err(format!(
-                "allow: `{program}` is not an absolute path; write the whole path, as /bin/{program}, or \"*\""
+                "allow: `{program}` is not an absolute path; write one, such as /bin/{program}, or \"*\""
             ));
         }
         if let Some(name) = self.env_pass.iter().find(|it| !is_name(it)) {
@@ -103,7 +103,7 @@ impl ExecSettings {
             return Err(format!("env_allow: `{name}` is not the name of a variable, nor \"*\""));
         }
         match self.env_allow.iter().find(|it| is_never_allowed(it)) {
-            Some(name) => Err(format!("env_allow: {}; take it out", never(name))),
+            Some(name) => Err(format!("env_allow: {}; remove it", never(name))),
             None => Ok(()),
         }
     }
@@ -123,7 +123,7 @@ impl ExecSettings {
             return Err(format!("`{named}` is not in [service.exec] allow of this service; {cure}"));
         }
         find(path, cwd, std::env::var_os("PATH").as_deref()).ok_or_else(|| {
-            format!("there is no program `{named}` in the PATH of this service; write its absolute path")
+            format!("no program `{named}` in the PATH of this service; write its absolute path")
         })
     }
 
@@ -172,7 +172,7 @@ pub(super) fn folder(cwd: Option<&str>) -> Result<Option<&Path>, String> {
 
 fn never(name: &str) -> String {
     format!(
-        "`{name}` can never be set by a spec, because programs load code by it or Everwatch sets it itself"
+        "`{name}` can never be set by a spec, because it makes programs load code, or Everwatch sets it itself"
     )
 }
 
