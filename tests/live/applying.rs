@@ -78,7 +78,7 @@ async fn what_is_wrong_with_a_file_is_said_and_does_not_stop_the_others() {
     refused(&["-f", at, "--prune"], "--prune needs --label");
     refused(&["-f", at, "--prune", "-l", "app=x"], "good lacks the label app=x");
     write(&folder, "b.yaml", "name: good\nkind: ticker\n");
-    refused(&["-f", at], "good is in");
+    refused(&["-f", at], "also defines good");
     write(&folder, "b.yaml", "- 7\n");
     refused(&["-f", at], "an observer is a mapping");
     write(&folder, "b.yaml", "kind: ticker\n");

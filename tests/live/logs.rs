@@ -101,10 +101,10 @@ async fn kill_and_follow(what: &str, mut cluster: Cluster) {
 
     // The manager restarts: the command continues after the last line.
     cluster.kill("manager");
-    following.until("the end of the stream", |said| said.contains("the connection is lost")).await;
+    following.until("the end of the stream", |said| said.contains("connection lost")).await;
     cluster.manager().await;
     let goes_on = |said: &str| {
-        let Some((_, after)) = said.split_once("the connection is lost") else { return false };
+        let Some((_, after)) = said.split_once("connection lost") else { return false };
         after.lines().filter(|line| line.contains(" stdout ")).count() > 5
     };
     let said = following.until("lines after the manager's return", goes_on).await;

@@ -144,7 +144,7 @@ async fn a_log_that_is_stuck_disturbs_nothing_and_what_it_lost_is_counted() {
     let text = listen(unread, heard.clone());
     wait_for("the log to say how much of it is lost", || async {
         let text = text();
-        let told = text.lines().filter(|line| line.contains("log lines are lost"));
+        let told = text.lines().filter(|line| line.contains("log lines dropped"));
         let counts =
             told.filter_map(|line| line.split("lines=").nth(1)?.split(' ').next()?.parse::<u64>().ok());
         if counts.max() >= Some(lost) { Ok(()) } else { Err(text.chars().take(2000).collect()) }

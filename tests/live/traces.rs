@@ -236,7 +236,7 @@ async fn a_dead_or_silent_collector_is_reported_once_and_slows_nothing() {
         let took = a_while(&mut cluster).await;
         assert!(took < usual + Duration::from_secs(2), "{took:?} with {url}, {usual:?} without");
         wait_for("the loss to be told", || async {
-            let told = lines(&cluster.full_log("manager"), "spans are lost");
+            let told = lines(&cluster.full_log("manager"), "spans dropped");
             if told.is_empty() { Err(cluster.log("manager")) } else { Ok(()) }
         })
         .await;
@@ -244,7 +244,7 @@ async fn a_dead_or_silent_collector_is_reported_once_and_slows_nothing() {
             let begun = Instant::now();
             assert_eq!(cluster.terminate(process), Some(0));
             assert!(begun.elapsed() < Duration::from_secs(15), "{process}: {:?}", begun.elapsed());
-            let told = lines(&cluster.full_log(process), "spans are lost");
+            let told = lines(&cluster.full_log(process), "spans dropped");
             assert!(told.len() <= 1, "{told:?}");
         }
     }

@@ -114,6 +114,12 @@ pub(crate) enum Command {
         #[arg(value_parser = clap::value_parser!(u32).range(1..=40_000))]
         count: u32,
     },
+    /// Run the services that `bench` measures the manager beside
+    #[command(hide = true)]
+    BenchFleet {
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=2000))]
+        count: u32,
+    },
     /// Check a local process; exit 0 if it is healthy
     Health {
         /// Check this URL instead of the configured manager, such as http://127.0.0.1:7700/readyz
@@ -168,6 +174,9 @@ pub(crate) struct Bench {
     /// How many times a service is killed; the median is reported
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=25))]
     pub(crate) rounds: u32,
+    /// Number of idle services, all in one process (comma-separated)
+    #[arg(long, value_delimiter = ',', default_values_t = [150], value_parser = clap::value_parser!(u32).range(1..=2000))]
+    pub(crate) services: Vec<u32>,
     /// Number of idle observers
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=40_000))]
     pub(crate) idle: u32,
@@ -181,6 +190,7 @@ pub(crate) enum Part {
     Creates,
     Failover,
     Idle,
+    Services,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

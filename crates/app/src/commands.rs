@@ -36,6 +36,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Bench(arguments) => bench::run(cli.config.as_deref(), &arguments),
         Command::BenchHolder { queue, count } => roles::configured(cli.config.as_deref())
             .and_then(|settings| bench::hold(&settings, &queue, count)),
+        Command::BenchFleet { count } => {
+            roles::configured(cli.config.as_deref()).and_then(|settings| bench::fleet(&settings, count))
+        }
         Command::Health { url } => {
             roles::configured(cli.config.as_deref()).and_then(|settings| health::run(&settings, url))
         }

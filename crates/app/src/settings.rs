@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use everwatch::host::{self, Broker, Log, ServiceSection, Telemetry};
 use everwatch_core::clock::friendly;
-use everwatch_core::record::row::RowPolicy;
+use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::redact::redacted;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

@@ -8,8 +8,10 @@ pub mod operations;
 pub mod pool_obstacle;
 pub mod reason;
 pub mod row;
+pub mod row_policy;
 pub mod service;
 pub mod status;
+mod stored_observed;
 #[cfg(test)]
 mod takeover_tests;
 pub mod verdict;

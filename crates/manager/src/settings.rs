@@ -1,7 +1,7 @@
 //! The settings of a manager and their defaults. The program reads them from files and the environment.
 
 use everwatch_core::id::Pool;
-use everwatch_core::record::row::RowPolicy;
+use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_door::hosts::Hosts;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;

@@ -7,7 +7,8 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{InvalidName, Kind, ObserverId, Pool};
 use everwatch_core::record::health::{Health, Standing, standing};
 use everwatch_core::record::reason::{ReasonCode, stored_code};
-use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use serde::Serialize;
@@ -84,16 +85,24 @@ impl WantedColumns {
         })
     }
 
-    /// Those of the saved changes that are to be written: the definition has changed, or the name is free.
-    pub(crate) fn of_saved(changes: &[Change<'_>], saved: &HashSet<Uuid>) -> Result<Vec<Self>, StoreError> {
+    /// Those of the saved changes that change the definition.
+    pub(crate) fn of_redefined(
+        changes: &[Change<'_>],
+        saved: &HashSet<Uuid>,
+    ) -> Result<Vec<Self>, StoreError> {
         let is_other = |it: &&Change<'_>| {
-            let same = Arc::ptr_eq(&it.before.definition, &it.after.definition)
-                || it.before.definition == it.after.definition;
-            !same || holds_name(it.before) != holds_name(it.after)
+            !Arc::ptr_eq(&it.before.definition, &it.after.definition)
+                && it.before.definition != it.after.definition
         };
         let saved = changes.iter().filter(|it| saved.contains(&it.after.id.0));
         saved.filter(is_other).map(|it| Self::of(it.after)).collect()
     }
+}
+
+/// Those of the saved changes that end the claim of the observer on its name.
+pub(crate) fn released(changes: &[Change<'_>], saved: &HashSet<Uuid>) -> Vec<Uuid> {
+    let released = changes.iter().filter(|it| holds_name(it.before) && !holds_name(it.after));
+    released.map(|it| it.after.id.0).filter(|id| saved.contains(id)).collect()
 }
 
 fn holds_name(row: &Row) -> bool {

@@ -16,7 +16,7 @@ pub use events::{By, Named};
 pub use memory::{Backup, MemoryStore};
 pub use port::*;
 
-use everwatch_core::record::row::RowPolicy;
+use everwatch_core::record::row_policy::RowPolicy;
 use std::sync::Arc;
 
 /// Opens the database at `url`, creating or migrating its tables.

@@ -5,7 +5,8 @@
 
 use everwatch_core::id::ObserverId;
 use everwatch_core::observer::definition::ObserverDefinition;
-use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_store::{Created, Store, StoreError, conformance, open};
 use sqlx::{ConnectOptions as _, Connection as _};
 use std::str::FromStr as _;
@@ -45,7 +46,7 @@ macro_rules! both {
         mod in_memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $check() {
-                let store = everwatch_store::MemoryStore::new(everwatch_core::record::row::RowPolicy::default());
+                let store = everwatch_store::MemoryStore::new(everwatch_core::record::row_policy::RowPolicy::default());
                 super::conformance::$check(&store).await;
             })*
         }

@@ -79,7 +79,7 @@ async fn a_short_freeze_loses_nothing() {
     assert!(code == Some(4) && said.contains("frozen already"), "{said}");
     assert_eq!(dev.run("chaos thaw service-1").0, Some(0));
     let (code, _, said) = dev.run("chaos kill service-9");
-    assert!(code == Some(3) && said.contains("no service `service-9` here; there are service-1"), "{said}");
+    assert!(code == Some(3) && said.contains("no service `service-9`: choose one of service-1"), "{said}");
     let (code, _, said) = dev.run("chaos thaw service-1");
     assert!(code == Some(4) && said.contains("not frozen"), "{said}");
     let goes_on = |it: &Service| it.id == before.id && it.last_heartbeat_at != before.last_heartbeat_at;

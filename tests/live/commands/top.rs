@@ -55,7 +55,7 @@ async fn a_user_steers_observers_by_keys() {
     assert_eq!(dev.api.observer("two").await.status, Status::Processing);
     top.types("dy");
     dev.api.until_status("two", "Deleted").await;
-    top.until("nothing that matches", |it| it.contains("none matches the filter")).await;
+    top.until("nothing that matches", |it| it.contains("no observer matches the filter")).await;
     top.presses(&["Escape"]);
     top.until("all again", |it| it.contains("zebra")).await;
     top.presses(&["Home", "Enter"]);

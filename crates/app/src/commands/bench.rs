@@ -7,6 +7,8 @@ mod failover;
 mod holder;
 mod idle;
 mod outcome;
+mod processor;
+mod services;
 
 use super::roles::configured;
 use crate::cli::{Bench, BenchOutput, Part};
@@ -18,6 +20,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use holder::run as hold;
+pub(crate) use services::run as fleet;
 
 /// Measures the selected figures and prints them. Ctrl-C and SIGTERM stop all processes and end it early.
 ///
@@ -56,6 +59,11 @@ async fn measure(place: &Place, arguments: &Bench, outcomes: &mut Vec<Outcome>) 
     }
     if wants(Part::Idle) {
         outcomes.extend(idle::measure(place, arguments.idle).await?);
+    }
+    if wants(Part::Services) {
+        for count in &arguments.services {
+            outcomes.extend(services::measure(place, *count).await?);
+        }
     }
     Ok(())
 }

@@ -82,7 +82,7 @@ mod tests {
     use crate::clock::Timestamp;
     use crate::id::{Name, ObserverId};
     use crate::observer::definition::ObserverDefinition;
-    use crate::record::row::RowPolicy;
+    use crate::record::row_policy::RowPolicy;
     use serde_json::{Value, json};
     use uuid::Uuid;
 

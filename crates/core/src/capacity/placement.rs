@@ -9,7 +9,8 @@ use crate::clock::Timestamp;
 use crate::id::{Kind, Pool};
 
 use crate::record::observed::Settlement;
-use crate::record::row::{Desired, Row, RowPolicy};
+use crate::record::row::{Desired, Row};
+use crate::record::row_policy::RowPolicy;
 use crate::record::service::{ServiceRow, ServiceState};
 use crate::wire::message::VERSION;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use crate::capacity::maintenance::Drain;
 use crate::id::{Kind, Name, ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
 use crate::record::observed::{Key, Stamped, Start};
-use crate::record::row::RowPolicy;
+use crate::record::row_policy::RowPolicy;
 use crate::wire::heartbeat::{Heartbeat, Intent};
 use crate::wire::report::{KindInfo, Predecessor, Registration};
 use serde_json::json;

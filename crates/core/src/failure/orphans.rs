@@ -74,7 +74,7 @@ mod tests {
     use crate::epoch::Epoch;
     use crate::id::{Name, ObserverId, ServiceId};
     use crate::observer::definition::ObserverDefinition;
-    use crate::record::row::RowPolicy;
+    use crate::record::row_policy::RowPolicy;
     use crate::record::status::Status;
     use crate::wire::report::{RunEvent, RunReport};
     use serde_json::json;

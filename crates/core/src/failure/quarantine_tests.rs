@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::observer::definition::ObserverDefinition;
-use crate::record::row::RowPolicy;
+use crate::record::row_policy::RowPolicy;
 use crate::record::status::Status;
 use crate::wire::hold_reasons;
 use crate::wire::report::{Predecessor, Registration, RunEvent, RunReport};

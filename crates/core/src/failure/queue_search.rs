@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::id::{Name, ObserverId, ServiceId};
     use crate::observer::definition::ObserverDefinition;
-    use crate::record::row::RowPolicy;
+    use crate::record::row_policy::RowPolicy;
     use serde_json::json;
     use uuid::Uuid;
 

@@ -2,7 +2,8 @@
 
 use crate::clock::Timestamp;
 use crate::record::observed::Settlement;
-use crate::record::row::{Row, RowPolicy};
+use crate::record::row::Row;
+use crate::record::row_policy::RowPolicy;
 
 impl Row {
     /// When it fails, unless a service that can run it takes it before.
@@ -27,7 +28,7 @@ mod tests {
     use crate::id::{Name, ObserverId, ServiceId};
     use crate::observer::definition::ObserverDefinition;
     use crate::record::due::{DueStep, due_step};
-    use crate::record::row::RowPolicy;
+    use crate::record::row_policy::RowPolicy;
     use crate::record::status::Status;
     use crate::wire::report::{RunEvent, RunReport};
     use serde_json::json;

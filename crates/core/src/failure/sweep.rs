@@ -5,7 +5,8 @@ use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::ServiceId;
 use crate::record::observed::Settlement;
-use crate::record::row::{Row, RowPolicy};
+use crate::record::row::Row;
+use crate::record::row_policy::RowPolicy;
 use crate::wire::report::{RunEvent, RunReport};
 use uuid::Uuid;
 

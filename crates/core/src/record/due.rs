@@ -2,7 +2,8 @@
 //! manager looks; the next look retries it.
 
 use crate::clock::Timestamp;
-use crate::record::row::{Row, RowPolicy};
+use crate::record::row::Row;
+use crate::record::row_policy::RowPolicy;
 
 /// The step for one row.
 #[derive(Debug, Clone, PartialEq)]

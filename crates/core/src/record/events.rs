@@ -272,7 +272,7 @@ mod tests {
     use crate::id::ObserverId;
     use crate::observer::definition::ObserverDefinition;
     use crate::record::due::due_step;
-    use crate::record::row::RowPolicy;
+    use crate::record::row_policy::RowPolicy;
     use crate::wire::report::{RunEvent, RunReport};
     use serde_json::json;
     use uuid::Uuid;

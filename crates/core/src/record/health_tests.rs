@@ -5,7 +5,7 @@ use crate::epoch::Epoch;
 use crate::id::{Name, ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
 use crate::record::reason::{ReasonCode, explain};
-use crate::record::row::RowPolicy;
+use crate::record::row_policy::RowPolicy;
 use crate::wire::command::Cause;
 use crate::wire::report::{RunEvent, RunReport};
 use serde_json::{Value, json};

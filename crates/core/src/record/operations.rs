@@ -6,7 +6,8 @@
 use crate::clock::Timestamp;
 use crate::id::ServiceId;
 use crate::observer::definition::ObserverDefinition;
-use crate::record::row::{Desired, Row, RowPolicy};
+use crate::record::row::{Desired, Row};
+use crate::record::row_policy::RowPolicy;
 use crate::record::status::Status;
 use std::sync::Arc;
 use uuid::Uuid;

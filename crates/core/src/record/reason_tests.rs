@@ -4,7 +4,7 @@ use super::*;
 use crate::epoch::Epoch;
 use crate::id::{Name, ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
-use crate::record::row::RowPolicy;
+use crate::record::row_policy::RowPolicy;
 use crate::wire::report::{RunEvent, RunReport};
 use serde_json::json;
 use std::collections::BTreeSet;

@@ -6,7 +6,9 @@ use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
 use crate::record::observed::{Key, Observed, ReceivedReport, Run};
+use crate::record::row_policy::RowPolicy;
 use crate::record::status::Status;
+use crate::record::stored_observed;
 use crate::wire::command::Revocation;
 use crate::wire::report::{RunEvent, RunReport};
 use crate::wire::trace::{self, TraceContext};
@@ -14,9 +16,6 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
-
-/// A lease is renewed when less than this fraction of it is left.
-const RENEW_BELOW: f64 = 0.7;
 
 /// The state of the observer that its user currently wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +97,7 @@ pub struct Row {
     /// The runs of the previous generation, as long as crash checks are due.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_runs: Vec<Run>,
-    #[serde(default)]
+    #[serde(default, with = "stored_observed")]
     pub observed: Observed,
     /// The idempotency keys of the newest requests that acted on it, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -111,51 +110,6 @@ pub struct Row {
     /// When its status became final.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-}
-
-/// The time limits for decisions about rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RowPolicy {
-    /// How long one manager may take to publish (default 30 s).
-    pub lease: Duration,
-    /// First and longest pause after an unconfirmed publish (defaults 1 s and 60 s).
-    pub republish_first: Duration,
-    pub republish_max: Duration,
-    /// First and longest pause before a command is repeated (defaults 2 s and 60 s).
-    pub resend_first: Duration,
-    pub resend_max: Duration,
-    /// How long services may refuse an observer before it fails (default 15 min).
-    pub refused_max: Duration,
-    /// How long an observer that is being deleted waits in its queue before a manager sweeps the queue (default 30 s).
-    pub sweep_after: Duration,
-    /// How long a deleted and a failed or completed observer stays readable (defaults 1 h and 3 days).
-    pub retention_deleted: Duration,
-    pub retention_failed: Duration,
-}
-
-impl RowPolicy {
-    /// Whether the lease of a publish in progress must be renewed now. An expired lease may belong to another manager.
-    #[must_use]
-    pub fn renews(&self, until: Timestamp, now: Timestamp) -> bool {
-        let left = until.since(now);
-        !left.is_zero() && left < self.lease.mul_f64(RENEW_BELOW)
-    }
-}
-
-impl Default for RowPolicy {
-    fn default() -> Self {
-        Self {
-            lease: Duration::from_secs(30),
-            republish_first: Duration::from_secs(1),
-            republish_max: Duration::from_secs(60),
-            resend_first: Duration::from_secs(2),
-            resend_max: Duration::from_secs(60),
-            refused_max: Duration::from_secs(900),
-            sweep_after: Duration::from_secs(30),
-            retention_deleted: Duration::from_secs(3600),
-            retention_failed: Duration::from_secs(3 * 86_400),
-        }
-    }
 }
 
 /// The result of applying a report.

@@ -1,6 +1,7 @@
 //! A run that another service has taken over.
 
-use super::row::{Row, RowPolicy};
+use super::row::Row;
+use super::row_policy::RowPolicy;
 use super::status::Status;
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;

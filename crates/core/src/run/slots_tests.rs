@@ -131,7 +131,7 @@ fn an_inventory_repeats_the_error_of_a_restarting_observer() {
     assert_eq!(entries[0].event, errored);
     // A row that has this error already is not written again.
     let definition = ObserverDefinition::parse(json!({"kind": "ticker"}), &Name::new("w").unwrap()).unwrap();
-    let policy = crate::record::row::RowPolicy::default();
+    let policy = crate::record::row_policy::RowPolicy::default();
     let mut row = crate::record::row::Row::created(id(), definition, Timestamp(0), &policy);
     let service = crate::id::ServiceId(Uuid::from_u128(9));
     assert!(!row.repeats(service, &entries[0]));

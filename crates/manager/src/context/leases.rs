@@ -3,7 +3,8 @@
 use crate::lock::lock;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ObserverId;
-use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::row_policy::RowPolicy;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;

@@ -145,7 +145,7 @@ async fn a_manager_with_another_database_is_refused(mut stage: Stage) {
     let other = stage.manager().await;
     let error = other.ended().await.unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("--adopt") && text.contains("store says"), "{text}");
+    assert!(text.contains("--adopt") && text.contains("according to the queue"), "{text}");
     stage.settings.adopt = true;
     let adopting = stage.ready_manager().await;
     adopting.stop().await.unwrap();

@@ -32,7 +32,8 @@ CREATE UNIQUE INDEX observers_name_key ON observers (name_key) WHERE name_key IS
 CREATE INDEX observers_by_name ON observers (name, id);
 CREATE INDEX observers_by_age ON observers (created_at, id);
 
--- A move writes one row of this table and of observers_held. Every other index covers few rows.
+-- A move writes one row of this table and of observers_held. Every other index covers few rows. The table has row ids,
+-- because a row of a table without them spills over to a second page from 1,000 bytes on.
 CREATE TABLE observer_states (
     id BLOB PRIMARY KEY NOT NULL,
     version INTEGER NOT NULL,
@@ -48,7 +49,7 @@ CREATE TABLE observer_states (
     -- The part of the reason that follows from the row alone: NULL if there is nothing to add to the status.
     reason_code TEXT,
     state TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 INSERT INTO observer_states
         (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at, reason_code, state)
     SELECT unhex(replace(id, '-', '')), version, kind, pool, status, unhex(replace(service_id, '-', '')), due_at,

@@ -1,13 +1,14 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
-use crate::columns::{CountChanges, StateColumns, WantedColumns, firsts, unsaved};
+use crate::columns::{CountChanges, StateColumns, WantedColumns, firsts, released, unsaved};
 use crate::error_mapping::failure;
 use crate::port::{Change, Created, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_pools, names, refused_by};
 use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
-use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::InventoryRange;
 use sqlx::{PgConnection, PgPool};
@@ -50,6 +51,8 @@ const INSERT: &str = concat!(
     wanted!(),
     " ORDER BY n.name ON CONFLICT DO NOTHING RETURNING id"
 );
+
+const RELEASE: &str = "UPDATE observers SET name_key = NULL WHERE id = ANY($1::uuid[])";
 
 // A row that has given up its name never takes it back: another observer may have the name.
 const REDEFINE: &str = concat!(
@@ -274,9 +277,13 @@ pub(super) async fn save(
     let states = states.collect::<Result<Vec<_>, _>>()?;
     let mut transaction = pool.begin().await.map_err(failure)?;
     let saved = write_states(&mut transaction, SAVE, &states).await?;
-    let wanted = WantedColumns::of_saved(&firsts, &saved)?;
-    if !wanted.is_empty() {
-        write_wanted(&mut transaction, REDEFINE, &wanted).await?;
+    let redefined = WantedColumns::of_redefined(&firsts, &saved)?;
+    if !redefined.is_empty() {
+        write_wanted(&mut transaction, REDEFINE, &redefined).await?;
+    }
+    let released = released(&firsts, &saved);
+    if !released.is_empty() {
+        sqlx::query(RELEASE).bind(released).execute(&mut *transaction).await.map_err(failure)?;
     }
     count(&mut transaction, CountChanges::of_saved(&firsts, &saved)).await?;
     transaction.commit().await.map_err(failure)?;

@@ -2,7 +2,9 @@
 //! costs more than the write of a row.
 
 use super::statements::Statements;
-use crate::columns::{CountChanges, CountKey, StateColumns, WantedColumns, firsts, unsaved, written};
+use crate::columns::{
+    CountChanges, CountKey, StateColumns, WantedColumns, firsts, released, unsaved, written,
+};
 use crate::error_mapping::failure;
 use crate::port::{Change, Created, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
@@ -10,7 +12,8 @@ use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_pools
 use everwatch_core::clock::{self};
 use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
-use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::InventoryRange;
 use sqlx::query::QueryScalar;
@@ -19,16 +22,6 @@ use sqlx::{Sqlite, SqliteConnection, SqlitePool};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 use uuid::Uuid;
-
-/// Columns of [`WantedColumns`] from a JSON array of them.
-macro_rules! wanted {
-    () => {
-        "(SELECT unhex(value ->> 'id', '-') AS id, value ->> 'name' AS name, value ->> 'name_key' AS name_key,
-            value ->> 'kind' AS kind, value ->> 'pool' AS pool, value ->> 'created_at' AS created_at,
-            value ->> 'labels' AS labels, value ->> 'definition' AS definition
-        FROM json_each(?1)) AS n"
-    };
-}
 
 /// The rows of observers, for a condition on either half.
 macro_rules! observers {
@@ -42,14 +35,10 @@ macro_rules! observers {
 pub(super) use observers;
 
 // A row that has given up its name never takes it back: another observer may have the name.
-const REDEFINE: &str = concat!(
-    "UPDATE observers SET name = n.name,
-        name_key = CASE WHEN observers.name_key IS NULL THEN NULL ELSE n.name_key END,
-        kind = n.kind, pool = n.pool, created_at = n.created_at, labels = n.labels, definition = n.definition
-    FROM ",
-    wanted!(),
-    " WHERE observers.id = n.id"
-);
+const RELEASE: &str =
+    "UPDATE observers SET name_key = NULL WHERE id IN (SELECT unhex(value) FROM json_each(?1))";
+const REDEFINE: &str = "UPDATE observers SET name = ?2, kind = ?3, pool = ?4, labels = ?5, definition = ?6,
+    name_key = CASE WHEN name_key IS NULL THEN NULL ELSE ?2 END WHERE id = ?1";
 
 const COUNT: &str = "INSERT INTO observer_counts (pool, status, health, service_id, number)
     SELECT value ->> '$[0].pool', value ->> '$[0].status', COALESCE(value ->> '$[0].health', ''),
@@ -69,15 +58,20 @@ static INSERT_STATES: LazyLock<Statements> = LazyLock::new(|| {
     Statements::new(insert, 12, "RETURNING id")
 });
 
+// An `UPDATE … FROM` would be shorter, but SQLite then reads the whole table for each statement. The subquery and the
+// conflict are always found by the id.
 static SAVE: LazyLock<Statements> = LazyLock::new(|| {
     let save = "WITH n (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at,
         reason_code, state) AS (";
-    let update =
-        ") UPDATE observer_states SET version = n.version, kind = n.kind, pool = n.pool, status = n.status,
-        service_id = n.service_id, due_at = n.due_at, commanded_at = n.commanded_at, health = n.health,
-        steady_at = n.steady_at, reason_code = n.reason_code, state = n.state
-        FROM n WHERE observer_states.id = n.id AND observer_states.version = n.version - 1
-        RETURNING observer_states.id";
+    let update = ") INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at,
+            commanded_at, health, steady_at, reason_code, state)
+        SELECT * FROM n
+        WHERE (SELECT s.version FROM observer_states AS s WHERE s.id = n.id) = n.version - 1
+        ON CONFLICT (id) DO UPDATE SET version = excluded.version, kind = excluded.kind, pool = excluded.pool,
+            status = excluded.status, service_id = excluded.service_id, due_at = excluded.due_at,
+            commanded_at = excluded.commanded_at, health = excluded.health, steady_at = excluded.steady_at,
+            reason_code = excluded.reason_code, state = excluded.state
+        RETURNING id";
     Statements::new(save, 12, update)
 });
 
@@ -236,10 +230,15 @@ pub(super) async fn save(
     let states = states.collect::<Result<Vec<_>, _>>()?;
     let mut transaction = super::writing(writer).await?;
     let saved = write_states(&mut transaction, &SAVE, &states).await?;
-    let wanted = WantedColumns::of_saved(&firsts, &saved)?;
-    if !wanted.is_empty() {
-        let redefine = sqlx::query(REDEFINE).bind(written(&wanted)?);
-        redefine.execute(&mut *transaction).await.map_err(failure)?;
+    for row in WantedColumns::of_redefined(&firsts, &saved)? {
+        let query = sqlx::query(REDEFINE).bind(row.id).bind(row.name).bind(row.kind).bind(row.pool);
+        let query = query.bind(row.labels).bind(row.definition);
+        query.execute(&mut *transaction).await.map_err(failure)?;
+    }
+    let released = released(&firsts, &saved);
+    if !released.is_empty() {
+        let release = sqlx::query(RELEASE).bind(keys(released.into_iter()));
+        release.execute(&mut *transaction).await.map_err(failure)?;
     }
     count(&mut transaction, CountChanges::of_saved(&firsts, &saved)).await?;
     transaction.commit().await.map_err(failure)?;

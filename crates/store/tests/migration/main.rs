@@ -5,7 +5,8 @@
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool};
 use everwatch_core::record::health::Health;
-use everwatch_core::record::row::{Row, RowPolicy};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::InventoryRange;
 use everwatch_store::{Change, EventFilter, EventRange, Filter, Store, conformance, open};

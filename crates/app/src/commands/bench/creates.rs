@@ -1,8 +1,9 @@
-//! Measures creates per second through the HTTP API, compared with confirmed publishes per second of the same
-//! bodies.
+//! Measures creates and deletes per second through the HTTP API, compared with confirmed publishes per second of the
+//! same bodies.
 
-use super::deployment::{CONCURRENCY, Deployment, HEARTBEAT, Place, bare};
+use super::deployment::{BATCH, CONCURRENCY, Deployment, HEARTBEAT, Place, bare};
 use super::outcome::{Aim, Outcome};
+use super::processor::Spent;
 use anyhow::Context as _;
 use everwatch_broker::{Broker as _, Message, QueueKind, RabbitBroker, Session, Target};
 use everwatch_core::id::{Name, ObserverId};
@@ -13,22 +14,53 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// After this time, the manager has stored the events and the confirms.
+const SETTLE: Duration = Duration::from_secs(2);
+
 pub(super) async fn measure(place: &Place, count: u32) -> anyhow::Result<Vec<Outcome>> {
+    let (singly, batched) = (one_by_one(place, count).await?, in_batches(place, count).await?);
+    Ok(singly.into_iter().chain(batched).collect())
+}
+
+async fn one_by_one(place: &Place, count: u32) -> anyhow::Result<Vec<Outcome>> {
     let mut deployment = Deployment::new(place)?;
-    let _manager = deployment.manager().await?;
+    let manager = deployment.manager().await?;
     let (_service, id) = deployment.service(count).await?;
     let published = publish(&deployment, count).await?;
+    let before = Spent::by(&manager)?;
     let begun = Instant::now();
     let created = deployment.create(count).await?;
     deployment.until_running(&id, count).await?;
     let running = begun.elapsed();
-    deployment.leave(count).await?;
+    tokio::time::sleep(SETTLE).await;
+    let each = Spent::by(&manager)?.per_operation(before, count);
+    let begun = Instant::now();
+    deployment.delete(count).await?;
+    deployment.until_deleted().await?;
+    let deleted = begun.elapsed();
     let rates = |took: Duration| (rate(count, took), rate(count, published));
+    let (deletes, creates) = (rate(count, deleted), rate(count, running));
     Ok(vec![
         Outcome::beside(format!("creates accepted, of {count}"), "1/s", rates(created))
-            .aim(Aim::AtLeast(0.3)),
+            .aim(Aim::AtLeast(0.35)),
         Outcome::beside(format!("creates until all {count} run"), "1/s", rates(running)),
+        Outcome::alone(format!("processor per create of {count}, manager and database"), "µs", each),
+        Outcome::alone(format!("deletes until all {count} are Deleted"), "1/s", deletes)
+            .aim(Aim::AtLeast(creates / 2.0)),
     ])
+}
+
+async fn in_batches(place: &Place, count: u32) -> anyhow::Result<Vec<Outcome>> {
+    let mut deployment = Deployment::new(place)?;
+    let _manager = deployment.manager().await?;
+    let (_service, id) = deployment.service(count).await?;
+    let published = publish(&deployment, count).await?;
+    let created = deployment.create_in_batches(count).await?;
+    deployment.until_running(&id, count).await?;
+    deployment.leave(count).await?;
+    let what = format!("creates accepted in batches of {BATCH}, of {count}");
+    let rates = (rate(count, created), rate(count, published));
+    Ok(vec![Outcome::beside(what, "1/s", rates).aim(Aim::AtLeast(0.6))])
 }
 
 fn rate(count: u32, took: Duration) -> f64 {

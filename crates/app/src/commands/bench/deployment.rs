@@ -4,7 +4,7 @@
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use anyhow::{Context as _, bail};
-use everwatch_api::{Listed, Observer, Service};
+use everwatch_api::{Listed, Observer, Service, Stats};
 use everwatch_broker::{Broker as _, RabbitBroker, Topology};
 use everwatch_core::id::Pool;
 use everwatch_core::record::service::ServiceState;
@@ -22,6 +22,8 @@ use tokio::time::sleep;
 
 /// How many requests or publishes are under way at once.
 pub(super) const CONCURRENCY: usize = 32;
+/// Observers in one request that creates a batch.
+pub(super) const BATCH: u32 = 1000;
 /// How long a step may take before the measurement fails.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 /// How often the API is polled. More frequent polls would slow down the measured processes.
@@ -172,6 +174,21 @@ impl Deployment {
         Ok(manager)
     }
 
+    /// Starts `count` services in one process, and waits until the manager knows them all.
+    pub(super) async fn fleet(&self, count: u32) -> anyhow::Result<Process> {
+        let number = count.to_string();
+        let mut fleet = self.start("fleet", &["bench-fleet", &number], &[])?;
+        let begun = Instant::now();
+        loop {
+            let stats: Stats = self.api.read("/v1/stats").await?;
+            if stats.services.get("active") == Some(&u64::from(count)) {
+                return Ok(fleet);
+            }
+            self.check(&mut fleet, begun)?;
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// Starts a service and waits until the manager knows it and its blocks are open. Returns its process and
     /// its id.
     pub(super) async fn service(&mut self, capacity: u32) -> anyhow::Result<(Process, String)> {
@@ -217,6 +234,18 @@ impl Deployment {
         Ok(begun.elapsed())
     }
 
+    /// Creates idle observers in batches, one after another. Returns how long it took until the manager accepted the
+    /// last one.
+    pub(super) async fn create_in_batches(&self, count: u32) -> anyhow::Result<Duration> {
+        let begun = Instant::now();
+        for first in (0..count).step_by(BATCH as usize) {
+            let create = |number| json!({"op": "create", "observer": self.observer(number)});
+            let wishes = (first..count.min(first + BATCH)).map(create).collect();
+            self.api.order(Method::POST, "/v1/observers:batch", Some(&Value::Array(wishes))).await?;
+        }
+        Ok(begun.elapsed())
+    }
+
     /// How many run on this service.
     async fn running(&self, service: &str) -> anyhow::Result<u64> {
         let path = format!("/v1/observers?status=Processing&limit=1&service={service}");
@@ -251,18 +280,40 @@ impl Deployment {
         json!({"name": name, "kind": "ticker", "spec": spec, "on_full": "queue"})
     }
 
-    /// Deletes the observers if the database outlives this deployment.
-    pub(super) async fn leave(&self, count: u32) -> anyhow::Result<()> {
-        if !self.keeps_store {
-            return Ok(());
-        }
+    /// Requests the deletes of all observers.
+    pub(super) async fn delete(&self, count: u32) -> anyhow::Result<()> {
         stream::iter(0..count)
             .map(|number| async move {
-                let path = format!("/v1/observers/bench-{}-{number:06}?wait=60s", self.tag);
+                let path = format!("/v1/observers/bench-{}-{number:06}", self.tag);
                 self.api.order(Method::DELETE, &path, None).await
             })
             .buffer_unordered(CONCURRENCY)
             .try_collect()
             .await
+    }
+
+    /// Waits until all observers are deleted.
+    pub(super) async fn until_deleted(&self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let left = self.api.read::<Listed<Observer>>("/v1/observers?limit=1").await?.total;
+            if left == 0 {
+                return Ok(());
+            }
+            if begun.elapsed() > PATIENCE {
+                let text = format!("{left} observers are not deleted after {} s", PATIENCE.as_secs());
+                return Err(Failure::TimedOut(text).into());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Deletes the observers if the database outlives this deployment.
+    pub(super) async fn leave(&self, count: u32) -> anyhow::Result<()> {
+        if self.keeps_store {
+            self.delete(count).await?;
+            self.until_deleted().await?;
+        }
+        Ok(())
     }
 }
