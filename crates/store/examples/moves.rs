@@ -51,10 +51,6 @@ async fn measure(store: &dyn Store, count: u32) -> Result<(), Box<dyn Error>> {
     let (mut load, mut save, mut record, mut list) = (0, 0, 0, 0);
     let began = std::time::Instant::now();
     for round in 1..=MOVES {
-        let (l0, s0) = (load, save);
-        if let Some(row) = store.load(&ids[..1]).await?.rows.first() {
-            eprintln!("{}", serde_json::to_string(row)?.len());
-        }
         let service = ServiceId(Uuid::now_v7());
         for (number, part) in ids.chunks(BATCH).enumerate() {
             let before = processor()?;
@@ -79,11 +75,6 @@ async fn measure(store: &dyn Store, count: u32) -> Result<(), Box<dyn Error>> {
             save += saved - applied;
             record += recorded - saved;
         }
-        eprintln!(
-            "round {round}: load {} save {}",
-            (load - l0) / i64::from(count),
-            (save - s0) / i64::from(count)
-        );
     }
     let moves = i64::from(count * MOVES);
     let wall = i64::try_from(began.elapsed().as_micros())?;

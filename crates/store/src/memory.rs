@@ -333,6 +333,11 @@ impl Services for MemoryStore {
         });
         Ok(Found { rows, unreadable: Vec::new() })
     }
+    async fn load_services(&self, ids: &[ServiceId]) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+        let tables = self.tables();
+        let rows = ids.iter().filter_map(|id| tables.services.get(id)).cloned().collect();
+        Ok(Found { rows, unreadable: Vec::new() })
+    }
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
         let tables = self.tables();
         let known = ids.iter().filter_map(|id| tables.services.get(id));

@@ -305,6 +305,8 @@ pub trait Worklists: Send + Sync + 'static {
 pub trait Services: Send + Sync + 'static {
     /// All living services, and those that ended since `ended_since`.
     async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError>;
+    /// Services by id, ended ones included; unknown ids are left out.
+    async fn load_services(&self, ids: &[ServiceId]) -> Result<Found<ServiceRow, ServiceId>, StoreError>;
     /// The end of each of these services that is known and has ended.
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError>;
     /// One service: a name means its newest incarnation. Corrupt if its row cannot be read.

@@ -204,6 +204,9 @@ impl Services for PgStore {
     async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
         answered(services::all(self.reading(), ended_since)).await
     }
+    async fn load_services(&self, ids: &[ServiceId]) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+        answered(services::load(self.reading(), ids)).await
+    }
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
         answered(services::ends(&self.pool, ids)).await
     }

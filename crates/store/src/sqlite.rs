@@ -259,6 +259,9 @@ impl Services for SqliteStore {
     async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
         services::all(self.reading(), ended_since).await
     }
+    async fn load_services(&self, ids: &[ServiceId]) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+        services::load(self.reading(), ids).await
+    }
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
         services::ends(&self.readers, ids).await
     }

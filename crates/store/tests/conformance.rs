@@ -100,6 +100,7 @@ both! {
     health_follows_the_service_without_a_save
     a_service_is_born_once_and_found
     a_service_is_saved_by_compare_and_set
+    services_are_loaded_by_id
     ended_services_are_shown_for_a_while
     the_ends_of_services_are_known_by_id
     parked_messages_are_shown_newest_first

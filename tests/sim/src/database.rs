@@ -301,6 +301,9 @@ impl Services for RemoteStore {
     async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
         self.operation(Access::Read, self.memory().services(ended_since)).await
     }
+    async fn load_services(&self, ids: &[ServiceId]) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+        self.operation(Access::Read, self.memory().load_services(ids)).await
+    }
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
         self.operation(Access::Read, self.memory().ends(ids)).await
     }

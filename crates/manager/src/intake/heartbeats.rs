@@ -88,7 +88,8 @@ async fn apply(manager: &Manager, heartbeats: &HashMap<ServiceId, Heartbeat>) ->
     }
     for _ in 0..CAS_TRIES {
         let now = manager.records.clock.now();
-        let mut changed = manager.records.store.services(now).await?.rows;
+        let ids: Vec<ServiceId> = heartbeats.keys().copied().collect();
+        let mut changed = manager.records.store.load_services(&ids).await?.rows;
         // A row that another manager has changed is loaded again; a saved row has the heartbeat.
         changed.retain_mut(|row| {
             heartbeats.get(&row.id).is_some_and(|heartbeat| row.on_heartbeat(heartbeat, now))

@@ -118,7 +118,7 @@ pub(crate) async fn adopt(manager: &Manager, described: &[HeldMessages]) -> Resu
                 rows.push(row);
             }
             Err(why) => {
-                warn!(observer = %id, %why, "cannot adopt an observer that runs and is not in the database")
+                warn!(observer = %id, %why, "cannot adopt an observer that runs and is not in the database");
             }
         }
     }

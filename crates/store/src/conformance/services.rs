@@ -17,6 +17,16 @@ pub async fn a_service_is_born_once_and_found(store: &dyn Store) {
     assert_eq!(store.service(&service_id(1).into()).await.unwrap().unwrap().id, service_id(1));
 }
 
+pub async fn services_are_loaded_by_id(store: &dyn Store) {
+    let mut ended = service(1, "s", 4);
+    ended.on_gone(NOW);
+    assert_eq!(store.save_services(&[ended, service(2, "t", 1), service(3, "u", 1)]).await.unwrap(), []);
+    let found = store.load_services(&[1, 3, 4].map(service_id)).await.unwrap();
+    let mut ids: Vec<ServiceId> = found.rows.iter().map(|row| row.id).collect();
+    ids.sort_unstable();
+    assert_eq!((ids, found.unreadable), (vec![service_id(1), service_id(3)], vec![]));
+}
+
 pub async fn a_service_is_saved_by_compare_and_set(store: &dyn Store) {
     let mut row = service(1, "s", 4);
     assert_eq!(store.save_services(std::slice::from_ref(&row)).await.unwrap(), []);

@@ -45,6 +45,19 @@ pub(super) async fn all(
     Ok(ledger.read(&rows))
 }
 
+pub(super) async fn load(
+    (pool, ledger): Reading<'_>,
+    ids: &[ServiceId],
+) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    Ok(ledger.read(&stored(pool, &ids).await?))
+}
+
+async fn stored(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<StoredService>, StoreError> {
+    let load = "SELECT id, document FROM services WHERE id = ANY($1::uuid[])";
+    sqlx::query_as(load).bind(ids).fetch_all(pool).await.map_err(failure)
+}
+
 pub(super) async fn ends(
     pool: &PgPool,
     ids: &[ServiceId],
@@ -59,9 +72,7 @@ pub(super) async fn ends(
 pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
     let ids = ledger.ids(Table::Services);
     if !ids.is_empty() {
-        let load = sqlx::query_as("SELECT id, document FROM services WHERE id = ANY($1::uuid[])").bind(&ids);
-        let rows: Vec<StoredService> = load.fetch_all(pool).await.map_err(failure)?;
-        ledger.look(&ids, &rows);
+        ledger.look(&ids, &stored(pool, &ids).await?);
     }
     Ok(())
 }

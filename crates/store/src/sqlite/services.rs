@@ -31,6 +31,18 @@ pub(super) async fn all(
     Ok(ledger.read(&rows))
 }
 
+pub(super) async fn load(
+    (pool, ledger): Reading<'_>,
+    ids: &[ServiceId],
+) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
+    Ok(ledger.read(&stored(pool, keys(ids.iter().map(|id| id.0))).await?))
+}
+
+async fn stored(pool: &SqlitePool, keys: String) -> Result<Vec<StoredService>, StoreError> {
+    let load = "SELECT id, document FROM services WHERE id IN (SELECT unhex(value) FROM json_each(?1))";
+    sqlx::query_as(load).bind(keys).fetch_all(pool).await.map_err(failure)
+}
+
 pub(super) async fn ends(
     pool: &SqlitePool,
     ids: &[ServiceId],
@@ -46,10 +58,7 @@ pub(super) async fn ends(
 pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
     let ids = ledger.ids(Table::Services);
     if !ids.is_empty() {
-        let load = "SELECT id, document FROM services WHERE id IN (SELECT unhex(value) FROM json_each(?1))";
-        let load = sqlx::query_as(load).bind(keys(ids.iter().copied()));
-        let stored: Vec<StoredService> = load.fetch_all(pool).await.map_err(failure)?;
-        ledger.look(&ids, &stored);
+        ledger.look(&ids, &stored(pool, keys(ids.iter().copied())).await?);
     }
     Ok(())
 }

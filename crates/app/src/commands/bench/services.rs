@@ -59,7 +59,7 @@ pub(crate) fn run(settings: &Settings, count: u32) -> anyhow::Result<()> {
             let release = async {
                 sleep(Duration::from_secs(1)).await;
                 drop(turn);
-                std::future::pending().await
+                std::future::pending::<()>().await;
             };
             tokio::select! {
                 ended = everwatch::run(service, registry, broker, tasks, handle) => {
