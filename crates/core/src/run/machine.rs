@@ -156,6 +156,11 @@ impl<R: Copy + Debug> Machine<R> {
     pub fn observers(&self) -> usize {
         self.slots.held()
     }
+    /// Whether it holds no observer.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
     /// The state that it reports about itself.
     #[must_use]
     pub fn intent(&self) -> Intent {

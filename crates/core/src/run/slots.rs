@@ -149,6 +149,12 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         self.slots.len() + successors + self.leftovers.len()
     }
 
+    /// Whether no message is held. Unlike [`Slots::held`], it reads no slot.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty() && self.leftovers.is_empty()
+    }
+
     /// When [`Input::Wake`] is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {

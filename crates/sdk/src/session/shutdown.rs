@@ -19,7 +19,7 @@ impl ServiceSession {
         self.heartbeat();
         let deadline = Instant::now() + limit.mul_f64(0.8);
         let mut forced = false;
-        while self.machine.observers() > 0 {
+        while !self.machine.is_empty() {
             if self.fence.reason().is_some() {
                 self.fence.tripped.cancelled().await;
                 return End::Stopped;
