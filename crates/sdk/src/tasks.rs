@@ -1,6 +1,8 @@
 //! The code of observers while it runs: tasks, their context, their logs, and the registry of kinds.
 
+pub(crate) mod attempt;
 pub(crate) mod context;
+pub(crate) mod log_capture;
 pub(crate) mod logs;
 pub(crate) mod observer;
 pub(crate) mod registry;

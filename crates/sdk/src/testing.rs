@@ -23,8 +23,10 @@
 
 use crate::error::Error;
 use crate::safety::child_watchdog::ChildWatchdogs;
-use crate::tasks::context::{Context, Inner, Leftovers, Outlet};
-use crate::tasks::logs::{LogBuffer, as_speaker};
+use crate::tasks::attempt::{Attempt, Outlet, Outlets};
+use crate::tasks::context::Context;
+use crate::tasks::log_capture::as_speaker;
+use crate::tasks::logs::Logs;
 use crate::tasks::observer::{Exit, Observer};
 use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
@@ -37,7 +39,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// How long a trial waits for what it is asked about.
@@ -55,10 +56,10 @@ pub struct TooSlow(&'static str);
 /// One observer that runs, seen from outside.
 pub struct Trial {
     code: JoinSet<Result<Exit, Error>>,
-    token: CancellationToken,
+    attempt: Arc<Attempt>,
+    logs: Arc<Logs>,
     values: mpsc::Receiver<Value>,
     status: Arc<Mutex<Option<String>>>,
-    book: Arc<LogBuffer>,
 }
 
 struct TestOutlet {
@@ -92,31 +93,30 @@ impl Trial {
     pub fn start_sharing<O: Observer, T: Any + Send + Sync>(observer: O, value: T) -> Self {
         let (sender, values) = mpsc::channel(UNREAD);
         let status = Arc::new(Mutex::new(None));
-        let (token, book) = (CancellationToken::new(), LogBuffer::new(LOG_LINES));
-        let leftovers = Leftovers::default();
         let shared = [
             (TypeId::of::<T>(), Arc::new(value) as Arc<dyn Any + Send + Sync>),
             (TypeId::of::<ChildWatchdogs>(), Arc::new(ChildWatchdogs::default())),
         ];
-        let ctx = Context::new(Inner {
-            work: Arc::new(work(O::KIND)),
-            epoch: Epoch::new(1, 0),
-            attempt: 1,
-            token: token.clone(),
+        let logs = Arc::new(Logs::new(LOG_LINES));
+        let outlets = Outlets {
             outlet: Arc::new(TestOutlet { values: sender, status: status.clone() }),
             shared: Arc::new(shared.into_iter().collect()),
-            book: book.clone(),
-            trace: None,
-            leftovers: leftovers.clone(),
-        });
+            logs: logs.session(),
+        };
+        let run = (Arc::new(work(O::KIND)), Epoch::new(1, 0), 1);
+        let attempt = Arc::new(Attempt::new(run, None, Arc::new(outlets)));
         let mut code = JoinSet::new();
-        let running = as_speaker(book.clone(), Epoch::new(1, 0), observer.run(ctx));
+        let mut running = Box::pin(observer.run(Context::new(attempt.clone())));
+        let speaker = attempt.clone();
         code.spawn(async move {
-            let ended = running.await;
-            leftovers.end().await;
+            let ended = std::future::poll_fn(|context| {
+                as_speaker(speaker.clone(), || running.as_mut().poll(context))
+            });
+            let ended = ended.await;
+            futures::future::join_all(speaker.leftovers.take()).await;
             ended
         });
-        Self { code, token, values, status, book }
+        Self { code, attempt, logs, values, status }
     }
 
     /// The next value that it emits.
@@ -137,7 +137,7 @@ impl Trial {
     /// The newest lines that it has logged ([`Context::log`]), the last one last; at most 1000.
     #[must_use]
     pub fn logged(&self) -> Vec<String> {
-        let lines = self.book.read(None, LOG_LINES as usize).lines;
+        let lines = self.logs.read(self.attempt.work.id, None, LOG_LINES as usize).lines;
         lines.into_iter().map(|line| line.text.into()).collect()
     }
 
@@ -159,7 +159,7 @@ impl Trial {
     /// # Errors
     /// If it has not ended after 10 s.
     pub async fn stop(mut self) -> Result<Result<Exit, Error>, TooSlow> {
-        self.token.cancel();
+        self.attempt.stop.tell();
         self.ended().await
     }
 }
@@ -206,7 +206,7 @@ mod tests {
     async fn what_is_logged_and_what_is_traced_are_lines() {
         use tracing_subscriber::layer::SubscriberExt as _;
         let log = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
-        let _here = tracing::subscriber::set_default(log.with(crate::tasks::logs::LogCaptureLayer));
+        let _here = tracing::subscriber::set_default(log.with(crate::tasks::log_capture::LogCaptureLayer));
         let mut trial = Trial::start(Talks {});
         tracing::info!("by nobody");
         assert_eq!(trial.ended().await.unwrap().unwrap(), Exit::Done);

@@ -75,6 +75,19 @@ impl Span {
     pub fn trace(&self) -> TraceContext {
         trace_of(self.0.span().span_context()).unwrap_or_else(unsampled)
     }
+    /// The same context as [`Span::trace`] in a form that code can run in for long: it does not keep the span.
+    #[must_use]
+    pub fn lasting(&self) -> Trace {
+        let span = self.0.span();
+        let context = span.span_context();
+        // The context of a parent in another process has no span that would stay in memory.
+        Trace(if context.is_remote() { self.0.clone() } else { remote(context.clone()) })
+    }
+    /// Whether anything that is set on it is exported.
+    #[must_use]
+    pub fn is_exported(&self) -> bool {
+        self.0.span().is_recording()
+    }
     pub fn set(&self, key: &'static str, value: impl Into<Value>) {
         self.0.span().set_attribute(KeyValue::new(key, value));
     }
@@ -100,9 +113,26 @@ pub fn current() -> Option<TraceContext> {
     Context::map_current(|context| trace_of(context.span().span_context()))
 }
 
-/// Runs the future inside a trace whose parent span has ended or continues in another process.
-pub fn within<F: Future>(trace: &TraceContext, future: F) -> WithContext<F> {
-    future.with_context(context_of(trace))
+/// A trace whose parent span has ended or continues in another process. Clones share one allocation.
+#[derive(Debug, Clone)]
+pub struct Trace(Context);
+
+impl Trace {
+    /// Whether its spans are exported.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        self.0.span().span_context().is_sampled()
+    }
+    /// Its context, for messages and requests.
+    #[must_use]
+    pub fn context(&self) -> Option<TraceContext> {
+        trace_of(self.0.span().span_context())
+    }
+    /// Runs a piece of code inside the trace: spans that the code starts are children of its parent span.
+    pub fn within<T>(&self, code: impl FnOnce() -> T) -> T {
+        let _entered = self.0.clone().attach();
+        code()
+    }
 }
 
 /// A new trace that is not exported.
@@ -114,13 +144,17 @@ fn unsampled() -> TraceContext {
 
 fn context_of(trace: &TraceContext) -> Context {
     let state = trace.state().and_then(|state| TraceState::from_str(state).ok()).unwrap_or_default();
-    Context::new().with_remote_span_context(SpanContext::new(
+    remote(SpanContext::new(
         TraceId::from_bytes(trace.trace.get().to_be_bytes()),
         SpanId::from_bytes(trace.span.get().to_be_bytes()),
         TraceFlags::new(trace.flags()),
         true,
         state,
     ))
+}
+
+fn remote(span: SpanContext) -> Context {
+    Context::new().with_remote_span_context(span)
 }
 
 fn trace_of(span: &SpanContext) -> Option<TraceContext> {
@@ -144,7 +178,8 @@ mod tests {
         assert_eq!(Some(span.trace()), parent);
         assert_eq!(current(), None);
         assert_eq!(span.around(async { current() }).await, parent);
-        assert_eq!(within(&span.trace(), async { current() }).await, parent);
+        assert_eq!(span.lasting().within(current), parent);
+        assert_eq!(span.lasting().context(), parent);
     }
 
     #[test]

@@ -105,7 +105,8 @@ struct Arrival<R> {
 pub struct Slots<R> {
     policy: SlotPolicy,
     /// Ordered, so that equal inputs always have equal effects in the same order.
-    slots: BTreeMap<ObserverId, Slot<R>>,
+    /// Boxed, because the nodes of the map are half empty.
+    slots: BTreeMap<ObserverId, Box<Slot<R>>>,
     /// Older copies whose end is reported but not confirmed yet.
     leftovers: HashMap<(ObserverId, Epoch), R>,
     timers: BTreeSet<(Duration, ObserverId)>,
@@ -164,7 +165,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     /// The inventory: each held observer as the report of its current phase.
     #[must_use]
     pub fn list(&self, now: Now) -> Vec<RunReport> {
-        let entry = |(id, slot): (&ObserverId, &Slot<R>)| {
+        let entry = |(id, slot): (&ObserverId, &Box<Slot<R>>)| {
             let ago = |since: Duration| now.wall.minus(now.mono.saturating_sub(since));
             let event = match slot.phase {
                 Phase::Running { attempt, since } => RunEvent::Started { attempt, started_at: ago(since) },
@@ -240,7 +241,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         if let Some(at) = slot.phase.deadline() {
             self.timers.insert((at, id));
         }
-        self.slots.insert(id, slot);
+        self.slots.insert(id, Box::new(slot));
     }
 
     fn set_phase(&mut self, id: ObserverId, phase: Phase) {
@@ -404,7 +405,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         }
     }
 
-    fn remove(&mut self, id: ObserverId) -> Option<Slot<R>> {
+    fn remove(&mut self, id: ObserverId) -> Option<Box<Slot<R>>> {
         let slot = self.slots.remove(&id)?;
         if let Some(at) = slot.phase.deadline() {
             self.timers.remove(&(at, id));

@@ -2,7 +2,7 @@
 
 use super::settings::{Log, LogFormat, SettingsError, Telemetry};
 use super::stderr::{self, LastLines};
-use crate::tasks::logs::LogCaptureLayer;
+use crate::tasks::log_capture::LogCaptureLayer;
 use everwatch_trace::{Export, Exporting};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::error::Error;
-use crate::tasks::context::{Context, Outlet};
+use crate::tasks::attempt::Outlet;
+use crate::tasks::context::Context;
 use crate::tasks::logs::Logs;
 use crate::tasks::observer::{Exit, Observer};
 use crate::tasks::registry::Registry;

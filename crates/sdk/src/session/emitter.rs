@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::session::reporter::Reporter;
-use crate::tasks::context::Outlet;
+use crate::tasks::attempt::Outlet;
 use async_trait::async_trait;
 use everwatch_broker::{HeaderValue, Message, Session, Target};
 use everwatch_core::epoch::Epoch;

@@ -1,70 +1,35 @@
 //! The context of running code: its identity, when to stop, and its outlets.
 
 use crate::error::Error;
-use crate::tasks::logs::LogBuffer;
-use async_trait::async_trait;
-use everwatch_core::epoch::Epoch;
+use crate::tasks::attempt::Attempt;
 use everwatch_core::wire::logs::Stream;
-use everwatch_core::wire::trace::TraceContext;
-use everwatch_core::wire::work::Work;
+use everwatch_trace::Trace;
 use futures::future::BoxFuture;
 use serde_json::Value;
-use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, HashMap};
+use std::any::TypeId;
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
-use tokio_util::sync::CancellationToken;
-
-/// State that all observers of a service share, by its type.
-pub(crate) type Shared = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
-
-/// The outlet for the values and the progress of observers.
-#[async_trait]
-pub(crate) trait Outlet: Send + Sync {
-    async fn emit(&self, work: &Work, epoch: Epoch, value: Value) -> Result<(), Error>;
-    fn progress(&self, work: &Work, epoch: Epoch, text: String);
-}
+use std::sync::Arc;
 
 /// Handed to [`crate::Observer::run`]; cheap to clone.
 #[derive(Clone)]
-pub struct Context(Arc<Inner>);
-
-pub(crate) struct Inner {
-    pub(crate) work: Arc<Work>,
-    pub(crate) epoch: Epoch,
-    pub(crate) attempt: u32,
-    pub(crate) token: CancellationToken,
-    pub(crate) outlet: Arc<dyn Outlet>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) book: Arc<LogBuffer>,
-    pub(crate) trace: Option<TraceContext>,
-    pub(crate) leftovers: Leftovers,
-}
-
-/// What code leaves behind when it ends or is aborted, such as processes that take a moment to die: its run is over
-/// only after that. At most one entry for each thing that the code was waiting for.
-#[derive(Clone, Default)]
-pub(crate) struct Leftovers(Arc<Mutex<Vec<BoxFuture<'static, ()>>>>);
-
-impl Leftovers {
-    /// Waits for all of them.
-    pub(crate) async fn end(&self) {
-        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        futures::future::join_all(all).await;
-    }
-}
+pub struct Context(Arc<Attempt>);
 
 impl Context {
-    pub(crate) fn new(inner: Inner) -> Self {
-        Self(Arc::new(inner))
+    pub(crate) fn new(attempt: Arc<Attempt>) -> Self {
+        Self(attempt)
     }
     /// Resolves when the code must stop.
     pub async fn cancelled(&self) {
-        self.0.token.cancelled().await;
+        self.0.stop.told().await;
     }
     /// The output of the future, or `None` if the code must stop first.
     pub async fn until_cancelled<F: Future>(&self, future: F) -> Option<F::Output> {
-        self.0.token.run_until_cancelled(future).await
+        tokio::select! {
+            biased;
+            () = self.0.stop.told() => None,
+            output = future => Some(output),
+        }
     }
     /// The fencing token of this run: a store that keeps the highest epoch it has seen can refuse the writes of
     /// replaced runs.
@@ -75,7 +40,7 @@ impl Context {
     /// The number of this start within the run; 1 is the first.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.0.attempt
+        self.0.number
     }
     /// The id of the observer.
     #[must_use]
@@ -98,11 +63,11 @@ impl Context {
     /// # Errors
     /// If the session with the broker is lost.
     pub async fn emit(&self, value: Value) -> Result<(), Error> {
-        self.0.outlet.emit(&self.0.work, self.0.epoch, value).await
+        self.0.outlets.outlet.emit(&self.0.work, self.0.epoch, value).await
     }
     /// Shows a short text beside the observer (at most 200 characters are kept).
     pub fn status(&self, text: &str) {
-        self.0.outlet.progress(&self.0.work, self.0.epoch, text.chars().take(200).collect());
+        self.0.outlets.outlet.progress(&self.0.work, self.0.epoch, text.chars().take(200).collect());
     }
     /// Shows the progress, as "37 of 120".
     pub fn progress(&self, done: u64, of: u64) {
@@ -115,20 +80,21 @@ impl Context {
         self.say(Stream::Log, text);
     }
     pub(crate) fn say(&self, stream: Stream, text: &str) {
-        self.0.book.write(self.0.epoch, stream, text);
+        self.0.say(stream, text);
     }
     /// The run is over only when this has ended too, even if the code is aborted.
     pub(crate) fn leave_behind(&self, ends: BoxFuture<'static, ()>) {
-        self.0.leftovers.0.lock().unwrap_or_else(PoisonError::into_inner).push(ends);
+        self.0.leftovers.push(ends);
     }
     /// The headers `traceparent` and `tracestate` (W3C Trace Context) for requests of the code, so that they belong to
     /// the trace of this run. Its own `tracing` spans belong to it anyway.
     pub fn trace_headers(&self) -> impl Iterator<Item = (&'static str, String)> {
-        self.0.trace.iter().flat_map(TraceContext::headers)
+        let trace = self.0.trace.as_ref().and_then(Trace::context);
+        trace.into_iter().flat_map(|trace| trace.headers().collect::<Vec<_>>())
     }
     /// State that was given to the service with [`crate::Registry::share`].
     #[must_use]
     pub fn shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        self.0.shared.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok())
+        self.0.outlets.shared.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok())
     }
 }

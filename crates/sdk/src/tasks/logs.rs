@@ -6,19 +6,15 @@ use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
 use everwatch_core::wire::logs::{Lines, LogCursor, Ring, Stream};
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tracing::{Event, Subscriber};
-use tracing_subscriber::Layer;
-use tracing_subscriber::fmt::FormatFields as _;
-use tracing_subscriber::fmt::format::{DefaultFields, Writer};
-use tracing_subscriber::layer::Context;
 
 /// The number of observers that are no longer held and whose lines are kept.
 const FORMER_MAX: usize = 100;
 /// The target of `tracing` events that are in the log of an observer already.
 pub(crate) const OUTPUT: &str = "everwatch::output";
 
-/// The log of one observer. Without lines it takes about a hundred bytes.
+/// The log of one observer that has written a line.
 pub(crate) struct LogBuffer {
     most: u32,
     ring: Mutex<Ring>,
@@ -47,34 +43,6 @@ impl LogBuffer {
     }
 }
 
-tokio::task_local! {
-    /// The observer whose code runs on this task.
-    static SPEAKER: (Arc<LogBuffer>, Epoch);
-}
-
-/// Runs code so that its `tracing` events go to the log of its run. A span could do this, but each span costs hundreds
-/// of bytes, and a filter may drop it.
-pub(crate) async fn as_speaker<T>(book: Arc<LogBuffer>, epoch: Epoch, code: impl Future<Output = T>) -> T {
-    SPEAKER.scope((book, epoch), code).await
-}
-
-/// Adds `tracing` events to the log of the observer whose code emits them.
-pub(crate) struct LogCaptureLayer;
-
-impl<S: Subscriber> Layer<S> for LogCaptureLayer {
-    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        if event.metadata().target() == OUTPUT {
-            return;
-        }
-        let _no_observer_s = SPEAKER.try_with(|(book, epoch)| {
-            let mut text = format!("{} ", event.metadata().level());
-            if DefaultFields::new().format_fields(Writer::new(&mut text), event).is_ok() {
-                book.write(*epoch, Stream::Log, &text);
-            }
-        });
-    }
-}
-
 /// The logs of one process.
 pub(crate) struct Logs {
     most: u32,
@@ -83,6 +51,8 @@ pub(crate) struct Logs {
 
 #[derive(Default)]
 struct LogBuffers {
+    /// The number of sessions that have ended.
+    ended_sessions: u64,
     /// Each with its newest run.
     of: HashMap<ObserverId, (Epoch, Arc<LogBuffer>)>,
     /// Those that are no longer held, the oldest first.
@@ -94,13 +64,9 @@ impl Logs {
     pub(crate) fn new(most: u32) -> Self {
         Self { most, books: Mutex::default() }
     }
-    /// The log of an observer whose code is about to start: its previous log, if it ran here recently.
-    pub(crate) fn open(&self, id: ObserverId, epoch: Epoch) -> Arc<LogBuffer> {
-        let mut books = self.lock();
-        books.former.retain(|former| *former != id);
-        let (newest, book) = books.of.entry(id).or_insert_with(|| (epoch, LogBuffer::new(self.most)));
-        *newest = epoch.max(*newest);
-        book.clone()
+    /// The logs of a session that begins.
+    pub(crate) fn session(self: &Arc<Self>) -> SessionLogs {
+        SessionLogs { number: self.lock().ended_sessions, logs: self.clone() }
     }
     /// This run is no longer held.
     pub(crate) fn close(&self, id: ObserverId, epoch: Epoch) {
@@ -109,6 +75,7 @@ impl Logs {
     /// No run is held any longer.
     pub(crate) fn close_all(&self) {
         let mut books = self.lock();
+        books.ended_sessions += 1;
         let all: Vec<_> = books.of.iter().map(|(id, (epoch, _))| (*id, *epoch)).collect();
         all.into_iter().for_each(|(id, epoch)| books.close(id, epoch));
     }
@@ -121,7 +88,44 @@ impl Logs {
     }
 }
 
+/// The logs of one session. Most observers never write a line, so only the first line creates a log.
+#[derive(Clone)]
+pub(crate) struct SessionLogs {
+    logs: Arc<Logs>,
+    number: u64,
+}
+
+impl SessionLogs {
+    /// The log of an observer whose code is about to start, if it wrote lines here recently.
+    pub(crate) fn resume(&self, id: ObserverId, epoch: Epoch) -> Option<Arc<LogBuffer>> {
+        self.logs.lock().resume(id, epoch)
+    }
+    /// The log of an observer that writes its first line; `over`: its attempt is over.
+    pub(crate) fn open(&self, id: ObserverId, epoch: Epoch, over: &AtomicBool) -> Arc<LogBuffer> {
+        let mut books = self.logs.lock();
+        // A task that outlives its attempt may write the first line. Nothing would remove its log later, so the line
+        // is not kept. A run is closed after its attempts are over, so this check cannot come too late.
+        if over.load(Ordering::Acquire) || books.ended_sessions != self.number {
+            return books
+                .of
+                .get(&id)
+                .map_or_else(|| LogBuffer::new(self.logs.most), |(_, book)| book.clone());
+        }
+        books.resume(id, epoch).unwrap_or_else(|| {
+            let book = LogBuffer::new(self.logs.most);
+            books.of.insert(id, (epoch, book.clone()));
+            book
+        })
+    }
+}
+
 impl LogBuffers {
+    fn resume(&mut self, id: ObserverId, epoch: Epoch) -> Option<Arc<LogBuffer>> {
+        let (newest, book) = self.of.get_mut(&id)?;
+        *newest = epoch.max(*newest);
+        self.former.retain(|former| *former != id);
+        Some(book.clone())
+    }
     fn close(&mut self, id: ObserverId, epoch: Epoch) {
         // A leftover of an older run may be settled while a newer one runs.
         let Some((_, book)) = self.of.get(&id).filter(|(newest, _)| *newest <= epoch) else { return };
@@ -153,13 +157,18 @@ mod tests {
         logs.read(id(number), None, 1000).lines.into_iter().map(|line| line.text.into()).collect()
     }
 
+    fn open(session: &SessionLogs, number: usize, run: Epoch) -> Arc<LogBuffer> {
+        session.open(id(number), run, &AtomicBool::new(false))
+    }
+
     #[test]
     fn only_so_many_of_those_that_left_are_kept_and_none_that_is_held_is_dropped() {
-        let logs = Logs::new(10);
-        logs.open(id(0), RUN).write(RUN, Stream::Log, "held");
+        let logs = Arc::new(Logs::new(10));
+        let session = logs.session();
+        open(&session, 0, RUN).write(RUN, Stream::Log, "held");
         logs.close(id(0), Epoch::new(0, 7));
         for number in 1..=FORMER_MAX + 5 {
-            logs.open(id(number), RUN).write(RUN, Stream::Log, "left");
+            open(&session, number, RUN).write(RUN, Stream::Log, "left");
             logs.close(id(number), RUN);
         }
         let kept = (1..=FORMER_MAX + 5).filter(|number| !texts(&logs, *number).is_empty()).count();
@@ -170,22 +179,36 @@ mod tests {
 
     #[test]
     fn one_that_comes_back_goes_on_in_its_book_and_a_silent_one_leaves_none() {
-        let logs = Logs::new(10);
-        logs.open(id(1), RUN).write(RUN, Stream::Stdout, "first\r\nsecond\n");
+        let logs = Arc::new(Logs::new(10));
+        let session = logs.session();
+        open(&session, 1, RUN).write(RUN, Stream::Stdout, "first\r\nsecond\n");
         logs.close_all();
+        let session = logs.session();
         let again = Epoch::new(1, 1);
-        logs.open(id(1), again).write(again, Stream::Stderr, "third");
+        open(&session, 1, again).write(again, Stream::Stderr, "third");
         assert_eq!(texts(&logs, 1), ["first", "second", "third"]);
         assert!(logs.lock().former.is_empty());
-        logs.open(id(2), RUN);
+        open(&session, 2, RUN);
         logs.close(id(2), RUN);
         assert_eq!(logs.lock().of.len(), 1);
     }
 
     #[test]
+    fn a_first_line_after_the_end_of_its_attempt_is_not_kept() {
+        let logs = Arc::new(Logs::new(10));
+        let session = logs.session();
+        session.open(id(1), RUN, &AtomicBool::new(true)).write(RUN, Stream::Log, "late");
+        logs.close_all();
+        open(&session, 2, RUN).write(RUN, Stream::Log, "of an earlier session");
+        assert!(logs.lock().of.is_empty());
+        assert!(session.resume(id(1), RUN).is_none());
+    }
+
+    #[test]
     fn nothing_is_kept_where_nothing_is_to_be_kept() {
-        let logs = Logs::new(0);
-        logs.open(id(1), RUN).write(RUN, Stream::Log, "gone");
+        let logs = Arc::new(Logs::new(0));
+        let session = logs.session();
+        open(&session, 1, RUN).write(RUN, Stream::Log, "gone");
         assert_eq!(logs.read(id(1), None, 10), Lines::default());
     }
 }

@@ -1,7 +1,8 @@
 //! The kinds that a service offers.
 
 use crate::error::Error;
-use crate::tasks::context::{Context, Shared};
+use crate::tasks::attempt::Shared;
+use crate::tasks::context::Context;
 use crate::tasks::observer::{Exit, Observer};
 use everwatch_core::id::Kind;
 use everwatch_core::wire::report::KindInfo;

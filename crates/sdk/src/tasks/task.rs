@@ -3,8 +3,10 @@
 use crate::boot_clock::{boottime, millis};
 use crate::error::Error;
 use crate::freeze::FreezeProof;
-use crate::tasks::context::{Context, Inner, Leftovers, Outlet};
-use crate::tasks::logs::{LogBuffer, Logs, as_speaker};
+use crate::tasks::attempt::{Attempt, Outlet, Outlets};
+use crate::tasks::context::Context;
+use crate::tasks::log_capture::as_speaker;
+use crate::tasks::logs::Logs;
 use crate::tasks::observer::Exit;
 use crate::tasks::registry::{Registry, Running};
 use crate::tasks::traces::describe;
@@ -12,19 +14,17 @@ use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
 use everwatch_core::run::slots::Outcome;
 use everwatch_core::wire::logs::Stream;
-use everwatch_core::wire::trace::TraceContext;
 use everwatch_core::wire::work::Work;
-use everwatch_trace::{Kind, Span};
-use futures::FutureExt as _;
-use futures::future::{AbortHandle, Abortable, Aborted};
+use everwatch_trace::{Kind, Span, Trace};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio_util::sync::CancellationToken;
 
 /// The end of one unit. At most one for each unit that was started, so no more than the capacity.
 #[derive(Debug)]
@@ -45,195 +45,231 @@ pub(crate) struct Code {
 /// The code that runs in one session.
 pub(crate) struct Units {
     tasks: Handle,
-    code: Code,
+    shared: Arc<SessionTasks>,
+}
+
+/// What the tasks of one session share.
+struct SessionTasks {
+    registry: Arc<Registry>,
+    outlets: Arc<Outlets>,
+    frost: FreezeProof,
     ended: UnboundedSender<Ended>,
-    /// Cancelled when everything must stop.
-    all: CancellationToken,
-    running: Arc<Mutex<HashMap<ObserverId, Unit>>>,
+    running: Mutex<Attempts>,
 }
 
-struct Unit {
-    work: Arc<Work>,
-    epoch: Epoch,
-    /// Since when its code has held a thread, in ms of the fence's clock; 0 if it does not.
-    on_thread: Arc<AtomicU64>,
-    attempt: u32,
-    token: CancellationToken,
-    /// Ends the code, not the task: the task waits for what the code leaves behind.
-    abort: AbortHandle,
-    /// Whether the code has ended, and only what it left behind remains.
-    let_go: Arc<AtomicBool>,
+#[derive(Default)]
+struct Attempts {
+    attempts: HashMap<ObserverId, Arc<Attempt>>,
+    /// Everything must stop, including code that is started from now on.
+    stopping: bool,
 }
 
-/// Reports the end of a unit in every case: return, panic or abort.
-struct Guard {
-    work: Arc<Work>,
-    epoch: Epoch,
-    attempt: u32,
-    trace: Option<TraceContext>,
-    outcome: Outcome,
-    ended: UnboundedSender<Ended>,
-    running: Arc<Mutex<HashMap<ObserverId, Unit>>>,
+impl SessionTasks {
+    fn lock(&self) -> MutexGuard<'_, Attempts> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl Guard {
+/// The task of one attempt. Reports its end in every case: return, panic or abort.
+struct AttemptTask {
+    attempt: Arc<Attempt>,
+    shared: Arc<SessionTasks>,
+    reported: bool,
+}
+
+impl AttemptTask {
+    fn report(&mut self, outcome: Outcome) {
+        self.reported = true;
+        let (attempt, id) = (&self.attempt, self.attempt.work.id);
+        attempt.set_over();
+        let mut running = self.shared.lock();
+        if running.attempts.get(&id).is_some_and(|newest| Arc::ptr_eq(newest, attempt)) {
+            running.attempts.remove(&id);
+        }
+        drop(running);
+        self.trace_end(&outcome);
+        // The receiver is gone once the session is over.
+        let _over = self.shared.ended.send(Ended { id, epoch: attempt.epoch, outcome });
+    }
+
     /// A separate span, because the span of the start was exported long ago.
-    fn trace_end(&self) {
-        let Some(trace) = self.trace.as_ref().filter(|trace| trace.is_sampled()) else { return };
-        let span = Span::begin("attempt ended", Kind::Internal, Some(trace));
-        describe(&span, &self.work, self.epoch);
-        span.set("everwatch.attempt", i64::from(self.attempt));
-        match &self.outcome {
+    fn trace_end(&self, outcome: &Outcome) {
+        let attempt = &self.attempt;
+        let Some(trace) = attempt.trace.as_ref().filter(|trace| trace.is_sampled()) else { return };
+        let span = Span::begin("attempt ended", Kind::Internal, trace.context().as_ref());
+        describe(&span, &attempt.work, attempt.epoch);
+        span.set("everwatch.attempt", i64::from(attempt.number));
+        match outcome {
             Outcome::Errored(error) => span.fail(error.clone()),
             Outcome::Failed(reason) => span.fail(reason.clone()),
             Outcome::Aborted => span.fail("aborted"),
             Outcome::Done => {}
         }
     }
+
+    async fn run(mut self) {
+        let outcome = {
+            let mut code = None;
+            poll_fn(|context| self.poll(&mut code, context)).await
+        };
+        self.attempt.let_go.store(true, Ordering::Release);
+        let leftovers = self.attempt.leftovers.take();
+        if !leftovers.is_empty() {
+            // Boxed, because every task would reserve room for it.
+            Box::pin(futures::future::join_all(leftovers)).await;
+        }
+        note_end(&self.attempt, &outcome);
+        self.report(outcome);
+    }
+
+    /// Polls the code until it ends, panics or is aborted, and drops it then.
+    fn poll(&self, code: &mut Option<Running>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
+        let attempt = &self.attempt;
+        let polled = if attempt.abort.is_aborted() {
+            Poll::Ready(Outcome::Aborted)
+        } else {
+            std::task::ready!(self.shared.frost.hold_task(context));
+            attempt.on_thread.store(millis(boottime()), Ordering::Relaxed);
+            let polled = caught(|| self.within(|| self.poll_code(code, context)));
+            attempt.on_thread.store(0, Ordering::Relaxed);
+            polled
+        };
+        let outcome = match polled {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => {
+                attempt.abort.wakes(context.waker());
+                if !attempt.abort.is_aborted() {
+                    return Poll::Pending;
+                }
+                Outcome::Aborted
+            }
+        };
+        // Code may leave something behind, or log, when it is dropped.
+        let ended = code.take();
+        let dropped = caught(|| {
+            self.within(|| {
+                drop(ended);
+                Poll::Pending
+            })
+        });
+        Poll::Ready(match (outcome, dropped) {
+            (Outcome::Done | Outcome::Failed(_), Poll::Ready(panicked)) => panicked,
+            (outcome, _) => outcome,
+        })
+    }
+
+    /// Starts the code at the first poll.
+    fn poll_code(&self, code: &mut Option<Running>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
+        let attempt = &self.attempt;
+        let code = match code {
+            Some(code) => code,
+            None => {
+                let ctx = Context::new(attempt.clone());
+                match self.shared.registry.start(&attempt.work.kind, attempt.work.spec.get(), ctx) {
+                    Ok(running) => code.insert(running),
+                    Err(spec) => return Poll::Ready(Outcome::Failed(spec)),
+                }
+            }
+        };
+        code.as_mut().poll(context).map(outcome)
+    }
+
+    /// Runs a piece of the code in the trace of its run, and with its log.
+    fn within<T>(&self, code: impl FnOnce() -> T) -> T {
+        let code = || as_speaker(self.attempt.clone(), code);
+        match &self.attempt.trace {
+            Some(trace) => trace.within(code),
+            None => code(),
+        }
+    }
 }
 
-impl Drop for Guard {
+impl Drop for AttemptTask {
     fn drop(&mut self) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = self.work.id;
-        if running.get(&id).is_some_and(|unit| unit.epoch == self.epoch && unit.attempt == self.attempt) {
-            running.remove(&id);
+        if !self.reported {
+            self.report(Outcome::Aborted);
         }
-        drop(running);
-        self.trace_end();
-        let outcome = std::mem::replace(&mut self.outcome, Outcome::Aborted);
-        // The receiver is gone once the session is over.
-        let _over = self.ended.send(Ended { id, epoch: self.epoch, outcome });
     }
 }
 
 impl Units {
     pub(crate) fn new(tasks: Handle, code: Code, ended: UnboundedSender<Ended>) -> Self {
-        Self { tasks, code, ended, all: CancellationToken::new(), running: Arc::default() }
+        let Code { registry, outlet, logs, frost } = code;
+        let outlets = Outlets { outlet, shared: registry.shared.clone(), logs: logs.session() };
+        let (outlets, running) = (Arc::new(outlets), Mutex::default());
+        Self { tasks, shared: Arc::new(SessionTasks { registry, outlets, frost, ended, running }) }
     }
 
-    pub(crate) fn start(&self, work: Arc<Work>, epoch: Epoch, attempt: u32, trace: Option<TraceContext>) {
-        let (id, token) = (work.id, self.all.child_token());
-        let guard = Guard {
-            work: work.clone(),
-            epoch,
-            attempt,
-            trace: trace.clone(),
-            outcome: Outcome::Aborted,
-            ended: self.ended.clone(),
-            running: self.running.clone(),
-        };
-        let (on_thread, let_go) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (abort, aborts) = AbortHandle::new_pair();
-        let leftovers = Leftovers::default();
-        let unit = Unit {
-            work: work.clone(),
-            epoch,
-            on_thread: on_thread.clone(),
-            attempt,
-            token: token.clone(),
-            abort,
-            let_go: let_go.clone(),
-        };
-        self.lock().insert(id, unit);
-        let (registry, outlet, book) =
-            (self.code.registry.clone(), self.code.outlet.clone(), self.code.logs.open(id, epoch));
-        let (shared, frost) = (registry.shared.clone(), self.code.frost.clone());
-        let book_of = book.clone();
-        let ctx = Context::new(Inner {
-            work: work.clone(),
-            epoch,
-            attempt,
-            token,
-            outlet,
-            shared,
-            book: book_of,
-            trace,
-            leftovers: leftovers.clone(),
-        });
-        let task = async move {
-            // The guard lives inside the task, so it is dropped only after the code has ended.
-            let mut guard = guard;
-            let code = AssertUnwindSafe(async {
-                match registry.start(&work.kind, work.spec.get(), ctx) {
-                    Ok(running) => outcome(timed(running, &on_thread, &frost).await),
-                    Err(spec) => Outcome::Failed(spec),
-                }
-            });
-            // Boxed, because each wrapper around it would reserve its size again.
-            let code = as_speaker(book.clone(), epoch, Box::pin(code.catch_unwind()));
-            let code = Abortable::new(code, aborts);
-            let ended = match &guard.trace {
-                Some(trace) => everwatch_trace::within(trace, code).await,
-                None => code.await,
-            };
-            let_go.store(true, Ordering::Release);
-            leftovers.end().await;
-            guard.outcome = match ended {
-                Ok(Ok(outcome)) => outcome,
-                Ok(Err(panic)) => Outcome::Errored(format!("panicked: {}", panic_text(panic.as_ref()))),
-                Err(Aborted) => Outcome::Aborted,
-            };
-            note_end(&book, epoch, attempt, &guard.outcome);
-        };
-        self.tasks.spawn(task);
+    pub(crate) fn start(&self, work: Arc<Work>, epoch: Epoch, number: u32, trace: Option<Trace>) {
+        let id = work.id;
+        let attempt = Arc::new(Attempt::new((work, epoch, number), trace, self.shared.outlets.clone()));
+        let task = AttemptTask { attempt: attempt.clone(), shared: self.shared.clone(), reported: false };
+        let mut running = self.lock();
+        if running.stopping {
+            attempt.stop.tell();
+        }
+        let former = running.attempts.insert(id, attempt);
+        drop((running, former));
+        self.tasks.spawn(task.run());
     }
 
     pub(crate) fn cancel(&self, id: ObserverId) {
-        let token = self.lock().get(&id).map(|unit| unit.token.clone());
-        if let Some(token) = token {
-            token.cancel();
+        let attempt = self.of(id);
+        if let Some(attempt) = attempt {
+            attempt.stop.tell();
         }
     }
     pub(crate) fn abort(&self, id: ObserverId) {
-        let abort = self.lock().get(&id).map(|unit| unit.abort.clone());
-        if let Some(abort) = abort {
-            abort.abort();
+        let attempt = self.of(id);
+        if let Some(attempt) = attempt {
+            attempt.abort.abort();
         }
     }
     pub(crate) fn cancel_all(&self) {
-        self.all.cancel();
+        self.lock().stopping = true;
+        self.all().iter().for_each(|attempt| attempt.stop.tell());
     }
     pub(crate) fn abort_all(&self) {
-        let all: Vec<_> = self.lock().values().map(|unit| unit.abort.clone()).collect();
-        all.iter().for_each(AbortHandle::abort);
+        self.all().iter().for_each(|attempt| attempt.abort.abort());
     }
     /// Blocks the calling thread while the service is frozen.
     pub(crate) fn hold_thread(&self) {
-        self.code.frost.hold_thread();
+        self.shared.frost.hold_thread();
     }
     /// The number of runs that have not ended.
     pub(crate) fn alive(&self) -> usize {
-        self.lock().len()
+        self.lock().attempts.len()
     }
     /// The number of runs whose code has not ended.
     pub(crate) fn holding(&self) -> usize {
-        self.lock().values().filter(|unit| !unit.let_go.load(Ordering::Acquire)).count()
+        self.lock().attempts.values().filter(|attempt| !attempt.let_go.load(Ordering::Acquire)).count()
     }
 
     /// Observers whose code has held a thread for at least this long, with their names.
     pub(crate) fn blocking(&self, least: Duration) -> Vec<(ObserverId, String)> {
         let before = millis(boottime()).saturating_sub(millis(least));
-        let blocks = |unit: &Unit| (1..=before).contains(&unit.on_thread.load(Ordering::Relaxed));
-        let units = self.lock();
-        units.iter().filter(|(_, it)| blocks(it)).map(|(id, it)| (*id, it.work.name.to_string())).collect()
+        let blocks = |attempt: &Attempt| (1..=before).contains(&attempt.on_thread.load(Ordering::Relaxed));
+        let running = self.lock();
+        let blocking = running.attempts.iter().filter(|(_, attempt)| blocks(attempt));
+        blocking.map(|(id, attempt)| (*id, attempt.work.name.to_string())).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ObserverId, Unit>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn of(&self, id: ObserverId) -> Option<Arc<Attempt>> {
+        self.lock().attempts.get(&id).cloned()
+    }
+    fn all(&self) -> Vec<Arc<Attempt>> {
+        self.lock().attempts.values().cloned().collect()
+    }
+    fn lock(&self) -> MutexGuard<'_, Attempts> {
+        self.shared.lock()
     }
 }
 
-/// Polls the code and records since when it holds a thread.
-async fn timed(mut code: Running, on_thread: &AtomicU64, frost: &FreezeProof) -> Result<Exit, Error> {
-    std::future::poll_fn(|context| {
-        std::task::ready!(frost.hold_task(context));
-        on_thread.store(millis(boottime()), Ordering::Relaxed);
-        let polled = code.as_mut().poll(context);
-        on_thread.store(0, Ordering::Relaxed);
-        polled
+/// The outcome of a panic, if there is one.
+fn caught(poll: impl FnOnce() -> Poll<Outcome>) -> Poll<Outcome> {
+    std::panic::catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| {
+        Poll::Ready(Outcome::Errored(format!("panicked: {}", panic_text(panic.as_ref()))))
     })
-    .await
 }
 
 fn outcome(result: Result<Exit, Error>) -> Outcome {
@@ -245,13 +281,13 @@ fn outcome(result: Result<Exit, Error>) -> Outcome {
 }
 
 /// Writes why the code ended to the log of its observer.
-fn note_end(book: &LogBuffer, epoch: Epoch, attempt: u32, outcome: &Outcome) {
+fn note_end(attempt: &Attempt, outcome: &Outcome) {
     let text = match outcome {
-        Outcome::Errored(error) => format!("start {attempt} ended with an error: {error}"),
+        Outcome::Errored(error) => format!("start {} ended with an error: {error}", attempt.number),
         Outcome::Failed(reason) => format!("gave up: {reason}"),
         Outcome::Done | Outcome::Aborted => return,
     };
-    book.write(epoch, Stream::Log, &text);
+    attempt.say(Stream::Log, &text);
 }
 
 /// An error with everything that caused it.

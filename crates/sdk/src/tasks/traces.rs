@@ -6,17 +6,15 @@ use everwatch_core::id::ObserverId;
 use everwatch_core::wire::report::RunReport;
 use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use everwatch_core::wire::work::Work;
-use everwatch_trace::{Kind, Span};
+use everwatch_trace::{Kind, Span, Trace};
 use std::collections::HashMap;
 
 /// One entry for each held run; the last report of a run removes it.
 #[derive(Default)]
-pub(crate) struct Traces(HashMap<(ObserverId, Epoch), Run>);
-
-struct Run {
-    trace: TraceContext,
-    /// From its delivery to its start.
-    starting: Option<Span>,
+pub(crate) struct Traces {
+    held: HashMap<(ObserverId, Epoch), Trace>,
+    /// The spans of runs whose code has not started yet, each from the delivery on.
+    starting: HashMap<(ObserverId, Epoch), Span>,
 }
 
 impl Traces {
@@ -26,29 +24,34 @@ impl Traces {
         let parent = TraceContext::read(delivery.text(TRACEPARENT), delivery.text(TRACESTATE));
         let span = Span::begin("run", Kind::Consumer, parent.as_ref());
         describe(&span, work, epoch);
-        self.0.insert((work.id, epoch), Run { trace: span.trace(), starting: Some(span) });
+        self.held.insert((work.id, epoch), span.lasting());
+        self.starting.insert((work.id, epoch), span);
     }
 
     /// Its code is started.
-    pub(crate) fn started(&mut self, id: ObserverId, epoch: Epoch) -> Option<TraceContext> {
-        let run = self.0.get_mut(&(id, epoch))?;
-        run.starting = None;
-        Some(run.trace.clone())
+    pub(crate) fn started(&mut self, id: ObserverId, epoch: Epoch) -> Option<Trace> {
+        self.starting.remove(&(id, epoch));
+        self.held.get(&(id, epoch)).cloned()
     }
 
     /// The trace of a report.
     pub(crate) fn of(&mut self, report: &RunReport) -> Option<TraceContext> {
         let key = (report.id, report.epoch);
-        let trace = self.0.get(&key)?.trace.clone();
+        let trace = self.held.get(&key)?;
+        let context = if trace.is_sampled() { trace.context() } else { None };
         if !report.event.holds() {
-            self.0.remove(&key);
+            self.held.remove(&key);
+            self.starting.remove(&key);
         }
-        trace.is_sampled().then_some(trace)
+        context
     }
 }
 
 /// Sets the attributes that every span of a run has.
 pub(crate) fn describe(span: &Span, work: &Work, epoch: Epoch) {
+    if !span.is_exported() {
+        return;
+    }
     span.set("everwatch.observer.id", work.id.to_string());
     span.set("everwatch.observer.name", work.name.to_string());
     span.set("everwatch.observer.kind", work.kind.to_string());

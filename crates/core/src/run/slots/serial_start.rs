@@ -80,7 +80,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     /// its code also fails and restarts, it has always started shortly before the next suspect kills the service, and
     /// both are blamed for every death.
     pub(super) fn start_a_suspect(&mut self, id: ObserverId, now: Now, effects: &mut Vec<Effect<R>>) {
-        let waiting = |(id, slot): (&ObserverId, &Slot<R>)| match slot.phase {
+        let waiting = |(id, slot): (&ObserverId, &Box<Slot<R>>)| match slot.phase {
             Phase::Waiting { until, why: SUSPECTED, .. } if slot.apart_until <= now.mono => {
                 Some((*id, until))
             }
