@@ -80,15 +80,17 @@ impl Work {
     /// # Errors
     /// If not even the fixed part is readable: such a message is parked.
     pub fn read(body: &[u8]) -> Result<DecodedWork, Unreadable> {
+        let error = match serde_json::from_slice::<Self>(body) {
+            Ok(work) if work.v == VERSION => return Ok(DecodedWork::Ours(Box::new(work))),
+            Ok(_) => None,
+            Err(error) => Some(error),
+        };
         let label: WorkHeader = serde_json::from_slice(body)
             .map_err(|error| Unreadable(format!("not a work message: {error}")))?;
-        if label.v != VERSION {
-            let why = format!("message version {} is unknown here", label.v);
-            return Ok(DecodedWork::Foreign(label, why));
-        }
-        match serde_json::from_slice::<Self>(body) {
-            Ok(work) => Ok(DecodedWork::Ours(Box::new(work))),
-            Err(error) => Ok(DecodedWork::Foreign(label, format!("cannot be read here: {error}"))),
-        }
+        let why = match error.filter(|_| label.v == VERSION) {
+            Some(error) => format!("cannot be read here: {error}"),
+            None => format!("message version {} is unknown here", label.v),
+        };
+        Ok(DecodedWork::Foreign(label, why))
     }
 }
