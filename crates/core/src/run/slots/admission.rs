@@ -3,7 +3,7 @@
 use super::{Arrival, Effect, Now, Phase, Slot, Slots};
 use crate::id::ObserverId;
 use crate::observer::definition::Overlap;
-use crate::wire::hold_reasons::{REDELIVERED, REDELIVERED_APART, START_RATE, SUSPECTED};
+use crate::wire::hold_reasons::{REDELIVERED_APART, START_RATE, SUSPECTED};
 use crate::wire::report::{RunEvent, RunReport};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const STEPS_BACK: Duration = Duration::from_secs(2);
 /// The pause stays short for this many rounds: a service that can run the observer may appear at any moment, and within
 /// these seconds managers withdraw a message that no service can run. Then it doubles, because no manager is active.
 const SHORT_ROUNDS: u32 = 8;
-/// A start that waits longer is reported.
+/// A start that waits longer is reported; after a redelivery, every start that waits.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 
 impl<R: Copy + std::fmt::Debug> Slots<R> {
@@ -74,19 +74,17 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             return self.put(id, slot);
         }
         let until = self.pace.turn(&work.kind, apart_until, now.chance);
-        let why = match (until > apart_until, apart) {
-            (true, _) => START_RATE,
-            (false, true) => REDELIVERED_APART,
-            (false, false) => REDELIVERED,
-        };
+        if until <= now.mono {
+            let phase = Phase::Running { attempt: 1, since: now.mono };
+            self.put(id, Slot { receipt, epoch, work: Some(work), phase, apart_until, successor: None });
+            return self.start(id, 1, now, effects);
+        }
+        let why = if until > apart_until { START_RATE } else { REDELIVERED_APART };
         if redelivered || until > now.mono + TOLD_AFTER {
             effects.push(Effect::Report(taken(why, false)));
         }
         let phase = Phase::Waiting { until, attempt: 1, why };
         self.put(id, Slot { receipt, epoch, work: Some(work), phase, apart_until, successor: None });
-        if until <= now.mono {
-            self.start(id, 1, now, effects);
-        }
     }
 
     /// Starts the next attempt of the same run when its turn comes.
