@@ -58,13 +58,16 @@ impl Span {
     /// Starts a span now under `parent`; without a parent, it starts a new trace. Use few names; put ids into
     /// attributes.
     pub fn begin(name: impl Into<Cow<'static, str>>, kind: Kind, parent: Option<&TraceContext>) -> Self {
+        if !otlp::exports() {
+            return Self(parent.map_or_else(|| context_of(&unsampled()), context_of));
+        }
         let parent = parent.map_or_else(Context::new, context_of);
         let tracer = global::tracer(SCOPE);
         let builder = tracer.span_builder(name).with_kind(kind.into());
         let context = parent.with_span(tracer.build_with_context(builder, &parent));
         match (context.span().span_context().is_valid(), parent.span().span_context().is_valid()) {
             (true, _) => Self(context),
-            // The process does not export spans, or has stopped exporting them.
+            // The process has stopped exporting spans.
             (false, true) => Self(parent),
             (false, false) => Self(context_of(&unsampled())),
         }

@@ -15,9 +15,12 @@ use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
+
+static EXPORTS: AtomicBool = AtomicBool::new(false);
 
 const BATCH: usize = 512;
 const EVERY: Duration = Duration::from_secs(1);
@@ -83,6 +86,7 @@ impl Exporting {
             .with_resource(resource.build())
             .build();
         global::set_tracer_provider(provider.clone());
+        EXPORTS.store(true, Ordering::Release);
         Ok(Self(Some(provider)))
     }
 
@@ -95,6 +99,11 @@ impl Exporting {
         let provider = self.0.as_ref()?;
         Some(tracing_opentelemetry::layer().with_tracer(provider.tracer(SCOPE)))
     }
+}
+
+/// Whether this process has begun to export spans.
+pub(crate) fn exports() -> bool {
+    EXPORTS.load(Ordering::Acquire)
 }
 
 impl Drop for Exporting {

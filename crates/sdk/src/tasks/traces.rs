@@ -13,7 +13,7 @@ use std::collections::HashMap;
 #[derive(Default)]
 pub(crate) struct Traces {
     held: HashMap<(ObserverId, Epoch), Trace>,
-    /// The spans of runs whose code has not started yet, each from the delivery on.
+    /// The exported spans of runs whose code has not started yet, each from the delivery on.
     starting: HashMap<(ObserverId, Epoch), Span>,
 }
 
@@ -25,7 +25,9 @@ impl Traces {
         let span = Span::begin("run", Kind::Consumer, parent.as_ref());
         describe(&span, work, epoch);
         self.held.insert((work.id, epoch), span.lasting());
-        self.starting.insert((work.id, epoch), span);
+        if span.is_exported() {
+            self.starting.insert((work.id, epoch), span);
+        }
     }
 
     /// Its code is started.
