@@ -1,7 +1,6 @@
 //! Carries out the effects of the machine.
 
 use super::ServiceSession;
-use crate::metric;
 use crate::session::reporter::Say;
 use everwatch_broker::{Consume, Receipt};
 use everwatch_core::capacity::blocks::BlockEffect;
@@ -28,7 +27,7 @@ impl ServiceSession {
     async fn carry_out(&mut self, effect: Effect<Receipt>) {
         match effect {
             Effect::Start { epoch, attempt, work } => {
-                metrics::counter!(metric::STARTS).increment(1);
+                self.starts.increment(1);
                 let trace = self.traces.started(work.id, epoch);
                 self.units.start(work, epoch, attempt, trace);
             }
