@@ -1,0 +1,157 @@
+//! The tasks of code: every end is reported once, after everything that the code leaves behind.
+
+use super::*;
+use async_trait::async_trait;
+use everwatch_core::observer::definition::ObserverDefinition;
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use uuid::Uuid;
+
+const RUN: Epoch = Epoch::first_of(1);
+
+/// Code that ends as its spec says.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Ends {
+    WhenTold,
+    ByAPanic,
+    /// Waits for ever, and panics when it is dropped.
+    Never,
+    /// Waits for ever, and leaves something behind that takes a moment and logs.
+    Slowly,
+}
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+struct LeavesBehind(Context);
+
+impl Drop for LeavesBehind {
+    fn drop(&mut self) {
+        let ctx = self.0.clone();
+        let slow = async move {
+            tokio::task::yield_now().await;
+            ctx.log("left behind");
+        };
+        self.0.leave_behind(slow.boxed());
+    }
+}
+
+impl crate::Observer for Ends {
+    const KIND: &'static str = "ends";
+    async fn run(self, ctx: Context) -> Result<Exit, Error> {
+        match self {
+            Self::WhenTold => ctx.cancelled().await,
+            Self::ByAPanic => panic!("no way"),
+            Self::Never => {
+                let _panics = PanicsWhenDropped;
+                std::future::pending().await
+            }
+            Self::Slowly => {
+                let _leaves = LeavesBehind(ctx);
+                std::future::pending().await
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+struct Silent;
+
+#[async_trait]
+impl Outlet for Silent {
+    async fn emit(&self, _work: &Work, _epoch: Epoch, _value: Value) -> Result<(), Error> {
+        Ok(())
+    }
+    fn progress(&self, _work: &Work, _epoch: Epoch, _text: String) {}
+}
+
+struct Stage {
+    units: Units,
+    logs: Arc<Logs>,
+    ended: UnboundedReceiver<Ended>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let (sender, ended) = unbounded_channel();
+        let registry = Arc::new(Registry::new().observer::<Ends>());
+        let logs = Arc::new(Logs::new(10));
+        let code = Code { registry, outlet: Arc::new(Silent), logs: logs.clone(), frost: Default::default() };
+        Self { units: Units::new(Handle::current(), code, sender), logs, ended }
+    }
+    fn start(&self, spec: &str) -> ObserverId {
+        let definition = json!({"name": "o", "kind": "ends", "spec": spec});
+        let definition: ObserverDefinition = serde_json::from_value(definition).unwrap();
+        let id = ObserverId(Uuid::from_u128(7));
+        self.units.start(Arc::new(Work::of(id, 1, &definition).unwrap()), RUN, 1, None);
+        id
+    }
+    async fn outcome(&mut self) -> Outcome {
+        let ended = tokio::time::timeout(Duration::from_secs(10), self.ended.recv()).await;
+        assert_eq!(self.units.alive(), 0);
+        ended.unwrap().unwrap().outcome
+    }
+    fn logged(&self, id: ObserverId) -> Vec<String> {
+        self.logs.read(id, None, 10).lines.into_iter().map(|line| line.text.into()).collect()
+    }
+}
+
+#[tokio::test]
+async fn code_is_told_to_stop_even_before_its_first_poll_and_after_all_must_stop() {
+    let mut stage = Stage::new();
+    let id = stage.start("when_told");
+    stage.units.cancel(id);
+    assert_eq!(stage.outcome().await, Outcome::Done);
+    stage.start("when_told");
+    tokio::task::yield_now().await;
+    stage.units.cancel_all();
+    assert_eq!(stage.outcome().await, Outcome::Done);
+    stage.start("when_told");
+    assert_eq!(stage.outcome().await, Outcome::Done);
+}
+
+#[tokio::test]
+async fn a_panic_is_an_error_and_the_last_line_of_the_log() {
+    let mut stage = Stage::new();
+    let id = stage.start("by_a_panic");
+    assert_eq!(stage.outcome().await, Outcome::Errored("panicked: no way".to_owned()));
+    assert_eq!(stage.logged(id), ["start 1 ended with an error: panicked: no way"]);
+}
+
+#[tokio::test]
+async fn aborted_code_is_dropped_and_what_it_leaves_behind_ends_before_the_report() {
+    let mut stage = Stage::new();
+    for spec in ["never", "slowly"] {
+        let id = stage.start(spec);
+        tokio::task::yield_now().await;
+        assert_eq!(stage.units.holding(), 1);
+        stage.units.abort(id);
+        assert_eq!(stage.outcome().await, Outcome::Aborted, "{spec}");
+    }
+    assert_eq!(stage.logged(ObserverId(Uuid::from_u128(7))), ["left behind"]);
+}
+
+#[tokio::test]
+async fn code_that_is_aborted_before_its_first_poll_never_starts() {
+    let mut stage = Stage::new();
+    let id = stage.start("by_a_panic");
+    stage.units.abort(id);
+    assert_eq!(stage.outcome().await, Outcome::Aborted);
+}
+
+#[test]
+fn a_start_takes_little_memory() {
+    fn size<F>(_task: fn(AttemptTask) -> F) -> usize {
+        size_of::<F>()
+    }
+    // A service may hold 40,000 observers, most of them idle.
+    assert!(size(AttemptTask::run) <= 128, "{}", size(AttemptTask::run));
+    assert!(size_of::<Attempt>() <= 232, "{}", size_of::<Attempt>());
+}
