@@ -165,7 +165,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     /// The inventory: each held observer as the report of its current phase.
     #[must_use]
     pub fn list(&self, now: Now) -> Vec<RunReport> {
-        let entry = |(id, slot): (&ObserverId, &Box<Slot<R>>)| {
+        let entry = |id: &ObserverId, slot: &Slot<R>| {
             let ago = |since: Duration| now.wall.minus(now.mono.saturating_sub(since));
             let event = match slot.phase {
                 Phase::Running { attempt, since } => RunEvent::Started { attempt, started_at: ago(since) },
@@ -185,7 +185,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             };
             Some(RunReport { id: *id, epoch: slot.epoch, event })
         };
-        self.slots.iter().filter_map(entry).collect()
+        self.slots.iter().filter_map(|(id, slot)| entry(id, slot)).collect()
     }
 
     /// Takes one input and returns the effects to carry out.

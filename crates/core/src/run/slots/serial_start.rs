@@ -80,13 +80,13 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     /// its code also fails and restarts, it has always started shortly before the next suspect kills the service, and
     /// both are blamed for every death.
     pub(super) fn start_a_suspect(&mut self, id: ObserverId, now: Now, effects: &mut Vec<Effect<R>>) {
-        let waiting = |(id, slot): (&ObserverId, &Box<Slot<R>>)| match slot.phase {
+        let waiting = |id: &ObserverId, slot: &Slot<R>| match slot.phase {
             Phase::Waiting { until, why: SUSPECTED, .. } if slot.apart_until <= now.mono => {
                 Some((*id, until))
             }
             _ => None,
         };
-        let waiting: Vec<_> = self.slots.iter().filter_map(waiting).collect();
+        let waiting: Vec<_> = self.slots.iter().filter_map(|(id, slot)| waiting(id, slot)).collect();
         let drawn = now.chance.clamp(0.0, 1.0) * waiting.len() as f64;
         let Some((drawn, until)) =
             waiting.get((drawn as usize).min(waiting.len().saturating_sub(1))).copied()
