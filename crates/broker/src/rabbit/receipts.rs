@@ -101,12 +101,19 @@ fn acquisitions(headers: &FieldTable) -> u32 {
 
 fn readable(headers: &FieldTable) -> Vec<(String, HeaderValue)> {
     let value = |value: &AMQPValue| match value {
-        AMQPValue::LongString(text) => Some(HeaderValue::Text(text.to_string())),
-        AMQPValue::ShortString(text) => Some(HeaderValue::Text(text.to_string())),
+        AMQPValue::LongString(text) => Some(HeaderValue::Text(text_of(text.as_bytes()))),
+        AMQPValue::ShortString(text) => Some(HeaderValue::Text(text.as_str().to_owned())),
         AMQPValue::LongLongInt(n) => Some(HeaderValue::Number(*n)),
         other => number(other).map(|n| HeaderValue::Number(n.into())),
     };
-    headers.inner().iter().filter_map(|(name, it)| Some((name.to_string(), value(it)?))).collect()
+    let mut read = Vec::with_capacity(headers.inner().len());
+    read.extend(headers.inner().iter().filter_map(|(name, it)| Some((name.as_str().to_owned(), value(it)?))));
+    read
+}
+
+/// Formatting the text would cost several times as much.
+fn text_of(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }
 
 fn number(value: &AMQPValue) -> Option<u32> {
