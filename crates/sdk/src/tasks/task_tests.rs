@@ -51,11 +51,11 @@ impl crate::Observer for Ends {
             Self::ByAPanic => panic!("no way"),
             Self::Never => {
                 let _panics = PanicsWhenDropped;
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
             Self::Slowly => {
                 let _leaves = LeavesBehind(ctx);
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
         Ok(Exit::Done)
