@@ -80,15 +80,15 @@ struct AttemptTask {
 impl AttemptTask {
     fn report(&mut self, outcome: Outcome) {
         self.reported = true;
+        self.trace_end(&outcome);
         let (attempt, id) = (&self.attempt, self.attempt.work.id);
         attempt.set_over();
         let mut running = self.shared.lock();
         if running.attempts.get(&id).is_some_and(|newest| Arc::ptr_eq(newest, attempt)) {
             running.attempts.remove(&id);
         }
-        drop(running);
-        self.trace_end(&outcome);
-        // The receiver is gone once the session is over.
+        // Sent under the lock: once no attempt runs, the ends of all attempts are reported. The receiver is
+        // gone once the session is over.
         let _over = self.shared.ended.send(Ended { id, epoch: attempt.epoch, outcome });
     }
 
