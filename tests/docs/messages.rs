@@ -28,10 +28,17 @@ struct Channel {
     golden: &'static [&'static str],
 }
 
-const STATE: [&str; 6] =
-    ["reports", "handed_over_for", "held-messages", "inventory-range", "report-traced", "state-watermark"];
+const STATE: [&str; 7] = [
+    "reports",
+    "handed_over_for",
+    "held-messages",
+    "inventory-digest",
+    "inventory-range",
+    "report-traced",
+    "state-watermark",
+];
 const HEARTBEATS: [&str; 3] = ["heartbeat", "heartbeat-sent-at", "probe"];
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "revoke",
     "welcome",
     "welcome-crash-looping",
@@ -39,6 +46,7 @@ const COMMANDS: [&str; 10] = [
     "directives",
     "hand_over",
     "describe",
+    "list-held",
     "crash-looping",
     "logs",
     "logs-newest",

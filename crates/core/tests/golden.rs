@@ -12,8 +12,8 @@ use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent, Water
 use everwatch_core::wire::logs::{Answer, AskLogs, Line, Lines, LogCursor, LogsAnswer, Stream};
 use everwatch_core::wire::message::{decode, encode};
 use everwatch_core::wire::report::{
-    HeldMessages, HeldWork, InventoryChunk, KindInfo, Predecessor, Registration, Report, Reports, RunEvent,
-    RunReport, SequencedReport, StateMessage,
+    HeldMessages, HeldWork, InventoryChunk, InventoryDigest, InventoryRange, KindInfo, Predecessor,
+    Registration, Report, Reports, RunEvent, RunReport, SequencedReport, StateMessage,
 };
 use everwatch_core::wire::trace::TraceContext;
 use everwatch_core::wire::work::{DecodedWork, Work};
@@ -135,8 +135,16 @@ fn reports() {
     let report = Report::HeldMessages(HeldMessages { pool: Pool::default(), held });
     let entries = vec![SequencedReport::new(1, at(0), report)];
     both_ways("held-messages", &StateMessage::Reports(Reports { service: service(), entries }));
-    let entries =
-        vec![SequencedReport::new(1, at(0), Report::Inventory(InventoryChunk::all(2, Vec::new()).remove(0)))];
+    let running = RunReport {
+        id: observer(),
+        epoch: Epoch::new(3, 2),
+        event: RunEvent::Started { attempt: 1, started_at: at(1) },
+    };
+    let digest = Report::InventoryDigest(InventoryDigest::of(2, vec![running]));
+    let entries = vec![SequencedReport::new(1, at(0), digest)];
+    both_ways("inventory-digest", &StateMessage::Reports(Reports { service: service(), entries }));
+    let chunk = InventoryChunk::within(2, &[InventoryRange::ALL], Vec::new()).remove(0);
+    let entries = vec![SequencedReport::new(1, at(0), Report::Inventory(chunk))];
     both_ways("inventory-range", &StateMessage::Reports(Reports { service: service(), entries }));
     let report = Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event: RunEvent::Stopped });
     let trace = TraceContext::read(
@@ -192,6 +200,8 @@ fn commands() {
     };
     both_ways("hand_over", &Command::HandOver(hand_over));
     both_ways("describe", &Command::Describe { service: service(), ids: vec![observer()] });
+    let ranges = vec![InventoryRange { after: None, upto: Some(observer()) }, InventoryRange::ALL];
+    both_ways("list-held", &Command::ListHeld { service: service(), ranges });
     both_ways("crash-looping", &Command::CrashLooping(vec![observer()]));
     let after = Some(LogCursor { epoch: Epoch::new(3, 2), seq: 57 });
     let logs = AskLogs { number: 7, to: RepliesId(Uuid::from_u128(0xd)), id: observer(), after, most: 100 };

@@ -27,6 +27,7 @@ pub(crate) const HEARTBEATS: &str = "everwatch_heartbeats_total";
 pub(crate) const PROBES: &str = "everwatch_probes_total";
 pub(crate) const LOST_EVENTS: &str = "everwatch_lost_events_total";
 pub(crate) const PASSED_OVER: &str = "everwatch_passed_over_reports_total";
+pub(crate) const RANGES_REQUESTED: &str = "everwatch_inventory_ranges_requested_total";
 pub(crate) const FAILED_PASSES: &str = "everwatch_failed_passes_total";
 
 pub(crate) const INTAKE_BATCH: &str = "everwatch_intake_batch_reports";
@@ -51,7 +52,7 @@ const GAUGES: [(&str, Unit, &str); 12] = [
     (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 14] = [
+const COUNTERS: [(&str, Unit, &str); 15] = [
     (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
     (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
     (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
@@ -65,6 +66,7 @@ const COUNTERS: [(&str, Unit, &str); 14] = [
     (HEARTBEATS, Unit::Count, "heartbeats read"),
     (PROBES, Unit::Count, "probes read"),
     (PASSED_OVER, Unit::Count, "reports about rows that cannot be read"),
+    (RANGES_REQUESTED, Unit::Count, "ranges of inventories that differed from the database"),
     (FAILED_PASSES, Unit::Count, "passes of the reconciler that failed"),
 ];
 

@@ -35,13 +35,15 @@ use everwatch_core::wire::command::Command;
 use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage};
 use everwatch_core::wire::message::decode;
 use everwatch_core::wire::message::encode;
-use everwatch_core::wire::report::{InventoryChunk, Predecessor, Registration, Report, RunReport};
+use everwatch_core::wire::report::{
+    InventoryChunk, InventoryDigest, InventoryRange, Predecessor, Registration, Report, RunReport,
+};
 use everwatch_core::wire::work::{DecodedWork, Work};
 use opening::{declare, machine, watch};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, interval, interval_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -265,8 +267,9 @@ impl ServiceSession {
         self.step(Input::Registered).await;
         let mut heartbeat = interval(self.me.settings.heartbeat_interval);
         let mut progress = interval(PROGRESS);
-        let mut list = interval(self.me.settings.list_every);
-        list.reset();
+        // At a random moment: services that registered together must not send their inventories together.
+        let list_every = self.me.settings.list_every;
+        let mut list = interval_at(Instant::now() + list_every.mul_f64(rand::random()), list_every);
         loop {
             // A fenced service takes no step, so its overdue deadlines stay overdue: waiting for them would spin.
             if self.fence.reason().is_some() {
@@ -291,7 +294,7 @@ impl ServiceSession {
                         self.heartbeat();
                     }
                 }
-                _ = list.tick() => self.list().await,
+                _ = list.tick() => self.digest().await,
             }
         }
     }
@@ -417,10 +420,17 @@ impl ServiceSession {
         });
     }
 
-    async fn list(&mut self) {
+    /// Sends the digests of the inventory.
+    async fn digest(&mut self) {
         self.pulse.inventories += 1;
-        for list in InventoryChunk::all(self.pulse.inventories, self.machine.list(self.now())) {
-            self.reporter.say(Say::Tell(Report::Inventory(list))).await;
+        let digest = InventoryDigest::of(self.pulse.inventories, self.machine.list(self.now()));
+        self.reporter.say(Say::Tell(Report::InventoryDigest(digest))).await;
+    }
+
+    /// Sends these ranges of the inventory.
+    async fn list(&mut self, ranges: &[InventoryRange]) {
+        for chunk in InventoryChunk::within(self.pulse.inventories, ranges, self.machine.list(self.now())) {
+            self.reporter.say(Say::Tell(Report::Inventory(chunk))).await;
         }
     }
 }

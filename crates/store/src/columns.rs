@@ -11,6 +11,7 @@ use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
+use everwatch_core::wire::report::RangeTotal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashSet};
@@ -43,6 +44,7 @@ pub(crate) struct StateColumns {
     pub(crate) steady_at: Option<i64>,
     /// The reason code as far as it follows from the row alone.
     pub(crate) reason_code: Option<&'static str>,
+    pub(crate) digest: Option<i64>,
     pub(crate) state: String,
 }
 
@@ -122,6 +124,7 @@ impl StateColumns {
             commanded_at: row.commanded_at.map(|at| at.0),
             steady_at: said.and_then(|said| said.steady_at).map(|at| at.0),
             reason_code: stored_code(row).map(ReasonCode::as_str),
+            digest: row.digest().map(stored_digest),
             state: written(row)?,
         })
     }
@@ -263,6 +266,19 @@ pub(crate) fn health_counts_of(
         add(None, count - steady);
     }
     Ok(counts)
+}
+
+/// A digest of 40 bits as a database stores it.
+pub(crate) fn stored_digest(digest: u64) -> i64 {
+    i64::try_from(digest).unwrap_or(i64::MAX)
+}
+
+/// Numbers of held observers and sums of their digests.
+pub(crate) fn range_totals(totals: Vec<(i64, i64)>) -> Vec<RangeTotal> {
+    totals
+        .into_iter()
+        .map(|(entries, sum)| RangeTotal { entries: number(entries), sum: number(sum) })
+        .collect()
 }
 
 /// What a database counted.

@@ -15,14 +15,14 @@ use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
 use everwatch_core::failure::adoption::REMEMBERED;
-use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::health::{Health, standing};
 use everwatch_core::record::reason::code_at;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::{ServiceRow, ServiceState};
 use everwatch_core::record::status::Status;
-use everwatch_core::wire::report::InventoryRange;
+use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use std::cmp::Ordering;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -308,16 +308,30 @@ impl Worklists for MemoryStore {
         };
         Ok(self.rows(most, |kept| is_one(kept).then(|| kept.age())))
     }
+    async fn held_totals(
+        &self,
+        service: ServiceId,
+        ranges: &[InventoryRange],
+    ) -> Result<Vec<RangeTotal>, StoreError> {
+        let tables = self.tables();
+        let total = |range: &InventoryRange| {
+            let held = tables.observers.values().map(|kept| &kept.row);
+            let held = held.filter(|row| row.holder() == Some(service) && range.contains(row.id));
+            held.fold(RangeTotal::default(), |total, row| RangeTotal {
+                entries: total.entries + 1,
+                sum: total.sum + row.digest().unwrap_or(0),
+            })
+        };
+        Ok(ranges.iter().map(total).collect())
+    }
     async fn held_by(
         &self,
         service: ServiceId,
         range: InventoryRange,
     ) -> Result<Vec<ObserverId>, StoreError> {
         let tables = self.tables();
-        let is_in =
-            |id: ObserverId| range.after.is_none_or(|it| id > it) && range.upto.is_none_or(|it| id <= it);
         let held = tables.observers.values().filter(|kept| kept.row.holder() == Some(service));
-        Ok(held.map(|kept| kept.row.id).filter(|id| is_in(*id)).collect())
+        Ok(held.map(|kept| kept.row.id).filter(|id| range.contains(*id)).collect())
     }
 }
 
@@ -337,6 +351,13 @@ impl Services for MemoryStore {
         let tables = self.tables();
         let rows = ids.iter().filter_map(|id| tables.services.get(id)).cloned().collect();
         Ok(Found { rows, unreadable: Vec::new() })
+    }
+    async fn namesakes(&self, names: &[Name], ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
+        let tables = self.tables();
+        let shown = |it: &&ServiceRow| {
+            names.contains(&it.registration.name) && it.end.is_none_or(|end| end.at >= ended_since)
+        };
+        Ok(tables.services.values().filter(shown).cloned().collect())
     }
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
         let tables = self.tables();

@@ -8,14 +8,14 @@ pub use everwatch_core::capacity::create_admission::Created;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Kind, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
-use everwatch_core::wire::report::InventoryRange;
+use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
@@ -295,6 +295,13 @@ pub trait Worklists: Send + Sync + 'static {
     /// Live observers of the pool whose messages may be in its queue and whose holder is none of `living`, the oldest
     /// first.
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError>;
+    /// The number of observers in each of these ranges that the service holds according to its reports, and the sum of
+    /// their digests.
+    async fn held_totals(
+        &self,
+        service: ServiceId,
+        ranges: &[InventoryRange],
+    ) -> Result<Vec<RangeTotal>, StoreError>;
     /// The observers in this range that the service holds according to its reports.
     async fn held_by(&self, service: ServiceId, range: InventoryRange)
     -> Result<Vec<ObserverId>, StoreError>;
@@ -307,6 +314,8 @@ pub trait Services: Send + Sync + 'static {
     async fn services(&self, ended_since: Timestamp) -> Result<Found<ServiceRow, ServiceId>, StoreError>;
     /// Services by id, ended ones included; unknown ids are left out.
     async fn load_services(&self, ids: &[ServiceId]) -> Result<Found<ServiceRow, ServiceId>, StoreError>;
+    /// Services with one of these names that live, or ended since `ended_since`. Unreadable ones are left out.
+    async fn namesakes(&self, names: &[Name], ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError>;
     /// The end of each of these services that is known and has ended.
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError>;
     /// One service: a name means its newest incarnation. Corrupt if its row cannot be read.

@@ -15,11 +15,11 @@ use async_trait::async_trait;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
-use everwatch_core::wire::report::InventoryRange;
+use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, Transaction};
@@ -190,6 +190,13 @@ impl Worklists for PgStore {
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         answered(worklists::unheld(self.reading(), pool, living, most)).await
     }
+    async fn held_totals(
+        &self,
+        service: ServiceId,
+        ranges: &[InventoryRange],
+    ) -> Result<Vec<RangeTotal>, StoreError> {
+        answered(observers::held_totals(&self.pool, service, ranges)).await
+    }
     async fn held_by(
         &self,
         service: ServiceId,
@@ -206,6 +213,9 @@ impl Services for PgStore {
     }
     async fn load_services(&self, ids: &[ServiceId]) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
         answered(services::load(self.reading(), ids)).await
+    }
+    async fn namesakes(&self, names: &[Name], ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
+        services::namesakes(self.reading(), names, ended_since).await
     }
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
         answered(services::ends(&self.pool, ids)).await

@@ -16,11 +16,11 @@ use async_trait::async_trait;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
-use everwatch_core::wire::report::InventoryRange;
+use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
@@ -245,6 +245,13 @@ impl Worklists for SqliteStore {
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         worklists::unheld(self.reading(), pool, living, most).await
     }
+    async fn held_totals(
+        &self,
+        service: ServiceId,
+        ranges: &[InventoryRange],
+    ) -> Result<Vec<RangeTotal>, StoreError> {
+        observers::held_totals(&self.readers, service, ranges).await
+    }
     async fn held_by(
         &self,
         service: ServiceId,
@@ -261,6 +268,9 @@ impl Services for SqliteStore {
     }
     async fn load_services(&self, ids: &[ServiceId]) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
         services::load(self.reading(), ids).await
+    }
+    async fn namesakes(&self, names: &[Name], ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
+        services::namesakes(self.reading(), names, ended_since).await
     }
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
         services::ends(&self.readers, ids).await

@@ -1,6 +1,6 @@
 //! Stored rows that cannot be read: a read skips them and remembers them for operators. Shared by both databases.
 
-use crate::columns::limit;
+use crate::columns::{limit, stored_digest};
 use crate::port::{Found, StoreError, Table, Unreadable};
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::record::row::Row;
@@ -22,6 +22,7 @@ const READ_ON: usize = 500;
 pub(crate) struct StoredObserver {
     id: Uuid,
     version: i64,
+    digest: Option<i64>,
     definition: String,
     state: String,
 }
@@ -56,12 +57,14 @@ impl Stored for StoredObserver {
         ObserverId(id)
     }
     fn read(&self) -> Result<Row, String> {
-        let Self { id, version, definition, state } = self;
+        let Self { id, version, digest, definition, state } = self;
         // Without the beginning of the definition: it may contain a secret.
         let definition =
             serde_json::from_str(definition).map_err(|error| format!("{error}, in its definition"))?;
-        Row::read(ObserverId(*id), *version, definition, state)
-            .map_err(|error| format!("{error}, in the state that starts with {}", start(state)))
+        let mut row = Row::read(ObserverId(*id), *version, definition, state)
+            .map_err(|error| format!("{error}, in the state that starts with {}", start(state)))?;
+        row.digest_is_stale = *digest != row.digest().map(stored_digest);
+        Ok(row)
     }
 }
 

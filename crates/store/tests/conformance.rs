@@ -84,6 +84,7 @@ both! {
     only_the_version_that_was_looked_at_is_forgotten
     who_was_forgotten_is_remembered_by_id
     what_a_service_holds_is_found_by_a_stretch_of_ids
+    the_totals_of_a_service_are_those_of_its_inventory
     the_clock_goes_forward
     a_client_that_disconnects_during_a_save_blocks_no_other
     what_is_saved_is_found_by_what_it_is_now
@@ -101,6 +102,7 @@ both! {
     a_service_is_born_once_and_found
     a_service_is_saved_by_compare_and_set
     services_are_loaded_by_id
+    services_are_found_by_their_names
     ended_services_are_shown_for_a_while
     the_ends_of_services_are_known_by_id
     parked_messages_are_shown_newest_first

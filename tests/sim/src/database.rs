@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
-use everwatch_core::wire::report::InventoryRange;
+use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use everwatch_store::{
     Backup, Change, Counts, Created, Event, EventFilter, EventPage, EventRange, Events, Filter, Found,
     HealthCounts, KeyValue, ListCursor, MemoryStore, Observers, Page, Parked, ParkedHead, ParkedMessages,
@@ -287,6 +287,13 @@ impl Worklists for RemoteStore {
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         self.rows(Vec::len, self.memory().unheld(pool, living, most)).await
     }
+    async fn held_totals(
+        &self,
+        service: ServiceId,
+        ranges: &[InventoryRange],
+    ) -> Result<Vec<RangeTotal>, StoreError> {
+        self.operation(Access::Read, self.memory().held_totals(service, ranges)).await
+    }
     async fn held_by(
         &self,
         service: ServiceId,
@@ -303,6 +310,9 @@ impl Services for RemoteStore {
     }
     async fn load_services(&self, ids: &[ServiceId]) -> Result<Found<ServiceRow, ServiceId>, StoreError> {
         self.operation(Access::Read, self.memory().load_services(ids)).await
+    }
+    async fn namesakes(&self, names: &[Name], ended_since: Timestamp) -> Result<Vec<ServiceRow>, StoreError> {
+        self.operation(Access::Read, self.memory().namesakes(names, ended_since)).await
     }
     async fn ends(&self, ids: &[ServiceId]) -> Result<BTreeMap<ServiceId, Timestamp>, StoreError> {
         self.operation(Access::Read, self.memory().ends(ids)).await

@@ -144,10 +144,15 @@ mod tests {
         assert!(!row.repeats(holder, &same), "nothing was reported yet");
         report(&mut row, started(), 1);
         assert!(row.repeats(holder, &same));
+        assert_eq!(row.digest(), Some(same.digest()));
+        row.digest_is_stale = true;
+        assert!(!row.repeats(holder, &same), "applying it writes the digest");
+        row.digest_is_stale = false;
         assert!(!row.repeats(holder, &next) && !row.repeats(holder, &other_run));
         assert!(!row.repeats(ServiceId(Uuid::from_u128(8)), &same), "another holder");
         row.apply(holder, 2, at(2), &RunReport { event: RunEvent::HandedOver, ..same.clone() }, at(2));
         assert!(!row.repeats(holder, &same), "handed over");
+        assert_eq!(row.digest(), None);
     }
 
     #[test]

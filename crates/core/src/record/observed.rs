@@ -10,7 +10,7 @@ use crate::id::ServiceId;
 use crate::wire::command::Cause;
 use crate::wire::hold_reasons;
 use crate::wire::message::is_false;
-use crate::wire::report::RunEvent;
+use crate::wire::report::{HeldPhase, RunEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -310,6 +310,25 @@ impl Observed {
         let told = self.last_error.as_ref();
         let same_error = told.is_some_and(|it| it.key.acquisitions == acquisitions && it.value == error);
         self.settled.is_none() && latest && same_error
+    }
+
+    /// The run that a service holds, and its phase as an inventory tells it.
+    pub(crate) fn held_phase(&self) -> Option<(u32, HeldPhase<'_>)> {
+        let latest = self.latest.as_ref()?;
+        let acquisitions = latest.key.acquisitions;
+        let phase = match &latest.phase {
+            RunPhase::Held { reason, refuses } => HeldPhase::Held { reason, refuses: *refuses },
+            RunPhase::Running => {
+                let start = self.started.as_ref().filter(|it| it.key.acquisitions == acquisitions);
+                HeldPhase::Running { attempt: start.map_or(0, |it| it.value.attempt) }
+            }
+            RunPhase::Restarting { next_at } => {
+                let error = self.last_error.as_ref().filter(|it| it.key.acquisitions == acquisitions);
+                HeldPhase::Restarting { error: error.map_or("", |it| &it.value), next_at: *next_at }
+            }
+            RunPhase::HandedOver | RunPhase::HandedOverFor { .. } | RunPhase::Refused { .. } => return None,
+        };
+        Some((acquisitions, phase))
     }
 
     /// The highest reported run.

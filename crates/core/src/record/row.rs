@@ -52,6 +52,9 @@ pub struct Row {
     /// Counts the changes of this row: a save succeeds only on the version it was loaded with.
     #[serde(skip)]
     pub version: i64,
+    /// Whether the digest that is stored beside the row is not [`Row::digest`]: an older version has written the row.
+    #[serde(skip)]
+    pub digest_is_stale: bool,
     /// What its user wants to run.
     #[serde(skip, default = "beside::definition")]
     pub definition: Arc<ObserverDefinition>,
@@ -135,6 +138,7 @@ impl Row {
         Self {
             id,
             version: 1,
+            digest_is_stale: false,
             definition: Arc::new(definition),
             desired: Desired::Running,
             generation: 1,
@@ -183,6 +187,14 @@ impl Row {
     #[must_use]
     pub fn holder(&self) -> Option<ServiceId> {
         self.observed.holder().filter(|_| self.unlisted.is_none())
+    }
+
+    /// The digest of the entry that its holder's inventory must contain; `None` without a holder.
+    #[must_use]
+    pub fn digest(&self) -> Option<u64> {
+        self.holder()?;
+        let (acquisitions, phase) = self.observed.held_phase()?;
+        Some(phase.digest(self.id, Epoch::new(self.generation, acquisitions)))
     }
 
     /// No run below this epoch may start or continue.
@@ -258,6 +270,7 @@ impl Row {
     pub fn repeats(&self, service: ServiceId, entry: &RunReport) -> bool {
         let same = self.publish_lease.is_none()
             && self.unlisted.is_none()
+            && !self.digest_is_stale
             && entry.epoch.generation() == self.generation;
         let acquisitions = entry.epoch.acquisitions();
         same && match &entry.event {

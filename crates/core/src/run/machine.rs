@@ -8,7 +8,7 @@ use crate::id::{ObserverId, ServiceId};
 use crate::wire::command::{Cause, Command, HandOver, Revocation, ServiceDirectives, Welcome};
 use crate::wire::heartbeat::Intent;
 use crate::wire::logs::AskLogs;
-use crate::wire::report::RunReport;
+use crate::wire::report::{InventoryRange, RunReport};
 use crate::wire::work::{DecodedWork, Work};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -89,6 +89,8 @@ pub enum Effect<R> {
     Directed { directives: ServiceDirectives, capacity: u32 },
     /// A manager asks what these observers are; none: what the service is, and everything that it holds.
     Describe(Vec<ObserverId>),
+    /// A manager asks for the entries of these ranges of the inventory.
+    List(Vec<InventoryRange>),
     /// A manager asks for lines of an observer.
     AnswerLogs(AskLogs),
 }
@@ -299,12 +301,16 @@ impl<R: Copy + Debug> Machine<R> {
             Command::Welcome(welcome) => self.on_welcome(*welcome, now, effects),
             Command::CrashLooping(ids) => self.slots_step(slots::Input::CrashLooping(ids), now, effects),
             Command::Describe { service, ids } if service == self.id => effects.push(Effect::Describe(ids)),
+            Command::ListHeld { service, ranges } if service == self.id => effects.push(Effect::List(ranges)),
             Command::Logs(asked) => effects.push(Effect::AnswerLogs(asked)),
             Command::Directives { service, directives } if service == self.id => {
                 self.follow(directives, effects);
             }
             Command::HandOver(asked) if asked.service == self.id => self.on_hand_over(asked, now.mono),
-            Command::Describe { .. } | Command::Directives { .. } | Command::HandOver(_) => {}
+            Command::Describe { .. }
+            | Command::ListHeld { .. }
+            | Command::Directives { .. }
+            | Command::HandOver(_) => {}
             // A command of a newer version.
             Command::Unknown(_) => {}
         }

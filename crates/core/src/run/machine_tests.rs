@@ -6,6 +6,7 @@ use crate::clock::Timestamp;
 use crate::id::{Kind, Name};
 use crate::observer::definition::ObserverDefinition;
 use crate::run::slots::SlotPolicy;
+use crate::wire::report::InventoryRange;
 use serde_json::json;
 use std::fmt::Write as _;
 use uuid::Uuid;
@@ -49,6 +50,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Ready => "ready".to_owned(),
         Effect::Directed { capacity, .. } => format!("directed to {capacity} slots"),
         Effect::Describe(ids) => format!("describe {}", ids.len()),
+        Effect::List(ranges) => format!("list {}", ranges.len()),
         Effect::AnswerLogs(_) => "answer logs".to_owned(),
     }
 }
@@ -212,5 +214,8 @@ fn a_service_that_stops_hands_everything_over_and_opens_nothing() {
 fn questions_of_managers_are_passed_on_if_they_are_for_this_service() {
     let mut script = Script::serving(1);
     let ask = |service| Input::Command(Command::Describe { service, ids: vec![id(1)] });
-    script.on(ask(ME), &["describe 1"]).on(ask(ServiceId(Uuid::from_u128(1))), &[]);
+    let list = |service| Input::Command(Command::ListHeld { service, ranges: vec![InventoryRange::ALL] });
+    let other = ServiceId(Uuid::from_u128(1));
+    script.on(ask(ME), &["describe 1"]).on(ask(other), &[]);
+    script.on(list(ME), &["list 1"]).on(list(other), &[]);
 }

@@ -4,12 +4,13 @@ use crate::clock::friendly;
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
 use crate::wire::logs::AskLogs;
+use crate::wire::report::InventoryRange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A command of a manager to the services: every service receives every command.
+/// A command of a manager to services. A command that concerns one service is sent to its own queue, the others to all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -23,9 +24,11 @@ pub enum Command {
     HandOver(HandOver),
     /// Observers that may end their services: start them one at a time.
     CrashLooping(Vec<ObserverId>),
+    /// Requests the entries of these ranges of the inventory: their digests differ from the database.
+    ListHeld { service: ServiceId, ranges: Vec<InventoryRange> },
     /// Requests the details of these held observers; without ids, the registration and the inventory.
     Describe { service: ServiceId, ids: Vec<ObserverId> },
-    /// The only command that goes to a single service; its answer goes to a single manager.
+    /// The answer goes to a single manager.
     Logs(AskLogs),
     /// Written by a newer version: counted and ignored.
     #[serde(untagged)]

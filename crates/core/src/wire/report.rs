@@ -1,7 +1,9 @@
 //! Reports of services to managers, in the state queue.
 
+mod inventory;
 mod registration;
 
+pub use inventory::{HeldPhase, InventoryChunk, InventoryDigest, InventoryRange, RangeDigest, RangeTotal};
 pub use registration::{KindInfo, Predecessor};
 
 use crate::clock::Timestamp;
@@ -9,7 +11,7 @@ use crate::epoch::Epoch;
 use crate::id::{Name, ObserverId, Pool, ServiceId};
 use crate::wire::command::Cause;
 use crate::wire::heartbeat::Watermark;
-use crate::wire::message::{BATCH_MAX, is_false};
+use crate::wire::message::is_false;
 use crate::wire::trace::{self, TraceContext};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,7 +62,9 @@ pub enum Report {
     ServiceGone,
     /// An event of one run.
     Run(RunReport),
-    /// One chunk of the inventory: the last-resort repair.
+    /// The inventory as digests; managers request the entries of the ranges that differ from the database.
+    InventoryDigest(InventoryDigest),
+    /// The entries of one range of the inventory: the last-resort repair.
     Inventory(InventoryChunk),
     /// The answer to [`Command::Describe`].
     HeldMessages(HeldMessages),
@@ -158,45 +162,6 @@ impl RunEvent {
     }
 }
 
-/// One chunk of an inventory; each entry applies like an ordinary report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct InventoryChunk {
-    pub inventory: u64,
-    pub chunk: u32,
-    pub chunks: u32,
-    pub entries: Vec<RunReport>,
-    /// Within this range of ids, the service holds exactly these entries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub range: Option<InventoryRange>,
-}
-
-/// A range of ids, exclusive at its start and inclusive at its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct InventoryRange {
-    pub after: Option<ObserverId>,
-    pub upto: Option<ObserverId>,
-}
-
-impl InventoryChunk {
-    /// A complete inventory in at least one chunk: the ranges of its chunks cover all ids. The obvious way lets a
-    /// manager wait for all chunks, but another manager may get some. Instead, each chunk alone shows what is not held.
-    #[must_use]
-    pub fn all(inventory: u64, mut entries: Vec<RunReport>) -> Vec<Self> {
-        entries.sort_by_key(|entry| entry.id);
-        let parts: Vec<&[RunReport]> =
-            if entries.is_empty() { vec![&[]] } else { entries.chunks(BATCH_MAX).collect() };
-        let chunks = u32::try_from(parts.len()).unwrap_or(u32::MAX);
-        let mut after = None;
-        let chunk = |(chunk, part): (u32, &&[RunReport])| {
-            let upto = part.last().map(|last| last.id).filter(|_| chunk + 1 < chunks);
-            let range = Some(InventoryRange { after, upto });
-            after = upto;
-            Self { inventory, chunk, chunks, entries: part.to_vec(), range }
-        };
-        (0..).zip(&parts).map(chunk).collect()
-    }
-}
-
 /// Messages that a service holds, for managers that do not know their observers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldMessages {
@@ -219,28 +184,4 @@ fn first_version() -> u16 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
 fn is_first_version(version: &u16) -> bool {
     *version == first_version()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::message::BATCH_MAX;
-    use uuid::Uuid;
-
-    #[test]
-    fn the_chunks_of_an_inventory_cover_all_ids() {
-        assert_eq!(
-            InventoryChunk::all(1, Vec::new())[0].range,
-            Some(InventoryRange { after: None, upto: None })
-        );
-        let id = |number: usize| ObserverId(Uuid::from_u128(number as u128));
-        let entry = |number| RunReport { id: id(number), epoch: Epoch::new(1, 0), event: RunEvent::Stopped };
-        let all = InventoryChunk::all(7, (0..BATCH_MAX * 2 + 1).rev().map(entry).collect());
-        let ranges: Vec<InventoryRange> = all.iter().filter_map(|chunk| chunk.range).collect();
-        let (first, second) = (Some(id(BATCH_MAX - 1)), Some(id(BATCH_MAX * 2 - 1)));
-        let range = |after, upto| InventoryRange { after, upto };
-        assert_eq!(ranges, [range(None, first), range(first, second), range(second, None)]);
-        assert_eq!(all.iter().map(|chunk| chunk.entries.len()).sum::<usize>(), BATCH_MAX * 2 + 1);
-        assert!(all.iter().all(|chunk| (chunk.inventory, chunk.chunks) == (7, 3)));
-    }
 }

@@ -1,16 +1,16 @@
-//! Lists: what services hold, and what they do not although the database says so.
+//! Inventories: what services hold, and what they do not hold although the database says so.
 
 use super::registrations;
 use crate::commit::{change_row, change_service};
 use crate::context::records::Records;
 use crate::metric;
 use everwatch_core::id::{ObserverId, ServiceId};
-use everwatch_core::wire::report::{InventoryChunk, InventoryRange};
+use everwatch_core::wire::report::{InventoryChunk, InventoryDigest, InventoryRange};
 use everwatch_store::StoreError;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use tracing::warn;
 
-/// One part of a list, without what it says of each entry.
+/// One chunk of an inventory, without the phases of its entries.
 #[derive(Debug)]
 pub(crate) struct Part {
     service: ServiceId,
@@ -52,10 +52,38 @@ pub(crate) async fn apply(records: &Records, parts: &[Part]) -> Result<(), Store
             }
         }
         if part.is_last {
-            let now = records.clock.now();
-            let listed = change_service(records, part.service, |row| row.on_list(now)).await;
-            registrations::pass_over(part.service, listed)?;
+            on_listed(records, part.service).await?;
         }
     }
     Ok(())
+}
+
+/// Compares digests with the database, once all reports before them are applied. Returns the ranges that differ, by
+/// service. They may differ only because another manager is applying a report at this moment; their entries repair
+/// nothing then.
+pub(crate) async fn compare(
+    records: &Records,
+    digests: &[(ServiceId, InventoryDigest)],
+) -> Result<BTreeMap<ServiceId, Vec<InventoryRange>>, StoreError> {
+    let mut differing = BTreeMap::new();
+    for (service, digest) in digests {
+        let ranges: Vec<InventoryRange> = digest.ranges.iter().map(|it| it.range).collect();
+        let totals = records.store.held_totals(*service, &ranges).await?;
+        let other = digest.ranges.iter().zip(totals).filter(|(told, stored)| told.total != *stored);
+        let other: Vec<InventoryRange> = other.map(|(told, _)| told.range).collect();
+        if other.is_empty() {
+            on_listed(records, *service).await?;
+        } else {
+            metrics::counter!(metric::RANGES_REQUESTED).increment(other.len() as u64);
+            differing.insert(*service, other);
+        }
+    }
+    Ok(differing)
+}
+
+/// The database contains what the service holds.
+async fn on_listed(records: &Records, service: ServiceId) -> Result<(), StoreError> {
+    let now = records.clock.now();
+    let listed = change_service(records, service, |row| row.on_list(now)).await;
+    registrations::pass_over(service, listed).map(drop)
 }

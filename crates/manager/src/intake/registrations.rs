@@ -2,18 +2,20 @@
 
 use crate::commit::{Changed, change_service};
 use crate::context::Manager;
+use crate::context::records::Records;
 use crate::fleet::{orders, quarantine};
 use crate::metric;
 use crate::outgoing::commands;
 use everwatch_core::capacity::maintenance::Orders;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::ServiceId;
+use everwatch_core::id::{Name, ServiceId};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::{self, ServiceRow};
 use everwatch_core::wire::command::{Revocation, Welcome};
 use everwatch_core::wire::report::Registration;
-use everwatch_store::StoreError;
+use everwatch_store::{Found, StoreError};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info, warn};
@@ -39,8 +41,8 @@ pub(crate) async fn apply(
     new_services: &[NewService],
     gone: &[ServiceId],
 ) -> Result<(), StoreError> {
-    for new_service in new_services {
-        pass_over(new_service.service, on_registered(manager, new_service).await)?;
+    if !new_services.is_empty() {
+        register(manager, new_services).await?;
     }
     for service in gone {
         pass_over(*service, on_gone(manager, *service).await)?;
@@ -60,34 +62,55 @@ pub(crate) fn pass_over<T>(service: ServiceId, done: Result<T, StoreError>) -> R
     }
 }
 
-async fn on_registered(manager: &Manager, new_service: &NewService) -> Result<(), StoreError> {
-    let said_goodbye = async || manager.records.store.note(&goodbye(new_service.service)).await;
-    if manager.records.store.service(&new_service.service.into()).await?.is_some() {
-        return match said_goodbye().await? {
-            Some(_) => on_gone(manager, new_service.service).await,
-            None => Ok(()),
-        };
+/// Adds the rows of new services. After a restart of the broker, all services register at once: the cost of a batch does
+/// not depend on the number of other services.
+async fn register(manager: &Manager, new_services: &[NewService]) -> Result<(), StoreError> {
+    let records = &manager.records;
+    let ids: Vec<ServiceId> = new_services.iter().map(|it| it.service).collect();
+    let Found { rows: known, unreadable } = records.store.load_services(&ids).await?;
+    let now = records.clock.now();
+    let mut rows: BTreeMap<ServiceId, ServiceRow> = BTreeMap::new();
+    for it in new_services {
+        if unreadable.contains(&it.service) {
+            pass_over::<()>(it.service, Err(StoreError::Corrupt("its row exists".to_owned())))?;
+        } else if !known.iter().any(|row| row.id == it.service) {
+            let row = || ServiceRow::registered(it.service, it.registration.clone(), it.at, now);
+            rows.entry(it.service).or_insert_with(row);
+        }
     }
-    let now = manager.records.clock.now();
-    let row =
-        ServiceRow::registered(new_service.service, new_service.registration.clone(), new_service.at, now);
-    if !manager.records.store.save_services(&[row]).await?.is_empty() {
-        return Ok(());
-    }
-    if let Some(row) = manager.records.store.service(&new_service.service.into()).await? {
-        let from = new_service.registration.predecessor.as_ref();
+    // Another manager has inserted the others.
+    let late = records.store.save_services(&rows.values().cloned().collect::<Vec<_>>()).await?;
+    rows.retain(|id, _| !late.contains(id));
+    for row in rows.values() {
+        let registration = &row.registration;
+        let from = registration.predecessor.as_ref();
         let text =
             from.map_or_else(String::new, |it| format!("after {}, which ended: {}", it.service, it.ended));
-        manager.records.events.tell_service(EventKind::ServiceRegistered, &row, text);
+        records.events.tell_service(EventKind::ServiceRegistered, row, text);
+        info!(service = %row.id, name = %registration.name, pool = %registration.pool, "service registered");
     }
-    info!(service = %new_service.service, name = %new_service.registration.name, pool = %new_service.registration.pool, "service registered");
-    if said_goodbye().await?.is_some() {
-        return on_gone(manager, new_service.service).await;
+    for id in rows.keys().copied().chain(known.iter().map(|row| row.id)) {
+        if records.store.note(&goodbye(id)).await?.is_some() {
+            pass_over(id, on_gone(manager, id).await)?;
+        }
     }
-    let namesakes = manager.records.store.services(now).await?.rows;
-    for namesake in namesakes {
-        if namesake.id != new_service.service && namesake.registration.name == new_service.registration.name {
-            change_service(&manager.records, namesake.id, |row| row.suspect(now)).await?;
+    suspect_namesakes(records, rows.values(), now).await
+}
+
+/// A service that has the name of a newer one has probably ended.
+async fn suspect_namesakes(
+    records: &Records,
+    new_rows: impl Iterator<Item = &ServiceRow>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let newest: BTreeMap<&Name, ServiceId> = new_rows.map(|row| (&row.registration.name, row.id)).collect();
+    if newest.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<Name> = newest.keys().map(|name| (*name).clone()).collect();
+    for namesake in records.store.namesakes(&names, now).await? {
+        if newest.get(&namesake.registration.name) != Some(&namesake.id) {
+            change_service(records, namesake.id, |row| row.suspect(now)).await?;
         }
     }
     Ok(())
@@ -118,32 +141,37 @@ fn goodbye(service: ServiceId) -> String {
     format!("gone/{service}")
 }
 
-/// Whether the new service is the successor of this one, which unregistered.
+/// Whether the new service is the successor of this one, which has its name and unregistered.
 fn returned(row: &ServiceRow, new_service: ServiceId, registration: &Registration) -> bool {
     row.id != new_service
-        && row.registration.name == registration.name
         && row.registration.pool == registration.pool
         && row.end.is_some_and(|end| end.how == service::Ended::Gone)
 }
 
 /// Sends new services the commands from before they listened.
 pub(crate) async fn welcome(manager: &Arc<Manager>, new_services: &[NewService]) {
-    let since = manager.records.clock.now().minus(WELCOME_WINDOW);
+    let now = manager.records.clock.now();
+    let names: Vec<Name> = new_services.iter().map(|it| it.registration.name.clone()).collect();
     let stored = async {
-        let rows = manager.records.store.commanded_since(since, WELCOME_MAX).await?;
+        let store = &manager.records.store;
+        let rows = store.commanded_since(now.minus(WELCOME_WINDOW), WELCOME_MAX).await?;
         let book = orders::book(&manager.records).await?;
-        let ended =
-            manager.records.store.services(manager.records.clock.now().minus(RETURNS_WITHIN)).await?.rows;
-        Ok::<_, StoreError>((rows, quarantine::suspects(manager).await?, book, ended))
+        let namesakes = store.namesakes(&names, now.minus(RETURNS_WITHIN)).await?;
+        Ok::<_, StoreError>((rows, quarantine::suspects(manager).await?, book, namesakes))
     };
     match stored.await {
-        Ok((rows, suspects, book, ended)) => {
+        Ok((rows, suspects, book, namesakes)) => {
+            let mut by_name: BTreeMap<&Name, Vec<&ServiceRow>> = BTreeMap::new();
+            for row in &namesakes {
+                by_name.entry(&row.registration.name).or_default().push(row);
+            }
             let revocations: Vec<Revocation> = rows.iter().map(Row::revocation).collect();
             for NewService { service, registration, .. } in new_services {
                 let mut welcome = Welcome::new(*service, Vec::new());
                 welcome.crash_looping.clone_from(&suspects);
                 welcome.directives = book.get(registration.name.as_str()).map(Orders::directives);
-                welcome.returning = ended.iter().any(|row| returned(row, *service, registration));
+                let mut earlier = by_name.get(&registration.name).into_iter().flatten();
+                welcome.returning = earlier.any(|row| returned(row, *service, registration));
                 commands::welcome_later(manager, &revocations, welcome);
             }
         }

@@ -22,7 +22,9 @@ use everwatch_core::record::events::EventKind;
 use everwatch_core::record::row::{Applied, Row};
 use everwatch_core::wire::heartbeat::Watermark;
 use everwatch_core::wire::message::{BATCH_MAX, decode, encode};
-use everwatch_core::wire::report::{HeldMessages, HeldWork, Report, Reports, SequencedReport, StateMessage};
+use everwatch_core::wire::report::{
+    HeldMessages, HeldWork, InventoryDigest, Report, Reports, SequencedReport, StateMessage,
+};
 use everwatch_store::{Found, Parked, StoreError};
 use everwatch_trace::Span;
 use std::collections::{HashMap, HashSet};
@@ -42,6 +44,7 @@ struct Batch {
     /// One for each report that came with a trace: they end with the batch.
     spans: Vec<Span>,
     described: Vec<HeldMessages>,
+    digests: Vec<(ServiceId, InventoryDigest)>,
     lists: Vec<Part>,
     watermarks: Vec<Watermark>,
     parked: Vec<Parked>,
@@ -101,6 +104,7 @@ impl Batch {
         }
         match report {
             Report::Run(report) => self.runs.push(Run { service, seq, at, report, told: RunSource::Event }),
+            Report::InventoryDigest(digest) => self.digests.push((service, digest)),
             Report::Inventory(chunk) => {
                 self.lists.push(Part::of(service, seq, &chunk));
                 let run = |report| Run { service, seq, at, report, told: RunSource::List };
@@ -145,11 +149,12 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> 
     for run in &batch.runs {
         by_id.entry(run.report.id).or_default().push(run);
     }
-    let answers = match apply_runs(manager, by_id.clone()).await {
+    let mut answers = match apply_runs(manager, by_id.clone()).await {
         Err(StoreError::Corrupt(_)) => apply_singly(manager, by_id).await?,
         applied => applied?,
     };
     inventories::apply(&manager.records, &batch.lists).await?;
+    answers.list = inventories::compare(&manager.records, &batch.digests).await?;
     Ok(answers)
 }
 

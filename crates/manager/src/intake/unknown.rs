@@ -9,7 +9,7 @@ use everwatch_core::failure::adoption::{self, Unknown, adopted, other_name};
 use everwatch_core::id::{Name, ObserverId, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::wire::command::Revocation;
-use everwatch_core::wire::report::{HeldMessages, HeldWork};
+use everwatch_core::wire::report::{HeldMessages, HeldWork, InventoryRange};
 use everwatch_store::{Created, StoreError};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub(crate) struct Answers {
     pub(crate) taken_over: BTreeMap<ServiceId, Vec<Revocation>>,
     /// Services that hold observers without a row.
     pub(crate) ask: BTreeMap<ServiceId, BTreeSet<ObserverId>>,
+    /// Ranges of inventories whose entries managers need.
+    pub(crate) list: BTreeMap<ServiceId, Vec<InventoryRange>>,
 }
 
 impl Answers {
@@ -35,6 +37,9 @@ impl Answers {
         }
         for (service, ids) in other.ask {
             self.ask.entry(service).or_default().extend(ids);
+        }
+        for (service, ranges) in other.list {
+            self.list.entry(service).or_default().extend(ranges);
         }
     }
 
@@ -71,6 +76,9 @@ impl Answers {
         }
         for (service, ids) in self.ask {
             commands::describe_later(manager, service, ids.into_iter().collect());
+        }
+        for (service, ranges) in self.list {
+            commands::list_later(manager, service, ranges);
         }
     }
 }

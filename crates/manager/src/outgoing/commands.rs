@@ -9,7 +9,7 @@ use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::wire::command::{Command, Revocation, Welcome};
 use everwatch_core::wire::heartbeat::{HeartbeatMessage, Watermark};
 use everwatch_core::wire::message::{BATCH_MAX, encode};
-use everwatch_core::wire::report::StateMessage;
+use everwatch_core::wire::report::{InventoryRange, StateMessage};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +94,16 @@ pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: Ve
             let asked = Target::Queue(it.link.topology.commands_of(service));
             say(&it.link, asked, &Command::Describe { service, ids }).await;
         }
+    });
+}
+
+/// Requests the entries of these ranges of a service's inventory, without waiting. If no answer comes, its next digest
+/// makes a manager ask again.
+pub(crate) fn list_later(manager: &Arc<Manager>, service: ServiceId, ranges: Vec<InventoryRange>) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        let asked = Target::Queue(it.link.topology.commands_of(service));
+        say(&it.link, asked, &Command::ListHeld { service, ranges }).await;
     });
 }
 

@@ -13,8 +13,8 @@ use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent};
 use everwatch_core::wire::logs::{Answer, AskLogs, LogsAnswer, Ring, Stream};
 use everwatch_core::wire::message::{decode, encode};
 use everwatch_core::wire::report::{
-    HeldMessages, HeldWork, InventoryChunk, KindInfo, Registration, Report, Reports, RunEvent, RunReport,
-    SequencedReport, StateMessage,
+    HeldMessages, HeldWork, InventoryChunk, InventoryRange, KindInfo, Registration, Report, Reports,
+    RunEvent, RunReport, SequencedReport, StateMessage,
 };
 use everwatch_core::wire::work::{DecodedWork, Work};
 use serde_json::Value;
@@ -252,7 +252,7 @@ impl ServiceSession {
             event: started(),
         };
         let entries = self.held.iter().map(one).collect();
-        for list in InventoryChunk::all(self.lists, entries) {
+        for list in InventoryChunk::within(self.lists, &[InventoryRange::ALL], entries) {
             self.voice.report(Report::Inventory(list)).await;
         }
     }

@@ -35,7 +35,7 @@ impl ServiceSession {
         if ids.is_empty() {
             let registration = Box::new(self.registration());
             self.reporter.say(Say::Tell(Report::ServiceRegistered(registration))).await;
-            return self.list().await;
+            return self.digest().await;
         }
         if let Some(waiting) = self.describer.waiting.take() {
             let replies = answer(waiting, self.reporter.clone(), self.me.settings.pool.clone());

@@ -64,6 +64,7 @@ impl ServiceSession {
                 self.heartbeat();
             }
             Effect::Describe(ids) => self.describe(&ids).await,
+            Effect::List(ranges) => self.list(&ranges).await,
             Effect::AnswerLogs(asked) => self.tell_logs(asked),
         }
     }

@@ -82,8 +82,10 @@ impl Sender {
                     }
                 }
             }
-            if !self.send(&mut seq, &batch).await {
-                return;
+            for message in messages(&batch) {
+                if !self.send(&mut seq, message).await {
+                    return;
+                }
             }
             for (_, say) in batch.drain(..) {
                 self.on_confirm(say);
@@ -142,5 +144,27 @@ impl Sender {
                 let _gave_up = waiting.send(());
             }
         }
+    }
+}
+
+/// Divides a batch into the reports of one message each. A chunk of an inventory contains as many entries as a message
+/// may have, so no other report follows it in its message.
+fn messages(batch: &[Said]) -> impl Iterator<Item = &[Said]> {
+    batch.split_inclusive(|(_, say)| matches!(say, Say::Tell(Report::Inventory(_))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everwatch_core::wire::report::{InventoryChunk, InventoryRange};
+
+    #[test]
+    fn each_message_has_at_most_one_chunk_of_an_inventory() {
+        let chunk = || InventoryChunk::within(1, &[InventoryRange::ALL], Vec::new()).remove(0);
+        let list = || (Timestamp(0), Say::Tell(Report::Inventory(chunk())));
+        let other = || (Timestamp(0), Say::Tell(Report::ServiceGone));
+        let sizes = |batch: &[Said]| messages(batch).map(<[_]>::len).collect::<Vec<_>>();
+        assert_eq!(sizes(&[other(), other()]), [2]);
+        assert_eq!(sizes(&[list(), list(), other(), list(), other(), other()]), [1, 1, 2, 2]);
     }
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use everwatch_core::capacity::placement::Refused;
-use everwatch_core::wire::report::InventoryRange;
+use everwatch_core::wire::report::{InventoryDigest, InventoryRange, RangeDigest, RangeTotal};
+
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -215,6 +216,34 @@ pub async fn what_a_service_holds_is_found_by_a_stretch_of_ids(store: &dyn Store
     assert_eq!(held(None, Some(3)).await, [id(1), id(3)]);
     assert_eq!(held(Some(1), Some(3)).await, [id(3)]);
     assert_eq!(held(Some(5), None).await, []);
+}
+
+pub async fn the_totals_of_a_service_are_those_of_its_inventory(store: &dyn Store) {
+    let rows: Vec<Row> = (1..7).map(|number| waiting(number, &format!("o{number}"))).collect();
+    all_created(store, &rows).await;
+    let held = RunEvent::Held { reason: "r".into(), refuses: true };
+    let errored = RunEvent::Errored { attempt: 1, error: "e".into(), next_at: Timestamp(NOW.0 + 5) };
+    let events = [started(), held, errored, started(), started(), RunEvent::HandedOver];
+    for (number, event) in (1..).zip(&events) {
+        let service = if number == 4 { 8 } else { 9 };
+        change(store, number, |row| hear(row, service, 1, event.clone())).await;
+    }
+    let entry = |number: u128| {
+        let event = events[usize::try_from(number - 1).unwrap()].clone();
+        RunReport { id: id(number), epoch: Epoch::new(1, 0), event }
+    };
+    let sum = |numbers: &[u128]| numbers.iter().map(|number| entry(*number).digest()).sum::<u64>();
+    let range =
+        |after: Option<u128>, upto: Option<u128>| InventoryRange { after: after.map(id), upto: upto.map(id) };
+    let total = |numbers: &[u128]| RangeTotal { entries: numbers.len() as u64, sum: sum(numbers) };
+    let ranges = [range(None, None), range(Some(1), Some(3)), range(None, Some(1)), range(Some(5), None)];
+    let expected = [total(&[1, 2, 3, 5]), total(&[2, 3]), total(&[1]), total(&[])];
+    assert_eq!(store.held_totals(service_id(9), &ranges).await.unwrap(), expected);
+    assert_eq!(store.held_totals(service_id(9), &[]).await.unwrap(), []);
+    assert_eq!(store.held_totals(service_id(7), &ranges[..1]).await.unwrap(), [total(&[])]);
+    let digest = InventoryDigest::of(1, [1, 2, 3, 5].map(entry).to_vec());
+    assert_eq!(digest.ranges, [RangeDigest { range: ranges[0], total: expected[0] }]);
+    assert!(!loaded(store, 1).await.digest_is_stale);
 }
 
 pub async fn the_clock_goes_forward(store: &dyn Store) {

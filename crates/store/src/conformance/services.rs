@@ -27,6 +27,23 @@ pub async fn services_are_loaded_by_id(store: &dyn Store) {
     assert_eq!((ids, found.unreadable), (vec![service_id(1), service_id(3)], vec![]));
 }
 
+pub async fn services_are_found_by_their_names(store: &dyn Store) {
+    let mut ended = service(1, "s", 4);
+    ended.on_gone(Timestamp(NOW.0 + 10));
+    let rows = [ended, service(2, "s", 1), service(3, "t", 1), service(4, "u", 1)];
+    assert_eq!(store.save_services(&rows).await.unwrap(), []);
+    let found = async |names: &[&str], since: i64| -> Vec<ServiceId> {
+        let names: Vec<Name> = names.iter().map(|it| name(it)).collect();
+        let rows = store.namesakes(&names, Timestamp(NOW.0 + since)).await.unwrap();
+        let mut ids: Vec<ServiceId> = rows.iter().map(|row| row.id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(found(&["s", "t"], 10).await, [1, 2, 3].map(service_id));
+    assert_eq!(found(&["s"], 11).await, [service_id(2)]);
+    assert!(found(&[], 0).await.is_empty() && found(&["v"], 0).await.is_empty());
+}
+
 pub async fn a_service_is_saved_by_compare_and_set(store: &dyn Store) {
     let mut row = service(1, "s", 4);
     assert_eq!(store.save_services(std::slice::from_ref(&row)).await.unwrap(), []);

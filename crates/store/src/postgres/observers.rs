@@ -1,6 +1,6 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
-use crate::columns::{CountChanges, StateColumns, WantedColumns, firsts, released, unsaved};
+use crate::columns::{CountChanges, StateColumns, WantedColumns, firsts, range_totals, released, unsaved};
 use crate::error_mapping::failure;
 use crate::port::{Change, Created, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
@@ -10,7 +10,7 @@ use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::status::Status;
-use everwatch_core::wire::report::InventoryRange;
+use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use sqlx::{PgConnection, PgPool};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -20,7 +20,7 @@ use uuid::Uuid;
 macro_rules! observers {
     ($($rest:expr),*) => {
         concat!(
-            "SELECT s.id, s.version, o.definition, s.state FROM observer_states s JOIN observers o ON o.id = s.id ",
+            "SELECT s.id, s.version, s.digest, o.definition, s.state FROM observer_states s JOIN observers o ON o.id = s.id ",
             $($rest,)*
         )
     };
@@ -37,9 +37,9 @@ macro_rules! wanted {
 macro_rules! states {
     () => {
         "UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::bigint[],
-            $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::text[])
+            $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::text[])
         AS n (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at, reason_code,
-            state)"
+            digest, state)"
     };
 }
 
@@ -67,7 +67,7 @@ const REDEFINE: &str = concat!(
 
 const INSERT_STATES: &str = concat!(
     "INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at, commanded_at, health,
-        steady_at, reason_code, state)
+        steady_at, reason_code, digest, state)
     SELECT * FROM ",
     states!(),
     " RETURNING id"
@@ -82,7 +82,8 @@ const SAVE: &str = concat!(
         ORDER BY s.id FOR UPDATE OF s)
     UPDATE observer_states s SET version = n.version, kind = n.kind, pool = n.pool, status = n.status,
         service_id = n.service_id, due_at = n.due_at, commanded_at = n.commanded_at, health = n.health,
-        steady_at = n.steady_at, reason_code = n.reason_code, state = n.state
+        steady_at = n.steady_at, reason_code = n.reason_code, digest = n.digest,
+        state = n.state
     FROM ",
     states!(),
     ", mine WHERE s.id = n.id AND s.id = mine.id AND s.version = n.version - 1 RETURNING s.id"
@@ -203,6 +204,7 @@ async fn write_states(
         .bind(rows.iter().map(|row| row.counted.health).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.steady_at).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.reason_code).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.digest).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.state.as_str()).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
@@ -288,6 +290,22 @@ pub(super) async fn save(
     count(&mut transaction, CountChanges::of_saved(&firsts, &saved)).await?;
     transaction.commit().await.map_err(failure)?;
     Ok(unsaved(changes, saved))
+}
+
+pub(super) async fn held_totals(
+    pool: &PgPool,
+    service: ServiceId,
+    ranges: &[InventoryRange],
+) -> Result<Vec<RangeTotal>, StoreError> {
+    let totals = "SELECT t.entries, t.sum FROM UNNEST($2::uuid[], $3::uuid[]) WITH ORDINALITY AS r (after, upto, place)
+        CROSS JOIN LATERAL (SELECT COUNT(*) AS entries, COALESCE(SUM(digest), 0)::bigint AS sum FROM observer_states
+            WHERE service_id = $1 AND id > r.after AND id <= r.upto) AS t
+        ORDER BY r.place";
+    // No observer has the id zero.
+    let after: Vec<Uuid> = ranges.iter().map(|range| range.after.map_or(Uuid::nil(), |id| id.0)).collect();
+    let upto: Vec<Uuid> = ranges.iter().map(|range| range.upto.map_or(Uuid::max(), |id| id.0)).collect();
+    let query = sqlx::query_as(totals).bind(service.0).bind(after).bind(upto);
+    Ok(range_totals(query.fetch_all(pool).await.map_err(failure)?))
 }
 
 pub(super) async fn held_by(

@@ -6,7 +6,7 @@ use crate::error_mapping::failure;
 use crate::port::{Found, StoreError, Table};
 use crate::unreadable::StoredService;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{ServiceId, ServiceRef};
+use everwatch_core::id::{Name, ServiceId, ServiceRef};
 use everwatch_core::record::service::ServiceRow;
 use sqlx::{PgConnection, PgPool};
 use std::collections::{BTreeMap, HashSet};
@@ -56,6 +56,19 @@ pub(super) async fn load(
 async fn stored(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<StoredService>, StoreError> {
     let load = "SELECT id, document FROM services WHERE id = ANY($1::uuid[])";
     sqlx::query_as(load).bind(ids).fetch_all(pool).await.map_err(failure)
+}
+
+pub(super) async fn namesakes(
+    (pool, ledger): Reading<'_>,
+    names: &[Name],
+    ended_since: Timestamp,
+) -> Result<Vec<ServiceRow>, StoreError> {
+    let named = "SELECT id, document FROM services WHERE name = ANY($1::text[])
+        AND (ended_at IS NULL OR ended_at >= $2) ORDER BY name, registered_at, id";
+    let names: Vec<&str> = names.iter().map(Name::as_str).collect();
+    let query = sqlx::query_as(named).bind(names).bind(ended_since.0);
+    let rows: Vec<StoredService> = query.fetch_all(pool).await.map_err(failure)?;
+    Ok(ledger.read(&rows).rows)
 }
 
 pub(super) async fn ends(

@@ -60,7 +60,7 @@ pub(super) async fn list(
         format!("SELECT COUNT(*) FROM observer_states s JOIN observers o ON o.id = s.id WHERE {matching}")
     };
     let statement = format!(
-        "SELECT s.id, s.version, o.definition, s.state FROM observers o CROSS JOIN observer_states s ON s.id = o.id
+        "SELECT s.id, s.version, s.digest, o.definition, s.state FROM observers o CROSS JOIN observer_states s ON s.id = o.id
         WHERE {matching} AND (o.{by}, o.id) {past} ({value}, ?12)
         ORDER BY o.{by} {way}, o.id {way} LIMIT ?13 OFFSET ?14"
     );

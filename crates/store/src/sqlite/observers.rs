@@ -3,7 +3,7 @@
 
 use super::statements::Statements;
 use crate::columns::{
-    CountChanges, CountKey, StateColumns, WantedColumns, firsts, released, unsaved, written,
+    CountChanges, CountKey, StateColumns, WantedColumns, firsts, range_totals, released, unsaved, written,
 };
 use crate::error_mapping::failure;
 use crate::port::{Change, Created, Found, StoreError, Table};
@@ -15,7 +15,7 @@ use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::status::Status;
-use everwatch_core::wire::report::InventoryRange;
+use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use sqlx::query::QueryScalar;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Sqlite, SqliteConnection, SqlitePool};
@@ -27,7 +27,7 @@ use uuid::Uuid;
 macro_rules! observers {
     ($($rest:literal)*) => {
         concat!(
-            "SELECT s.id, s.version, o.definition, s.state FROM observer_states s JOIN observers o ON o.id = s.id ",
+            "SELECT s.id, s.version, s.digest, o.definition, s.state FROM observer_states s JOIN observers o ON o.id = s.id ",
             $($rest,)*
         )
     };
@@ -54,25 +54,25 @@ static INSERT_WANTED: LazyLock<Statements> = LazyLock::new(|| {
 static INSERT_STATES: LazyLock<Statements> = LazyLock::new(|| {
     let insert =
         "INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at, commanded_at,
-        health, steady_at, reason_code, state)";
-    Statements::new(insert, 12, "RETURNING id")
+        health, steady_at, reason_code, digest, state)";
+    Statements::new(insert, 13, "RETURNING id")
 });
 
 // An `UPDATE … FROM` would be shorter, but SQLite then reads the whole table for each statement. The subquery and the
 // conflict are always found by the id.
 static SAVE: LazyLock<Statements> = LazyLock::new(|| {
     let save = "WITH n (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at,
-        reason_code, state) AS (";
+        reason_code, digest, state) AS (";
     let update = ") INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at,
-            commanded_at, health, steady_at, reason_code, state)
+            commanded_at, health, steady_at, reason_code, digest, state)
         SELECT * FROM n
         WHERE (SELECT s.version FROM observer_states AS s WHERE s.id = n.id) = n.version - 1
         ON CONFLICT (id) DO UPDATE SET version = excluded.version, kind = excluded.kind, pool = excluded.pool,
             status = excluded.status, service_id = excluded.service_id, due_at = excluded.due_at,
             commanded_at = excluded.commanded_at, health = excluded.health, steady_at = excluded.steady_at,
-            reason_code = excluded.reason_code, state = excluded.state
+            reason_code = excluded.reason_code, digest = excluded.digest, state = excluded.state
         RETURNING id";
-    Statements::new(save, 12, update)
+    Statements::new(save, 13, update)
 });
 
 pub(super) async fn create(
@@ -166,7 +166,7 @@ async fn write_states(
             let CountKey { pool, status, health, service_id } = &row.counted;
             let query = query.bind(row.id).bind(row.version).bind(&row.kind).bind(pool).bind(*status);
             let query = query.bind(*service_id).bind(row.due_at).bind(row.commanded_at).bind(*health);
-            query.bind(row.steady_at).bind(row.reason_code).bind(&row.state)
+            query.bind(row.steady_at).bind(row.reason_code).bind(row.digest).bind(&row.state)
         });
         let ids: Vec<Uuid> = query.fetch_all(&mut *connection).await.map_err(failure)?;
         written.extend(ids);
@@ -243,6 +243,26 @@ pub(super) async fn save(
     count(&mut transaction, CountChanges::of_saved(&firsts, &saved)).await?;
     transaction.commit().await.map_err(failure)?;
     Ok(unsaved(changes, saved))
+}
+
+pub(super) async fn held_totals(
+    pool: &SqlitePool,
+    service: ServiceId,
+    ranges: &[InventoryRange],
+) -> Result<Vec<RangeTotal>, StoreError> {
+    // Each range reads only its part of the index.
+    let totals = "SELECT
+            (SELECT COUNT(*) FROM observer_states WHERE service_id = ?1 AND id > r.after AND id <= r.upto),
+            (SELECT COALESCE(SUM(digest), 0) FROM observer_states
+                WHERE service_id = ?1 AND id > r.after AND id <= r.upto)
+        FROM (SELECT key AS place, COALESCE(unhex(value ->> 0), x'') AS after,
+            COALESCE(unhex(value ->> 1), x'ffffffffffffffffffffffffffffffffff') AS upto
+            FROM json_each(?2)) AS r
+        ORDER BY r.place";
+    let key = |id: Option<ObserverId>| id.map(|id| id.0.simple().to_string());
+    let ranges: Vec<_> = ranges.iter().map(|range| (key(range.after), key(range.upto))).collect();
+    let query = sqlx::query_as(totals).bind(service.0).bind(array(&ranges));
+    Ok(range_totals(query.fetch_all(pool).await.map_err(failure)?))
 }
 
 pub(super) async fn held_by(

@@ -1,12 +1,12 @@
 //! Services on SQLite.
 
-use super::observers::{Reading, keys};
+use super::observers::{Reading, array, keys};
 use crate::columns::ServiceColumns;
 use crate::error_mapping::failure;
 use crate::port::{Found, StoreError, Table};
 use crate::unreadable::StoredService;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{ServiceId, ServiceRef};
+use everwatch_core::id::{Name, ServiceId, ServiceRef};
 use everwatch_core::record::service::ServiceRow;
 use sqlx::{SqliteConnection, SqlitePool};
 use std::collections::BTreeMap;
@@ -41,6 +41,18 @@ pub(super) async fn load(
 async fn stored(pool: &SqlitePool, keys: String) -> Result<Vec<StoredService>, StoreError> {
     let load = "SELECT id, document FROM services WHERE id IN (SELECT unhex(value) FROM json_each(?1))";
     sqlx::query_as(load).bind(keys).fetch_all(pool).await.map_err(failure)
+}
+
+pub(super) async fn namesakes(
+    (pool, ledger): Reading<'_>,
+    names: &[Name],
+    ended_since: Timestamp,
+) -> Result<Vec<ServiceRow>, StoreError> {
+    let named = "SELECT id, document FROM services WHERE name IN (SELECT value FROM json_each(?1))
+        AND (ended_at IS NULL OR ended_at >= ?2) ORDER BY name, registered_at, id";
+    let query = sqlx::query_as(named).bind(array(names)).bind(ended_since.0);
+    let rows: Vec<StoredService> = query.fetch_all(pool).await.map_err(failure)?;
+    Ok(ledger.read(&rows).rows)
 }
 
 pub(super) async fn ends(

@@ -400,6 +400,7 @@ impl Knowledge {
                 Report::HeldMessages(described) => described.held.iter().map(|it| it.run.clone()).collect(),
                 Report::ServiceRegistered(_)
                 | Report::ServiceGone
+                | Report::InventoryDigest(_)
                 | Report::WorkQueueCreated { .. }
                 | Report::Unknown(_) => Vec::new(),
             };

@@ -262,8 +262,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "confirm-reports-before-the-broker",
         seed: 0,
         rule: "acknowledgements",
-        edits: &[edit(REPORTER, "self.send(&mut seq, &batch).await", "{ for (_, say) in &batch { if let Say::Settle(report, _) = say { let _over = self.settled.send(report.clone()); } }
-             self.send(&mut seq, &batch).await }")],
+        edits: &[edit(REPORTER, "self.send(&mut seq, message).await", "{ for (_, say) in message { if let Say::Settle(report, _) = say { let _over = self.settled.send(report.clone()); } }
+             self.send(&mut seq, message).await }")],
     },
     Mistake {
         name: "pass-over-the-revocations-of-a-welcome",
