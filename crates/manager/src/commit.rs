@@ -57,7 +57,7 @@ impl Stored for Row {
     }
     async fn save(&mut self, records: &Records, before: &Self) -> Result<bool, StoreError> {
         self.trace = everwatch_trace::current().or_else(|| self.trace.take());
-        if !records.store.save(&[Change { before, after: self }]).await?.is_empty() {
+        if !records.row_saves.save(before.clone(), self.clone()).await? {
             return Ok(false);
         }
         self.version += 1;
@@ -171,9 +171,13 @@ pub(crate) async fn commit(
     changes: Vec<RowChange>,
 ) -> Result<Vec<RowChange>, StoreError> {
     let saved = save(&manager.records, changes).await?;
-    let revoked = saved.iter().filter(|it| it.then != Then::Tell);
-    let revocations: Vec<Revocation> = revoked.map(|it| it.after.revocation()).collect();
-    // No run of an earlier generation may meet the new one.
+    saved
+        .iter()
+        .filter(|it| it.then == Then::Revoke)
+        .for_each(|it| commands::revoke_later(manager, &it.after));
+    // No run of an earlier generation may meet the new one: any service may hold one.
+    let published = saved.iter().filter(|it| it.then == Then::Publish);
+    let revocations: Vec<Revocation> = published.map(|it| it.after.revocation()).collect();
     commands::revocations(&manager.link, &revocations).await;
     let published: Vec<Row> =
         saved.iter().filter(|it| it.then == Then::Publish).map(|it| it.after.clone()).collect();

@@ -26,7 +26,10 @@ use context::Manager;
 use everwatch_broker::{Broker, ConnectError};
 use everwatch_door::serve::{Limits, serve};
 use everwatch_store::{Store, StoreError};
-use loops::{confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, sweep};
+use loops::{
+    confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, revoker,
+    row_writer, sweep,
+};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,6 +124,10 @@ pub async fn start(
     loops.spawn(async move { ("link with the broker", link::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("creator", create_batcher::run(it, inboxes.creates).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("writer of rows", row_writer::run(it, inboxes.saves).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("sender of revocations", revoker::run(it, inboxes.revocations).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("writer of publish results", confirms::run(it, inboxes.published).await) });
     let it = Arc::clone(&manager);

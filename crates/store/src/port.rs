@@ -21,7 +21,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Why an operation of the store failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The database cannot be reached or is busy: a retry may help.
     #[error("the database cannot be reached: {0}")]

@@ -81,6 +81,12 @@ impl SqliteStore {
     fn reading(&self) -> observers::Reading<'_> {
         (&self.readers, &self.unreadable)
     }
+
+    /// For reads whose rows are written next. A commit of one connection empties the page caches of all others, so the
+    /// readers read from the file again; the writer still has the pages.
+    fn reading_to_write(&self) -> observers::Reading<'_> {
+        (&self.writer, &self.unreadable)
+    }
 }
 
 /// Opens a pool that never closes an idle connection: a database in memory is lost when its last connection
@@ -190,7 +196,7 @@ impl Observers for SqliteStore {
         observers::create(&self.writer, rows, &self.policy).await
     }
     async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
-        observers::load(self.reading(), ids).await
+        observers::load(self.reading_to_write(), ids).await
     }
     async fn find(&self, which: &ObserverRef) -> Result<Option<Row>, StoreError> {
         observers::find(self.reading(), which).await
@@ -228,7 +234,7 @@ impl Observers for SqliteStore {
 #[async_trait]
 impl Worklists for SqliteStore {
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
-        worklists::due(self.reading(), now, most).await
+        worklists::due(self.reading_to_write(), now, most).await
     }
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError> {
         worklists::commanded_since(self.reading(), since, most).await

@@ -2,12 +2,13 @@
 
 use crate::context::pools::Pools;
 use crate::context::questions::Questions;
+use crate::context::revocations::{Revocations, Revoked};
 use crate::context::session_slot::SessionSlot;
 use everwatch_broker::{Broker, Session, Topology};
 use everwatch_core::id::{ManagerId, Pool};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 
 pub(crate) struct Link {
@@ -22,11 +23,18 @@ pub(crate) struct Link {
     pub(crate) adopting: AtomicBool,
     /// One pair of watermarks is in progress at a time.
     pub(crate) watermarks: Arc<Semaphore>,
+    pub(crate) revocations: Revocations,
 }
 
 impl Link {
-    pub(crate) fn new(broker: Arc<dyn Broker>, prefix: &str, pools: &[Pool], adopt: bool) -> Self {
-        Self {
+    pub(crate) fn new(
+        broker: Arc<dyn Broker>,
+        prefix: &str,
+        pools: &[Pool],
+        adopt: bool,
+    ) -> (Self, mpsc::Receiver<Revoked>) {
+        let (revocations, waiting) = Revocations::new();
+        let link = Self {
             id: ManagerId(Uuid::now_v7()),
             topology: Topology::new(prefix),
             broker,
@@ -35,7 +43,9 @@ impl Link {
             questions: Questions::default(),
             adopting: AtomicBool::new(adopt),
             watermarks: Arc::new(Semaphore::new(1)),
-        }
+            revocations,
+        };
+        (link, waiting)
     }
 
     /// The session, unless there is none or the broker accepts no messages in it at present.

@@ -55,7 +55,8 @@ impl KnownServices {
         }
     }
 
-    fn heard_at(&self, service: ServiceId) -> Option<Timestamp> {
+    /// When this manager last learned of a sign of life.
+    pub(crate) fn heard_at(&self, service: ServiceId) -> Option<Timestamp> {
         lock(&self.services).get(&service).map(|known| known.1)
     }
 

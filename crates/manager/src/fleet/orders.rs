@@ -67,7 +67,8 @@ pub(crate) async fn change(
     for service in manager.records.store.services(manager.records.clock.now()).await?.rows {
         if service.registration.name == *name && !service.state().is_over() {
             let directives = orders.directives();
-            commands::order_later(manager, Command::Directives { service: service.id, directives });
+            let command = Command::Directives { service: service.id, directives };
+            commands::order_later(manager, service.id, command);
         }
     }
     manager.records.note_change();
@@ -84,10 +85,10 @@ pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Res
     let now = manager.records.clock.now();
     let plan = plan_fleet(services, &book, now);
     for (service, directives) in plan.directives {
-        commands::order_later(manager, Command::Directives { service, directives });
+        commands::order_later(manager, service, Command::Directives { service, directives });
     }
     for hand_over in plan.hand_over {
-        commands::order_later(manager, Command::HandOver(hand_over));
+        commands::order_later(manager, hand_over.service, Command::HandOver(hand_over));
     }
     for name in plan.drained {
         let drained = |service: &&ServiceRow| service.registration.name.as_str() == name;

@@ -46,7 +46,7 @@ pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) ->
             rest: LIMITED,
             cause: Cause::Rebalance,
         };
-        commands::order_later(manager, Command::HandOver(asked));
+        commands::order_later(manager, asked.service, Command::HandOver(asked));
     }
     let moves = plan.shares.iter().filter(|share| share.target != share.load.held);
     let moves: Vec<_> =

@@ -167,7 +167,7 @@ async fn hand_over(manager: &Arc<Manager>, row: Row, headers: &HeaderMap) -> Res
     }
     let (ids, cause) = (vec![row.id], Cause::Move);
     let asked = HandOver { service, ids, down_to: None, rest: RESTS, cause };
-    commands::order_later(manager, Command::HandOver(asked));
+    commands::order_later(manager, service, Command::HandOver(asked));
     manager.records.events.tell_observer(
         EventKind::MoveRequested,
         &row,
@@ -244,7 +244,7 @@ pub(super) async fn act_on(
         }
         publish::publish(manager, vec![row.clone()]);
     } else if fresh && row.awaits_end() {
-        commands::revocations_later(manager, vec![row.revocation()]);
+        commands::revoke_later(manager, &row);
     }
     Ok(if fresh { Acted::Accepted(row) } else { Acted::Unchanged(row) })
 }

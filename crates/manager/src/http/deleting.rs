@@ -72,7 +72,7 @@ pub(super) async fn request_delete(
     let row = change_row(&manager.records, id, change).await?.row().ok_or_else(|| not_found(key))?;
     if outcome? {
         info!(observer = %id, name = %row.definition.name, "observer is to be deleted");
-        commands::revocations_later(manager, vec![row.revocation()]);
+        commands::revoke_later(manager, &row);
     }
     Ok(row)
 }

@@ -212,13 +212,14 @@ async fn apply_runs(
         let saved = save(&manager.records, changes).await?;
         for RowChange { before, after, .. } in &saved {
             lost.remove(&after.id);
-            if let Some((service, revocation)) = after.taken_over_from(before) {
-                answers.taken_over.entry(service).or_default().push(revocation);
-            }
+            // The previous holder may not know that the broker has redelivered its messages.
+            let taken_over = after.taken_over_from(before);
+            answers.revocations.extend(taken_over.map(|(service, revocation)| (Some(service), revocation)));
         }
         for row in saved.iter().map(|it| &it.after).chain(&same) {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
-            answers.revocations.extend(runs.iter().filter_map(|run| row.answer(&run.report)));
+            let answer = |run: &&Run| Some((Some(run.service), row.answer(&run.report)?));
+            answers.revocations.extend(runs.iter().filter_map(answer));
             if row.wants_republish() {
                 manager.wake.notify_one();
             }

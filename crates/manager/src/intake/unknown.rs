@@ -3,12 +3,13 @@
 
 use crate::context::Manager;
 use crate::context::records::Records;
+use crate::context::revocations::Revoked;
 use crate::metric;
 use crate::outgoing::commands;
 use everwatch_core::failure::adoption::{self, Unknown, adopted, other_name};
 use everwatch_core::id::{Name, ObserverId, ServiceId};
 use everwatch_core::record::row::Row;
-use everwatch_core::wire::command::Revocation;
+use everwatch_core::wire::command::Command;
 use everwatch_core::wire::report::{HeldMessages, HeldWork, InventoryRange};
 use everwatch_store::{Created, StoreError};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -20,9 +21,8 @@ use super::runs::{Run, RunSource};
 /// What a manager sends after one batch of reports.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    pub(crate) revocations: Vec<Revocation>,
-    /// Revocations for services whose observers another service has reported.
-    pub(crate) taken_over: BTreeMap<ServiceId, Vec<Revocation>>,
+    /// Revocations of runs that must not continue, for the services that have reported them.
+    pub(crate) revocations: Vec<Revoked>,
     /// Services that hold observers without a row.
     pub(crate) ask: BTreeMap<ServiceId, BTreeSet<ObserverId>>,
     /// Ranges of inventories whose entries managers need.
@@ -32,9 +32,6 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) fn extend(&mut self, other: Self) {
         self.revocations.extend(other.revocations);
-        for (service, revocations) in other.taken_over {
-            self.taken_over.entry(service).or_default().extend(revocations);
-        }
         for (service, ids) in other.ask {
             self.ask.entry(service).or_default().extend(ids);
         }
@@ -55,7 +52,7 @@ impl Answers {
         for run in runs {
             let (id, service) = (run.report.id, run.service);
             match adoption::unknown(&run.report, forgotten.contains(&id)) {
-                Unknown::End(revocation) => self.revocations.push(revocation),
+                Unknown::End(revocation) => self.revocations.push((Some(service), revocation)),
                 // The service has just described it, in vain.
                 Unknown::Ask if run.told == RunSource::HeldMessages => {}
                 Unknown::Ask => {
@@ -70,15 +67,12 @@ impl Answers {
 
     /// Sends all of it without waiting.
     pub(crate) fn tell_later(self, manager: &Arc<Manager>) {
-        commands::revocations_later(manager, self.revocations);
-        for (service, revocations) in self.taken_over {
-            commands::revocations_to_later(manager, service, revocations);
-        }
+        manager.link.revocations.send(self.revocations);
         for (service, ids) in self.ask {
             commands::describe_later(manager, service, ids.into_iter().collect());
         }
         for (service, ranges) in self.list {
-            commands::list_later(manager, service, ranges);
+            commands::order_later(manager, service, Command::ListHeld { service, ranges });
         }
     }
 }

@@ -4,12 +4,14 @@
 use crate::context::Manager;
 use crate::context::freshness::WatermarkQueue;
 use crate::context::link::Link;
+use crate::context::revocations::recipient;
 use everwatch_broker::{Message, Target};
 use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::record::row::Row;
 use everwatch_core::wire::command::{Command, Revocation, Welcome};
 use everwatch_core::wire::heartbeat::{HeartbeatMessage, Watermark};
 use everwatch_core::wire::message::{BATCH_MAX, encode};
-use everwatch_core::wire::report::{InventoryRange, StateMessage};
+use everwatch_core::wire::report::StateMessage;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,27 +27,19 @@ pub(crate) async fn revocations(link: &Link, revocations: &[Revocation]) {
     }
 }
 
-/// Sends revocations without waiting.
-pub(crate) fn revocations_later(manager: &Arc<Manager>, mut list: Vec<Revocation>) {
-    if list.is_empty() {
-        return;
+/// Sends revocations to one service and waits until they are confirmed. If it has died, its queue is gone with it, and
+/// the broker drops them.
+pub(crate) async fn revocations_to(link: &Link, service: ServiceId, revocations: &[Revocation]) {
+    for chunk in revocations.chunks(BATCH_MAX) {
+        let target = Target::Queue(link.topology.commands_of(service));
+        say(link, target, &Command::Revoke(chunk.to_vec())).await;
     }
-    list.sort_unstable_by_key(|revocation| (revocation.id, std::cmp::Reverse(revocation.below)));
-    list.dedup_by_key(|revocation| revocation.id);
-    let it = Arc::clone(manager);
-    manager.tasks.spawn(async move { revocations(&it.link, &list).await });
 }
 
-/// Sends revocations to one service without waiting. If it has died, its queue is gone with it, and the broker drops
-/// them.
-pub(crate) fn revocations_to_later(manager: &Arc<Manager>, service: ServiceId, list: Vec<Revocation>) {
-    let it = Arc::clone(manager);
-    manager.tasks.spawn(async move {
-        for chunk in list.chunks(BATCH_MAX) {
-            let target = || Target::Queue(it.link.topology.commands_of(service));
-            say(&it.link, target(), &Command::Revoke(chunk.to_vec())).await;
-        }
-    });
+/// Sends the revocation of a row, to its holder or to all services, without waiting.
+pub(crate) fn revoke_later(manager: &Manager, row: &Row) {
+    let to = recipient(row, &manager.records.events.known, &manager.records.clock);
+    manager.link.revocations.send([(to, row.revocation())]);
 }
 
 /// Answers a registration without waiting, to the new service alone: after a restart of the broker all services
@@ -65,11 +59,11 @@ pub(crate) fn welcome_later(manager: &Arc<Manager>, revocations: &[Revocation], 
     });
 }
 
-/// Sends directives or a handover to one service, without waiting.
-pub(crate) fn order_later(manager: &Arc<Manager>, command: Command) {
+/// Sends a command to one service, without waiting.
+pub(crate) fn order_later(manager: &Arc<Manager>, service: ServiceId, command: Command) {
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
-        say(&it.link, Target::Fanout(it.link.topology.commands()), &command).await;
+        say(&it.link, Target::Queue(it.link.topology.commands_of(service)), &command).await;
     });
 }
 
@@ -84,27 +78,13 @@ pub(crate) fn suspects_later(manager: &Arc<Manager>, suspects: Vec<ObserverId>) 
 /// Asks a service, without waiting, what these observers are that it holds (none: what the service itself is). If no
 /// answer comes, the next report about them makes a manager ask again.
 pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: Vec<ObserverId>) {
-    let it = Arc::clone(manager);
-    manager.tasks.spawn(async move {
-        let mut parts: Vec<Vec<ObserverId>> = ids.chunks(BATCH_MAX).map(<[_]>::to_vec).collect();
-        if parts.is_empty() {
-            parts.push(Vec::new());
-        }
-        for ids in parts {
-            let asked = Target::Queue(it.link.topology.commands_of(service));
-            say(&it.link, asked, &Command::Describe { service, ids }).await;
-        }
-    });
-}
-
-/// Requests the entries of these ranges of a service's inventory, without waiting. If no answer comes, its next digest
-/// makes a manager ask again.
-pub(crate) fn list_later(manager: &Arc<Manager>, service: ServiceId, ranges: Vec<InventoryRange>) {
-    let it = Arc::clone(manager);
-    manager.tasks.spawn(async move {
-        let asked = Target::Queue(it.link.topology.commands_of(service));
-        say(&it.link, asked, &Command::ListHeld { service, ranges }).await;
-    });
+    let mut parts: Vec<Vec<ObserverId>> = ids.chunks(BATCH_MAX).map(<[_]>::to_vec).collect();
+    if parts.is_empty() {
+        parts.push(Vec::new());
+    }
+    for ids in parts {
+        order_later(manager, service, Command::Describe { service, ids });
+    }
 }
 
 /// Sends this manager's watermarks to both queues without waiting, unless the previous ones are still in progress.

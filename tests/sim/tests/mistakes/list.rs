@@ -95,7 +95,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         rule: "convergence",
         // The welcome of a new service also contains the revocations that were sent before.
         edits: &[
-            edit(STATE, "answers.revocations.extend(runs.iter().filter_map(|run| row.answer(&run.report)));", ""),
+            edit(STATE, "answers.revocations.extend(runs.iter().filter_map(answer));", ""),
             edit(BIRTHS, "rows.iter().map(Row::revocation).collect()", "Vec::new()"),
         ],
     },
