@@ -235,7 +235,7 @@ impl World {
         let name = self.live.choose(dice).unwrap();
         self.cluster
             .sql(&format!("create table kept as select s.* from observer_states s join observers o on o.id = s.id where o.name = '{name}'"));
-        self.cluster.sql("update observer_states set state = '{' where id = (select id from kept)");
+        self.cluster.sql("update observer_states set state = substr(state, 1, length(state) - 1) where id = (select id from kept)");
         self.cluster.kill("manager");
         self.cluster.manager().await;
         self.cluster.sql(

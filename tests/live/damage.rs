@@ -23,7 +23,7 @@ async fn an_unreadable_row_affects_no_other_observer_and_its_reports_are_kept() 
     cluster.service("b", 20).await;
     let id = api.observer("o0").await.id.to_string();
     cluster.sql("create table kept as select s.id, s.state from observer_states s join observers o on o.id = s.id where o.name = 'o0'");
-    cluster.sql("update observer_states set state = '{', due_at = 0 where id = (select id from kept)");
+    cluster.sql("update observer_states set state = substr(state, 1, length(state) - 1), due_at = 0 where id = (select id from kept)");
 
     // Other observers can still be created, deleted and moved.
     api.create(json!({"name": "after", "kind": "ticker"})).await;

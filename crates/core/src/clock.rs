@@ -64,11 +64,18 @@ impl fmt::Debug for Timestamp {
 }
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            self.0.serialize(serializer)
+        }
     }
 }
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return i64::deserialize(deserializer).map(Self);
+        }
         jiff::Timestamp::deserialize(deserializer).map(|moment| Self(moment.as_millisecond()))
     }
 }

@@ -57,7 +57,7 @@ impl Stored for Row {
     }
     async fn save(&mut self, records: &Records, before: &Self) -> Result<bool, StoreError> {
         self.trace = everwatch_trace::current().or_else(|| self.trace.take());
-        if !records.row_saves.save(before.clone(), self.clone()).await? {
+        if !records.store.save(&[Change { before, after: self }]).await?.is_empty() {
             return Ok(false);
         }
         self.version += 1;

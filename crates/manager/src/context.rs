@@ -13,7 +13,6 @@ pub(crate) mod republish_budget;
 pub(crate) mod request_limits;
 pub(crate) mod requests;
 pub(crate) mod revocations;
-pub(crate) mod row_saves;
 pub(crate) mod schemas;
 pub(crate) mod session_slot;
 
@@ -25,7 +24,6 @@ use self::records::Records;
 use self::republish_budget::RepublishBudget;
 use self::requests::Requests;
 use self::revocations::Revoked;
-use self::row_saves::RowSave;
 use crate::RunError;
 use crate::settings::Settings;
 use everwatch_broker::{Broker, Session};
@@ -41,7 +39,6 @@ pub(crate) struct Inboxes {
     pub(crate) creates: mpsc::Receiver<Create>,
     pub(crate) published: mpsc::Receiver<Published>,
     pub(crate) events: mpsc::Receiver<Event>,
-    pub(crate) saves: mpsc::Receiver<RowSave>,
     pub(crate) revocations: mpsc::Receiver<Revoked>,
 }
 
@@ -66,7 +63,7 @@ impl Manager {
         broker: Arc<dyn Broker>,
         stop: CancellationToken,
     ) -> (Arc<Self>, Inboxes) {
-        let (records, events, saves) = Records::new(store);
+        let (records, events) = Records::new(store);
         let (link, revocations) = Link::new(broker, &settings.prefix, &settings.pools, settings.adopt);
         let (publishing, published) = Publishing::new();
         let (requests, creates) = Requests::new();
@@ -82,7 +79,7 @@ impl Manager {
             wake: Notify::new(),
             settings,
         };
-        (Arc::new(manager), Inboxes { creates, published, events, saves, revocations })
+        (Arc::new(manager), Inboxes { creates, published, events, revocations })
     }
 
     /// The first request to the store: a refusal ends the start, an absence does not.

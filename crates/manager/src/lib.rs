@@ -27,8 +27,7 @@ use everwatch_broker::{Broker, ConnectError};
 use everwatch_door::serve::{Limits, serve};
 use everwatch_store::{Store, StoreError};
 use loops::{
-    confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, revoker,
-    row_writer, sweep,
+    confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, revoker, sweep,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -124,8 +123,6 @@ pub async fn start(
     loops.spawn(async move { ("link with the broker", link::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("creator", create_batcher::run(it, inboxes.creates).await) });
-    let it = Arc::clone(&manager);
-    loops.spawn(async move { ("writer of rows", row_writer::run(it, inboxes.saves).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("sender of revocations", revoker::run(it, inboxes.revocations).await) });
     let it = Arc::clone(&manager);

@@ -10,5 +10,4 @@ pub(crate) mod link;
 pub(crate) mod orphans;
 pub(crate) mod reconcile;
 pub(crate) mod revoker;
-pub(crate) mod row_writer;
 pub(crate) mod sweep;

@@ -13,9 +13,7 @@ mod health;
 use self::answer::Answer;
 use self::contract::Contract;
 use crate::context::{Inboxes, Manager};
-use crate::loops::{
-    confirms, create_batcher, event_feed, event_writer, link, reconcile, revoker, row_writer,
-};
+use crate::loops::{confirms, create_batcher, event_feed, event_writer, link, reconcile, revoker};
 use crate::{RunError, Settings, http};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -65,13 +63,12 @@ impl Stage {
         let url = format!("sqlite://{}", dir.path().join("test.db").display());
         let store = everwatch_store::open(&url, settings.row.clone()).await.unwrap();
         let broker = Arc::new(MemoryBroker::new());
-        let (manager, Inboxes { creates, published, events, saves, revocations }) =
+        let (manager, Inboxes { creates, published, events, revocations }) =
             Manager::new(settings, store, Arc::new((*broker).clone()), CancellationToken::new());
         manager.check_store().await.unwrap();
         let mut loops = JoinSet::new();
         loops.spawn(link::run(Arc::clone(&manager)));
         loops.spawn(create_batcher::run(Arc::clone(&manager), creates));
-        loops.spawn(row_writer::run(Arc::clone(&manager), saves));
         loops.spawn(revoker::run(Arc::clone(&manager), revocations));
         loops.spawn(confirms::run(Arc::clone(&manager), published));
         loops.spawn(event_writer::run(Arc::clone(&manager), events));

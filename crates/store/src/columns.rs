@@ -45,7 +45,7 @@ pub(crate) struct StateColumns {
     /// The reason code as far as it follows from the row alone.
     pub(crate) reason_code: Option<&'static str>,
     pub(crate) digest: Option<i64>,
-    pub(crate) state: String,
+    pub(crate) state: Vec<u8>,
 }
 
 /// What observers are counted by.
@@ -125,7 +125,7 @@ impl StateColumns {
             steady_at: said.and_then(|said| said.steady_at).map(|at| at.0),
             reason_code: stored_code(row).map(ReasonCode::as_str),
             digest: row.digest().map(stored_digest),
-            state: written(row)?,
+            state: row.written().map_err(|error| StoreError::Corrupt(error.to_string()))?,
         })
     }
 }

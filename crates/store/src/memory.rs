@@ -71,7 +71,7 @@ impl Kept {
         let refused = [false, true].into_iter().find(|it| reason_code == Some(refused_as(*it)));
         // Parses both halves of the row, as a database read would.
         let row = Row::read(row.id, version, crate::columns::read(&definition)?, &state)
-            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            .map_err(StoreError::Corrupt)?;
         let (status, has_name) = (row.verdict().status, had_name && name_key.is_some());
         Ok(Self { row, status, due_at, commanded_at, refused, has_name })
     }

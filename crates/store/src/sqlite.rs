@@ -1,6 +1,7 @@
 //! The store on SQLite: one manager, one file. One connection writes, four read.
 
 mod events;
+mod group_commit;
 mod lists;
 mod notes;
 mod observers;
@@ -21,6 +22,7 @@ use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
+use group_commit::GroupCommit;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
@@ -37,6 +39,7 @@ const SCHEMA: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHE
 pub(crate) struct SqliteStore {
     writer: SqlitePool,
     readers: SqlitePool,
+    saves: GroupCommit,
     policy: RowPolicy,
     unreadable: Ledger,
     /// The lock tells other processes that the file is in use. It is dropped last.
@@ -75,7 +78,8 @@ impl SqliteStore {
         } else {
             pool(4).connect_with(options.read_only(true)).await.map_err(failure).map_err(at)?
         };
-        Ok(Self { writer, readers, policy, unreadable: Ledger::new(Dialect::Sqlite), _lock: lock })
+        let (saves, unreadable) = (GroupCommit::default(), Ledger::new(Dialect::Sqlite));
+        Ok(Self { writer, readers, saves, policy, unreadable, _lock: lock })
     }
 
     fn reading(&self) -> observers::Reading<'_> {
@@ -202,7 +206,7 @@ impl Observers for SqliteStore {
         observers::find(self.reading(), which).await
     }
     async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
-        observers::save(&self.writer, changes, &self.policy).await
+        self.saves.save(&self.writer, changes, &self.policy).await
     }
     async fn list(
         &self,

@@ -24,7 +24,7 @@ pub(crate) struct StoredObserver {
     version: i64,
     digest: Option<i64>,
     definition: String,
-    state: String,
+    state: Vec<u8>,
 }
 
 /// What is read of a service.
@@ -61,8 +61,9 @@ impl Stored for StoredObserver {
         // Without the beginning of the definition: it may contain a secret.
         let definition =
             serde_json::from_str(definition).map_err(|error| format!("{error}, in its definition"))?;
-        let mut row = Row::read(ObserverId(*id), *version, definition, state)
-            .map_err(|error| format!("{error}, in the state that starts with {}", start(state)))?;
+        let mut row = Row::read(ObserverId(*id), *version, definition, state).map_err(|error| {
+            format!("{error}, in the state that starts with {}", start(&state.escape_ascii().to_string()))
+        })?;
         row.digest_is_stale = *digest != row.digest().map(stored_digest);
         Ok(row)
     }

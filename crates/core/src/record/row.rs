@@ -164,17 +164,30 @@ impl Row {
         }
     }
 
-    /// A stored row: its serialized form and what is stored beside it.
+    /// The stored form of the part that changes with every report, in MessagePack.
     ///
     /// # Errors
-    /// If the serialized form is not what this version of the program writes.
+    /// If a value cannot be written (a bug).
+    pub fn written(&self) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+        rmp_serde::to_vec_named(self)
+    }
+
+    /// A stored row: its stored form and what is stored beside it.
+    ///
+    /// # Errors
+    /// Why the stored form is neither what this version of the program writes nor the JSON of earlier versions.
     pub fn read(
         id: ObserverId,
         version: i64,
         definition: ObserverDefinition,
-        state: &str,
-    ) -> Result<Self, serde_json::Error> {
-        Ok(Self { id, version, definition: Arc::new(definition), ..serde_json::from_str(state)? })
+        state: &[u8],
+    ) -> Result<Self, String> {
+        let read: Self = if state.first() == Some(&b'{') {
+            serde_json::from_slice(state).map_err(|error| error.to_string())?
+        } else {
+            rmp_serde::from_slice(state).map_err(|error| error.to_string())?
+        };
+        Ok(Self { id, version, definition: Arc::new(definition), ..read })
     }
 
     /// The highest reported run of this generation.

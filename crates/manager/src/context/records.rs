@@ -1,7 +1,6 @@
 //! The stored records in the database's time, and what hears of their changes: the events and the requests that wait.
 
 use crate::clock::DbClock;
-use crate::context::row_saves::{RowSave, RowSaves};
 use crate::events::log::EventLog;
 use crate::lock::lock;
 use everwatch_core::record::service::ServiceRow;
@@ -20,16 +19,14 @@ pub(crate) struct Records {
     pub(crate) events: EventLog,
     changed: watch::Sender<u64>,
     services: Mutex<CachedServices>,
-    pub(crate) row_saves: RowSaves,
 }
 
 impl Records {
-    pub(crate) fn new(store: Arc<dyn Store>) -> (Self, mpsc::Receiver<Event>, mpsc::Receiver<RowSave>) {
+    pub(crate) fn new(store: Arc<dyn Store>) -> (Self, mpsc::Receiver<Event>) {
         let clock = Arc::<DbClock>::default();
         let (events, events_in) = EventLog::new(Arc::clone(&clock));
         let (changed, services) = (watch::Sender::new(0), Mutex::default());
-        let (row_saves, saves_in) = RowSaves::new();
-        (Self { store, clock, events, changed, services, row_saves }, events_in, saves_in)
+        (Self { store, clock, events, changed, services }, events_in)
     }
 
     /// Observers or services have changed: requests that wait for a change look again.

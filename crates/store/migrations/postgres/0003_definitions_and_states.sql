@@ -1,5 +1,5 @@
 -- The two halves of an observer are stored apart: its definition, which a user writes, and its state, which changes with
--- every report. Documents stay text, not jsonb: jsonb refuses \u0000, which a spec or an error text may contain.
+-- every report. Definitions stay text, not jsonb: jsonb refuses \u0000, which a spec or an error text may contain.
 
 -- The definition of a document, or the document without it; a document that cannot be read stays as it is. The functions
 -- of JSON refuse \u0000, so another escape stands for it meanwhile; documents contain no other escape of that kind.
@@ -36,12 +36,17 @@ CREATE TABLE observer_states (
     steady_at bigint,
     -- The part of the reason that follows from the row alone: NULL if there is nothing to add to the status.
     reason_code text,
-    state text NOT NULL
+    -- The digest of the entry that the holder's inventory must contain; NULL if no service holds the observer, or if an
+    -- older version has written the row. Managers compare the digests of a service with its inventory, without reading
+    -- a row.
+    digest bigint,
+    -- All the rest, in MessagePack; in JSON if an older version has written it.
+    state bytea NOT NULL
 ) WITH (fillfactor = 60);
 INSERT INTO observer_states
         (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at, reason_code, state)
     SELECT id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at, reason_code,
-        pg_temp.part(document, false)
+        convert_to(pg_temp.part(document, false), 'UTF8')
     FROM observers ORDER BY id;
 
 DROP INDEX observers_due;
@@ -60,7 +65,7 @@ ALTER TABLE observers ALTER COLUMN definition SET NOT NULL,
 ALTER TABLE observers SET (fillfactor = 90);
 
 -- What a service holds: managers compare it with the inventory of the service, one range of ids at a time.
-CREATE INDEX observers_held ON observer_states (service_id, id) WHERE service_id IS NOT NULL;
+CREATE INDEX observers_held ON observer_states (service_id, id) INCLUDE (digest) WHERE service_id IS NOT NULL;
 -- Observers that no service holds, although they are to run or to end.
 CREATE INDEX observers_unheld ON observer_states (pool, id)
     WHERE service_id IS NULL AND status IN ('Created', 'Processing', 'OnDeleting');

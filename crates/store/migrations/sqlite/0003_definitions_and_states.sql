@@ -48,18 +48,23 @@ CREATE TABLE observer_states (
     steady_at INTEGER,
     -- The part of the reason that follows from the row alone: NULL if there is nothing to add to the status.
     reason_code TEXT,
-    state TEXT NOT NULL
+    -- The digest of the entry that the holder's inventory must contain; NULL if no service holds the observer, or if an
+    -- older version has written the row. Managers compare the digests of a service with its inventory, without reading
+    -- a row.
+    digest INTEGER,
+    -- All the rest, in MessagePack; in JSON if an older version has written it.
+    state BLOB NOT NULL
 ) STRICT;
 INSERT INTO observer_states
         (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at, reason_code, state)
     SELECT unhex(replace(id, '-', '')), version, kind, pool, status, unhex(replace(service_id, '-', '')), due_at,
         commanded_at, health, steady_at, reason_code,
-        CASE WHEN json_valid(document) THEN json_remove(document, '$.definition', '$.id', '$.version')
-            ELSE document END
+        CAST(CASE WHEN json_valid(document) THEN json_remove(document, '$.definition', '$.id', '$.version')
+            ELSE document END AS BLOB)
     FROM observers_before ORDER BY id;
 DROP TABLE observers_before;
 -- What a service holds: managers compare it with the inventory of the service, one range of ids at a time.
-CREATE INDEX observers_held ON observer_states (service_id, id) WHERE service_id IS NOT NULL;
+CREATE INDEX observers_held ON observer_states (service_id, id, digest) WHERE service_id IS NOT NULL;
 -- Observers that no service holds, although they are to run or to end.
 CREATE INDEX observers_unheld ON observer_states (pool, id)
     WHERE service_id IS NULL AND status IN ('Created', 'Processing', 'OnDeleting');

@@ -37,7 +37,7 @@ macro_rules! wanted {
 macro_rules! states {
     () => {
         "UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::bigint[],
-            $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::text[])
+            $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bytea[])
         AS n (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at, reason_code,
             digest, state)"
     };
@@ -205,7 +205,7 @@ async fn write_states(
         .bind(rows.iter().map(|row| row.steady_at).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.reason_code).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.digest).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.state.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.state.as_slice()).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
         .map_err(failure)?;

@@ -220,16 +220,16 @@ pub(super) async fn find(
     found.map(|it| ledger.read_one(&it)).transpose()
 }
 
-pub(super) async fn save(
-    writer: &SqlitePool,
+/// Saves these changes in a transaction that the caller commits.
+pub(super) async fn save_within(
+    transaction: &mut SqliteConnection,
     changes: &[Change<'_>],
     policy: &RowPolicy,
 ) -> Result<Vec<ObserverId>, StoreError> {
     let firsts = firsts(changes);
     let states = firsts.iter().map(|it| StateColumns::of(it.after, it.before.version + 1, policy));
     let states = states.collect::<Result<Vec<_>, _>>()?;
-    let mut transaction = super::writing(writer).await?;
-    let saved = write_states(&mut transaction, &SAVE, &states).await?;
+    let saved = write_states(transaction, &SAVE, &states).await?;
     for row in WantedColumns::of_redefined(&firsts, &saved)? {
         let query = sqlx::query(REDEFINE).bind(row.id).bind(row.name).bind(row.kind).bind(row.pool);
         let query = query.bind(row.labels).bind(row.definition);
@@ -240,8 +240,7 @@ pub(super) async fn save(
         let release = sqlx::query(RELEASE).bind(keys(released.into_iter()));
         release.execute(&mut *transaction).await.map_err(failure)?;
     }
-    count(&mut transaction, CountChanges::of_saved(&firsts, &saved)).await?;
-    transaction.commit().await.map_err(failure)?;
+    count(transaction, CountChanges::of_saved(&firsts, &saved)).await?;
     Ok(unsaved(changes, saved))
 }
 
