@@ -111,7 +111,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     BenchHolder {
         queue: String,
-        #[arg(value_parser = clap::value_parser!(u32).range(1..=40_000))]
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=200_000))]
         count: u32,
     },
     /// Run the services that `bench` measures the manager beside
@@ -134,7 +134,7 @@ pub(crate) struct Dev {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) services: u32,
     /// Capacity of each service
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=40_000))]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200_000))]
     pub(crate) capacity: u32,
     /// Use this RabbitMQ instead of the in-process broker, such as amqp://user:password@host:5672/%2f
     #[arg(long)]
@@ -165,11 +165,11 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
     /// Observers that are created to measure the rate of creates
-    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(100..=40_000))]
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(100..=200_000))]
     pub(crate) creates: u32,
     /// Number of observers that the killed service holds (comma-separated)
     #[arg(long, value_delimiter = ',', default_values_t = [1000, 10_000],
-          value_parser = clap::value_parser!(u32).range(1..=40_000))]
+          value_parser = clap::value_parser!(u32).range(1..=200_000))]
     pub(crate) failover: Vec<u32>,
     /// How many times a service is killed; the median is reported
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=25))]
@@ -178,7 +178,7 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',', default_values_t = [150], value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub(crate) services: Vec<u32>,
     /// Number of idle observers
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=40_000))]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=200_000))]
     pub(crate) idle: u32,
     /// Output format
     #[arg(short, long, value_name = "FORM", default_value = "table")]

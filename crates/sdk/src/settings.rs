@@ -1,5 +1,6 @@
 //! The settings of a service.
 
+use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::id::{Kind, Name, Pool};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +11,7 @@ pub enum Capacity {
     /// A fixed number of slots.
     Fixed(u32),
     /// Derived from the machine: 1,000 slots per core, but at most one for each 256 KiB of a quarter of the memory;
-    /// from 1 to 40,000.
+    /// from 1 to 200,000.
     Auto,
 }
 
@@ -31,7 +32,7 @@ impl Capacity {
 fn auto_slots(cores: u64, memory: u64) -> u32 {
     let by_cores = cores.saturating_mul(1000);
     let by_memory = memory / 4 / (256 * 1024);
-    u32::try_from(by_cores.min(by_memory).clamp(1, 40_000)).unwrap_or(40_000)
+    u32::try_from(by_cores.min(by_memory).clamp(1, u64::from(CAPACITY_MAX))).unwrap_or(CAPACITY_MAX)
 }
 
 /// The smaller of the machine's memory and the control group's limit.
@@ -102,7 +103,8 @@ mod tests {
     fn auto_follows_cores_and_memory() {
         assert_eq!(auto_slots(2, 24 << 30), 2000);
         assert_eq!(auto_slots(64, 1 << 30), 1024);
-        assert_eq!(auto_slots(64, 1 << 40), 40_000);
+        assert_eq!(auto_slots(64, 1 << 40), 64_000);
+        assert_eq!(auto_slots(1024, 1 << 50), super::CAPACITY_MAX);
         assert_eq!(auto_slots(1, 0), 1);
     }
 }

@@ -26,6 +26,7 @@ use group_commit::GroupCommit;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
+use statements::PREPARED_MAX;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -65,6 +66,7 @@ impl SqliteStore {
             // The database thread and the reading task switch each time this many rows wait; a larger buffer
             // makes that rarer.
             .row_buffer_size(1000)
+            .statement_cache_capacity(PREPARED_MAX)
             .optimize_on_close(true, None);
         // A database in memory cannot be shared with another process, nor between two connections.
         let path = options.get_filename().to_path_buf();

@@ -8,6 +8,8 @@ pub use allocator::{BlockEffect, BlockId, Blocks, ChannelId};
 /// The most messages in one block: the broker's time per acknowledgement grows with the number of messages held on the
 /// channel (measured: with 40,000 on one channel, it handles 200 acknowledgements a second).
 pub const BLOCK_MAX: u32 = 1000;
+/// The highest capacity of a service, in its settings and in orders of operators: with full blocks, a tenth of the channels that RabbitMQ allows on a connection.
+pub const CAPACITY_MAX: u32 = 200_000;
 /// The preferred number of blocks of a capacity, so that services that start together share a full queue and the first
 /// one does not take everything.
 const SHARES: u32 = 8;
@@ -36,7 +38,7 @@ mod tests {
 
     #[test]
     fn blocks_add_up_to_the_capacity_and_none_is_too_large() {
-        for capacity in [0, 1, 7, 8, 10, 999, 8000, 8001, 40_000] {
+        for capacity in [0, 1, 7, 8, 10, 999, 8000, 8001, 40_000, CAPACITY_MAX] {
             let sizes = block_sizes(capacity);
             assert_eq!(sizes.iter().map(|size| u32::from(*size)).sum::<u32>(), capacity);
             assert!(sizes.iter().all(|size| (1..=1000).contains(size)));

@@ -10,8 +10,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The highest capacity that an operator can set.
-pub const CAPACITY_MAX: u32 = 100_000;
 /// Three heartbeats: within this time, a service that understands an order shows it.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(15);
 /// The default number of observers that a drain moves per second.

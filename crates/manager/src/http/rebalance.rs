@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{PoolBalance, ProblemBody, Rebalance};
-use everwatch_core::capacity::maintenance::CAPACITY_MAX;
+use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::id::Pool;
 use serde::Deserialize;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use crate::kinds::exec::ENV_PASS;
 use crate::settings::{Capacity, ServiceSettings};
 use config::{Environment, File, FileFormat};
 use everwatch_broker::RabbitBroker;
+use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::clock::friendly;
 use everwatch_core::id::{Kind, Name, Pool};
 use everwatch_core::wire::logs::LINES_MAX;
@@ -103,8 +104,8 @@ impl TryFrom<serde_json::Value> for CapacityText {
             return Ok(Self(Capacity::Auto));
         }
         match text.parse() {
-            Ok(slots @ 0..=40_000) => Ok(Self(Capacity::Fixed(slots))),
-            _ => Err(format!("`{text}` is not a capacity: a number from 0 to 40000, or \"auto\"")),
+            Ok(slots @ 0..=CAPACITY_MAX) => Ok(Self(Capacity::Fixed(slots))),
+            _ => Err(format!("`{text}` is not a capacity: a number from 0 to {CAPACITY_MAX}, or \"auto\"")),
         }
     }
 }

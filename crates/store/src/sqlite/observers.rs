@@ -1,7 +1,7 @@
 //! Observers on SQLite: a batch is a few statements of many rows. Each statement wakes the thread of the database, which
 //! costs more than the write of a row.
 
-use super::statements::Statements;
+use super::statements::{Statement, Statements, gathered};
 use crate::columns::{
     CountChanges, CountKey, StateColumns, WantedColumns, firsts, range_totals, released, unsaved, written,
 };
@@ -16,9 +16,7 @@ use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
-use sqlx::query::QueryScalar;
-use sqlx::sqlite::SqliteArguments;
-use sqlx::{Sqlite, SqliteConnection, SqlitePool};
+use sqlx::{SqliteConnection, SqlitePool};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 use uuid::Uuid;
@@ -48,14 +46,14 @@ const COUNT: &str = "INSERT INTO observer_counts (pool, status, health, service_
 
 static INSERT_WANTED: LazyLock<Statements> = LazyLock::new(|| {
     let insert = "INSERT INTO observers (id, name, name_key, kind, pool, created_at, labels, definition)";
-    Statements::new(insert, 8, "ON CONFLICT DO NOTHING RETURNING id")
+    Statements::new(insert, 8, "ON CONFLICT DO NOTHING")
 });
 
 static INSERT_STATES: LazyLock<Statements> = LazyLock::new(|| {
     let insert =
         "INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at, commanded_at,
         health, steady_at, reason_code, digest, state)";
-    Statements::new(insert, 13, "RETURNING id")
+    Statements::new(insert, 13, "")
 });
 
 // An `UPDATE … FROM` would be shorter, but SQLite then reads the whole table for each statement. The subquery and the
@@ -70,8 +68,7 @@ static SAVE: LazyLock<Statements> = LazyLock::new(|| {
         ON CONFLICT (id) DO UPDATE SET version = excluded.version, kind = excluded.kind, pool = excluded.pool,
             status = excluded.status, service_id = excluded.service_id, due_at = excluded.due_at,
             commanded_at = excluded.commanded_at, health = excluded.health, steady_at = excluded.steady_at,
-            reason_code = excluded.reason_code, digest = excluded.digest, state = excluded.state
-        RETURNING id";
+            reason_code = excluded.reason_code, digest = excluded.digest, state = excluded.state";
     Statements::new(save, 13, update)
 });
 
@@ -87,10 +84,7 @@ pub(super) async fn create(
     let admitted = rows.iter().zip(&answers).filter(|(_, answer)| **answer == Created::Done);
     let wanted: Vec<WantedColumns> =
         admitted.map(|(row, _)| WantedColumns::of(row)).collect::<Result<_, _>>()?;
-    let mut inserted = HashSet::new();
-    for (text, part) in INSERT_WANTED.parts(&wanted) {
-        inserted.extend(bind_wanted(text, part).fetch_all(&mut *transaction).await.map_err(failure)?);
-    }
+    let inserted = INSERT_WANTED.write(&mut transaction, &wanted, |row| row.id, bind_wanted).await?;
     let mut done = Vec::with_capacity(inserted.len());
     for (row, answer) in rows.iter().zip(&mut answers).filter(|(_, answer)| **answer == Created::Done) {
         if inserted.contains(&row.id.0) {
@@ -145,13 +139,9 @@ pub(super) fn keys(ids: impl Iterator<Item = Uuid>) -> String {
     serde_json::json!(ids.map(|id| id.simple().to_string()).collect::<Vec<_>>()).to_string()
 }
 
-type Returning<'q> = QueryScalar<'q, Sqlite, Uuid, SqliteArguments>;
-
-fn bind_wanted<'q>(text: &'static str, rows: &'q [WantedColumns]) -> Returning<'q> {
-    rows.iter().fold(sqlx::query_scalar(text), |query, row| {
-        let query = query.bind(row.id).bind(&row.name).bind(&row.name_key).bind(&row.kind).bind(&row.pool);
-        query.bind(row.created_at).bind(&row.labels).bind(&row.definition)
-    })
+fn bind_wanted<'q>(query: Statement<'q>, row: &'q WantedColumns) -> Statement<'q> {
+    let query = query.bind(row.id).bind(&row.name).bind(&row.name_key).bind(&row.kind).bind(&row.pool);
+    query.bind(row.created_at).bind(&row.labels).bind(&row.definition)
 }
 
 /// Writes states and returns the ids of those that were written.
@@ -160,18 +150,14 @@ async fn write_states(
     statements: &'static Statements,
     rows: &[StateColumns],
 ) -> Result<HashSet<Uuid>, StoreError> {
-    let mut written = HashSet::with_capacity(rows.len());
-    for (text, part) in statements.parts(rows) {
-        let query = part.iter().fold(sqlx::query_scalar(text), |query, row| {
-            let CountKey { pool, status, health, service_id } = &row.counted;
-            let query = query.bind(row.id).bind(row.version).bind(&row.kind).bind(pool).bind(*status);
-            let query = query.bind(*service_id).bind(row.due_at).bind(row.commanded_at).bind(*health);
-            query.bind(row.steady_at).bind(row.reason_code).bind(row.digest).bind(&row.state)
-        });
-        let ids: Vec<Uuid> = query.fetch_all(&mut *connection).await.map_err(failure)?;
-        written.extend(ids);
-    }
-    Ok(written)
+    statements.write(connection, rows, |row| row.id, bind_state).await
+}
+
+fn bind_state<'q>(query: Statement<'q>, row: &'q StateColumns) -> Statement<'q> {
+    let CountKey { pool, status, health, service_id } = &row.counted;
+    let query = query.bind(row.id).bind(row.version).bind(&row.kind).bind(pool).bind(*status);
+    let query = query.bind(*service_id).bind(row.due_at).bind(row.commanded_at).bind(*health);
+    query.bind(row.steady_at).bind(row.reason_code).bind(row.digest).bind(&row.state)
 }
 
 async fn count(connection: &mut SqliteConnection, changes: CountChanges) -> Result<(), StoreError> {
@@ -189,19 +175,19 @@ pub(super) async fn load(
     (pool, ledger): Reading<'_>,
     ids: &[ObserverId],
 ) -> Result<Found<Row, ObserverId>, StoreError> {
-    Ok(ledger.read(&stored(pool, keys(ids.iter().map(|id| id.0))).await?))
-}
-
-async fn stored(pool: &SqlitePool, keys: String) -> Result<Vec<StoredObserver>, StoreError> {
     let load = observers!("WHERE s.id IN (SELECT unhex(value) FROM json_each(?1))");
-    sqlx::query_as(load).bind(keys).fetch_all(pool).await.map_err(failure)
+    let rows = sqlx::query_as::<_, StoredObserver>(load).bind(keys(ids.iter().map(|id| id.0))).fetch(pool);
+    Ok(ledger.read(&gathered(rows, ids.len()).await?))
 }
 
 /// Rereads the unreadable rows in the ledger, and removes those that can be read or no longer exist.
 pub(super) async fn look((pool, ledger): Reading<'_>) -> Result<(), StoreError> {
     let ids = ledger.ids(Table::Observers);
     if !ids.is_empty() {
-        ledger.look(&ids, &stored(pool, keys(ids.iter().copied())).await?);
+        let load = observers!("WHERE s.id IN (SELECT unhex(value) FROM json_each(?1))");
+        let query = sqlx::query_as(load).bind(keys(ids.iter().copied()));
+        let found: Vec<StoredObserver> = query.fetch_all(pool).await.map_err(failure)?;
+        ledger.look(&ids, &found);
     }
     Ok(())
 }
