@@ -3,6 +3,7 @@
 pub mod command;
 pub mod heartbeat;
 pub mod hold_reasons;
+pub mod inventory_range;
 pub mod logs;
 pub mod message;
 pub mod report;

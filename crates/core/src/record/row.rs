@@ -6,7 +6,7 @@ use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
 use crate::record::observed::{Key, Observed, ReceivedReport, Run};
-use crate::record::row_policy::RowPolicy;
+use crate::record::row_policy::{RowPolicy, doubled};
 use crate::record::status::Status;
 use crate::record::stored_observed;
 use crate::wire::command::Revocation;
@@ -14,7 +14,6 @@ use crate::wire::report::{RunEvent, RunReport};
 use crate::wire::trace::{self, TraceContext};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::Duration;
 use uuid::Uuid;
 
 /// The state of the observer that its user currently wants.
@@ -494,9 +493,4 @@ mod beside {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
-}
-
-pub(crate) fn doubled(first: Duration, times: u32, most: Duration) -> Duration {
-    let factor = 1_u32.checked_shl(times.min(16)).unwrap_or(u32::MAX);
-    first.saturating_mul(factor).min(most)
 }

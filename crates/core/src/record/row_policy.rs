@@ -50,3 +50,9 @@ impl Default for RowPolicy {
         }
     }
 }
+
+/// A pause that doubles each time, up to a limit.
+pub(crate) fn doubled(first: Duration, times: u32, most: Duration) -> Duration {
+    let factor = 1_u32.checked_shl(times.min(16)).unwrap_or(u32::MAX);
+    first.saturating_mul(factor).min(most)
+}

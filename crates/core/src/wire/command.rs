@@ -3,8 +3,8 @@
 use crate::clock::friendly;
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
+use crate::wire::inventory_range::InventoryRange;
 use crate::wire::logs::AskLogs;
-use crate::wire::report::InventoryRange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -3,7 +3,8 @@
 mod inventory;
 mod registration;
 
-pub use inventory::{HeldPhase, InventoryChunk, InventoryDigest, InventoryRange, RangeDigest, RangeTotal};
+pub use crate::wire::inventory_range::InventoryRange;
+pub use inventory::{HeldPhase, InventoryChunk, InventoryDigest, RangeDigest, RangeTotal};
 pub use registration::{KindInfo, Predecessor};
 
 use crate::clock::Timestamp;

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 /// Events that wait to be written.
 pub(crate) const WAITING_MAX: usize = 10_000;
 /// Services whose names are remembered; beyond it, all are forgotten.
-const KNOWN_MAX: usize = 10_000;
+const KNOWN_MAX: usize = 50_000;
 const TEXT_MAX: usize = 1000;
 
 /// What events contain of a service beside its id.
@@ -32,7 +32,8 @@ pub(crate) struct KnownServices {
 impl KnownServices {
     pub(crate) fn learn(&self, rows: &[ServiceRow]) {
         let mut known = lock(&self.services);
-        if known.len() + rows.len() > KNOWN_MAX {
+        let new = rows.iter().filter(|row| !known.contains_key(&row.id)).count();
+        if known.len() + new > KNOWN_MAX {
             known.clear();
         }
         for row in rows {

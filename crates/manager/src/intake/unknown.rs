@@ -69,7 +69,7 @@ impl Answers {
     pub(crate) fn tell_later(self, manager: &Arc<Manager>) {
         manager.link.revocations.send(self.revocations);
         for (service, ids) in self.ask {
-            commands::describe_later(manager, service, ids.into_iter().collect());
+            commands::describe_later(manager, service, &ids.into_iter().collect::<Vec<_>>());
         }
         for (service, ranges) in self.list {
             commands::order_later(manager, service, Command::ListHeld { service, ranges });
@@ -91,7 +91,7 @@ pub(crate) async fn ask_who(manager: &Arc<Manager>, services: &[ServiceId]) -> R
         }
         if known?.is_none() {
             info!(%service, "heartbeat of an unknown service; requesting its registration");
-            commands::describe_later(manager, *service, Vec::new());
+            commands::describe_later(manager, *service, &[]);
         }
     }
     Ok(())

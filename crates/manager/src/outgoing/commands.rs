@@ -77,7 +77,7 @@ pub(crate) fn suspects_later(manager: &Arc<Manager>, suspects: Vec<ObserverId>) 
 
 /// Asks a service, without waiting, what these observers are that it holds (none: what the service itself is). If no
 /// answer comes, the next report about them makes a manager ask again.
-pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: Vec<ObserverId>) {
+pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: &[ObserverId]) {
     let mut parts: Vec<Vec<ObserverId>> = ids.chunks(BATCH_MAX).map(<[_]>::to_vec).collect();
     if parts.is_empty() {
         parts.push(Vec::new());

@@ -9,6 +9,7 @@ use super::{RunEvent, RunReport};
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::ObserverId;
+use crate::wire::inventory_range::InventoryRange;
 use crate::wire::message::BATCH_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,24 +46,6 @@ pub struct InventoryChunk {
     /// Within this range of ids, the service holds exactly these entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<InventoryRange>,
-}
-
-/// A range of ids, exclusive at its start and inclusive at its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct InventoryRange {
-    pub after: Option<ObserverId>,
-    pub upto: Option<ObserverId>,
-}
-
-impl InventoryRange {
-    /// Every id.
-    pub const ALL: Self = Self { after: None, upto: None };
-
-    /// Whether the id is in the range.
-    #[must_use]
-    pub fn contains(&self, id: ObserverId) -> bool {
-        self.after.is_none_or(|after| id > after) && self.upto.is_none_or(|upto| id <= upto)
-    }
 }
 
 impl InventoryDigest {
