@@ -156,7 +156,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "acknowledge-reports-before-the-commit",
-        seed: 439,
+        seed: 2193,
         rule: "convergence",
         edits: &[edit(STATE, "insist(&over, || apply(&manager, &batch)).await", "{ ack_all(session.as_ref(), &batch.receipts).await;
              insist(&over, || apply(&manager, &batch)).await }")],
@@ -169,7 +169,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "leave-lost-messages-unended",
-        seed: 922,
+        seed: 42,
         rule: "convergence",
         edits: &[edit(MISSING, "!published || held || !long", "!published || held || !long || row.awaits_end()")],
     },
@@ -267,7 +267,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "pass-over-the-revocations-of-a-welcome",
-        seed: 25,
+        seed: 6,
         rule: "revocations",
         edits: &[edit(MACHINE, "self.revoke(welcome.revocations, now, effects);", "drop(welcome.revocations);")],
     },
@@ -319,7 +319,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "overwrite-the-orders-of-others",
-        seed: 816,
+        seed: 47,
         rule: "convergence",
         edits: &[edit(MANAGER_FLEET, "records.store.swap_note(&note, &before, &after).await?", "{ let _unlooked = before; records.store.set_note(&note, &after, Duration::MAX).await?; true }")],
     },
