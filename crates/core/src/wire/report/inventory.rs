@@ -66,7 +66,7 @@ impl InventoryDigest {
 
 impl InventoryChunk {
     /// The entries in these ranges, in at least one chunk for each range. The obvious way lets a manager wait for all
-    /// chunks, but another manager may get some. Instead, each chunk alone shows what is not held.
+    /// chunks, but another manager may get some. Instead, each chunk alone lists everything that its range contains.
     #[must_use]
     pub fn within(inventory: u64, ranges: &[InventoryRange], entries: Vec<RunReport>) -> Vec<Self> {
         let entries = sorted(entries);
