@@ -1,12 +1,11 @@
 //! A deployment of real processes with its own prefix and database. Dropping it kills all processes.
 
 use crate::http::Api;
+use crate::script;
 use crate::wait::wait_for;
 use everwatch_core::record::service::ServiceState;
-use rand::Rng as _;
 use std::collections::BTreeMap;
 use std::io::PipeWriter;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -61,17 +60,9 @@ pub fn test_service() -> PathBuf {
     everwatch().with_file_name("everwatch-test-service")
 }
 
-/// A free loopback address.
-///
-/// The obvious way takes a port that the system chooses. But the system also assigns such ports to outgoing
-/// connections, so another process may get the port before the program under test listens on it. This
-/// function takes a port outside that range.
+/// A free loopback address, which no other test gets for 10 minutes: see `tests/free-port`.
 pub fn free_address() -> String {
-    let port = (0..1000).map(|_| rand::rng().random_range(10_240..32_768)).find(|port| {
-        let address = format!("127.0.0.1:{port}");
-        TcpListener::bind(address).is_ok()
-    });
-    format!("127.0.0.1:{}", port.expect("a port is free"))
+    format!("127.0.0.1:{}", script("free-port", &[]).trim_end())
 }
 
 impl Cluster {
