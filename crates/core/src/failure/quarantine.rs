@@ -283,9 +283,29 @@ impl CrashLedger {
         }
     }
 
-    /// The verdict about one observer, once all observers of this check are added.
+    /// The verdicts about these observers, once all observers of this check are added.
+    ///
+    /// At most one observer is quarantined at a time, the one with the most deaths: its quarantine explains all
+    /// deaths until now, also those that another observer would be quarantined for.
     #[must_use]
-    pub fn sentence(&self, id: ObserverId, now: Timestamp) -> CrashVerdict {
+    pub fn sentences(
+        &self,
+        ids: impl Iterator<Item = ObserverId>,
+        now: Timestamp,
+    ) -> BTreeMap<ObserverId, CrashVerdict> {
+        let mut verdicts: BTreeMap<_, _> = ids.map(|id| (id, self.sentence(id, now))).collect();
+        let deaths = |id: &ObserverId| self.charges.get(id).map_or(0, |charge| charge.deaths.len());
+        let guilty = verdicts.iter().filter(|(_, verdict)| **verdict == CrashVerdict::Quarantine);
+        let first = guilty.map(|(id, _)| *id).max_by_key(deaths);
+        for (id, verdict) in &mut verdicts {
+            if *verdict == CrashVerdict::Quarantine && Some(*id) != first {
+                *verdict = CrashVerdict::Wait;
+            }
+        }
+        verdicts
+    }
+
+    fn sentence(&self, id: ObserverId, now: Timestamp) -> CrashVerdict {
         let Some(charge) = self.charges.get(&id) else { return CrashVerdict::None };
         let Some(enough_at) = charge.enough_at else { return CrashVerdict::Suspect };
         let others = || self.charges.iter().filter(|(other, _)| **other != id).map(|(_, it)| it);

@@ -218,6 +218,19 @@ fn collateral_crashes_do_not_quarantine() {
 
 /// Only the newest deaths of the culprit are known, but also the older ones of an observer that died beside it.
 #[test]
+fn one_quarantine_explains_the_deaths_of_the_next() {
+    let (mut docket, [poison, other]) = (CrashLedger::default(), [1, 2].map(observer));
+    docket.charge(other, &elsewhere(2, 0..2), 2, at(5));
+    docket.charge(poison, &services(0..3), 2, at(5));
+    let sentenced = |docket: &CrashLedger, secs| docket.sentences([poison, other].into_iter(), at(secs));
+    let expected = [(poison, CrashVerdict::Quarantine), (other, CrashVerdict::Wait)];
+    assert_eq!(sentenced(&docket, 8), BTreeMap::from(expected));
+    docket.explain(at(8));
+    docket.charge(other, &elsewhere(2, 0..2), 2, at(9));
+    assert_eq!(sentenced(&docket, 20)[&other], CrashVerdict::None, "its deaths preceded the quarantine");
+}
+
+#[test]
 fn the_newest_death_decides_and_not_the_number_of_deaths() {
     let (poison, beside) = (observer(1), observer(2));
     for known in [3..18, 10..18] {

@@ -73,15 +73,16 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
         docket.enter(row, deaths, manager.settings.quarantine_after, now);
     }
     docket.list(others.iter().chain(looked.iter().map(|(row, _)| *row)), manager.settings.quarantine_after);
-    let sentenced = looked.into_iter().map(|(row, deaths)| (row, deaths, docket.sentence(row.id, now)));
-    let (poison, others): (Vec<_>, Vec<_>) = sentenced.partition(|it| it.2 == CrashVerdict::Quarantine);
-    if others.iter().any(|it| it.2 == CrashVerdict::Weather) {
+    let mut verdicts = docket.sentences(looked.iter().map(|(row, _)| row.id), now);
+    let poison = verdicts.extract_if(.., |_, verdict| *verdict == CrashVerdict::Quarantine).next();
+    if verdicts.values().any(|verdict| *verdict == CrashVerdict::Weather) {
         tell_weather(&manager.records).await?;
     }
-    later(&manager.records, others.into_iter().map(|(row, _, sentence)| (row, sentence))).await?;
-    for (row, deaths, _) in poison {
+    let spared = looked.iter().filter_map(|(row, _)| Some((*row, *verdicts.get(&row.id)?)));
+    later(&manager.records, spared).await?;
+    if let Some((row, deaths)) = looked.iter().find(|(row, _)| poison.is_some_and(|(id, _)| id == row.id)) {
         // An observer that has ended in the meantime explains the deaths as well.
-        quarantine(manager, row, &deaths).await?;
+        quarantine(manager, row, deaths).await?;
         docket.explain(now);
     }
     write(manager, &before, &docket).await
