@@ -5,12 +5,12 @@ use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-/// Deliveries in hand at most.
-const PREFETCH: u16 = 200;
+/// Deliveries in hand at most, for a queue whose messages are applied as they come.
+pub(crate) const PREFETCH: u16 = 200;
 
 /// Opens the consumer of one queue; `None` (logged) if the session cannot.
-pub(crate) async fn open(session: &dyn Session, queue: String) -> Option<Box<dyn Consumer>> {
-    let consume = Consume { queue, prefetch: PREFETCH, priority: 0 };
+pub(crate) async fn open(session: &dyn Session, queue: String, prefetch: u16) -> Option<Box<dyn Consumer>> {
+    let consume = Consume { queue, prefetch, priority: 0 };
     match session.consume(&consume).await {
         Ok(consumer) => Some(consumer),
         Err(error) => {

@@ -2,7 +2,7 @@
 
 use super::insist;
 use crate::context::Manager;
-use crate::queue_reader::{ack_all, next, next_ready, open};
+use crate::queue_reader::{PREFETCH, ack_all, next, next_ready, open};
 use everwatch_broker::{Delivery, Session};
 use everwatch_store::Parked;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const BATCH: usize = 100;
 
 pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: CancellationToken) {
     let queue = manager.link.topology.parked();
-    let Some(mut consumer) = open(session.as_ref(), queue).await else { return };
+    let Some(mut consumer) = open(session.as_ref(), queue, PREFETCH).await else { return };
     while let Some(first) = next(consumer.as_mut(), &over).await {
         let mut parked = vec![describe(&manager, &first)];
         let mut receipts = vec![first.receipt];

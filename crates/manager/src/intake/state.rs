@@ -14,7 +14,7 @@ use crate::fleet::safe_mode;
 use crate::metric;
 use crate::outgoing::spans;
 use crate::outgoing::work_queues;
-use crate::queue_reader::{ack_all, next, next_ready, open};
+use crate::queue_reader::{PREFETCH, ack_all, next, next_ready, open};
 use everwatch_broker::{Delivery, Receipt, Session};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
@@ -52,7 +52,7 @@ struct Batch {
 
 pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: CancellationToken) {
     let queue = manager.link.topology.state();
-    let Some(mut consumer) = open(session.as_ref(), queue).await else { return };
+    let Some(mut consumer) = open(session.as_ref(), queue, PREFETCH).await else { return };
     while let Some(first) = next(consumer.as_mut(), &over).await {
         let mut batch = Batch::default();
         batch.add(&manager, &first);

@@ -60,7 +60,9 @@ pub(crate) async fn logs(
 /// Hears the answers of one session.
 pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: CancellationToken) {
     let queue = manager.link.topology.replies(manager.link.questions.to());
-    let Some(mut consumer) = queue_reader::open(session.as_ref(), queue).await else { return };
+    let Some(mut consumer) = queue_reader::open(session.as_ref(), queue, queue_reader::PREFETCH).await else {
+        return;
+    };
     while let Some(delivery) = queue_reader::next(consumer.as_mut(), &over).await {
         match decode::<Answer>(&delivery.body) {
             Ok(Answer::Logs(answer)) => manager.link.questions.on_answer(answer),

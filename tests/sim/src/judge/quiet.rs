@@ -6,7 +6,10 @@ use crate::code::Code;
 use crate::machine;
 use crate::record::Fact;
 use everwatch_core::id::ObserverId;
+use everwatch_core::record::observed::RunPhase;
+use everwatch_core::record::row::Row;
 use everwatch_core::wire::command::Command;
+use everwatch_core::wire::hold_reasons;
 use std::sync::atomic::Ordering;
 
 /// How much memory may grow in a quiet hour, in bytes. The stored heartbeats always take about the same
@@ -42,9 +45,9 @@ impl Quiet {
             Fact::Started(start) => ("starts", start.id),
             Fact::Published { id, .. } => ("is published", *id),
             // For ten minutes, managers check whether the observer kills its services, and save its row. An observer that
-            // every service refuses fails after `refused_max`.
+            // every service refuses fails after `refused_max`. A suspect starts once it is its turn.
             Fact::Saved { before: Some(before), .. }
-                if before.crash_check.is_some() || before.refused_since.is_some() =>
+                if before.crash_check.is_some() || before.refused_since.is_some() || is_suspect(before) =>
             {
                 return Ok(());
             }
@@ -107,9 +110,15 @@ fn takes_freed_slot(id: ObserverId, fact: &Fact, known: &Knowledge) -> bool {
     there().count() > slots as usize && there().any(|row| is_restless(row.id, known))
 }
 
-/// Whether its code ends by itself, or has not come to rest yet.
+/// Whether it waits for its turn to start: suspects start a minute apart on each service.
+fn is_suspect(row: &Row) -> bool {
+    let latest = row.observed.latest.as_ref().map(|latest| &latest.phase);
+    matches!(latest, Some(RunPhase::Held { reason, .. }) if reason == hold_reasons::SUSPECTED)
+}
+
+/// Whether its code ends by itself, or it has not come to rest yet.
 fn is_restless(id: ObserverId, known: &Knowledge) -> bool {
     let Some(row) = known.row(id) else { return true };
     let code = Code::of(&row.definition.spec.to_string());
-    !matches!(code.does, crate::code::Does::RunsForEver)
+    !matches!(code.does, crate::code::Does::RunsForEver) || is_suspect(&row)
 }
