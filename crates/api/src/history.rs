@@ -22,12 +22,39 @@ pub struct Event {
     pub epoch: Option<u64>,
     /// The cause, if known.
     pub text: String,
+    /// Where it was started on its next service: the service that ran it before.
+    pub from: Option<NamedThing>,
     /// Where it was started on its next service: time without a run, in ms.
     pub gap_ms: Option<u64>,
     /// Where it was started on its next service: time with two runs, in ms.
     pub overlap_ms: Option<u64>,
     /// The user whose request caused it; null if a manager or a service acted on its own.
     pub by: Option<LogRequester>,
+    /// Only in a summary: the similar events that it stands for. Lists leave those out, unless they are asked for
+    /// with `details`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<EventBurst>,
+}
+
+/// Similar events that a summary stands for, such as the starts of all observers of a service that died.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventBurst {
+    /// The number of events.
+    pub count: u64,
+    /// The time of the earliest.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+    /// The time of the latest.
+    #[schema(value_type = String, format = DateTime)]
+    pub until: Timestamp,
+    /// If observers moved: the median time without a run, in ms.
+    pub gap_ms_median: Option<u64>,
+    /// If observers moved: 99 % were without a run for at most this time, in ms.
+    pub gap_ms_p99: Option<u64>,
+    /// If observers moved: the longest time without a run, in ms.
+    pub gap_ms_max: Option<u64>,
+    /// If observers moved: the longest time with two runs, in ms.
+    pub overlap_ms_max: Option<u64>,
 }
 
 /// Who sent a request. `who` is an unverified claim, unless an authenticating proxy sets the header.

@@ -4,3 +4,4 @@ pub(crate) mod actor;
 pub(crate) mod log;
 pub(crate) mod recent;
 pub(crate) mod shown;
+pub(crate) mod summaries;

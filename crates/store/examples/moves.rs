@@ -115,9 +115,12 @@ fn events(before: &Row, after: &Row, service: ServiceId) -> Vec<Event> {
         service: Some(Named { id: service.0, name: "service-1".to_owned() }),
         epoch: Some(after.epoch().into()),
         text,
+        from: None,
         gap_ms: Some(120),
         overlap_ms: Some(0),
         by: None,
+        burst: None,
+        detail: true,
     };
     happenings(Some(before), after).into_iter().map(|it| event(it.kind, it.text)).collect()
 }

@@ -297,7 +297,9 @@ pub(crate) fn without_nul(text: &str) -> String {
 }
 
 /// A page of stored events.
-pub(crate) fn event_page(rows: Vec<(i64, String)>, total: u64) -> Result<EventPage, StoreError> {
-    let event = |(id, document): (i64, String)| read(&document).map(|event| Event { id, ..event });
+pub(crate) fn event_page(rows: Vec<(i64, bool, String)>, total: u64) -> Result<EventPage, StoreError> {
+    let event = |(id, detail, document): (i64, bool, String)| {
+        read(&document).map(|event| Event { id, detail, ..event })
+    };
     Ok(EventPage { events: rows.into_iter().map(event).collect::<Result<_, _>>()?, total })
 }

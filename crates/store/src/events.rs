@@ -2,6 +2,7 @@
 
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::record::bursts::Burst;
 use everwatch_core::record::events::EventKind;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -40,6 +41,9 @@ pub struct Event {
     pub epoch: Option<u64>,
     /// The cause, as far as it is known.
     pub text: String,
+    /// The service that ran it before: only if an observer was started on its next service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Named>,
     /// The timing of a move, in ms: only if an observer was started on its next service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<u64>,
@@ -48,24 +52,39 @@ pub struct Event {
     /// The user whose request caused it; none if a manager or a service acted on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<By>,
+    /// For a summary: the events that it stands for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Burst>,
+    /// Whether a summary stands for it.
+    #[serde(skip)]
+    pub detail: bool,
 }
 
-/// A filter of events; empty: all.
+/// A filter of events; empty: all but the details of bursts.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
     pub observer: Option<ObserverId>,
     pub service: Option<ServiceId>,
     pub kinds: Vec<EventKind>,
+    /// Also events that a summary stands for. The history of one observer has them in any case.
+    pub details: bool,
 }
 
 impl EventFilter {
+    /// Whether the filter also matches events that a summary stands for.
+    #[must_use]
+    pub fn with_details(&self) -> bool {
+        self.details || self.observer.is_some()
+    }
+
     /// Whether the filter matches this event.
     #[must_use]
     pub fn keeps(&self, event: &Event) -> bool {
         let is = |definition: Option<Uuid>, named: &Option<Named>| {
             definition.is_none_or(|definition| named.as_ref().is_some_and(|named| named.id == definition))
         };
-        is(self.observer.map(|it| it.0), &event.observer)
+        (self.with_details() || !event.detail)
+            && is(self.observer.map(|it| it.0), &event.observer)
             && is(self.service.map(|it| it.0), &event.service)
             && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
     }
@@ -86,3 +105,8 @@ pub struct EventPage {
     pub events: Vec<Event>,
     pub total: u64,
 }
+
+/// Events that one statement deletes at most.
+pub(crate) const FORGET_BATCH: usize = 2000;
+/// Such statements in one call at most. What is left is deleted by the next call.
+pub(crate) const FORGET_BATCHES: usize = 200;

@@ -239,7 +239,8 @@ pub trait Events: Send + Sync + 'static {
     ) -> Result<EventPage, StoreError>;
     /// The numbers of the oldest and the newest event; 0 if there is none.
     async fn event_ends(&self) -> Result<(i64, i64), StoreError>;
-    /// Deletes events older than `before` and those beyond the newest `keep`; returns their number.
+    /// Deletes events older than `before` and those beyond the newest `keep`, of which the details of bursts are
+    /// counted apart; returns their number. Many events may need several calls.
     async fn forget_events(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError>;
 }
 

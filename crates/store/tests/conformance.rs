@@ -112,6 +112,8 @@ both! {
     events_are_told_in_order_and_by_filter
     a_page_and_its_total_are_of_one_moment
     the_oldest_events_are_forgotten
+    details_are_listed_for_their_observer_and_counted_apart
+    more_events_than_one_statement_deletes_are_forgotten
     a_reader_that_follows_the_numbers_misses_nothing
     a_note_that_is_over_is_free
     notes_are_found_by_how_their_names_begin

@@ -14,7 +14,7 @@ use std::time::Duration;
 macro_rules! words {
     ($($(#[$doc:meta])* $variant:ident = $word:literal,)*) => {
         /// One kind of event.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum EventKind { $($(#[$doc])* #[serde(rename = $word)] $variant,)* }
 
         impl EventKind {

@@ -104,7 +104,7 @@ impl EventLog {
         }
     }
 
-    fn event(&self, happening: &RowEvent, after: &Row, went: Option<Move>) -> Event {
+    fn event(&self, happening: &RowEvent, after: &Row, went: Option<(ServiceId, Move)>) -> Event {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Event {
             id: 0,
@@ -114,9 +114,12 @@ impl EventLog {
             service: happening.service.map(|service| self.known.named(service)),
             epoch: Some(happening.epoch.into()),
             text: happening.text.chars().take(TEXT_MAX).collect(),
-            gap_ms: went.map(|it| millis(it.gap)),
-            overlap_ms: went.map(|it| millis(it.overlap)),
+            from: went.map(|(service, _)| self.known.named(service)),
+            gap_ms: went.map(|(_, it)| millis(it.gap)),
+            overlap_ms: went.map(|(_, it)| millis(it.overlap)),
             by: actor::by(),
+            burst: None,
+            detail: false,
         }
     }
 
@@ -147,12 +150,13 @@ impl EventLog {
         }
     }
 
-    fn went(&self, happening: &RowEvent, after: &Row) -> Option<Move> {
+    /// A move from one service to the next, and the service that it left.
+    fn went(&self, happening: &RowEvent, after: &Row) -> Option<(ServiceId, Move)> {
         let earlier = after.observed.before.as_ref().filter(|_| happening.kind == EventKind::Started)?;
         let went = moved(earlier, self.known.heard_at(earlier.service), happening.at);
         metrics::histogram!(metric::GAP).record(went.gap.as_secs_f64());
         metrics::histogram!(metric::OVERLAP).record(went.overlap.as_secs_f64());
-        Some(went)
+        Some((earlier.service, went))
     }
 
     fn measure(&self, happening: &RowEvent, before: Option<&Row>, after: &Row) {
@@ -169,6 +173,22 @@ impl EventLog {
 }
 
 pub(crate) fn plain(kind: EventKind, at: Timestamp, text: String) -> Event {
-    let (observer, service, epoch) = (None, None, None);
-    Event { id: 0, at, kind, observer, service, epoch, text, gap_ms: None, overlap_ms: None, by: actor::by() }
+    let by = actor::by();
+    let (observer, service, epoch, from, gap_ms, overlap_ms, burst) =
+        (None, None, None, None, None, None, None);
+    Event {
+        id: 0,
+        at,
+        kind,
+        observer,
+        service,
+        epoch,
+        text,
+        from,
+        gap_ms,
+        overlap_ms,
+        by,
+        burst,
+        detail: false,
+    }
 }

@@ -1,7 +1,8 @@
 //! Events of the history as the API shows them.
 
-use everwatch_api::{Event, LogRequester, NamedThing, Run};
+use everwatch_api::{Event, EventBurst, LogRequester, NamedThing, Run};
 use everwatch_core::epoch::Epoch;
+use everwatch_core::record::bursts::Burst;
 use everwatch_store::By;
 
 /// An entry of the history.
@@ -14,9 +15,24 @@ pub(crate) fn event(event: everwatch_store::Event) -> Event {
         service: event.service.map(named),
         epoch: event.epoch,
         text: event.text,
+        from: event.from.map(named),
         gap_ms: event.gap_ms,
         overlap_ms: event.overlap_ms,
         by: event.by.map(|By { who, from, with }| LogRequester { who, from, with }),
+        burst: event.burst.map(burst),
+    }
+}
+
+fn burst(it: Burst) -> EventBurst {
+    let Burst { count, since, until, moves } = it;
+    EventBurst {
+        count,
+        since,
+        until,
+        gap_ms_median: moves.map(|it| it.gap_ms_median),
+        gap_ms_p99: moves.map(|it| it.gap_ms_p99),
+        gap_ms_max: moves.map(|it| it.gap_ms_max),
+        overlap_ms_max: moves.map(|it| it.overlap_ms_max),
     }
 }
 

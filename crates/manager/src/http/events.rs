@@ -40,6 +40,7 @@ const RUNS_FROM: usize = 1000;
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(
     ("observer" = Option<String>, Query, description = "id"), ("service" = Option<String>, Query, description = "id"),
     ("type" = Option<String>, Query, description = "one or several, comma-separated"),
+    ("details" = Option<bool>, Query, description = "true: also the events that a summary stands for"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
     ("last-event-id" = Option<i64>, Header, description = "live: the last event that the client has")),
     responses((status = 200, content((Listed<Event> = "application/json"), (String = "text/event-stream"))),
@@ -55,6 +56,7 @@ pub(crate) async fn list(
         observer: params.parsed::<ObserverId>("observer")?,
         service: params.parsed::<ServiceId>("service")?,
         kinds: words(&mut params)?,
+        details: params.parsed("details")?.unwrap_or(false),
     };
     page_or_stream(&manager, params, &headers, filter).await
 }
@@ -77,7 +79,7 @@ pub(crate) async fn of_observer(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let observer = Some(find(&manager.records, &key).await?.id);
-    let filter = EventFilter { observer, service: None, kinds: words(&mut params)? };
+    let filter = EventFilter { observer, service: None, kinds: words(&mut params)?, details: true };
     page_or_stream(&manager, params, &headers, filter).await
 }
 

@@ -46,7 +46,7 @@ async fn read(manager: &Manager, last: &mut Option<i64>) -> Result<(), StoreErro
         let events = manager
             .records
             .store
-            .events(&EventFilter::default(), EventRange::After(after), PAGE)
+            .events(&EventFilter { details: true, ..EventFilter::default() }, EventRange::After(after), PAGE)
             .await?
             .events;
         let is_last = events.len() < PAGE;

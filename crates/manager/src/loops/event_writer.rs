@@ -1,8 +1,9 @@
-//! Writes events to the database, many at a time, in the order in which they came.
+//! Writes events to the database, many at a time, in the order in which they came, and summaries of bursts after them.
 
 use super::gather::gather;
 use crate::RunError;
 use crate::context::Manager;
+use crate::events::summaries::Summaries;
 use everwatch_store::Event;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,12 @@ const GATHER: Duration = Duration::from_millis(20);
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>) -> Result<(), RunError> {
-    while let Some(first) = manager.stop.run_until_cancelled(events.recv()).await.flatten() {
-        let batch = gather(first, &mut events, BATCH, GATHER).await;
+    let mut summaries = Summaries::default();
+    while let Some(batch) = next(&manager, &mut events, &summaries).await {
+        let batch = summaries.pass(batch, manager.records.clock.now());
+        if batch.is_empty() {
+            continue;
+        }
         while let Err(error) = manager.records.store.record(&batch).await {
             warn!(%error, "cannot store events; retrying");
             let pause = tokio::time::sleep(AGAIN_AFTER);
@@ -30,10 +35,34 @@ pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>
     while let Ok(event) = events.try_recv() {
         rest.push(event);
     }
+    let now = manager.records.clock.now();
+    let mut rest = summaries.pass(rest, now);
+    rest.extend(summaries.end(now));
     if !rest.is_empty()
         && let Err(error) = manager.records.store.record(&rest).await
     {
         warn!(%error, "lost the last events at the stop");
     }
     Ok(())
+}
+
+/// The next events; none if a summary is due first. `None` at the end of the program.
+async fn next(
+    manager: &Manager,
+    events: &mut mpsc::Receiver<Event>,
+    summaries: &Summaries,
+) -> Option<Vec<Event>> {
+    let until_due = summaries.due_at().map(|due| due.since(manager.records.clock.now()));
+    let due = async {
+        match until_due {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => std::future::pending().await,
+        }
+    };
+    let first = tokio::select! {
+        () = manager.stop.cancelled() => return None,
+        first = events.recv() => first?,
+        () = due => return Some(Vec::new()),
+    };
+    Some(gather(first, events, BATCH, GATHER).await)
 }

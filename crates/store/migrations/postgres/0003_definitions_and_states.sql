@@ -128,3 +128,7 @@ INSERT INTO forgotten_observers (id, until)
     SELECT substr(name, 11)::uuid, until FROM key_value WHERE starts_with(name, 'forgotten/');
 CREATE INDEX forgotten_until ON forgotten_observers (until);
 DELETE FROM key_value WHERE starts_with(name, 'forgotten/');
+
+-- Whether a summary stands for the event: such events are listed for their observer only, and counted apart.
+ALTER TABLE events ADD COLUMN detail boolean NOT NULL DEFAULT false;
+CREATE INDEX events_detail ON events (detail, id);

@@ -146,6 +146,8 @@ CREATE TABLE events (
     type TEXT NOT NULL,
     observer_id BLOB,
     service_id BLOB,
+    -- Whether a summary stands for it: such events are listed for their observer only, and counted apart.
+    detail INTEGER NOT NULL DEFAULT 0,
     document TEXT NOT NULL
 ) STRICT;
 INSERT INTO events (id, at, type, observer_id, service_id, document)
@@ -154,3 +156,4 @@ INSERT INTO events (id, at, type, observer_id, service_id, document)
 DROP TABLE events_before;
 CREATE INDEX events_observer ON events (observer_id, id) WHERE observer_id IS NOT NULL;
 CREATE INDEX events_service ON events (service_id, id) WHERE service_id IS NOT NULL;
+CREATE INDEX events_detail ON events (detail, id);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::events::{By, Event, EventFilter, EventRange, Named};
 use crate::port::{Filter, Parked};
+use everwatch_core::record::bursts::Burst;
 use everwatch_core::record::events::EventKind;
 
 fn event(number: u128, kind: EventKind) -> Event {
@@ -15,16 +16,20 @@ fn event(number: u128, kind: EventKind) -> Event {
         service: if kind == EventKind::Started { named(service_id(1).0) } else { None },
         epoch: Some(1 << 32),
         text: String::new(),
+        from: None,
         gap_ms: None,
         overlap_ms: None,
         by: (number == 3).then(|| By { who: Some("ada@laptop".into()), from: None, with: None }),
+        burst: None,
+        detail: false,
     }
 }
 
 async fn numbers(store: &dyn Store, filter: &EventFilter, stretch: EventRange) -> Vec<u128> {
     let page = store.events(filter, stretch, 10).await.unwrap();
     // Filtering in memory gives the same result.
-    let every = store.events(&EventFilter::default(), stretch, 10).await.unwrap().events;
+    let details = EventFilter { details: true, ..EventFilter::default() };
+    let every = store.events(&details, stretch, 10).await.unwrap().events;
     let kept: Vec<Event> = every.into_iter().filter(|event| filter.keeps(event)).collect();
     assert_eq!(kept, page.events);
     page.events.iter().map(|event| event.observer.as_ref().unwrap().id.as_u128()).collect()
@@ -45,7 +50,7 @@ pub async fn events_are_told_in_order_and_by_filter(store: &dyn Store) {
     assert_eq!(Event { id: 0, ..page.events[0].clone() }, event(3, EventKind::Failed));
     let rest = EventRange::Before(page.events[1].id);
     assert_eq!(numbers(store, &all, rest).await, [1, 1]);
-    let of = |observer, service, kinds| EventFilter { observer, service, kinds };
+    let of = |observer, service, kinds| EventFilter { observer, service, kinds, details: false };
     assert_eq!(numbers(store, &of(Some(id(1)), None, vec![]), EventRange::After(0)).await, [1, 1]);
     assert_eq!(numbers(store, &of(None, Some(service_id(1)), vec![]), EventRange::After(0)).await, [1]);
     let two = vec![EventKind::Failed, EventKind::Started];
@@ -84,6 +89,37 @@ pub async fn a_page_and_its_total_are_of_one_moment(store: &dyn Store) {
         () = written => {}
         () = read => {}
     }
+}
+
+pub async fn details_are_listed_for_their_observer_and_counted_apart(store: &dyn Store) {
+    let of = |number, detail| Event { detail, ..event(number, EventKind::Started) };
+    let burst = Burst { count: 3, since: NOW, until: Timestamp(NOW.0 + 9), moves: None };
+    let summary =
+        Event { burst: Some(burst), from: Some(Named { id: id(9).0, name: "b".into() }), ..of(6, false) };
+    let all = [of(1, false), of(2, true), of(3, true), of(4, true), of(5, false), summary.clone()];
+    store.record(&all).await.unwrap();
+    let (single, observer) =
+        (EventFilter::default(), EventFilter { observer: Some(id(3)), ..EventFilter::default() });
+    let everything = EventFilter { details: true, ..EventFilter::default() };
+    assert_eq!(numbers(store, &single, EventRange::After(0)).await, [1, 5, 6]);
+    assert_eq!(numbers(store, &observer, EventRange::After(0)).await, [3]);
+    assert_eq!(numbers(store, &everything, EventRange::After(0)).await, [1, 2, 3, 4, 5, 6]);
+    let page = store.events(&single, EventRange::Before(i64::MAX), 1).await.unwrap();
+    assert_eq!((page.total, Event { id: 0, ..page.events[0].clone() }), (3, summary));
+    // The newest two of each class are kept.
+    assert_eq!(store.forget_events(Timestamp(0), 2).await.unwrap(), 2);
+    assert_eq!(numbers(store, &everything, EventRange::After(0)).await, [3, 4, 5, 6]);
+}
+
+pub async fn more_events_than_one_statement_deletes_are_forgotten(store: &dyn Store) {
+    for _ in 0..5 {
+        let many: Vec<Event> = (1..=1000).map(|number| event(number, EventKind::Created)).collect();
+        store.record(&many).await.unwrap();
+    }
+    assert_eq!(store.forget_events(Timestamp(0), 500).await.unwrap(), 4500);
+    let page = store.events(&EventFilter::default(), EventRange::Before(i64::MAX), 1).await.unwrap();
+    assert_eq!(page.total, 500);
+    assert_eq!(store.forget_events(Timestamp(i64::MAX), 500).await.unwrap(), 499);
 }
 
 pub async fn the_oldest_events_are_forgotten(store: &dyn Store) {

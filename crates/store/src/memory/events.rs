@@ -42,10 +42,10 @@ impl Events for MemoryStore {
     async fn forget_events(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
         let mut tables = self.tables();
         let (newest, held) = (tables.last_event, tables.events.len());
-        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
-        tables
-            .events
-            .retain(|it| it.id == newest || (it.at >= before && it.id > newest.saturating_sub(keep)));
+        let of_class = |detail| tables.events.iter().rev().filter(move |it| it.detail == detail);
+        let oldest_kept = [false, true].map(|detail| of_class(detail).nth(keep).map_or(0, |it| it.id));
+        let is_kept = |it: &Event| it.at >= before && it.id > oldest_kept[usize::from(it.detail)];
+        tables.events.retain(|it| it.id == newest || is_kept(it));
         Ok((held - tables.events.len()) as u64)
     }
 }

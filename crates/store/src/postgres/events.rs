@@ -2,6 +2,7 @@
 
 use crate::columns::{event_page, limit, number, written};
 use crate::error_mapping::failure;
+use crate::events::{FORGET_BATCH, FORGET_BATCHES};
 use crate::port::{Event, EventFilter, EventPage, EventRange, StoreError};
 use everwatch_core::clock::Timestamp;
 use sqlx::PgPool;
@@ -16,16 +17,17 @@ pub(super) async fn record(pool: &PgPool, events: &[Event]) -> Result<(), StoreE
     // the numbers would miss that event. The lock serializes the writers.
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('everwatch/events', 0))";
     sqlx::query(lock).execute(&mut *transaction).await.map_err(failure)?;
-    let insert = "INSERT INTO events (at, type, observer_id, service_id, document)
-        SELECT at, type, observer_id, service_id, document
-        FROM UNNEST($1::bigint[], $2::text[], $3::uuid[], $4::uuid[], $5::text[])
-            WITH ORDINALITY AS n (at, type, observer_id, service_id, document, place)
+    let insert = "INSERT INTO events (at, type, observer_id, service_id, detail, document)
+        SELECT at, type, observer_id, service_id, detail, document
+        FROM UNNEST($1::bigint[], $2::text[], $3::uuid[], $4::uuid[], $5::boolean[], $6::text[])
+            WITH ORDINALITY AS n (at, type, observer_id, service_id, detail, document, place)
         ORDER BY place";
     sqlx::query(insert)
         .bind(events.iter().map(|event| event.at.0).collect::<Vec<_>>())
         .bind(events.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>())
         .bind(events.iter().map(|event| event.observer.as_ref().map(|it| it.id)).collect::<Vec<_>>())
         .bind(events.iter().map(|event| event.service.as_ref().map(|it| it.id)).collect::<Vec<_>>())
+        .bind(events.iter().map(|event| event.detail).collect::<Vec<_>>())
         .bind(documents)
         .execute(&mut *transaction)
         .await
@@ -45,9 +47,11 @@ pub(super) async fn page(
         EventRange::After(id) => ("id > $4", "ASC", id),
     };
     let types: Vec<&str> = filter.kinds.iter().map(|kind| kind.as_str()).collect();
-    let select =
-        format!("SELECT id, document FROM events WHERE {MATCHING} AND {place} ORDER BY id {order} LIMIT $5");
-    let rows: Vec<(i64, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+    let class = if filter.with_details() { "" } else { "AND NOT detail" };
+    let select = format!(
+        "SELECT id, detail, document FROM events WHERE {MATCHING} {class} AND {place} ORDER BY id {order} LIMIT $5"
+    );
+    let rows: Vec<(i64, bool, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
         .bind(filter.observer.map(|id| id.0))
         .bind(filter.service.map(|id| id.0))
         .bind(&types)
@@ -56,7 +60,7 @@ pub(super) async fn page(
         .fetch_all(&mut *snapshot)
         .await
         .map_err(failure)?;
-    let count = format!("SELECT COUNT(*) FROM events WHERE {MATCHING}");
+    let count = format!("SELECT COUNT(*) FROM events WHERE {MATCHING} {class}");
     let total = match stretch {
         EventRange::After(_) => 0,
         EventRange::Before(_) => sqlx::query_scalar(sqlx::AssertSqlSafe(count))
@@ -75,10 +79,29 @@ pub(super) async fn ends(pool: &PgPool) -> Result<(i64, i64), StoreError> {
     sqlx::query_as(ends).fetch_one(pool).await.map_err(failure)
 }
 
+/// Deletes some of the oldest events that are older than `before`.
+const FORGET_OLD: &str = "DELETE FROM events WHERE at < $1
+    AND id IN (SELECT id FROM events WHERE id < (SELECT MAX(id) FROM events) ORDER BY id LIMIT $2)";
+/// Deletes some events of one class beyond the newest `$2`.
+const FORGET_BEYOND: &str = "DELETE FROM events WHERE id IN (
+    SELECT id FROM events WHERE detail = $1 AND id < (SELECT MAX(id) FROM events)
+        AND id <= (SELECT id FROM events WHERE detail = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)
+    ORDER BY id LIMIT $3)";
+
 pub(super) async fn forget(pool: &PgPool, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
-    // One always stays: the numbers go on from it.
-    let forget = "DELETE FROM events WHERE (at < $1 OR id <= (SELECT MAX(id) FROM events) - $2)
-        AND id < (SELECT MAX(id) FROM events)";
-    let done = sqlx::query(forget).bind(before.0).bind(limit(keep)).execute(pool).await.map_err(failure)?;
-    Ok(done.rows_affected())
+    let mut all = 0;
+    for class in [None, Some(false), Some(true)] {
+        for _ in 0..FORGET_BATCHES {
+            let query = match class {
+                None => sqlx::query(FORGET_OLD).bind(before.0),
+                Some(detail) => sqlx::query(FORGET_BEYOND).bind(detail).bind(limit(keep)),
+            };
+            let done = query.bind(limit(FORGET_BATCH)).execute(pool).await.map_err(failure)?;
+            all += done.rows_affected();
+            if done.rows_affected() < FORGET_BATCH as u64 {
+                break;
+            }
+        }
+    }
+    Ok(all)
 }

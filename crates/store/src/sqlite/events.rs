@@ -3,6 +3,7 @@
 use super::statements::Statements;
 use crate::columns::{event_page, limit, number, written};
 use crate::error_mapping::failure;
+use crate::events::{FORGET_BATCH, FORGET_BATCHES};
 use crate::port::{Event, EventFilter, EventPage, EventRange, StoreError};
 use everwatch_core::clock::Timestamp;
 use sqlx::SqlitePool;
@@ -12,7 +13,7 @@ const MATCHING: &str = "(?1 IS NULL OR observer_id = ?1) AND (?2 IS NULL OR serv
     AND (json_array_length(?3) = 0 OR type IN (SELECT value FROM json_each(?3)))";
 
 static INSERT: LazyLock<Statements> = LazyLock::new(|| {
-    Statements::new("INSERT INTO events (at, type, observer_id, service_id, document)", 5, "")
+    Statements::new("INSERT INTO events (at, type, observer_id, service_id, detail, document)", 6, "")
 });
 
 pub(super) async fn record(writer: &SqlitePool, events: &[Event]) -> Result<(), StoreError> {
@@ -26,6 +27,7 @@ pub(super) async fn record(writer: &SqlitePool, events: &[Event]) -> Result<(), 
                 .bind(event.kind.as_str())
                 .bind(event.observer.as_ref().map(|it| it.id))
                 .bind(event.service.as_ref().map(|it| it.id))
+                .bind(event.detail)
                 .bind(written(event)?);
         }
         query.execute(&mut *transaction).await.map_err(failure)?;
@@ -46,9 +48,11 @@ pub(super) async fn page(
     };
     let types: Vec<&str> = filter.kinds.iter().map(|kind| kind.as_str()).collect();
     let types = serde_json::json!(types).to_string();
-    let select =
-        format!("SELECT id, document FROM events WHERE {MATCHING} AND {place} ORDER BY id {order} LIMIT ?5");
-    let rows: Vec<(i64, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+    let class = if filter.with_details() { "" } else { "AND detail = 0" };
+    let select = format!(
+        "SELECT id, detail, document FROM events WHERE {MATCHING} {class} AND {place} ORDER BY id {order} LIMIT ?5"
+    );
+    let rows: Vec<(i64, bool, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
         .bind(filter.observer.map(|id| id.0))
         .bind(filter.service.map(|id| id.0))
         .bind(&types)
@@ -57,7 +61,7 @@ pub(super) async fn page(
         .fetch_all(&mut *snapshot)
         .await
         .map_err(failure)?;
-    let count = format!("SELECT COUNT(*) FROM events WHERE {MATCHING}");
+    let count = format!("SELECT COUNT(*) FROM events WHERE {MATCHING} {class}");
     let total = match stretch {
         EventRange::After(_) => 0,
         EventRange::Before(_) => sqlx::query_scalar(sqlx::AssertSqlSafe(count))
@@ -76,10 +80,29 @@ pub(super) async fn ends(pool: &SqlitePool) -> Result<(i64, i64), StoreError> {
     sqlx::query_as(ends).fetch_one(pool).await.map_err(failure)
 }
 
+/// Deletes some of the oldest events that are older than `before`.
+const FORGET_OLD: &str = "DELETE FROM events WHERE at < ?1
+    AND id IN (SELECT id FROM events WHERE id < (SELECT MAX(id) FROM events) ORDER BY id LIMIT ?2)";
+/// Deletes some events of one class beyond the newest `?2`.
+const FORGET_BEYOND: &str = "DELETE FROM events WHERE id IN (
+    SELECT id FROM events WHERE detail = ?1 AND id < (SELECT MAX(id) FROM events)
+        AND id <= (SELECT id FROM events WHERE detail = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)
+    ORDER BY id LIMIT ?3)";
+
 pub(super) async fn forget(writer: &SqlitePool, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
-    // One always stays: the numbers go on from it.
-    let forget = "DELETE FROM events WHERE (at < ?1 OR id <= (SELECT MAX(id) FROM events) - ?2)
-        AND id < (SELECT MAX(id) FROM events)";
-    let done = sqlx::query(forget).bind(before.0).bind(limit(keep)).execute(writer).await.map_err(failure)?;
-    Ok(done.rows_affected())
+    let mut all = 0;
+    for class in [None, Some(false), Some(true)] {
+        for _ in 0..FORGET_BATCHES {
+            let query = match class {
+                None => sqlx::query(FORGET_OLD).bind(before.0),
+                Some(detail) => sqlx::query(FORGET_BEYOND).bind(detail).bind(limit(keep)),
+            };
+            let done = query.bind(limit(FORGET_BATCH)).execute(writer).await.map_err(failure)?;
+            all += done.rows_affected();
+            if done.rows_affected() < FORGET_BATCH as u64 {
+                break;
+            }
+        }
+    }
+    Ok(all)
 }
