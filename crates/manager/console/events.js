@@ -1,7 +1,7 @@
 // Recent events, newest first; the first page is live.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { EVENT_WORDS, asker, duration, empty, number, observerLink, table, time, what } from "./show.js";
+import { EVENT_WORDS, asker, counted, duration, empty, number, observerLink, table, time, what } from "./show.js";
 
 const PAGE = 100;
 
@@ -19,9 +19,9 @@ function draw({ items, next_cursor: next, total }, { params }, context) {
     items.length === 0 ? empty("No events", now ? "No event matches the filter." : "Events of observers and services appear here.") : table("Events", [
       { title: "When", class: "when", cell: (it) => time(it.at) },
       { title: "Event", cell: (it) => what(it.type) },
-      { title: "Observer", class: "name", cell: (it) => it.observer ? observerLink(it.observer) : "" },
+      { title: "Observer", class: "name", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
       { title: "Service", cell: (it) => it.service?.name ?? "" },
-      { title: "Gap", class: "n", cell: (it) => it.gap_ms === null ? "" : duration(it.gap_ms) },
+      { title: "Gap", class: "n", cell: (it) => { const gap = it.burst?.gap_ms_median ?? it.gap_ms; return gap === null ? "" : duration(gap); } },
       { title: "Cause", class: "text", cell: (it) => it.text },
       { title: "By", cell: (it) => asker(it.by) },
     ], items),

@@ -10,12 +10,23 @@ const MOVES_FROM = 500;
 
 let slow = null;
 
+/** One move, or the moves that a summary stands for. */
+const asMoves = ({ at, burst, gap_ms: gap, overlap_ms: overlap }) => burst
+  ? { at, count: burst.count, gap: burst.gap_ms_median, longest: burst.gap_ms_max, overlap: burst.overlap_ms_max }
+  : { at, count: 1, gap, longest: gap, overlap };
+
+/** The gap that half of the moves did not exceed. */
+function median(moves, count) {
+  let left = count / 2;
+  return [...moves].sort((a, b) => a.gap - b.gap).find((it) => (left -= it.count) < 0)?.gap ?? 0;
+}
+
 /** Moves are counted from many events: not at each refresh. */
 async function lately() {
   if (slow && performance.now() - slow.at < SLOW_MS) return slow;
   const starts = await get("/v1/events", { type: "started", limit: MOVES_FROM });
   const since = Date.now() - HOUR_MS;
-  const moves = starts.items.filter((it) => it.gap_ms !== null && Date.parse(it.at) >= since);
+  const moves = starts.items.map(asMoves).filter((it) => it.gap !== null && Date.parse(it.at) >= since);
   const all = starts.next_cursor === null || Date.parse(starts.items.at(-1)?.at) < since;
   slow = { at: performance.now(), moves, all };
   return slow;
@@ -85,12 +96,12 @@ function strip({ observers, health }) {
 }
 
 function movesPanel({ moves, all }) {
-  const gaps = moves.map((it) => it.gap_ms).sort((a, b) => a - b);
-  const overlap = Math.max(0, ...moves.map((it) => it.overlap_ms ?? 0));
+  const count = moves.reduce((sum, it) => sum + it.count, 0);
+  const most = (of) => Math.max(0, ...moves.map((it) => of(it) ?? 0));
   return h("section", { class: "panel" }, h("h2", {}, "Moves in the last hour"),
     moves.length === 0 ? h("p", { class: "fine" }, "No observer moved.") :
-      h("dl", { class: "facts big" }, fact("Moves", `${number(moves.length)}${all ? "" : " or more"}`), fact("Median gap", duration(gaps[gaps.length >> 1])),
-        fact("Longest gap", duration(gaps.at(-1))), fact("Longest overlap", duration(overlap))));
+      h("dl", { class: "facts big" }, fact("Moves", `${number(count)}${all ? "" : " or more"}`), fact("Median gap", duration(median(moves, count))),
+        fact("Longest gap", duration(most((it) => it.longest))), fact("Longest overlap", duration(most((it) => it.overlap)))));
 }
 
 const fact = (title, value) => h("div", {}, h("dt", {}, title), h("dd", {}, value));

@@ -17,9 +17,9 @@ pub(crate) async fn everywhere(server: &str, asked: &Events) -> anyhow::Result<(
         (Some(name), _) => format!("{}/events", observer_path(name)),
         (None, Some(name)) => {
             let it: Service = client.read(&service_path(name)).await?;
-            format!("/v1/events?service={}", it.id)
+            format!("/v1/events?service={}&details={}", it.id, asked.details)
         }
-        (None, None) => "/v1/events".to_owned(),
+        (None, None) => format!("/v1/events?details={}", asked.details),
     };
     run(&client, &path, &asked.part).await
 }

@@ -53,6 +53,14 @@ pub(super) fn millis(ms: u64) -> String {
     if ms < 1000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1000, ms % 1000 / 100) }
 }
 
+/// The observer that it is about, or how many observers a summary stands for.
+pub(super) fn observers(event: &Event) -> Option<String> {
+    match &event.burst {
+        Some(burst) => Some(format!("{} more", burst.count)),
+        None => event.observer.as_ref().map(|it| it.name.clone()),
+    }
+}
+
 /// Why it happened, how the move went, and who asked.
 pub(super) fn cause(event: &Event) -> String {
     let text = Some(event.text.clone()).filter(|text| !text.is_empty());

@@ -1,6 +1,6 @@
 //! The columns of each kind of list.
 
-use super::cells::{cause, epoch, labels, or_dash, second, since};
+use super::cells::{cause, epoch, labels, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{Event, Observer, ParkedMessage, Pool, Service, ServiceBalance};
 use everwatch_core::clock::Timestamp;
@@ -96,7 +96,7 @@ pub(crate) const EVENTS: View<Event> = View {
         Column::<Event>::new("ID", |it, _| it.id.to_string()).right().wide(),
         Column::<Event>::new("AT", |it, _| second(it.at)),
         Column::<Event>::new("EVENT", |it, _| it.kind.as_str().to_owned()).toned(),
-        Column::<Event>::new("OBSERVER", |it, _| or_dash(it.observer.as_ref().map(|it| &it.name))).least(10),
+        Column::<Event>::new("OBSERVER", |it, _| or_dash(observers(it))).least(10),
         Column::<Event>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name))).least(8),
         Column::<Event>::new("EPOCH", |it, _| or_dash(it.epoch.map(epoch))).wide(),
         Column::<Event>::new("CAUSE", |it, _| cause(it)).least(20),

@@ -147,3 +147,33 @@ async fn an_event_records_who_sent_the_request() {
     let begun = stage.until_read("/v1/events?type=started", is_one).await;
     assert_eq!(begun.items[0].by, None, "{begun:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_summary_stands_for_most_of_many_similar_events() {
+    let stage = Stage::new().await;
+    let mut live = stage.follow("/v1/events?type=created", None).await.unwrap();
+    let mut detailed = stage.follow("/v1/events?type=created&details=true", None).await.unwrap();
+    let draft = |number: i32| json!({"op": "create", "observer": {"kind": "ticker", "name": format!("o-{number}"), "on_full": "queue"}});
+    let batch: Vec<Value> = (0..250).map(draft).collect();
+    stage.send("POST", "/v1/observers:batch", Some(&json!(batch).to_string())).await;
+    let has_summary = |events: &Listed<Event>| events.total == 101;
+    let events = stage.until_read("/v1/events?type=created&limit=500", has_summary).await.items;
+    let burst = events[0].burst.as_ref().expect("a summary");
+    assert_eq!((burst.count, burst.gap_ms_max, &events[0].observer), (150, None, &None), "{:?}", events[0]);
+    assert!(events[0].text.starts_with("150 more within 0."), "{:?}", events[0]);
+    assert!(events[1..].iter().all(|event| event.observer.is_some() && event.burst.is_none()));
+    assert_eq!(stage.total("/v1/events?type=created&details=true").await, 251);
+    stage.get("/v1/events?details=yes").await.refused(400, "bad-query");
+    for number in [0, 249] {
+        assert_eq!(stage.words(&format!("/v1/observers/o-{number}/events")).await, ["created"]);
+    }
+    let mut told = Vec::new();
+    for _ in 0..101 {
+        told.push(next(&mut live).await);
+    }
+    assert_eq!(told.last(), events.first(), "the summary");
+    for _ in 0..251 {
+        told.push(next(&mut detailed).await);
+    }
+    assert_eq!(told.last(), events.first(), "the summary comes after its events");
+}
