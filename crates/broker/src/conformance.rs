@@ -60,6 +60,35 @@ pub async fn prefetch_is_a_limit(broker: &dyn Broker, prefix: &str) {
 }
 
 /// A cancelled consumer, even a dropped one, keeps what it holds, and what it holds can be settled.
+pub async fn many_messages_are_acknowledged_at_once(broker: &dyn Broker, prefix: &str) {
+    let names: Vec<String> = (0..9).map(|number| number.to_string()).collect();
+    let first = filled(broker, prefix, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mut consumer = block(&*first, &work(prefix), 8).await;
+    let mut other = block(&*first, &work(prefix), 1).await;
+    let taken = receive_many(&mut *consumer, 8).await;
+    let elsewhere = receive(&mut *other).await;
+    let receipts: Vec<_> = taken.iter().map(|delivery| delivery.receipt).collect();
+    assert_eq!(within("ack", first.ack_all(&[])).await, Settle::Done);
+    assert_eq!(within("ack", first.ack_all(&receipts[..3])).await, Settle::Done, "all that came so far");
+    assert_eq!(within("ack", first.ack_all(&receipts[..3])).await, Settle::NotOurs, "they are acknowledged");
+    assert_eq!(
+        within("ack", first.ack_all(&receipts[4..6])).await,
+        Settle::Done,
+        "an earlier one is still held"
+    );
+    assert_eq!(within("ack", first.ack_all(&receipts[6..7])).await, Settle::Done);
+    let second = session(broker, "second").await;
+    drop((consumer, other));
+    within("close", first.close()).await;
+    let mut consumer = block(&*second, &work(prefix), 9).await;
+    let again = receive_many(&mut *consumer, 3).await;
+    let mut left = [body(&taken[3]), body(&taken[7]), body(&elsewhere)];
+    let mut found = bodies(&again);
+    (left.sort_unstable(), found.sort_unstable());
+    assert_eq!(found, left);
+    nothing_comes(&mut *consumer, "the others were acknowledged").await;
+}
+
 pub async fn cancel_keeps_what_is_held(broker: &dyn Broker, prefix: &str) {
     let session = filled(broker, prefix, &["a", "b", "c"]).await;
     let mut consumer = block(&*session, &work(prefix), 2).await;

@@ -192,6 +192,16 @@ pub struct Consume {
     pub priority: i32,
 }
 
+/// Acknowledges messages one by one.
+pub(crate) async fn ack_each<S: Session + ?Sized>(session: &S, receipts: &[Receipt]) -> Settle {
+    for receipt in receipts {
+        if session.ack(*receipt).await == Settle::NotOurs {
+            return Settle::NotOurs;
+        }
+    }
+    Settle::Done
+}
+
 /// Declares queues and exchanges.
 #[async_trait]
 pub trait Declare: Send + Sync + 'static {
@@ -234,6 +244,11 @@ pub trait Session: Declare {
     async fn get(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError>;
     /// Acknowledges the message. Works for cancelled consumers too.
     async fn ack(&self, receipt: Receipt) -> Settle;
+    /// Acknowledges these messages of one consumer, in the order in which they came: with one frame if the consumer's
+    /// channel holds no earlier message. If it answers [`Settle::NotOurs`], the broker may still have some of them.
+    async fn ack_all(&self, receipts: &[Receipt]) -> Settle {
+        ack_each(self, receipts).await
+    }
     /// Returns the message to the head of the queue, for another consumer.
     async fn requeue(&self, receipt: Receipt) -> Settle;
     /// A round trip on the consume connection.

@@ -74,6 +74,7 @@ macro_rules! conformance {
 conformance! {
     redelivery_counts_up,
     prefetch_is_a_limit,
+    many_messages_are_acknowledged_at_once,
     cancel_keeps_what_is_held,
     a_dropped_consumer_gives_back_what_was_not_read,
     requeue_goes_to_another,

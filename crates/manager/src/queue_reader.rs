@@ -34,10 +34,7 @@ pub(crate) fn next_ready(consumer: &mut dyn Consumer) -> Option<Delivery> {
 }
 
 pub(crate) async fn ack_all(session: &dyn Session, receipts: &[Receipt]) {
-    for receipt in receipts {
-        if session.ack(*receipt).await == Settle::NotOurs {
-            debug!("what was applied is no longer ours to acknowledge, it comes again");
-            return;
-        }
+    if session.ack_all(receipts).await == Settle::NotOurs {
+        debug!("what was applied is no longer ours to acknowledge, it comes again");
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Receipts {
 #[derive(Clone, Copy)]
 pub(super) enum Ending {
     Ack,
+    /// With all earlier deliveries of its channel.
+    AckAll,
     Requeue,
 }
 
@@ -70,12 +72,30 @@ impl Receipts {
             .guard(async {
                 match ending {
                     Ending::Ack => acker.ack(BasicAckOptions::default()).await,
+                    Ending::AckAll => acker.ack(BasicAckOptions { multiple: true }).await,
                     Ending::Requeue => acker.nack(REQUEUE).await,
                 }
                 .map_err(|e| BrokerError::Lost(e.to_string()))
             })
             .await;
         if matches!(settled, Ok(true)) { Settle::Done } else { Settle::NotOurs }
+    }
+
+    /// Forgets `earlier` if they are all deliveries before `last` that its channel still holds, so that one frame
+    /// can acknowledge them with it. Answers whether they are.
+    pub(super) fn forget_if_first(&self, earlier: &[Receipt], last: Receipt) -> bool {
+        let mut held = self.lock();
+        let Some(block) = held.get(&last.0).map(|it| Arc::clone(&it.block)) else { return false };
+        let is_before = |receipt: u64, it: &Held| receipt < last.0 && Arc::ptr_eq(&it.block, &block);
+        let before = held.iter().filter(|(receipt, it)| is_before(**receipt, it)).count();
+        let named = |it: &Receipt| held.get(&it.0).is_some_and(|found| is_before(it.0, found));
+        if before != earlier.len() || !earlier.iter().all(named) {
+            return false;
+        }
+        for receipt in earlier {
+            held.remove(&receipt.0);
+        }
+        true
     }
 
     /// Drops a delivery without settling it. When all deliveries of its channel are dropped, the channel

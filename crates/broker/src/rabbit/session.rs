@@ -10,7 +10,7 @@ use super::receipts::{Block, Ending, Receipts};
 use crate::loss::Loss;
 use crate::port::{
     BrokerError, Consume, Consumer, Declare, Declared, Delivery, Depth, Message, OwnerLiveness, QueueKind,
-    Receipt, Session, Settle, Target,
+    Receipt, Session, Settle, Target, ack_each,
 };
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
@@ -197,6 +197,13 @@ impl Session for RabbitSession {
     }
     async fn ack(&self, receipt: Receipt) -> Settle {
         self.shared.receipts.settle(receipt, Ending::Ack, &self.shared.loss).await
+    }
+    async fn ack_all(&self, receipts: &[Receipt]) -> Settle {
+        let Some((last, earlier)) = receipts.split_last() else { return Settle::Done };
+        if self.shared.receipts.forget_if_first(earlier, *last) {
+            return self.shared.receipts.settle(*last, Ending::AckAll, &self.shared.loss).await;
+        }
+        ack_each(self, receipts).await
     }
     async fn requeue(&self, receipt: Receipt) -> Settle {
         self.shared.receipts.settle(receipt, Ending::Requeue, &self.shared.loss).await
