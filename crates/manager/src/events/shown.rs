@@ -19,12 +19,12 @@ pub(crate) fn event(event: everwatch_store::Event) -> Event {
         gap_ms: event.gap_ms,
         overlap_ms: event.overlap_ms,
         by: event.by.map(|By { who, from, with }| LogRequester { who, from, with }),
-        burst: event.burst.map(burst),
+        burst: event.burst.as_ref().map(burst),
     }
 }
 
-fn burst(it: Burst) -> EventBurst {
-    let Burst { count, since, until, moves } = it;
+fn burst(it: &Burst) -> EventBurst {
+    let Burst { count, since, until, moves } = *it;
     EventBurst {
         count,
         since,

@@ -7,52 +7,53 @@ use crate::context::Manager;
 use crate::context::freshness::WatermarkQueue;
 use crate::context::records::Records;
 use crate::metric;
-use crate::queue_reader::{ack_all, next, next_ready, open};
-use everwatch_broker::{Delivery, Receipt, Session};
+use crate::queue_reader::{ack_all, next, open};
+use everwatch_broker::{Consumer, Delivery, Session};
 use everwatch_core::id::ServiceId;
 use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Watermark};
-use everwatch_core::wire::message::{BATCH_MAX, decode};
+use everwatch_core::wire::message::decode;
 use everwatch_store::StoreError;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 /// Heartbeats are gathered for this long: fifty services that send one each second cost one read and one save instead
 /// of fifty, and nothing depends on the exact time of a heartbeat.
 const GATHER: Duration = Duration::from_millis(200);
-/// What a thousand services send while the manager gathers and applies one batch.
-const PREFETCH: u16 = 1000;
+/// The broker delivers this many messages and keeps the others until these are acknowledged. Then it delivers the next
+/// ones together, which costs much less than one delivery for each message that arrives.
+const PREFETCH: u16 = 100;
+/// A near broker delivers what waits within this time. From one that is farther away, messages are taken without a
+/// pause while they wait.
+const DELIVERED_WITHIN: Duration = Duration::from_millis(10);
+/// Messages that are applied together at most.
+const MESSAGES_MAX: usize = 5000;
 
 #[derive(Debug, Default)]
 struct Batch {
-    receipts: Vec<Receipt>,
     /// The newest of each service.
     heartbeats: HashMap<ServiceId, Heartbeat>,
     watermarks: Vec<Watermark>,
+    /// More may wait.
+    more: bool,
 }
 
 pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: CancellationToken) {
     let queue = manager.link.topology.heartbeats();
     let Some(mut consumer) = open(session.as_ref(), queue, PREFETCH).await else { return };
-    let mut is_full = false;
+    let mut more = false;
     while let Some(first) = next(consumer.as_mut(), &over).await {
-        if !is_full {
+        if !more {
             tokio::time::sleep(GATHER).await;
         }
-        let mut batch = Batch::default();
-        batch.add(&manager.records, &first);
-        while batch.receipts.len() < BATCH_MAX
-            && let Some(delivery) = next_ready(consumer.as_mut())
-        {
-            batch.add(&manager.records, &delivery);
-        }
-        is_full = batch.receipts.len() >= BATCH_MAX;
+        let batch = gather(&manager.records, session.as_ref(), consumer.as_mut(), first).await;
+        more = batch.more;
         if insist(&over, || apply(&manager, &batch.heartbeats)).await.is_none() {
             return;
         }
-        ack_all(session.as_ref(), &batch.receipts).await;
         // Its first heartbeat may arrive before its registration.
         let heard = batch
             .heartbeats
@@ -69,9 +70,39 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
     }
 }
 
+/// Takes `first` and what the queue holds. Messages are acknowledged before they are applied: if this manager ends in
+/// between, the next heartbeat says it again.
+async fn gather(
+    records: &Records,
+    session: &dyn Session,
+    consumer: &mut dyn Consumer,
+    first: Delivery,
+) -> Batch {
+    let mut batch = Batch::default();
+    let mut taken = vec![first.receipt];
+    batch.add(records, &first);
+    let mut count = 0;
+    loop {
+        let until = Instant::now() + DELIVERED_WITHIN;
+        while taken.len() < usize::from(PREFETCH)
+            && let Ok(Some(delivery)) = timeout_at(until, consumer.next()).await
+        {
+            taken.push(delivery.receipt);
+            batch.add(records, &delivery);
+        }
+        ack_all(session, &taken).await;
+        count += taken.len();
+        let is_full = taken.len() == usize::from(PREFETCH);
+        batch.more = taken.is_empty() || (is_full && count >= MESSAGES_MAX);
+        if !is_full || batch.more {
+            return batch;
+        }
+        taken.clear();
+    }
+}
+
 impl Batch {
     fn add(&mut self, records: &Records, delivery: &Delivery) {
-        self.receipts.push(delivery.receipt);
         match decode::<HeartbeatMessage>(&delivery.body) {
             Ok(HeartbeatMessage::Watermark(watermark)) => self.watermarks.push(watermark),
             Ok(HeartbeatMessage::Probe { service }) => {
