@@ -147,7 +147,7 @@ impl ServiceRow {
             return false;
         }
         self.heartbeat = Some(heartbeat.clone());
-        self.heard_at = now;
+        self.heard_at = self.heard_at.max(now);
         self.suspect_since = None;
         true
     }

@@ -9,6 +9,7 @@ use crate::context::records::Records;
 use crate::metric;
 use crate::queue_reader::{ack_all, next, open};
 use everwatch_broker::{Consumer, Delivery, Session};
+use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ServiceId;
 use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Watermark};
 use everwatch_core::wire::message::decode;
@@ -20,12 +21,12 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-/// Heartbeats are gathered for this long: fifty services that send one each second cost one read and one save instead
-/// of fifty, and nothing depends on the exact time of a heartbeat.
-const GATHER: Duration = Duration::from_millis(200);
+/// Heartbeats are gathered for this long, so that many services cost few reads and saves. They count from the start of
+/// this time, so that a service is never considered alive for longer than it was.
+const GATHER: Duration = Duration::from_millis(500);
 /// The broker delivers this many messages and keeps the others until these are acknowledged. Then it delivers the next
 /// ones together, which costs much less than one delivery for each message that arrives.
-const PREFETCH: u16 = 100;
+const PREFETCH: u16 = 50;
 /// A near broker delivers what waits within this time. From one that is farther away, messages are taken without a
 /// pause while they wait.
 const DELIVERED_WITHIN: Duration = Duration::from_millis(10);
@@ -34,6 +35,8 @@ const MESSAGES_MAX: usize = 5000;
 
 #[derive(Debug, Default)]
 struct Batch {
+    /// When its first message was there.
+    since: Timestamp,
     /// The newest of each service.
     heartbeats: HashMap<ServiceId, Heartbeat>,
     watermarks: Vec<Watermark>,
@@ -46,12 +49,13 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
     let Some(mut consumer) = open(session.as_ref(), queue, PREFETCH).await else { return };
     let mut more = false;
     while let Some(first) = next(consumer.as_mut(), &over).await {
+        let since = manager.records.clock.now();
         if !more {
             tokio::time::sleep(GATHER).await;
         }
-        let batch = gather(&manager.records, session.as_ref(), consumer.as_mut(), first).await;
+        let batch = gather(&manager.records, session.as_ref(), consumer.as_mut(), (first, since)).await;
         more = batch.more;
-        if insist(&over, || apply(&manager, &batch.heartbeats)).await.is_none() {
+        if insist(&over, || apply(&manager, &batch)).await.is_none() {
             return;
         }
         // Its first heartbeat may arrive before its registration.
@@ -76,9 +80,9 @@ async fn gather(
     records: &Records,
     session: &dyn Session,
     consumer: &mut dyn Consumer,
-    first: Delivery,
+    (first, since): (Delivery, Timestamp),
 ) -> Batch {
-    let mut batch = Batch::default();
+    let mut batch = Batch { since, ..Batch::default() };
     let mut taken = vec![first.receipt];
     batch.add(records, &first);
     let mut count = 0;
@@ -106,11 +110,11 @@ impl Batch {
         match decode::<HeartbeatMessage>(&delivery.body) {
             Ok(HeartbeatMessage::Watermark(watermark)) => self.watermarks.push(watermark),
             Ok(HeartbeatMessage::Probe { service }) => {
-                records.events.known.heard(service, records.clock.now());
+                records.events.known.heard(service, self.since);
                 metrics::counter!(metric::PROBES).increment(1);
             }
             Ok(HeartbeatMessage::Heartbeat(heartbeat)) => {
-                records.events.known.heard(heartbeat.service, records.clock.now());
+                records.events.known.heard(heartbeat.service, self.since);
                 metrics::counter!(metric::HEARTBEATS).increment(1);
                 let newest = self.heartbeats.entry(heartbeat.service).or_insert_with(|| heartbeat.clone());
                 if heartbeat.seq > newest.seq {
@@ -125,17 +129,16 @@ impl Batch {
     }
 }
 
-async fn apply(manager: &Manager, heartbeats: &HashMap<ServiceId, Heartbeat>) -> Result<(), StoreError> {
+async fn apply(manager: &Manager, Batch { since, heartbeats, .. }: &Batch) -> Result<(), StoreError> {
     if heartbeats.is_empty() {
         return Ok(());
     }
     for _ in 0..CAS_TRIES {
-        let now = manager.records.clock.now();
         let ids: Vec<ServiceId> = heartbeats.keys().copied().collect();
         let mut changed = manager.records.store.load_services(&ids).await?.rows;
         // A row that another manager has changed is loaded again; a saved row has the heartbeat.
         changed.retain_mut(|row| {
-            heartbeats.get(&row.id).is_some_and(|heartbeat| row.on_heartbeat(heartbeat, now))
+            heartbeats.get(&row.id).is_some_and(|heartbeat| row.on_heartbeat(heartbeat, *since))
         });
         if changed.is_empty() || manager.records.store.save_services(&changed).await?.is_empty() {
             return Ok(());
