@@ -34,6 +34,7 @@ pub(super) enum Aim {
 impl fmt::Display for Aim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::AtLeast(least) if *least >= 100.0 => write!(f, "≥ {}", number(*least)),
             Self::AtLeast(least) => write!(f, "≥ {least}"),
             Self::AtMost(most) => write!(f, "≤ {most}"),
         }
