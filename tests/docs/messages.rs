@@ -123,7 +123,9 @@ fn said(schemas: &mut SchemaGenerator) -> Vec<Channel> {
         Channel {
             name: "state",
             address: names().state(),
-            what: "Durable quorum queue: services report, managers compete for it and send themselves marks.",
+            what: "Durable quorum queue: services report, managers compete for it and send themselves watermarks. If \
+                   `broker.state_queues` exceeds 1, there are also `everwatch.state.1` and so on; all \
+                   reports about one observer are in one queue, which a hash of the observer's id selects.",
             title: "Reports of a service, or a manager's mark",
             action: "send",
             payload: enveloped::<StateMessage>(schemas),

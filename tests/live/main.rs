@@ -29,6 +29,7 @@ mod restoring;
 mod retrying;
 mod silent;
 mod stalled;
+mod state_queues;
 mod stopping;
 mod tls;
 mod traces;

@@ -113,6 +113,10 @@ impl Management {
         let taken = self.expect("POST", &format!("/api/queues/%2f/{queue}/get"), body).await;
         taken.as_array().unwrap().clone()
     }
+    /// What is at a path.
+    pub async fn get(&self, path: &str) -> Value {
+        self.0.get(path).await
+    }
     /// Any call that must succeed.
     pub async fn expect(&self, method: &str, path: &str, body: Value) -> Value {
         let (status, answer) = self.0.call(method, path, Some(body)).await;

@@ -63,6 +63,7 @@ pub(crate) fn manager(settings: &Settings) -> anyhow::Result<everwatch_manager::
         listen,
         hosts: hosts.and(own),
         prefix: settings.broker.prefix.clone(),
+        state_queues: settings.broker.state_queues,
         lost_after: manager.lost_after,
         orphan_after: manager.orphan_after,
         quarantine_after: usize::try_from(manager.quarantine_after)?,

@@ -11,4 +11,4 @@ pub mod topology;
 pub use memory::{MemoryBroker, QueueBackup};
 pub use port::*;
 pub use rabbit::RabbitBroker;
-pub use topology::Topology;
+pub use topology::{STATE_QUEUES_MAX, Topology};

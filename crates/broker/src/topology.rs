@@ -1,29 +1,66 @@
 //! Every queue and exchange of Everwatch, in one place.
 
 use crate::port::{QueueKind, Target};
-use everwatch_core::id::{Pool, RepliesId, ServiceId};
+use everwatch_core::id::{ObserverId, Pool, RepliesId, ServiceId};
+
+/// The most state queues of a deployment.
+pub const STATE_QUEUES_MAX: u16 = 64;
 
 /// The names of a deployment's queues and exchanges.
 #[derive(Debug, Clone)]
 pub struct Topology {
     prefix: String,
+    state_queues: u16,
 }
 
 impl Topology {
     /// `prefix` separates deployments that share a vhost (default `everwatch.`).
     #[must_use]
     pub fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned() }
+        Self { prefix: prefix.to_owned(), state_queues: 1 }
+    }
+    /// The same names, with the reports spread over this many state queues, from 1 (default) to [`STATE_QUEUES_MAX`].
+    #[must_use]
+    pub fn with_state_queues(self, count: u16) -> Self {
+        Self { state_queues: count.clamp(1, STATE_QUEUES_MAX), ..self }
     }
     /// One message per live observer of the pool.
     #[must_use]
     pub fn work(&self, pool: &Pool) -> String {
         format!("{}work.{pool}", self.prefix)
     }
-    /// Reports, service to managers.
+    /// The first state queue: the reports of services about themselves, and its share of the reports about observers.
     #[must_use]
     pub fn state(&self) -> String {
-        format!("{}state", self.prefix)
+        self.state_queue(0)
+    }
+    /// A state queue: reports, service to managers. The first has no number, so a deployment that adds queues keeps it.
+    #[must_use]
+    pub fn state_queue(&self, index: u16) -> String {
+        match index {
+            0 => format!("{}state", self.prefix),
+            index => format!("{}state.{index}", self.prefix),
+        }
+    }
+    /// The number of state queues.
+    #[must_use]
+    pub fn state_queues(&self) -> u16 {
+        self.state_queues
+    }
+    /// The state queue of all reports about this observer, which keeps their order. Every version must choose the same
+    /// queue.
+    ///
+    /// The obvious choice is the end of the id, as a UUID of version 7 ends with random bits. But managers number the
+    /// observers of one request there, so the end is zero for all that are created with single requests. Instead, every
+    /// bit of the id affects every bit of the hash (the finalizer of `SplitMix64`).
+    #[must_use]
+    pub fn state_of(&self, observer: ObserverId) -> u16 {
+        let (high, low) = observer.0.as_u64_pair();
+        let mut hash = high ^ low;
+        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^= hash >> 31;
+        u16::try_from(hash % u64::from(self.state_queues)).unwrap_or_default()
     }
     /// Heartbeats and probes.
     #[must_use]
@@ -63,15 +100,66 @@ impl Topology {
     /// The durable queues that every deployment needs, in addition to the work queues.
     #[must_use]
     pub fn durable_queues(&self) -> Vec<(String, QueueKind)> {
-        vec![
-            (self.parked(), QueueKind::Durable { max_length: None }),
-            (self.state(), QueueKind::Durable { max_length: None }),
-            (self.heartbeats(), QueueKind::Heartbeats),
-        ]
+        let kept = || QueueKind::Durable { max_length: None };
+        let mut queues =
+            vec![(self.parked(), kept()), (self.state(), kept()), (self.heartbeats(), QueueKind::Heartbeats)];
+        queues.extend((1..self.state_queues).map(|index| (self.state_queue(index), kept())));
+        queues
     }
     /// The exchanges that every deployment needs.
     #[must_use]
     pub fn exchanges(&self) -> Vec<Target> {
         vec![Target::Fanout(self.commands()), Target::Topic { exchange: self.output(), key: String::new() }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn spread(count: u16) -> Topology {
+        Topology::new("p.").with_state_queues(count)
+    }
+
+    #[test]
+    fn reports_are_spread_evenly() {
+        let random = || Uuid::now_v7().as_u128();
+        // As managers assign them: to a single observer of each request, and to those of one large batch.
+        let (single, first) = (|_| random() >> 16 << 16, random() >> 16 << 16);
+        let ids: [&dyn Fn(u128) -> u128; 3] = [&|_| random(), &single, &|number| first + number];
+        for (way, id) in ids.iter().enumerate() {
+            let mut counts = [0; 4];
+            for number in 0..10_000 {
+                counts[usize::from(spread(4).state_of(ObserverId(Uuid::from_u128(id(number)))))] += 1;
+            }
+            assert!(counts.iter().all(|count| (2250..=2750).contains(count)), "{way}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn an_observer_keeps_its_queue_in_every_version() {
+        let ids = [
+            ("0190a1b2-0000-7000-8000-000000000001", [0, 1, 2, 3, 43]),
+            ("0190a1b2-0000-7000-8000-000000000002", [0, 1, 2, 1, 21]),
+            ("01939b3c-6f1e-7a55-9c41-5be2f0d7a3e8", [0, 1, 0, 1, 41]),
+            ("01939b3c-6f1e-7a55-b7f3-0c9d84e6125f", [0, 1, 1, 3, 19]),
+        ];
+        for (id, queues) in ids {
+            let of = |count| spread(count).state_of(ObserverId(id.parse().unwrap()));
+            assert_eq!([1, 2, 3, 4, 64].map(of), queues, "{id}");
+        }
+    }
+
+    #[test]
+    fn the_first_state_queue_keeps_its_name() {
+        let state = |topology: &Topology| {
+            let names = topology.durable_queues().into_iter().map(|(name, _)| name);
+            names.filter(|name| name.starts_with("p.state")).collect::<Vec<_>>()
+        };
+        assert_eq!(state(&Topology::new("p.")), ["p.state"]);
+        assert_eq!(state(&spread(3)), ["p.state", "p.state.1", "p.state.2"]);
+        assert_eq!(spread(0).state_queues(), 1);
+        assert_eq!(spread(1000).state_queues(), STATE_QUEUES_MAX);
     }
 }

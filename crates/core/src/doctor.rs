@@ -6,6 +6,7 @@ mod capacity;
 mod fleet;
 mod observers;
 mod queue;
+mod state_queues;
 
 pub use capacity::losses_survived;
 
@@ -76,7 +77,7 @@ pub struct Schema {
 pub struct ManagerFacts {
     /// The address that it listens on.
     pub listen: Option<SocketAddr>,
-    /// Age of the newest watermark that it has read from the state queue.
+    /// Age of the newest watermark that it has read from the state queue that lags most.
     pub state_lag: Duration,
     /// Events that it failed to store.
     pub lost_events: u64,
@@ -159,6 +160,18 @@ pub struct SessionFacts {
     pub heartbeat: Option<Duration>,
     /// Queues whose declaration the broker refuses, with its error message.
     pub refused: Vec<(String, String)>,
+    pub surplus: Vec<SurplusQueue>,
+}
+
+/// A state queue beyond the configured number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SurplusQueue {
+    pub name: String,
+    /// The number of state queues in the configuration of the manager.
+    pub configured: u16,
+    /// Messages that wait.
+    pub ready: u32,
+    pub consumers: u32,
 }
 
 /// The relevant contents of the database.
@@ -282,7 +295,7 @@ fn of_manager(manager: &ManagerFacts) -> Vec<Finding> {
     if manager.state_lag > STATE_LAG_MAX {
         warn(
             "state-queue-lag",
-            format!("this manager reads the state queue with a lag of {} s", manager.state_lag.as_secs()),
+            format!("this manager reads a state queue with a lag of {} s", manager.state_lag.as_secs()),
             "the API shows outdated state, and no service is declared lost until the lag is gone",
             "check the load of the database and this manager's log; with PostgreSQL, start another manager",
         );

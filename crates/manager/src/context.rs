@@ -26,7 +26,7 @@ use self::requests::Requests;
 use self::revocations::Revoked;
 use crate::RunError;
 use crate::settings::Settings;
-use everwatch_broker::{Broker, Session};
+use everwatch_broker::{Broker, Session, Topology};
 use everwatch_store::{Event, Store, StoreError};
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
@@ -64,7 +64,8 @@ impl Manager {
         stop: CancellationToken,
     ) -> (Arc<Self>, Inboxes) {
         let (records, events) = Records::new(store);
-        let (link, revocations) = Link::new(broker, &settings.prefix, &settings.pools, settings.adopt);
+        let topology = Topology::new(&settings.prefix).with_state_queues(settings.state_queues);
+        let (link, revocations) = Link::new(broker, topology, &settings.pools, settings.adopt);
         let (publishing, published) = Publishing::new();
         let (requests, creates) = Requests::new();
         let manager = Self {
@@ -103,8 +104,8 @@ impl Manager {
         asked.map(|now| self.records.clock.set(now))
     }
 
-    pub(crate) fn connected(&self, session: Arc<dyn Session>) {
-        self.freshness.on_connect();
+    pub(crate) fn connected(&self, session: Arc<dyn Session>, state_queues: u16) {
+        self.freshness.on_connect(state_queues);
         self.link.pools.on_connect();
         self.link.session.set(session);
     }
@@ -124,7 +125,7 @@ impl Manager {
         if self.link.session.is_empty() {
             blockers.push("the broker is not connected");
         } else if !freshness.has_caught_up() {
-            blockers.push("the state queue is not read up to now yet");
+            blockers.push("a state queue is not read up to now yet");
         }
         blockers
     }

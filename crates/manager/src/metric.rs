@@ -47,7 +47,11 @@ const GAUGES: [(&str, Unit, &str); 12] = [
     (READY, Unit::Count, "observers that wait for a slot in the work queue of a pool"),
     (PARKED, Unit::Count, "messages that no version could read"),
     (UNREADABLE_ROWS, Unit::Count, "stored rows that this manager has met and cannot read, by table"),
-    (STATE_LAG, Unit::Seconds, "age of the newest mark that this manager has read from the state queue"),
+    (
+        STATE_LAG,
+        Unit::Seconds,
+        "age of the newest watermark that this manager has read from the state queue that lags most",
+    ),
     (OUTBOX, Unit::Count, "publishes under way or waiting for their turn"),
     (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
 ];
@@ -58,7 +62,7 @@ const COUNTERS: [(&str, Unit, &str); 15] = [
     (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
     (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
     (REPUBLISHES, Unit::Count, "work messages published again as the next generation"),
-    (REPORTS, Unit::Count, "reports read from the state queue"),
+    (REPORTS, Unit::Count, "reports read from the state queues"),
     (STALE_REPORTS, Unit::Count, "reports of a generation that is over"),
     (UNKNOWN_REPORTS, Unit::Count, "reports of a kind that this version does not know"),
     (UNKNOWN_OBSERVERS, Unit::Count, "reports of observers that the database does not know"),

@@ -4,4 +4,5 @@ pub(crate) mod commands;
 pub(crate) mod log_requests;
 pub(crate) mod publish;
 pub(crate) mod spans;
+pub(crate) mod state_queues;
 pub(crate) mod work_queues;

@@ -16,6 +16,8 @@ pub struct Settings {
     pub hosts: Hosts,
     /// Separates deployments that share a vhost (default `everwatch.`).
     pub prefix: String,
+    /// The number of state queues; at least the number that services use (default 1).
+    pub state_queues: u16,
     /// A service that is silent for this long is suspect (default 15 s).
     pub lost_after: Duration,
     /// How long an observer may have no holder before a manager republishes it (default 90 s).
@@ -67,6 +69,7 @@ impl Default for Settings {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7700)),
             hosts: Hosts::default(),
             prefix: "everwatch.".to_owned(),
+            state_queues: 1,
             lost_after: Duration::from_secs(15),
             orphan_after: Duration::from_secs(90),
             quarantine_after: 5,

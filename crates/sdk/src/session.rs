@@ -193,7 +193,7 @@ impl ServiceSession {
         tracker: &TaskTracker,
         helpers: &CancellationToken,
     ) -> Result<Self, StartError> {
-        let topology = Topology::new(&me.settings.prefix);
+        let topology = Topology::new(&me.settings.prefix).with_state_queues(me.settings.state_queues);
         let work_queue_created = declare(&me, &topology).await?;
         let (reporter, said) = Reporter::channel();
         let emitter = Arc::new(Emitter::new(me.session.clone(), topology.output(), reporter.clone()));

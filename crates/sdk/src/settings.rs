@@ -55,6 +55,8 @@ pub struct ServiceSettings {
     pub labels: BTreeMap<String, String>,
     /// Prefix of all queues (default `everwatch.`).
     pub prefix: String,
+    /// The number of state queues over which the service spreads its reports (default 1); managers must read as many.
+    pub state_queues: u16,
     /// Pause between heartbeats (default 5 s).
     pub heartbeat_interval: Duration,
     /// Pause between inventories (default 60 s).
@@ -83,6 +85,7 @@ impl ServiceSettings {
             capacity: Capacity::Auto,
             labels: BTreeMap::new(),
             prefix: "everwatch.".to_owned(),
+            state_queues: 1,
             heartbeat_interval: Duration::from_secs(5),
             list_every: Duration::from_secs(60),
             fence_after: Duration::from_secs(5),

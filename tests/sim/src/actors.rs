@@ -85,7 +85,8 @@ impl Role {
         (network, database): (&Network, &Arc<Database>),
     ) {
         let is_older = matches!(self, Self::Service(number) if setup.services[number].runs == Runs::Nothing);
-        let broker = Arc::new(RemoteBroker { network: network.clone(), host, life, is_older });
+        let state_queues = setup.state_queues;
+        let broker = Arc::new(RemoteBroker { network: network.clone(), host, life, is_older, state_queues });
         match self {
             Self::Broker => {}
             Self::Service(number) => start_service(setup, runtime, (host, number), broker),
@@ -105,6 +106,7 @@ fn start_service(
         pool: service.pool.clone(),
         capacity: Capacity::Fixed(service.capacity),
         start_rate: service.start_rate,
+        state_queues: setup.state_queues,
         ..ServiceSettings::new(service.name.clone())
     };
     let mut registry = Registry::new().observer::<Common>().share(Here(host));
@@ -137,6 +139,7 @@ fn start_manager(
 ) {
     let settings = everwatch_manager::Settings {
         pools: if setup.pools_are_configured { setup.pools() } else { vec![Pool::default()] },
+        state_queues: setup.state_queues,
         ..everwatch_manager::Settings::default()
     };
     drop(runtime.spawn(async move {

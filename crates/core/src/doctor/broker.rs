@@ -3,6 +3,7 @@
 use super::queue::TIMEOUT_CURE;
 use super::{
     Facts, Finding, FleetFacts, Management, ManagementSnapshot, Server, SessionFacts, Severity, queue,
+    state_queues,
 };
 use crate::clock::show;
 use std::time::Duration;
@@ -145,6 +146,7 @@ fn of_session(session: &SessionFacts, server: &Server) -> Vec<Finding> {
         refused
             .map(|(queue, said)| queue::other_arguments(server, queue, &format!("the broker said: {said}"))),
     );
+    findings.extend(session.surplus.iter().map(|queue| state_queues::finding(queue, server)));
     findings
 }
 

@@ -1,4 +1,4 @@
-//! Reports of services to managers, in the state queue.
+//! Reports of services to managers, in the state queues.
 
 mod inventory;
 mod registration;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A message of the state queue.
+/// A message of a state queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StateMessage {

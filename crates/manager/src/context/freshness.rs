@@ -4,7 +4,7 @@
 use crate::clock::DbClock;
 use crate::lock::lock;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::failure::queue_freshness::QueueFreshness;
+use everwatch_core::failure::queue_freshness::{QueueFreshness, slowest};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,8 @@ use tokio::time::Instant;
 /// A queue in which managers leave watermarks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatermarkQueue {
-    State,
+    /// The state queue of this index.
+    State(u16),
     Heartbeats,
 }
 
@@ -40,7 +41,8 @@ impl Connected {
 pub(crate) struct Freshness {
     clock: Arc<DbClock>,
     connected: Mutex<Option<Connected>>,
-    state_watermark: AtomicI64,
+    /// One for each state queue that this manager reads.
+    state_watermarks: Mutex<Vec<Option<Timestamp>>>,
     heartbeats_watermark: AtomicI64,
     store_answers: AtomicBool,
 }
@@ -50,13 +52,15 @@ impl Freshness {
         Self {
             clock,
             connected: Mutex::new(None),
-            state_watermark: AtomicI64::new(NONE),
+            state_watermarks: Mutex::new(vec![None]),
             heartbeats_watermark: AtomicI64::new(NONE),
             store_answers: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn on_connect(&self) {
+    /// It now reads this many state queues.
+    pub(crate) fn on_connect(&self, state_queues: u16) {
+        lock(&self.state_watermarks).resize(state_queues.into(), None);
         *lock(&self.connected) = Some(Connected { since: Instant::now(), caught_up: None });
     }
 
@@ -70,23 +74,31 @@ impl Freshness {
 
     /// A watermark came out of a queue: this manager has read the queue up to there.
     pub(crate) fn on_watermark(&self, queue: WatermarkQueue, sent_at: Timestamp) {
-        let newest = match queue {
-            WatermarkQueue::State => &self.state_watermark,
-            WatermarkQueue::Heartbeats => &self.heartbeats_watermark,
-        };
-        newest.fetch_max(sent_at.0, Ordering::Relaxed);
+        match queue {
+            WatermarkQueue::State(index) => {
+                if let Some(newest) = lock(&self.state_watermarks).get_mut(usize::from(index)) {
+                    *newest = (*newest).max(Some(sent_at));
+                }
+            }
+            WatermarkQueue::Heartbeats => {
+                self.heartbeats_watermark.fetch_max(sent_at.0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The number of state queues that this manager reads.
+    pub(crate) fn state_queues(&self) -> u16 {
+        u16::try_from(lock(&self.state_watermarks).len()).unwrap_or(u16::MAX)
     }
 
     pub(crate) fn now(&self) -> QueueFreshness {
-        let known = |at: &AtomicI64| {
-            let at = at.load(Ordering::Relaxed);
-            (at != NONE).then_some(Timestamp(at))
-        };
+        let heartbeats = self.heartbeats_watermark.load(Ordering::Relaxed);
+        let state_watermark = slowest(lock(&self.state_watermarks).iter().copied());
         let mut connected = lock(&self.connected);
         let now = QueueFreshness {
             connected_at: connected.as_ref().map(|it| it.at(&self.clock)),
-            state_watermark: known(&self.state_watermark),
-            heartbeats_watermark: known(&self.heartbeats_watermark),
+            state_watermark,
+            heartbeats_watermark: (heartbeats != NONE).then_some(Timestamp(heartbeats)),
             store_answers: self.store_answers.load(Ordering::Relaxed),
         };
         if let Some(connected) = connected.as_mut().filter(|_| now.has_caught_up()) {
@@ -95,16 +107,19 @@ impl Freshness {
         now
     }
 
-    /// Whether the newest watermarks read from both queues are at most this old.
+    /// Whether the newest watermarks read from all queues are at most this old.
     pub(crate) fn is_within(&self, age: Duration) -> bool {
         self.now().is_within(age, self.clock.now())
     }
 
-    /// The age of the newest watermark read from the state queue; zero before the first.
+    /// Whether the newest watermarks read from all state queues are at most this old.
+    pub(crate) fn state_is_within(&self, age: Duration) -> bool {
+        self.now().state_is_within(age, self.clock.now())
+    }
+
+    /// The age of the newest watermark read from the state queue that lags most; zero before the first.
     pub(crate) fn state_lag(&self) -> Duration {
-        match self.state_watermark.load(Ordering::Relaxed) {
-            NONE => Duration::ZERO,
-            read => self.clock.now().since(Timestamp(read)),
-        }
+        let slowest = lock(&self.state_watermarks).iter().flatten().min().copied();
+        slowest.map_or(Duration::ZERO, |read| self.clock.now().since(read))
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Link {
     pub(crate) questions: Questions,
     /// Whether observers of another database are adopted, once.
     pub(crate) adopting: AtomicBool,
-    /// One pair of watermarks is in progress at a time.
+    /// One set of watermarks, one for each queue, is in progress at a time.
     pub(crate) watermarks: Arc<Semaphore>,
     pub(crate) revocations: Revocations,
 }
@@ -29,14 +29,14 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn new(
         broker: Arc<dyn Broker>,
-        prefix: &str,
+        topology: Topology,
         pools: &[Pool],
         adopt: bool,
     ) -> (Self, mpsc::Receiver<Revoked>) {
         let (revocations, waiting) = Revocations::new();
         let link = Self {
             id: ManagerId(Uuid::now_v7()),
-            topology: Topology::new(prefix),
+            topology,
             broker,
             session: SessionSlot::default(),
             pools: Pools::new(pools),

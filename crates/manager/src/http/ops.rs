@@ -57,7 +57,7 @@ pub(crate) async fn livez() -> Json<Health> {
     Json(Health { ok: true })
 }
 
-/// Whether the database answers, the broker is connected and the state queue is read up to now.
+/// Whether the database answers, the broker is connected and the state queues are read up to now.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = Health), (status = 503, body = ProblemBody, description = "not-ready")))]
 pub(crate) async fn readyz(State(manager): Shared) -> Result<Json<Health>, Problem> {

@@ -1,4 +1,14 @@
-//! The state queue: folds run reports into rows, and applies registrations, ends of services and watermarks.
+//! One state queue: folds run reports into rows, and applies registrations, ends of services and watermarks.
+//!
+//! If there are several, all reports about one observer are in one queue, and those of a service about itself are in the
+//! first. The queues are read independently, so a manager may read the two sorts in another order than they were sent:
+//! - a run before the registration of its service: a row needs no row of its holder;
+//! - `service_gone` before the last reports of its runs: it ends no run. An observer is an orphan only after
+//!   `orphan_after`, and managers conclude this only while they are up to date with every queue;
+//! - an inventory before older events, or after newer ones: one service numbers all of its reports in one sequence, so
+//!   the later report wins, and `Row::on_unlisted` ignores an observer with a later report. An end that waits in
+//!   another queue is read within `orphan_after`, as above;
+//! - a digest before older events: see `may_compare`.
 
 use super::insist;
 use super::inventories::{self, Part};
@@ -35,6 +45,8 @@ use tracing::{debug, error, info, warn};
 /// What was taken from the queue in one go.
 #[derive(Debug, Default)]
 struct Batch {
+    /// The queue that it was taken from.
+    queue: String,
     receipts: Vec<Receipt>,
     runs: Vec<Run>,
     new_services: Vec<NewService>,
@@ -50,11 +62,21 @@ struct Batch {
     parked: Vec<Parked>,
 }
 
-pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: CancellationToken) {
-    let queue = manager.link.topology.state();
-    let Some(mut consumer) = open(session.as_ref(), queue, PREFETCH).await else { return };
+/// Deliveries in hand at least, in each of many state queues.
+const PREFETCH_MIN: u16 = 16;
+
+pub(crate) async fn run(
+    manager: Arc<Manager>,
+    session: Arc<dyn Session>,
+    over: CancellationToken,
+    index: u16,
+) {
+    let queue = manager.link.topology.state_queue(index);
+    // The queues share the limit, which bounds the memory of the manager.
+    let prefetch = (PREFETCH / manager.freshness.state_queues()).max(PREFETCH_MIN);
+    let Some(mut consumer) = open(session.as_ref(), queue.clone(), prefetch).await else { return };
     while let Some(first) = next(consumer.as_mut(), &over).await {
-        let mut batch = Batch::default();
+        let mut batch = Batch { queue: queue.clone(), ..Batch::default() };
         batch.add(&manager, &first);
         while batch.runs.len() < BATCH_MAX
             && let Some(delivery) = next_ready(consumer.as_mut())
@@ -65,6 +87,9 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
         #[expect(clippy::cast_precision_loss, reason = "a small number")]
         metrics::histogram!(metric::INTAKE_BATCH).record(batch.runs.len() as f64);
         ack_all(session.as_ref(), &batch.receipts).await;
+        for watermark in &batch.watermarks {
+            manager.freshness.on_watermark(WatermarkQueue::State(index), watermark.sent_at);
+        }
         after(&manager, session.as_ref(), batch, answers).await;
     }
 }
@@ -84,7 +109,7 @@ impl Batch {
                 warn!(why = %unreadable, "an unreadable report is parked");
                 self.parked.push(Parked {
                     id: 0,
-                    queue: manager.link.topology.state(),
+                    queue: self.queue.clone(),
                     reason: unreadable.to_string(),
                     body: delivery.body.to_vec(),
                     at: manager.records.clock.now(),
@@ -149,23 +174,35 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> 
     for run in &batch.runs {
         by_id.entry(run.report.id).or_default().push(run);
     }
-    let mut answers = match apply_runs(manager, by_id.clone()).await {
-        Err(StoreError::Corrupt(_)) => apply_singly(manager, by_id).await?,
+    let mut answers = match apply_runs(manager, &batch.queue, by_id.clone()).await {
+        Err(StoreError::Corrupt(_)) => apply_singly(manager, &batch.queue, by_id).await?,
         applied => applied?,
     };
     inventories::apply(&manager.records, &batch.lists).await?;
-    answers.list = inventories::compare(&manager.records, &batch.digests).await?;
+    if may_compare(manager) {
+        answers.list = inventories::compare(&manager.records, &batch.digests).await?;
+    }
     Ok(answers)
+}
+
+/// Whether to compare digests with the database. In a single queue, every report is applied before the digest that
+/// covers it. If another queue is far behind, as after a restart of the broker, almost every range would differ, and
+/// services would send their whole inventories in addition to the waiting reports. So this manager waits for the next
+/// digests, a minute later; it concludes nothing from silence until then either.
+fn may_compare(manager: &Manager) -> bool {
+    manager.freshness.state_queues() == 1
+        || manager.freshness.state_is_within(manager.settings.heartbeat_interval * 2)
 }
 
 /// One row that cannot be read must not stop the others.
 async fn apply_singly(
     manager: &Manager,
+    queue: &str,
     by_id: HashMap<ObserverId, Vec<&Run>>,
 ) -> Result<Answers, StoreError> {
     let mut answers = Answers::default();
     for (id, runs) in by_id {
-        match apply_runs(manager, HashMap::from([(id, runs)])).await {
+        match apply_runs(manager, queue, HashMap::from([(id, runs)])).await {
             Err(StoreError::Corrupt(why)) => {
                 error!(observer = %id, why, "reports dropped, the row is damaged");
             }
@@ -177,6 +214,7 @@ async fn apply_singly(
 
 async fn apply_runs(
     manager: &Manager,
+    queue: &str,
     mut pending: HashMap<ObserverId, Vec<&Run>>,
 ) -> Result<Answers, StoreError> {
     let mut answers = Answers::default();
@@ -190,7 +228,7 @@ async fn apply_runs(
         known.extend(&unreadable);
         let about: Vec<&Run> =
             unreadable.iter().filter_map(|id| pending.get(id)).flatten().copied().collect();
-        pass_over(manager, &about).await?;
+        pass_over(manager, queue, &about).await?;
         let unknown = pending.values().flatten().copied().filter(|run| !known.contains(&run.report.id));
         answers.add_unknown(&manager.records, &unknown.collect::<Vec<_>>()).await?;
         let (mut changes, mut same) = (Vec::new(), Vec::new());
@@ -231,7 +269,7 @@ async fn apply_runs(
 
 /// Parks reports about rows that cannot be read, so that an operator can send them back once the row is repaired. To
 /// wait for that would delay the reports of all other observers. Inventories are repeated, so they are not parked.
-async fn pass_over(manager: &Manager, runs: &[&Run]) -> Result<(), StoreError> {
+async fn pass_over(manager: &Manager, queue: &str, runs: &[&Run]) -> Result<(), StoreError> {
     let mut parked = Vec::new();
     for run in runs {
         metrics::counter!(metric::PASSED_OVER).increment(1);
@@ -240,7 +278,7 @@ async fn pass_over(manager: &Manager, runs: &[&Run]) -> Result<(), StoreError> {
             let body = encode(&StateMessage::Reports(Reports { service: run.service, entries }));
             parked.push(Parked {
                 id: 0,
-                queue: manager.link.topology.state(),
+                queue: queue.to_owned(),
                 reason: format!("the row of observer {} cannot be read", run.report.id),
                 body: body.map_err(|error| StoreError::Corrupt(error.to_string()))?,
                 at: manager.records.clock.now(),
@@ -269,12 +307,9 @@ fn fold(records: &Records, row: &mut Row, runs: &[&Run]) -> bool {
     changed
 }
 
-/// What follows the commit: answers, work queues, watermarks.
+/// What follows the commit: answers and work queues.
 async fn after(manager: &Arc<Manager>, session: &dyn Session, batch: Batch, answers: Answers) {
     answers.tell_later(manager);
-    for watermark in &batch.watermarks {
-        manager.freshness.on_watermark(WatermarkQueue::State, watermark.sent_at);
-    }
     for (pool, _) in &batch.pools {
         info!(%pool, "a service created the work queue of its pool");
         manager.records.events.tell_all(EventKind::WorkQueueCreated, format!("pool {pool}"));

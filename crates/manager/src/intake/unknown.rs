@@ -79,7 +79,7 @@ impl Answers {
 
 /// Asks living services without a row to register again.
 pub(crate) async fn ask_who(manager: &Arc<Manager>, services: &[ServiceId]) -> Result<(), StoreError> {
-    // A registration may still be in the state queue.
+    // A registration may still be in a state queue.
     if !manager.readiness_blockers().is_empty() {
         return Ok(());
     }

@@ -8,6 +8,7 @@ use crate::context::Manager;
 use crate::context::link::Link;
 use crate::intake::parked;
 use crate::outgoing::log_requests;
+use crate::outgoing::state_queues;
 use crate::outgoing::work_queues;
 use crate::{RunError, intake};
 use everwatch_broker::{BrokerError, ConnectError, QueueKind, Session};
@@ -51,9 +52,9 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
             opened = open(&manager) => opened,
         };
         match opened {
-            Ok(session) => {
+            Ok((session, state_queues)) => {
                 (worked, pause) = (true, FIRST_PAUSE);
-                serve(&manager, session).await;
+                serve(&manager, session, state_queues).await;
             }
             Err(error) => {
                 let error = if worked { error } else { error.retryable()? };
@@ -72,18 +73,23 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
     Ok(())
 }
 
-async fn open(manager: &Manager) -> Result<Arc<dyn Session>, NoSession> {
+/// A session whose queues exist, and the number of state queues to read.
+async fn open(manager: &Manager) -> Result<(Arc<dyn Session>, u16), NoSession> {
     let name = format!("everwatch manager {}", manager.link.id);
     let session = manager.link.broker.connect(&name).await?;
     let prepared = async {
         declare(&manager.link, session.as_ref()).await?;
-        ownership::check(manager, session.as_ref()).await
+        let state_queues = state_queues::to_read(&manager.link, session.as_ref()).await?;
+        ownership::check(manager, session.as_ref()).await?;
+        Ok::<_, NotOwner>(state_queues)
     };
-    if let Err(error) = prepared.await {
-        session.close().await;
-        return Err(error.into());
+    match prepared.await {
+        Ok(state_queues) => Ok((session, state_queues)),
+        Err(error) => {
+            session.close().await;
+            Err(error.into())
+        }
     }
-    Ok(session)
 }
 
 async fn declare(link: &Link, session: &dyn Session) -> Result<(), BrokerError> {
@@ -98,8 +104,8 @@ async fn declare(link: &Link, session: &dyn Session) -> Result<(), BrokerError> 
 }
 
 /// Reads the queues of one session until it is lost or the manager stops.
-async fn serve(manager: &Arc<Manager>, session: Arc<dyn Session>) {
-    manager.connected(Arc::clone(&session));
+async fn serve(manager: &Arc<Manager>, session: Arc<dyn Session>, state_queues: u16) {
+    manager.connected(Arc::clone(&session), state_queues);
     for pool in &manager.settings.pools {
         if let Err(error) = work_queues::declare(manager, session.as_ref(), pool).await {
             warn!(%pool, %error, "a work queue could not be declared");
@@ -142,8 +148,11 @@ fn spawn_readers(
     over: &CancellationToken,
 ) {
     let parts = || (Arc::clone(manager), Arc::clone(session), over.clone());
-    let (it, session_of, token) = parts();
-    readers.spawn(async move { intake::state::run(it, session_of, token).await });
+    // One loop for each state queue, so that a large batch of one does not delay the reports in the others.
+    for index in 0..manager.freshness.state_queues() {
+        let (it, session_of, token) = parts();
+        readers.spawn(async move { intake::state::run(it, session_of, token, index).await });
+    }
     let (it, session_of, token) = parts();
     readers.spawn(async move { intake::heartbeats::run(it, session_of, token).await });
     let (it, session_of, token) = parts();

@@ -12,6 +12,7 @@ use everwatch_core::wire::command::{Command, Revocation, Welcome};
 use everwatch_core::wire::heartbeat::{HeartbeatMessage, Watermark};
 use everwatch_core::wire::message::{BATCH_MAX, encode};
 use everwatch_core::wire::report::StateMessage;
+use futures::future::join_all;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,12 +88,14 @@ pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: &[
     }
 }
 
-/// Sends this manager's watermarks to both queues without waiting, unless the previous ones are still in progress.
+/// Sends this manager's watermarks to all queues without waiting, unless the previous ones are still in progress.
 pub(crate) fn watermarks_later(manager: &Arc<Manager>) {
     let Ok(turn) = Arc::clone(&manager.link.watermarks).try_acquire_owned() else { return };
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
-        tokio::join!(watermark(&it, WatermarkQueue::State), watermark(&it, WatermarkQueue::Heartbeats));
+        let states =
+            (0..it.freshness.state_queues()).map(|index| watermark(&it, WatermarkQueue::State(index)));
+        tokio::join!(join_all(states), watermark(&it, WatermarkQueue::Heartbeats));
         drop(turn);
     });
 }
@@ -100,10 +103,10 @@ pub(crate) fn watermarks_later(manager: &Arc<Manager>) {
 async fn watermark(manager: &Manager, queue: WatermarkQueue) {
     let watermark = Watermark { manager: manager.link.id, sent_at: manager.records.clock.now() };
     match queue {
-        WatermarkQueue::State => {
+        WatermarkQueue::State(index) => {
             say(
                 &manager.link,
-                Target::Queue(manager.link.topology.state()),
+                Target::Queue(manager.link.topology.state_queue(index)),
                 &StateMessage::Watermark(watermark),
             )
             .await;

@@ -11,5 +11,6 @@ mod service;
 mod several;
 mod stage;
 mod starting;
+mod state_queues;
 mod store;
 mod traces;

@@ -5,7 +5,7 @@ use crate::kinds::ExecSettings;
 use crate::kinds::exec::ENV_PASS;
 use crate::settings::{Capacity, ServiceSettings};
 use config::{Environment, File, FileFormat};
-use everwatch_broker::RabbitBroker;
+use everwatch_broker::{RabbitBroker, STATE_QUEUES_MAX};
 use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::clock::friendly;
 use everwatch_core::id::{Kind, Name, Pool};
@@ -54,6 +54,8 @@ pub struct Broker {
     pub url_file: Option<PathBuf>,
     /// Prefix of all queue and exchange names; deployments that share a vhost need different prefixes.
     pub prefix: String,
+    /// The number of state queues, 1 to 64; managers read as many, and services spread their reports over them.
+    pub state_queues: u16,
     /// Whole seconds, 3 s to 60 s.
     #[serde(with = "friendly")]
     pub heartbeat: Duration,
@@ -163,6 +165,7 @@ impl Default for Broker {
             url: "amqp://guest:guest@127.0.0.1:5672/%2f".to_owned(),
             url_file: None,
             prefix: "everwatch.".to_owned(),
+            state_queues: 1,
             heartbeat: Duration::from_secs(5),
             management_url: None,
             management_url_file: None,
@@ -260,6 +263,11 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     if !whole || heartbeat < Duration::from_secs(3) || heartbeat > Duration::from_secs(60) {
         return wrong("broker.heartbeat: must be whole seconds from 3s to 60s");
     }
+    if !(1..=STATE_QUEUES_MAX).contains(&broker.state_queues) {
+        let text =
+            format!("broker.state_queues: {} must be from 1 to {STATE_QUEUES_MAX}", broker.state_queues);
+        return Err(SettingsError(text));
+    }
     if heartbeat + service.fence_grace >= (heartbeat * 2).min(Duration::from_secs(15)) {
         return wrong(
             "service.fence_grace: broker.heartbeat plus service.fence_grace must be below two heartbeats and 15s",
@@ -321,6 +329,7 @@ impl Service {
         settings.capacity = self.capacity.0;
         settings.labels.clone_from(&self.labels);
         settings.prefix.clone_from(&broker.prefix);
+        settings.state_queues = broker.state_queues;
         settings.heartbeat_interval = self.heartbeat_interval;
         settings.fence_after = broker.heartbeat;
         settings.fence_grace = self.fence_grace;
@@ -386,6 +395,10 @@ mod tests {
         assert!(slow.unwrap_err().starts_with("broker.heartbeat"));
         let fine = checked(|broker, _| broker.heartbeat = Duration::from_millis(3500));
         assert!(fine.unwrap_err().starts_with("broker.heartbeat"));
+        for count in [0, 65] {
+            let queues = checked(|broker, _| broker.state_queues = count);
+            assert!(queues.unwrap_err().starts_with("broker.state_queues"));
+        }
         let long = checked(|_, service| service.fence_grace = Duration::from_secs(5));
         assert!(long.unwrap_err().starts_with("service.fence_grace"));
         let pool = checked(|_, service| "No Pool".clone_into(&mut service.pool));

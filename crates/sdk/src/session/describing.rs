@@ -2,6 +2,7 @@
 
 use super::ServiceSession;
 use crate::session::reporter::{Reporter, Say};
+use everwatch_broker::Topology;
 use everwatch_core::id::{ObserverId, Pool};
 use everwatch_core::wire::report::{HeldMessages, HeldWork, Report, RunReport};
 use everwatch_core::wire::work::Work;
@@ -38,7 +39,8 @@ impl ServiceSession {
             return self.digest().await;
         }
         if let Some(waiting) = self.describer.waiting.take() {
-            let replies = answer(waiting, self.reporter.clone(), self.me.settings.pool.clone());
+            let (topology, pool) = (self.topology.clone(), self.me.settings.pool.clone());
+            let replies = answer(waiting, self.reporter.clone(), (topology, pool));
             self.helpers.spawn(replies);
         }
         if self.describer.questions.try_send(self.machine.describe(ids, self.now())).is_err() {
@@ -47,21 +49,30 @@ impl ServiceSession {
     }
 }
 
-async fn answer(mut waiting: mpsc::Receiver<Held>, reporter: Reporter, pool: Pool) {
-    while let Some(held) = waiting.recv().await {
-        let (mut part, mut bytes) = (Vec::new(), 0);
-        for (run, work) in held {
-            let Ok(work) = serde_json::to_string(&*work) else { continue };
-            if bytes + work.len() > REPORT_MAX && !part.is_empty() {
-                tell(&reporter, &pool, std::mem::take(&mut part)).await;
-                bytes = 0;
-            }
-            bytes += work.len();
-            part.push(HeldWork { run, work });
+async fn answer(mut waiting: mpsc::Receiver<Held>, reporter: Reporter, (topology, pool): (Topology, Pool)) {
+    while let Some(mut held) = waiting.recv().await {
+        // A description goes to the queue of its observers. Otherwise, a manager could read the end of an observer
+        // first, and then adopt the observer as running.
+        held.sort_by_key(|(run, _)| topology.state_of(run.id));
+        for held in held.chunk_by(|(a, _), (b, _)| topology.state_of(a.id) == topology.state_of(b.id)) {
+            tell_all(held, &reporter, &pool).await;
         }
-        if !part.is_empty() {
-            tell(&reporter, &pool, part).await;
+    }
+}
+
+async fn tell_all(held: &[(RunReport, Arc<Work>)], reporter: &Reporter, pool: &Pool) {
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    for (run, work) in held {
+        let Ok(work) = serde_json::to_string(&**work) else { continue };
+        if bytes + work.len() > REPORT_MAX && !part.is_empty() {
+            tell(reporter, pool, std::mem::take(&mut part)).await;
+            bytes = 0;
         }
+        bytes += work.len();
+        part.push(HeldWork { run: run.clone(), work });
+    }
+    if !part.is_empty() {
+        tell(reporter, pool, part).await;
     }
 }
 

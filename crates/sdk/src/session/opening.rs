@@ -13,6 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
+/// Pauses between two looks for a state queue that does not exist.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
 /// Starts the fence of a session.
 pub(super) fn watch(
     me: &Incarnation,
@@ -53,7 +57,11 @@ pub(super) fn machine(me: &Incarnation) -> Machine<Receipt> {
 }
 
 pub(super) async fn declare(me: &Incarnation, topology: &Topology) -> Result<bool, BrokerError> {
+    let shared: Vec<String> = (1..topology.state_queues()).map(|index| topology.state_queue(index)).collect();
     for (queue, kind) in topology.durable_queues() {
+        if shared.contains(&queue) {
+            until_managers_read(me, &queue).await?;
+        }
         me.session.declare(&queue, &kind).await?;
     }
     for exchange in topology.exchanges() {
@@ -65,4 +73,31 @@ pub(super) async fn declare(me: &Incarnation, topology: &Topology) -> Result<boo
     let work = topology.work(&me.settings.pool);
     let declared = me.session.declare(&work, &QueueKind::Durable { max_length: None }).await?;
     Ok(declared == Declared::Created)
+}
+
+/// Waits until managers have declared a state queue beyond the first.
+///
+/// The obvious way declares it here, too. But if the managers are configured with fewer queues, nobody reads it:
+/// managers would start observers again whose ends have been reported there. Instead, only managers create these
+/// queues, and a service takes no observers until all of them exist.
+async fn until_managers_read(me: &Incarnation, queue: &str) -> Result<(), BrokerError> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match me.session.depth(queue).await {
+            Err(BrokerError::NoQueue(_)) => {}
+            found => return found.map(drop),
+        }
+        let number = me.settings.state_queues;
+        tracing::error!(
+            queue,
+            "no manager has declared this state queue; set broker.state_queues of all managers to at least {number} and \
+             restart them, or reduce it here; waiting"
+        );
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = me.handle.stop.cancelled() => return Err(BrokerError::Lost("the service stops".to_owned())),
+            reason = me.session.lost() => return Err(BrokerError::Lost(reason)),
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
 }

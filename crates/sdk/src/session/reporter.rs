@@ -1,13 +1,17 @@
-//! Sends reports to the managers: numbers them, batches them, and waits for the broker's confirms, in order.
+//! Sends reports to the managers: numbers them, batches them, spreads them over the state queues, and waits for the
+//! broker's confirms, in order.
 
 use crate::boot_clock::boottime;
 use crate::safety::fence::Fence;
+use bytes::Bytes;
 use everwatch_broker::{BrokerError, Message, Session, Target, Topology};
 use everwatch_core::clock::{self, Timestamp};
-use everwatch_core::id::ServiceId;
+use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::wire::message::{BATCH_MAX, encode};
 use everwatch_core::wire::report::{Report, Reports, RunReport, SequencedReport, StateMessage};
 use everwatch_core::wire::trace::TraceContext;
+use futures::future::join_all;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -70,20 +74,22 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) async fn run(self, mut queue: mpsc::Receiver<Said>) {
         let mut seq = 0;
-        let mut batch = Vec::with_capacity(BATCH_MAX);
-        while queue.recv_many(&mut batch, BATCH_MAX).await > 0 {
-            if batch.len() < BATCH_MAX {
+        // With more queues, a batch is larger, so that its messages are not smaller.
+        let most = BATCH_MAX * usize::from(self.topology.state_queues());
+        let mut batch = Vec::with_capacity(most);
+        while queue.recv_many(&mut batch, most).await > 0 {
+            if batch.len() < most {
                 let deadline = tokio::time::Instant::now() + LINGER;
-                while batch.len() < BATCH_MAX {
-                    let room = BATCH_MAX - batch.len();
+                while batch.len() < most {
+                    let room = most - batch.len();
                     match tokio::time::timeout_at(deadline, queue.recv_many(&mut batch, room)).await {
                         Ok(0) | Err(_) => break,
                         Ok(_) => {}
                     }
                 }
             }
-            for message in messages(&batch) {
-                if !self.send(&mut seq, message).await {
+            for round in rounds(&self.topology, &batch) {
+                if !self.send(&mut seq, &round).await {
                     return;
                 }
             }
@@ -93,8 +99,24 @@ impl Sender {
         }
     }
 
-    async fn send(&self, seq: &mut u64, batch: &[Said]) -> bool {
-        let entries = batch.iter().map(|(at, say)| {
+    /// Sends the messages of a round at the same time, and waits for all confirms.
+    async fn send(&self, seq: &mut u64, round: &Round<'_>) -> bool {
+        let mut bodies = Vec::with_capacity(round.len());
+        for (queue, reports) in round {
+            match self.body(seq, reports) {
+                Ok(body) => bodies.push((*queue, body)),
+                Err(error) => {
+                    self.fence.trip(&format!("a report cannot be written: {error}"));
+                    return false;
+                }
+            }
+        }
+        let sent = bodies.into_iter().map(|(queue, body)| self.publish(queue, body));
+        join_all(sent).await.into_iter().all(|is_confirmed| is_confirmed)
+    }
+
+    fn body(&self, seq: &mut u64, reports: &[&Said]) -> serde_json::Result<Bytes> {
+        let entries = reports.iter().map(|(at, say)| {
             *seq += 1;
             let (report, trace) = match say {
                 Say::Tell(report) | Say::Await(report, _) => (report.clone(), None),
@@ -105,17 +127,14 @@ impl Sender {
             SequencedReport { seq: *seq, at: *at, report, trace }
         });
         let reports = Reports { service: self.service, entries: entries.collect() };
-        let body = match encode(&StateMessage::Reports(reports)) {
-            Ok(body) => body,
-            Err(error) => {
-                self.fence.trip(&format!("a report cannot be written: {error}"));
-                return false;
-            }
-        };
-        let target = Target::Queue(self.topology.state());
+        encode(&StateMessage::Reports(reports)).map(Bytes::from)
+    }
+
+    async fn publish(&self, queue: u16, body: Bytes) -> bool {
+        let target = Target::Queue(self.topology.state_queue(queue));
         let mut pause = Duration::from_millis(200);
         loop {
-            let (sent, message) = (boottime(), Message { body: body.clone().into(), headers: Vec::new() });
+            let (sent, message) = (boottime(), Message { body: body.clone(), headers: Vec::new() });
             match self.session.publish(&target, message).await {
                 Ok(()) => {
                     self.fence.confirmed(sent);
@@ -126,6 +145,13 @@ impl Sender {
                     return false;
                 }
                 Err(error) => {
+                    if queue > 0 && matches!(error, BrokerError::Unroutable(_)) {
+                        tracing::error!(
+                            "a state queue is missing; set broker.state_queues of all managers to at least {} and \
+                             restart them",
+                            self.topology.state_queues()
+                        );
+                    }
                     tracing::warn!(%error, "reports are not accepted, trying again");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(5));
@@ -147,24 +173,118 @@ impl Sender {
     }
 }
 
-/// Divides a batch into the reports of one message each. A chunk of an inventory contains as many entries as a message
-/// may have, so no other report follows it in its message.
-fn messages(batch: &[Said]) -> impl Iterator<Item = &[Said]> {
-    batch.split_inclusive(|(_, say)| matches!(say, Say::Tell(Report::Inventory(_))))
+/// Messages that are sent at the same time, each with its state queue.
+type Round<'a> = BTreeMap<u16, Vec<&'a Said>>;
+
+/// Divides a batch into rounds. All reports about one observer go to one queue, in order. A report of the service about
+/// itself is sent once every earlier report is confirmed, and before every later one: managers must not find
+/// `service_gone` or an inventory in the first queue while the last reports of the runs are in no queue yet.
+///
+/// A chunk of an inventory contains as many entries as a message may have, so no other report follows it in its message.
+fn rounds<'a>(topology: &Topology, batch: &'a [Said]) -> Vec<Round<'a>> {
+    let (mut rounds, mut round) = (Vec::new(), Round::new());
+    for said in batch {
+        let observer = subject(&said.1);
+        let queue = observer.map_or(0, |id| topology.state_of(id));
+        let is_full = round.get(&queue).is_some_and(|message| message.len() >= BATCH_MAX);
+        let waits = observer.is_none() && round.keys().any(|other| *other != queue);
+        if is_full || waits {
+            rounds.push(std::mem::take(&mut round));
+        }
+        round.entry(queue).or_default().push(said);
+        let is_chunk = matches!(said.1, Say::Tell(Report::Inventory(_)));
+        if is_chunk || observer.is_none() && topology.state_queues() > 1 {
+            rounds.push(std::mem::take(&mut round));
+        }
+    }
+    if !round.is_empty() {
+        rounds.push(round);
+    }
+    rounds
+}
+
+/// The observer that a report is about; `None` if the report is about the service or many observers.
+fn subject(say: &Say) -> Option<ObserverId> {
+    match say {
+        Say::Run(run, _) | Say::Settle(run, _) => Some(run.id),
+        Say::Tell(report) | Say::Await(report, _) => match report {
+            Report::Run(run) => Some(run.id),
+            // All of them have the same queue.
+            Report::HeldMessages(described) => described.held.first().map(|held| held.run.id),
+            Report::ServiceRegistered(_)
+            | Report::ServiceGone
+            | Report::InventoryDigest(_)
+            | Report::Inventory(_)
+            | Report::WorkQueueCreated { .. }
+            | Report::Unknown(_) => None,
+        },
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everwatch_core::wire::report::{InventoryChunk, InventoryRange};
+    use everwatch_core::epoch::Epoch;
+    use everwatch_core::wire::report::{InventoryChunk, InventoryRange, RunEvent};
+    use uuid::Uuid;
+
+    fn topology(state_queues: u16) -> Topology {
+        Topology::new("p.").with_state_queues(state_queues)
+    }
+
+    fn said(report: Report) -> Said {
+        (Timestamp(0), Say::Tell(report))
+    }
+
+    /// With two queues, number 2 has the first queue, numbers 1 and 9 have the second.
+    fn run(observer: u128) -> Said {
+        let id = ObserverId(Uuid::from_u128(observer));
+        (Timestamp(0), Say::Run(RunReport { id, epoch: Epoch::new(1, 0), event: RunEvent::HandedOver }, None))
+    }
+
+    fn gone() -> Said {
+        said(Report::ServiceGone)
+    }
+
+    /// The sizes of the messages of each round, by queue.
+    fn sizes(queues: u16, batch: &[Said]) -> Vec<Vec<(u16, usize)>> {
+        let size =
+            |round: Round<'_>| round.into_iter().map(|(queue, reports)| (queue, reports.len())).collect();
+        rounds(&topology(queues), batch).into_iter().map(size).collect()
+    }
 
     #[test]
     fn each_message_has_at_most_one_chunk_of_an_inventory() {
-        let chunk = || InventoryChunk::within(1, &[InventoryRange::ALL], Vec::new()).remove(0);
-        let list = || (Timestamp(0), Say::Tell(Report::Inventory(chunk())));
-        let other = || (Timestamp(0), Say::Tell(Report::ServiceGone));
-        let sizes = |batch: &[Said]| messages(batch).map(<[_]>::len).collect::<Vec<_>>();
-        assert_eq!(sizes(&[other(), other()]), [2]);
-        assert_eq!(sizes(&[list(), list(), other(), list(), other(), other()]), [1, 1, 2, 2]);
+        let list = || {
+            said(Report::Inventory(InventoryChunk::within(1, &[InventoryRange::ALL], Vec::new()).remove(0)))
+        };
+        assert_eq!(sizes(1, &[run(1), gone(), run(2)]), [[(0, 3)]]);
+        let batch = [list(), list(), gone(), list(), run(1), gone()];
+        assert_eq!(sizes(1, &batch), [[(0, 1)], [(0, 1)], [(0, 2)], [(0, 2)]]);
+    }
+
+    #[test]
+    fn the_reports_of_one_observer_keep_their_order_in_one_queue() {
+        let batch = [run(1), run(2), run(9), run(1), run(2)];
+        let all = rounds(&topology(2), &batch);
+        let [round] = all.as_slice() else { panic!("{} rounds", all.len()) };
+        let places = |queue| {
+            let place = |said: &&Said| batch.iter().position(|it| std::ptr::eq(it, *said)).unwrap();
+            round[&queue].iter().map(place).collect::<Vec<_>>()
+        };
+        assert_eq!((places(0), places(1)), (vec![1, 4], vec![0, 2, 3]));
+    }
+
+    #[test]
+    fn a_report_of_the_service_waits_for_all_earlier_reports_and_delays_all_later_ones() {
+        let batch = [run(1), run(2), gone(), run(1), run(2)];
+        assert_eq!(sizes(2, &batch), [vec![(0, 1), (1, 1)], vec![(0, 1)], vec![(0, 1), (1, 1)]]);
+        assert_eq!(sizes(2, &[run(2), gone()]), [[(0, 2)]], "they are in one queue");
+    }
+
+    #[test]
+    fn a_message_never_has_more_reports_than_with_one_queue() {
+        let batch: Vec<Said> = (0..=BATCH_MAX).map(|_| run(1)).chain([run(2)]).collect();
+        assert_eq!(sizes(2, &batch), [vec![(1, BATCH_MAX)], vec![(0, 1), (1, 1)]]);
     }
 }

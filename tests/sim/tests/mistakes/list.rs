@@ -262,8 +262,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "confirm-reports-before-the-broker",
         seed: 0,
         rule: "acknowledgements",
-        edits: &[edit(REPORTER, "self.send(&mut seq, message).await", "{ for (_, say) in message { if let Say::Settle(report, _) = say { let _over = self.settled.send(report.clone()); } }
-             self.send(&mut seq, message).await }")],
+        edits: &[edit(REPORTER, "self.send(&mut seq, &round).await", "{ for (_, say) in round.values().flatten() { if let Say::Settle(report, _) = say { let _over = self.settled.send(report.clone()); } }
+             self.send(&mut seq, &round).await }")],
     },
     Mistake {
         name: "pass-over-the-revocations-of-a-welcome",

@@ -5,7 +5,7 @@ use crate::client::{Client, Failure};
 use crate::item::Item;
 use anyhow::{Context as _, bail};
 use everwatch_api::{Listed, Observer, Service, Stats};
-use everwatch_broker::{Broker as _, RabbitBroker, Topology};
+use everwatch_broker::{Broker as _, RabbitBroker, STATE_QUEUES_MAX, Topology};
 use everwatch_core::id::Pool;
 use everwatch_core::record::service::ServiceState;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -66,7 +66,9 @@ impl Place {
         let broker = RabbitBroker::new(&self.broker_url, "", HEARTBEAT)?;
         let (mut queues, mut exchanges) = (Vec::new(), Vec::new());
         for prefix in prefixes {
-            let topology = Topology::new(&prefix);
+            // The environment may set any number for the processes; a queue that does not exist is deleted without an
+            // error.
+            let topology = Topology::new(&prefix).with_state_queues(STATE_QUEUES_MAX);
             queues.extend(topology.durable_queues().into_iter().map(|(queue, _)| queue));
             queues.extend([topology.work(&Pool::default()), bare(&prefix), format!("{prefix}store")]);
             exchanges.extend([topology.commands(), topology.output()]);

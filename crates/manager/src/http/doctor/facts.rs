@@ -5,10 +5,11 @@ use crate::context::Manager;
 use crate::context::link::Link;
 use crate::context::records::Records;
 use crate::fleet::safe_mode;
+use crate::outgoing::state_queues;
 use crate::outgoing::work_queues;
 use everwatch_broker::{BrokerError, QueueKind, Session, ack_timeout};
 use everwatch_core::doctor::{
-    Facts, FleetFacts, LATELY, ManagerFacts, SessionFacts, SomeRows, UnreadableRow,
+    Facts, FleetFacts, LATELY, ManagerFacts, SessionFacts, SomeRows, SurplusQueue, UnreadableRow,
 };
 use everwatch_core::id::Pool;
 use everwatch_core::record::health::Health;
@@ -116,12 +117,25 @@ fn pools(link: &Link, fleet: Option<&FleetFacts>) -> BTreeSet<Pool> {
 async fn session(manager: &Manager, pools: &BTreeSet<Pool>) -> Result<SessionFacts, String> {
     let session = manager.link.session.get().ok_or_else(|| manager.link.session.why_none())?;
     let blocked = session.is_blocked();
-    let mut facts = SessionFacts { blocked, heartbeat: session.heartbeat(), refused: Vec::new() };
+    let mut facts = SessionFacts { blocked, heartbeat: session.heartbeat(), ..SessionFacts::default() };
     // A blocked connection answers nothing.
     if !blocked {
-        let looked = tokio::time::timeout(WITHIN, refused(manager, session.as_ref(), pools)).await;
+        let looks = async {
+            let refused = refused(manager, session.as_ref(), pools).await?;
+            let surplus = state_queues::surplus(&manager.link, session.as_ref()).await?;
+            Ok::<_, BrokerError>((refused, surplus))
+        };
+        let looked = tokio::time::timeout(WITHIN, looks).await;
         let late = || format!("it did not answer within {} s", WITHIN.as_secs());
-        facts.refused = looked.map_err(|_| late())?.map_err(|error| error.to_string())?;
+        let (refused, surplus) = looked.map_err(|_| late())?.map_err(|error| error.to_string())?;
+        let configured = manager.link.topology.state_queues();
+        let surplus = surplus.into_iter().map(|(name, depth)| SurplusQueue {
+            name,
+            configured,
+            ready: depth.ready,
+            consumers: depth.consumers,
+        });
+        (facts.refused, facts.surplus) = (refused, surplus.collect());
     }
     Ok(facts)
 }
