@@ -10,6 +10,7 @@ mod actors;
 mod broker;
 mod campaign;
 mod code;
+mod count;
 mod database;
 mod dice;
 mod faults;
@@ -85,6 +86,14 @@ enum Command {
         #[arg(long)]
         jobs: Option<usize>,
     },
+    /// Count the messages of a deployment: while its observers are created, while nothing happens, and after a
+    /// service was killed
+    Count {
+        #[arg(long, default_value_t = 1000)]
+        observers: usize,
+        #[arg(long, default_value_t = 5)]
+        services: usize,
+    },
     /// Make a failing history small, and tell its story
     Shrink {
         #[command(flatten)]
@@ -128,6 +137,12 @@ fn main() -> ExitCode {
         Command::History { seed } => {
             let history = serde_json::to_string_pretty(&Dice::history(seed)).unwrap();
             let _read = writeln!(std::io::stdout(), "{history}");
+            ExitCode::SUCCESS
+        }
+        Command::Count { observers, services } => {
+            let counting = std::thread::spawn(move || count::count(observers, services));
+            let counts = serde_json::to_string_pretty(&counting.join().unwrap()).unwrap();
+            let _read = writeln!(std::io::stdout(), "{counts}");
             ExitCode::SUCCESS
         }
         Command::Run { from, seeds, minutes, jobs } => Campaign { from, seeds, minutes, jobs }.run(),

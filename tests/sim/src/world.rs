@@ -77,6 +77,8 @@ pub(crate) struct World {
     digest: DefaultHasher,
     pub(crate) frames: u64,
     pub(crate) steps: u64,
+    /// What hosts publish, if that is counted.
+    pub(crate) sent: Option<crate::count::Sent>,
 }
 
 thread_local! {
@@ -141,6 +143,7 @@ impl World {
             digest: DefaultHasher::new(),
             frames: 0,
             steps: 0,
+            sent: None,
             setup,
         }
     }

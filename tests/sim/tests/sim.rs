@@ -116,3 +116,32 @@ fn a_history_is_the_same_in_every_process() {
         assert_eq!(first, play(), "seed {seed}");
     }
 }
+
+/// The arithmetic of docs/scaling.md: what a deployment sends grows with its observers only when they start or move,
+/// and otherwise with its services only.
+#[test]
+fn a_deployment_sends_as_many_messages_as_the_documentation_says() {
+    for (observers, services) in [(100, 4), (300, 12)] {
+        let mut count = simulation();
+        count.args(["count", "--observers", &observers.to_string(), "--services", &services.to_string()]);
+        let (counted, text) = printed(&mut count);
+        assert!(counted, "{text}");
+        let counts: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let sent = |when: &str, what: &str| counts[when][what].as_u64().unwrap_or(0);
+        assert_eq!(
+            (sent("create", "work"), sent("create", "reports of runs")),
+            (observers, observers),
+            "{text}"
+        );
+        let held = counts["held"].as_u64().unwrap();
+        assert!(held > 0, "{text}");
+        assert_eq!(sent("failover", "reports of runs"), held, "one for each observer that moved: {text}");
+        // Two idle minutes.
+        for what in ["work", "reports of runs", "inventories", "commands"] {
+            assert_eq!(sent("idle", what), 0, "{what}: {text}");
+        }
+        for (what, a_minute) in [("heartbeats", 12), ("probes", 60), ("digests", 1)] {
+            assert_eq!(sent("idle", what), 2 * a_minute * services, "{what}: {text}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use super::{BROKER, World};
 use crate::broker::{self, Node};
 use crate::machine;
-use crate::network::{AtBroker, ConnId, Down, Frame, Lane, Opening, Payload, Up};
+use crate::network::{Ask, AtBroker, ConnId, Down, Frame, Lane, Opening, Payload, Up};
 use crate::record::Loss;
 use std::hash::Hash as _;
 use std::sync::Arc;
@@ -95,6 +95,11 @@ impl World {
 
     pub(crate) fn transmit(&mut self, frame: Frame) {
         let up = matches!(frame.payload, Payload::Up(_));
+        if let (Some(sent), Payload::Up(Up::Ask(_, Ask::Publish(target, message)))) =
+            (&mut self.sent, &frame.payload)
+        {
+            crate::count::on_publish(sent, target, message);
+        }
         let it = &mut self.conns[frame.conn];
         if let Payload::Up(Up::Close) = frame.payload {
             it.open_at_client = false;
