@@ -5,13 +5,15 @@ use crate::port::{Found, StoreError, Table, Unreadable};
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::error;
 use uuid::Uuid;
 
 /// How many unreadable rows a store remembers. Reads skip further ones without remembering them.
 const REMEMBERED_MAX: usize = 1000;
+/// Services that are kept as they were read; beyond it, all are forgotten.
+const PARSED_MAX: usize = 20_000;
 /// How many reads fill one page. Each read continues after the unreadable rows of the previous one.
 const READS_MAX: usize = 20;
 /// The row limit of every read after the first.
@@ -44,6 +46,35 @@ pub(crate) trait Stored {
     /// # Errors
     /// What is wrong, and with what.
     fn read(&self) -> Result<Self::Row, String>;
+    /// The same, with what was read before.
+    ///
+    /// # Errors
+    /// The same.
+    fn read_again(&self, _: &Parsed) -> Result<Self::Row, String> {
+        self.read()
+    }
+}
+
+/// The services as they were last read, each with its document. Managers read all services every second, and to parse
+/// a document costs several times as much as to compare it.
+#[derive(Debug, Default)]
+pub(crate) struct Parsed(Mutex<HashMap<Uuid, (String, ServiceRow)>>);
+
+impl Parsed {
+    fn read(&self, stored: &StoredService) -> Result<ServiceRow, String> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((document, row)) = known.get(&stored.id)
+            && *document == stored.document
+        {
+            return Ok(row.clone());
+        }
+        let row = stored.read()?;
+        if known.len() >= PARSED_MAX {
+            known.clear();
+        }
+        known.insert(stored.id, (stored.document.clone(), row.clone()));
+        Ok(row)
+    }
 }
 
 impl Stored for StoredObserver {
@@ -83,6 +114,9 @@ impl Stored for StoredService {
         serde_json::from_str(&self.document)
             .map_err(|error| format!("{error}, in the document that starts with {}", start(&self.document)))
     }
+    fn read_again(&self, parsed: &Parsed) -> Result<ServiceRow, String> {
+        parsed.read(self)
+    }
 }
 
 fn start(text: &str) -> String {
@@ -110,11 +144,12 @@ impl Dialect {
 pub(crate) struct Ledger {
     dialect: Dialect,
     met: Mutex<BTreeMap<(Table, Uuid), String>>,
+    parsed: Parsed,
 }
 
 impl Ledger {
     pub(crate) fn new(dialect: Dialect) -> Self {
-        Self { dialect, met: Mutex::default() }
+        Self { dialect, met: Mutex::default(), parsed: Parsed::default() }
     }
 
     fn met(&self) -> MutexGuard<'_, BTreeMap<(Table, Uuid), String>> {
@@ -142,7 +177,7 @@ impl Ledger {
     /// # Errors
     /// Corrupt, with the row's id and the cure.
     pub(crate) fn read_one<T: Stored>(&self, stored: &T) -> Result<T::Row, StoreError> {
-        let (id, why) = match stored.read() {
+        let (id, why) = match stored.read_again(&self.parsed) {
             Ok(row) => return Ok(row),
             Err(why) => (stored.key(), why),
         };
