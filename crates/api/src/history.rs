@@ -22,16 +22,16 @@ pub struct Event {
     pub epoch: Option<u64>,
     /// The cause, if known.
     pub text: String,
-    /// Where it was started on its next service: the service that ran it before.
+    /// If the observer moved: the service that ran it before.
     pub from: Option<NamedThing>,
-    /// Where it was started on its next service: time without a run, in ms.
+    /// If the observer moved: the time without a run, in ms.
     pub gap_ms: Option<u64>,
-    /// Where it was started on its next service: time with two runs, in ms.
+    /// If the observer moved: the time with two runs, in ms.
     pub overlap_ms: Option<u64>,
     /// The user whose request caused it; null if a manager or a service acted on its own.
     pub by: Option<LogRequester>,
-    /// Only in a summary: the similar events that it stands for. Lists leave those out, unless they are asked for
-    /// with `details`.
+    /// Only in a summary: the similar events that it stands for. Lists omit those events, unless the
+    /// request sets `details=true` or filters by observer or service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<EventBurst>,
 }

@@ -318,7 +318,7 @@ pub(crate) struct Events {
     /// Show only events of this service (name or id)
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
-    /// Show also the events that a summary stands for ("9900 more within 0.4 s")
+    /// Also show the individual events behind each summary
     #[arg(long)]
     pub(crate) details: bool,
     #[command(flatten)]

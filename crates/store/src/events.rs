@@ -66,7 +66,8 @@ pub struct EventFilter {
     pub observer: Option<ObserverId>,
     pub service: Option<ServiceId>,
     pub kinds: Vec<EventKind>,
-    /// Also events that a summary stands for. The history of one observer has them in any case.
+    /// Also events that a summary stands for. The history of one observer or service has them in any case: a summary
+    /// is of several observers, and often of several services.
     pub details: bool,
 }
 
@@ -74,7 +75,7 @@ impl EventFilter {
     /// Whether the filter also matches events that a summary stands for.
     #[must_use]
     pub fn with_details(&self) -> bool {
-        self.details || self.observer.is_some()
+        self.details || self.observer.is_some() || self.service.is_some()
     }
 
     /// Whether the filter matches this event.

@@ -22,8 +22,9 @@ pub(super) fn finding(queue: &SurplusQueue, server: &Server) -> Finding {
             "managers read it as well, because the number may have been reduced while services still used it"
                 .to_owned(),
             format!(
-                "set `[broker] state_queues` of all managers to the number that services use; if no service uses the \
-                 queue and it is empty, `rabbitmqctl -p {} delete_queue {name}`",
+                "if services still use the queue, set `[broker] state_queues` of all managers to their number; otherwise, \
+                 once it is empty, delete it, the queue with the highest number first: `rabbitmqctl -p {} delete_queue \
+                 {name}`",
                 server.vhost
             ),
         )

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The number of similar events in a [`WINDOW`] that are no burst.
+/// More similar events than this in one [`WINDOW`] are a burst.
 pub const SINGLE_MAX: u64 = 100;
 /// A summary stands for the events of at most this time.
 pub const WINDOW: Duration = Duration::from_secs(10);
@@ -16,7 +16,7 @@ pub const WINDOW: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(1);
 /// Similar events are counted for this many keys; events of other keys count as single.
 const KEYS_MAX: usize = 10_000;
-/// Gaps of one burst from which its median is computed.
+/// Gaps of one burst from which its median and its 99th percentile are computed: the first ones.
 const GAPS_MAX: usize = 100_000;
 
 /// How an event is recorded.
@@ -60,7 +60,7 @@ pub struct Bursts<K> {
 struct Window {
     began: Timestamp,
     last: Timestamp,
-    /// Whether the window before it was a burst: then all its events are details.
+    /// Whether it continues a burst; then all events of this window are details.
     goes_on: bool,
     count: u64,
     details: Option<Details>,
@@ -72,6 +72,7 @@ struct Details {
     since: Timestamp,
     until: Timestamp,
     gaps_ms: Vec<u64>,
+    gap_ms_max: u64,
     overlap_ms_max: u64,
 }
 
@@ -82,7 +83,7 @@ impl<K> Default for Bursts<K> {
 }
 
 impl<K: Ord + Clone> Bursts<K> {
-    /// Counts one event that happened `at` and is recorded `now`, after [`Self::end`] has ended what is over.
+    /// Counts one event that happened `at` and is recorded `now`. Call [`Self::end`] first.
     pub fn admit(&mut self, key: &K, at: Timestamp, went: Option<Move>, now: Timestamp) -> Share {
         if !self.open.contains_key(key) {
             if self.open.len() >= KEYS_MAX {
@@ -106,7 +107,7 @@ impl<K: Ord + Clone> Bursts<K> {
         self.open.values().filter(|window| window.details.is_some()).map(Window::ends_at).min()
     }
 
-    /// Ends what is over, and returns the summaries.
+    /// Closes the windows that are over, and returns their summaries.
     pub fn end(&mut self, now: Timestamp) -> Vec<(K, Burst)> {
         let ended: Vec<K> =
             self.open.iter().filter(|(_, it)| it.ends_at() <= now).map(|(key, _)| key.clone()).collect();
@@ -146,7 +147,7 @@ impl Window {
 
 impl Details {
     fn new(at: Timestamp) -> Self {
-        Self { count: 0, since: at, until: at, gaps_ms: Vec::new(), overlap_ms_max: 0 }
+        Self { count: 0, since: at, until: at, gaps_ms: Vec::new(), gap_ms_max: 0, overlap_ms_max: 0 }
     }
 
     fn add(&mut self, at: Timestamp, went: Option<Move>) {
@@ -154,6 +155,7 @@ impl Details {
         self.count += 1;
         (self.since, self.until) = (self.since.min(at), self.until.max(at));
         if let Some(went) = went {
+            self.gap_ms_max = self.gap_ms_max.max(millis(went.gap));
             self.overlap_ms_max = self.overlap_ms_max.max(millis(went.overlap));
             if self.gaps_ms.len() < GAPS_MAX {
                 self.gaps_ms.push(millis(went.gap));
@@ -167,7 +169,7 @@ impl Details {
         let moves = part(100).map(|longest| MoveTimes {
             gap_ms_median: part(50).copied().unwrap_or(*longest),
             gap_ms_p99: part(99).copied().unwrap_or(*longest),
-            gap_ms_max: *longest,
+            gap_ms_max: self.gap_ms_max,
             overlap_ms_max: self.overlap_ms_max,
         });
         Burst { count: self.count, since: self.since, until: self.until, moves }
@@ -255,7 +257,10 @@ mod tests {
         for _ in 0..GAPS_MAX + 200 {
             bursts.admit(&1, ms(0), went(1), ms(0));
         }
+        bursts.admit(&1, ms(0), went(7000), ms(0));
         assert_eq!(bursts.open[&1].details.as_ref().unwrap().gaps_ms.len(), GAPS_MAX);
-        assert_eq!(bursts.end(ms(1000))[0].1.count, GAPS_MAX as u64 + 101);
+        let summary = &bursts.end(ms(1000))[0].1;
+        assert_eq!(summary.count, GAPS_MAX as u64 + 102);
+        assert_eq!(summary.moves.map(|moves| (moves.gap_ms_p99, moves.gap_ms_max)), Some((1, 7000)));
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Summaries {
 struct About {
     from: Option<Named>,
     services: BTreeMap<Uuid, (String, u64)>,
-    /// The cause of the first.
+    /// The cause of the first detail.
     text: String,
     by: Option<By>,
 }
@@ -108,7 +108,10 @@ impl About {
 
     fn describe(&self, burst: &Burst) -> String {
         let took = burst.until.since(burst.since);
-        let mut text = format!("{} more within {:.1} s", burst.count, took.as_secs_f64());
+        let mut text = match took.as_millis() {
+            ms @ ..1000 => format!("{} more within {} ms", burst.count, ms.max(1)),
+            _ => format!("{} more within {:.1} s", burst.count, took.as_secs_f64()),
+        };
         if self.services.len() > 1 {
             let mut counts: Vec<(&str, u64)> =
                 self.services.values().map(|(name, count)| (name.as_str(), *count)).collect();
@@ -128,7 +131,7 @@ impl About {
                 moves.gap_ms_median, moves.gap_ms_p99, moves.gap_ms_max
             );
         } else if !self.text.is_empty() {
-            _ = write!(text, "; the first: {}", self.text);
+            _ = write!(text, "; for example: {}", self.text);
         }
         text
     }
@@ -175,7 +178,7 @@ mod tests {
         assert_eq!((summary.from.clone(), summary.service.clone(), summary.detail), (named(1), None, false));
         assert_eq!(
             summary.text,
-            "500 more within 0.0 s: 167 on s3, 167 on s4, 166 on s2; without a run for 200 ms (median), 200 ms \
+            "500 more within 1 ms: 167 on s3, 167 on s4, 166 on s2; without a run for 200 ms (median), 200 ms \
              (99 %), 200 ms (longest)"
         );
         assert_eq!((summary.burst.as_ref().unwrap().count, summaries.about.len()), (500, 0));
@@ -200,6 +203,6 @@ mod tests {
         let (errored, started) = (EventKind::Errored, EventKind::Started);
         assert_eq!(told, [(started, None), (errored, named(1)), (errored, named(2))]);
         assert!(last[0].text.contains("1 on s104, 45 on 45 other services;"), "{}", last[0].text);
-        assert_eq!(last[1].text, "50 more within 0.0 s; the first: attempt 1");
+        assert_eq!(last[1].text, "50 more within 49 ms; for example: attempt 1");
     }
 }

@@ -22,20 +22,19 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 /// Heartbeats are gathered for this long, so that many services cost few reads and saves. They count from the start of
-/// this time, so that a service is never considered alive for longer than it was.
-const GATHER: Duration = Duration::from_millis(500);
+/// this time: a service is rather considered silent a little too early than alive for too long.
+const GATHER: Duration = Duration::from_millis(200);
 /// The broker delivers this many messages and keeps the others until these are acknowledged. Then it delivers the next
 /// ones together, which costs much less than one delivery for each message that arrives.
 const PREFETCH: u16 = 50;
-/// A near broker delivers what waits within this time. From one that is farther away, messages are taken without a
-/// pause while they wait.
-const DELIVERED_WITHIN: Duration = Duration::from_millis(10);
-/// Messages that are applied together at most.
-const MESSAGES_MAX: usize = 5000;
+/// A nearby broker delivers the next waiting messages within this time.
+const ROUND: Duration = Duration::from_millis(10);
+/// Maximum number of messages that are applied together.
+const MESSAGES_MAX: usize = 1000;
 
 #[derive(Debug, Default)]
 struct Batch {
-    /// When its first message was there.
+    /// When its first message arrived.
     since: Timestamp,
     /// The newest of each service.
     heartbeats: HashMap<ServiceId, Heartbeat>,
@@ -50,8 +49,8 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
     let mut more = false;
     while let Some(first) = next(consumer.as_mut(), &over).await {
         let since = manager.records.clock.now();
-        if !more {
-            tokio::time::sleep(GATHER).await;
+        if !more && over.run_until_cancelled(tokio::time::sleep(GATHER)).await.is_none() {
+            return;
         }
         let batch = gather(&manager.records, session.as_ref(), consumer.as_mut(), (first, since)).await;
         more = batch.more;
@@ -75,20 +74,21 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
 }
 
 /// Takes `first` and what the queue holds. Messages are acknowledged before they are applied: if this manager ends in
-/// between, the next heartbeat says it again.
+/// between, the next heartbeat replaces it.
 async fn gather(
     records: &Records,
     session: &dyn Session,
     consumer: &mut dyn Consumer,
     (first, since): (Delivery, Timestamp),
 ) -> Batch {
+    let full = usize::from(PREFETCH);
     let mut batch = Batch { since, ..Batch::default() };
-    let mut taken = vec![first.receipt];
     batch.add(records, &first);
-    let mut count = 0;
+    let mut taken = vec![first.receipt];
+    let (mut count, mut before, mut since_full) = (0, full, 0);
     loop {
-        let until = Instant::now() + DELIVERED_WITHIN;
-        while taken.len() < usize::from(PREFETCH)
+        let until = Instant::now() + ROUND;
+        while taken.len() < full
             && let Ok(Some(delivery)) = timeout_at(until, consumer.next()).await
         {
             taken.push(delivery.receipt);
@@ -96,12 +96,14 @@ async fn gather(
         }
         ack_all(session, &taken).await;
         count += taken.len();
-        let is_full = taken.len() == usize::from(PREFETCH);
-        batch.more = taken.is_empty() || (is_full && count >= MESSAGES_MAX);
-        if !is_full || batch.more {
+        since_full = if taken.len() == full { 0 } else { since_full + taken.len() };
+        // So few come only if none waits, or if the broker is far away and has not delivered yet.
+        let has_paused = before + taken.len() < full / 2;
+        if has_paused || count >= MESSAGES_MAX {
+            batch.more = !has_paused || (count >= full && since_full == 0);
             return batch;
         }
-        taken.clear();
+        before = std::mem::take(&mut taken).len();
     }
 }
 

@@ -25,12 +25,13 @@ pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>
             warn!(%error, "cannot store events; retrying");
             let pause = tokio::time::sleep(AGAIN_AFTER);
             if manager.stop.run_until_cancelled(pause).await.is_none() {
+                warn!(events = batch.len(), "lost events at the stop");
                 return Ok(());
             }
         }
         manager.records.events.written.send_modify(|count| *count = count.wrapping_add(1));
     }
-    // The last words, once.
+    // The program stops: the remaining events and the summaries of all bursts are written without further tries.
     let mut rest = Vec::new();
     while let Ok(event) = events.try_recv() {
         rest.push(event);
