@@ -220,6 +220,13 @@ impl CrashRecord {
     fn may_be_of(&self, other: &Self) -> bool {
         match (self.alone(other), other.alone(self)) {
             (Some((mine, _)), Some((_, its))) => mine <= its,
+            // They share no known death. That proves nothing either before one of its services died while it ran alone.
+            _ if self
+                .listed_in
+                .is_some_and(|listed| self.deaths.values().all(|death| death.run <= listed)) =>
+            {
+                true
+            }
             _ => {
                 let newest = self.deaths.values().map(|death| death.at).max();
                 other.deaths.values().all(|death| Some(death.at) > newest)

@@ -355,3 +355,21 @@ fn deaths_before_the_suspects_start_alone_decide_nothing() {
     assert_eq!(docket.sentence(beside.id, at(60)), CrashVerdict::Wait);
     assert_eq!(docket.sentence(poison.id, at(60)), CrashVerdict::Quarantine);
 }
+
+/// Rows remember their newest runs only, so two observers may share deaths that neither remembers of the other.
+#[test]
+fn without_a_known_shared_death_only_a_death_alone_decides() {
+    let (mut poison, mut beside) = (row(1), row(2));
+    let mut docket = CrashLedger::default();
+    docket.enter(&poison, &services(0..5), 5, at(8));
+    docket.enter(&beside, &services(5..10), 5, at(8));
+    start(&mut poison, 9, 3);
+    start(&mut beside, 9, 8);
+    docket.list([&poison, &beside].into_iter(), 5);
+    for id in [poison.id, beside.id] {
+        assert_eq!(docket.sentence(id, at(20)), CrashVerdict::Wait, "no service has died of it alone");
+    }
+    docket.enter(&poison, &services(0..5).into_iter().chain(services(10..11)).collect(), 5, at(40));
+    assert_eq!(docket.sentence(poison.id, at(60)), CrashVerdict::Quarantine);
+    assert_eq!(docket.sentence(beside.id, at(60)), CrashVerdict::Wait);
+}
