@@ -119,7 +119,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "take-one-more-than-fits",
-        seed: 21,
+        seed: 25,
         rule: "capacity",
         edits: &[edit(BOOK, "u16::try_from(size).unwrap_or(u16::MAX)", "u16::try_from(size + 1).unwrap_or(u16::MAX)")],
     },
@@ -156,7 +156,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "acknowledge-reports-before-the-commit",
-        seed: 2193,
+        seed: 1325,
         rule: "convergence",
         edits: &[edit(STATE, "insist(&over, || apply(&manager, &batch)).await", "{ ack_all(session.as_ref(), &batch.receipts).await;
              insist(&over, || apply(&manager, &batch)).await }")],
@@ -291,7 +291,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "quarantine-those-that-died-beside-another",
-        seed: 258,
+        seed: 633,
         rule: "failed by a manager",
         edits: &[edit(BLAME, "others().any(|it| charge.may_be_of(it))", "false")],
     },
@@ -319,7 +319,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "overwrite-the-orders-of-others",
-        seed: 47,
+        seed: 97,
         rule: "convergence",
         edits: &[edit(MANAGER_FLEET, "records.store.swap_note(&note, &before, &after).await?", "{ let _unlooked = before; records.store.set_note(&note, &after, Duration::MAX).await?; true }")],
     },
