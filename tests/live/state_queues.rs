@@ -118,6 +118,6 @@ async fn a_manager_with_a_smaller_number_reads_what_services_still_use() {
     let found = cluster.api.findings().await;
     assert!(found.iter().all(|it| it.code != "state-queue-surplus"), "{found:?}");
     let session = broker.connect("onlooker").await.unwrap();
-    assert!(session.depth(&names[0]).await.is_err(), "nobody has created it again");
+    assert!(session.depth(&names[0]).await.is_err(), "no process has created the queue again");
     session.close().await;
 }

@@ -7,5 +7,6 @@ pub mod inventory_range;
 pub mod logs;
 pub mod message;
 pub mod report;
+pub mod rounds;
 pub mod trace;
 pub mod work;

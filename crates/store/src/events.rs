@@ -107,7 +107,62 @@ pub struct EventPage {
     pub total: u64,
 }
 
-/// Events that one statement deletes at most.
-pub(crate) const FORGET_BATCH: usize = 2000;
-/// Such statements in one call at most. What is left is deleted by the next call.
-pub(crate) const FORGET_BATCHES: usize = 200;
+/// What one statement deletes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forgets {
+    /// Events that are too old.
+    Old,
+    /// Events of one class beyond the number that is kept.
+    Beyond { detail: bool },
+}
+
+/// The statements that delete events. Each deletes some, so that none takes long.
+#[derive(Debug, Default)]
+pub(crate) struct Forgetting {
+    place: usize,
+    batches: usize,
+    /// Events that were deleted so far.
+    pub(crate) deleted: u64,
+}
+
+impl Forgetting {
+    /// Events that one statement deletes at most.
+    pub(crate) const BATCH: usize = 2000;
+    /// Statements of one kind. What is left is deleted by the next call.
+    const BATCHES_MAX: usize = 200;
+    const ALL: [Forgets; 3] =
+        [Forgets::Old, Forgets::Beyond { detail: false }, Forgets::Beyond { detail: true }];
+
+    /// The next statement; `None` at the end.
+    pub(crate) fn next(&self) -> Option<Forgets> {
+        Self::ALL.get(self.place).copied()
+    }
+
+    /// The statement has deleted this many events.
+    pub(crate) fn on_deleted(&mut self, events: u64) {
+        self.deleted += events;
+        self.batches += 1;
+        if events < Self::BATCH as u64 || self.batches == Self::BATCHES_MAX {
+            (self.place, self.batches) = (self.place + 1, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_repeated_while_it_deletes_whole_batches_and_not_for_ever() {
+        let (mut forgetting, mut taken) = (Forgetting::default(), Vec::new());
+        let mut deletes = [2000, 7, 0].into_iter();
+        while let Some(next) = forgetting.next() {
+            taken.push(next);
+            forgetting.on_deleted(deletes.next().unwrap_or(2000));
+        }
+        let (old, single) = (Forgets::Old, Forgets::Beyond { detail: false });
+        assert_eq!(taken[..3], [old, old, single]);
+        assert_eq!(taken[3..], [Forgets::Beyond { detail: true }; Forgetting::BATCHES_MAX]);
+        assert_eq!(forgetting.deleted, 2007 + 200 * 2000);
+    }
+}

@@ -39,7 +39,8 @@ pub(crate) struct Counts {
     pub(crate) failover: Sent,
 }
 
-/// Simulates one manager, so many services with twice the slots that are needed, and so many observers.
+/// Simulates one manager, and this many observers and services. The services have twice the slots that the observers
+/// need.
 pub(crate) fn count(observers: usize, services: usize) -> Counts {
     let history = history(observers, services);
     machine::enter(history.setup.seed);

@@ -17,7 +17,7 @@ pub(crate) async fn everywhere(server: &str, asked: &Events) -> anyhow::Result<(
         (Some(name), _) => format!("{}/events", observer_path(name)),
         (None, Some(name)) => {
             let it: Service = client.read(&service_path(name)).await?;
-            format!("/v1/events?service={}&details={}", it.id, asked.details)
+            format!("/v1/events?service={}", it.id)
         }
         (None, None) => format!("/v1/events?details={}", asked.details),
     };

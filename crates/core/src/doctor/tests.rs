@@ -1,5 +1,8 @@
 //! Each problem yields its finding, and a healthy deployment yields none.
 
+#[path = "tests/failing.rs"]
+mod failing;
+
 use super::*;
 use crate::capacity::maintenance::Drain;
 use crate::id::{Kind, Name, ObserverId, ServiceId};
@@ -451,54 +454,4 @@ fn another_schema_version_is_reported() {
     assert_eq!(newer.what, "the schema has version 5, but this manager requires version 4");
     assert!(newer.cure.contains("upgrade this manager"), "{newer:?}");
     assert!(diagnosed(tables(3, 4))[0].cure.contains("`everwatch migrate`"));
-}
-
-fn looping(name: &str, attempts: u32) -> Row {
-    let mut row = running(name, at(0), now());
-    row.observed.started.as_mut().unwrap().value.attempt = attempts;
-    row.observed.last_error =
-        Some(Stamped { key: Key { acquisitions: 0, seq: 1 }, value: "no such file".to_owned() });
-    row
-}
-
-#[test]
-fn crash_looping_observers_are_named_by_number_of_restarts() {
-    let set = |rows: Vec<Row>| move |facts: &mut Facts| fleet(facts).restarting = SomeRows { total: 9, rows };
-    assert_eq!(found(set(vec![looping("once", 2)])), NONE, "one restart is no crash loop");
-    let all = vec![looping("few", 3), looping("once", 2), looping("often", 40)];
-    let findings = diagnosed(set(all));
-    assert_eq!(
-        (findings.len(), findings[0].code, findings[0].severity),
-        (1, "crash-loop", Severity::Warning)
-    );
-    let Finding { what, why, cure, .. } = &findings[0];
-    let expected = "at least 2 observers failed repeatedly: often (39 restarts), few (2 restarts)";
-    assert_eq!(what, expected);
-    assert!(why.ends_with("no such file") && cure.contains("everwatch observer logs often"), "{why} {cure}");
-}
-
-#[test]
-fn failed_observers_are_counted_and_the_first_five_are_named() {
-    let rows: Vec<Row> = (1..=7).map(|number| observer(&format!("o{number}"), "ticker")).collect();
-    let findings = diagnosed(|facts| fleet(facts).failed = SomeRows { total: 12, rows });
-    assert_eq!((findings.len(), findings[0].code), (1, "failed"));
-    assert_eq!(findings[0].what, "12 observers failed: o1, o2, o3, o4, o5 and 7 more");
-}
-
-#[test]
-fn services_that_do_not_come_back_are_reported() {
-    let lost = |number, name: &str, secs_ago: u64| {
-        let mut row = service(number, name, 10);
-        assert!(row.on_session_gone(now().minus(Duration::from_secs(secs_ago))));
-        row
-    };
-    let set = |ended| move |facts: &mut Facts| fleet(facts).ended_lately = ended;
-    assert_eq!(found(set(vec![lost(7, "a", 10), lost(8, "x", 601)])), NONE, "one is back, one is too old");
-    let mut left = service(7, "y", 10);
-    assert!(left.on_gone(now()));
-    assert_eq!(found(set(vec![left])), NONE, "it unregistered");
-    let findings = diagnosed(set(vec![lost(7, "x", 10), lost(8, "x", 20), lost(9, "w", 30)]));
-    assert_eq!((findings.len(), findings[0].code), (1, "service-lost"));
-    assert_eq!(findings[0].what, "2 services were lost in the last 10 minutes and did not come back: w, x");
-    assert!(findings[0].cure.contains("host-of-w"), "{findings:?}");
 }

@@ -220,7 +220,7 @@ impl CrashRecord {
     fn may_be_of(&self, other: &Self) -> bool {
         match (self.alone(other), other.alone(self)) {
             (Some((mine, _)), Some((_, its))) => mine <= its,
-            // They share no known death. That proves nothing either before one of its services died while it ran alone.
+            // They share no known death. Until a service has died while this observer ran alone, that proves nothing.
             _ if self
                 .listed_in
                 .is_some_and(|listed| self.deaths.values().all(|death| death.run <= listed)) =>

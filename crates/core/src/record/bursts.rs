@@ -21,7 +21,7 @@ const GAPS_MAX: usize = 100_000;
 
 /// How an event is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
+pub enum EventClass {
     /// In all lists.
     Single,
     /// In the history of its observer: a summary stands for it elsewhere.
@@ -84,21 +84,21 @@ impl<K> Default for Bursts<K> {
 
 impl<K: Ord + Clone> Bursts<K> {
     /// Counts one event that happened `at` and is recorded `now`. Call [`Self::end`] first.
-    pub fn admit(&mut self, key: &K, at: Timestamp, went: Option<Move>, now: Timestamp) -> Share {
+    pub fn admit(&mut self, key: &K, at: Timestamp, went: Option<Move>, now: Timestamp) -> EventClass {
         if !self.open.contains_key(key) {
             if self.open.len() >= KEYS_MAX {
-                return Share::Single;
+                return EventClass::Single;
             }
             self.open.insert(key.clone(), Window::new(now, false));
         }
-        let Some(window) = self.open.get_mut(key) else { return Share::Single };
+        let Some(window) = self.open.get_mut(key) else { return EventClass::Single };
         window.last = now;
         window.count += 1;
         if !window.goes_on && window.count <= SINGLE_MAX {
-            return Share::Single;
+            return EventClass::Single;
         }
         window.details.get_or_insert_with(|| Details::new(at)).add(at, went);
-        Share::Detail
+        EventClass::Detail
     }
 
     /// When the next summary is due; `None` while there is no burst.
@@ -186,18 +186,18 @@ mod tests {
     fn went(gap_ms: u64) -> Option<Move> {
         Some(Move { gap: Duration::from_millis(gap_ms), overlap: Duration::from_millis(gap_ms / 100) })
     }
-    /// Counts so many events at one time, and returns how many of them are details.
+    /// Admits `count` events at one time, and returns the number of details among them.
     fn admit(bursts: &mut Bursts<&'static str>, key: &'static str, count: u64, now: Timestamp) -> usize {
-        let shares = (0..count).map(|_| bursts.admit(&key, now, None, now));
-        shares.filter(|share| *share == Share::Detail).count()
+        let classes = (0..count).map(|_| bursts.admit(&key, now, None, now));
+        classes.filter(|class| *class == EventClass::Detail).count()
     }
 
     #[test]
     fn one_summary_stands_for_all_but_the_first_events_of_a_burst() {
         let mut bursts = Bursts::default();
         for number in 0..10_100 {
-            let share = bursts.admit(&"b", ms(number / 50), went(number.unsigned_abs()), ms(number / 20));
-            assert_eq!(share, if number < 100 { Share::Single } else { Share::Detail });
+            let class = bursts.admit(&"b", ms(number / 50), went(number.unsigned_abs()), ms(number / 20));
+            assert_eq!(class, if number < 100 { EventClass::Single } else { EventClass::Detail });
         }
         assert_eq!(bursts.due_at(), Some(ms(504 + 1000)), "a second after the last");
         assert_eq!(bursts.end(ms(1503)), []);

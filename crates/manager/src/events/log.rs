@@ -173,22 +173,19 @@ impl EventLog {
 }
 
 pub(crate) fn plain(kind: EventKind, at: Timestamp, text: String) -> Event {
-    let by = actor::by();
-    let (observer, service, epoch, from, gap_ms, overlap_ms, burst) =
-        (None, None, None, None, None, None, None);
     Event {
         id: 0,
         at,
         kind,
-        observer,
-        service,
-        epoch,
+        observer: None,
+        service: None,
+        epoch: None,
         text,
-        from,
-        gap_ms,
-        overlap_ms,
-        by,
-        burst,
+        from: None,
+        gap_ms: None,
+        overlap_ms: None,
+        by: actor::by(),
+        burst: None,
         detail: false,
     }
 }

@@ -1,7 +1,7 @@
 //! Writes one summary for each burst of events; `core::record::bursts` decides what a burst is.
 
 use everwatch_core::clock::Timestamp;
-use everwatch_core::record::bursts::{Burst, Bursts, Share};
+use everwatch_core::record::bursts::{Burst, Bursts, EventClass};
 use everwatch_core::record::events::{EventKind, Move};
 use everwatch_store::{By, Event, Named};
 use std::collections::{BTreeMap, HashMap};
@@ -41,7 +41,7 @@ impl Summaries {
         let mut all = self.summaries(ended);
         for event in events.iter_mut().filter(|event| event.observer.is_some()) {
             let key = key(event);
-            event.detail = self.bursts.admit(&key, event.at, went(event), now) == Share::Detail;
+            event.detail = self.bursts.admit(&key, event.at, went(event), now) == EventClass::Detail;
             if event.detail {
                 self.about.entry(key).or_insert_with(|| About::of(event)).add(event);
             }

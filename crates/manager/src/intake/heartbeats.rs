@@ -13,6 +13,7 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ServiceId;
 use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Watermark};
 use everwatch_core::wire::message::decode;
+use everwatch_core::wire::rounds::{AfterRound, Rounds};
 use everwatch_store::StoreError;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 /// Heartbeats are gathered for this long, so that many services cost few reads and saves. They count from the start of
-/// this time: a service is rather considered silent a little too early than alive for too long.
+/// this time, so a manager may consider a service silent slightly too early, but not alive for too long.
 const GATHER: Duration = Duration::from_millis(200);
 /// The broker delivers this many messages and keeps the others until these are acknowledged. Then it delivers the next
 /// ones together, which costs much less than one delivery for each message that arrives.
@@ -81,29 +82,23 @@ async fn gather(
     consumer: &mut dyn Consumer,
     (first, since): (Delivery, Timestamp),
 ) -> Batch {
-    let full = usize::from(PREFETCH);
     let mut batch = Batch { since, ..Batch::default() };
     batch.add(records, &first);
-    let mut taken = vec![first.receipt];
-    let (mut count, mut before, mut since_full) = (0, full, 0);
+    let (mut taken, mut rounds) = (vec![first.receipt], Rounds::new(PREFETCH, MESSAGES_MAX));
     loop {
         let until = Instant::now() + ROUND;
-        while taken.len() < full
+        while taken.len() < usize::from(PREFETCH)
             && let Ok(Some(delivery)) = timeout_at(until, consumer.next()).await
         {
             taken.push(delivery.receipt);
             batch.add(records, &delivery);
         }
         ack_all(session, &taken).await;
-        count += taken.len();
-        since_full = if taken.len() == full { 0 } else { since_full + taken.len() };
-        // So few come only if none waits, or if the broker is far away and has not delivered yet.
-        let has_paused = before + taken.len() < full / 2;
-        if has_paused || count >= MESSAGES_MAX {
-            batch.more = !has_paused || (count >= full && since_full == 0);
-            return batch;
+        match rounds.after(taken.len()) {
+            AfterRound::TakeAnother => taken.clear(),
+            AfterRound::Apply => return batch,
+            AfterRound::ApplyAndGoOn => return Batch { more: true, ..batch },
         }
-        before = std::mem::take(&mut taken).len();
     }
 }
 

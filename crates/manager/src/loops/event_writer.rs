@@ -31,7 +31,7 @@ pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>
         }
         manager.records.events.written.send_modify(|count| *count = count.wrapping_add(1));
     }
-    // The program stops: the remaining events and the summaries of all bursts are written without further tries.
+    // The program stops: this writes the remaining events and the open summaries once, without retries.
     let mut rest = Vec::new();
     while let Ok(event) = events.try_recv() {
         rest.push(event);

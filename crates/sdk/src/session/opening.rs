@@ -77,9 +77,9 @@ pub(super) async fn declare(me: &Incarnation, topology: &Topology) -> Result<boo
 
 /// Waits until managers have declared a state queue beyond the first.
 ///
-/// The obvious way declares it here, too. But if the managers are configured with fewer queues, nobody reads it:
-/// managers would start observers again whose ends have been reported there. Instead, only managers create these
-/// queues, and a service takes no observers until all of them exist.
+/// A service does not declare the queue itself. If the managers are configured with fewer queues, no manager reads it:
+/// managers would miss the reports that observers have ended, and would start those observers again. So only managers
+/// create these queues, and a service takes no observers until all of them exist.
 async fn until_managers_read(me: &Incarnation, queue: &str) -> Result<(), BrokerError> {
     let mut pause = FIRST_PAUSE;
     loop {

@@ -104,6 +104,8 @@ pub async fn details_are_listed_for_their_observer_and_counted_apart(store: &dyn
     assert_eq!(numbers(store, &single, EventRange::After(0)).await, [1, 5, 6]);
     assert_eq!(numbers(store, &observer, EventRange::After(0)).await, [3]);
     assert_eq!(numbers(store, &everything, EventRange::After(0)).await, [1, 2, 3, 4, 5, 6]);
+    let of_service = EventFilter { service: Some(service_id(1)), ..EventFilter::default() };
+    assert_eq!(numbers(store, &of_service, EventRange::After(0)).await, [1, 2, 3, 4, 5, 6]);
     let page = store.events(&single, EventRange::Before(i64::MAX), 1).await.unwrap();
     assert_eq!((page.total, Event { id: 0, ..page.events[0].clone() }), (3, summary));
     // The newest two of each class are kept.

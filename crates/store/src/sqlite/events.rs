@@ -3,7 +3,7 @@
 use super::statements::Statements;
 use crate::columns::{event_page, limit, number, written};
 use crate::error_mapping::failure;
-use crate::events::{FORGET_BATCH, FORGET_BATCHES};
+use crate::events::{Forgets, Forgetting};
 use crate::port::{Event, EventFilter, EventPage, EventRange, StoreError};
 use everwatch_core::clock::Timestamp;
 use sqlx::SqlitePool;
@@ -90,19 +90,14 @@ const FORGET_BEYOND: &str = "DELETE FROM events WHERE id IN (
     ORDER BY id LIMIT ?3)";
 
 pub(super) async fn forget(writer: &SqlitePool, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
-    let mut all = 0;
-    for class in [None, Some(false), Some(true)] {
-        for _ in 0..FORGET_BATCHES {
-            let query = match class {
-                None => sqlx::query(FORGET_OLD).bind(before.0),
-                Some(detail) => sqlx::query(FORGET_BEYOND).bind(detail).bind(limit(keep)),
-            };
-            let done = query.bind(limit(FORGET_BATCH)).execute(writer).await.map_err(failure)?;
-            all += done.rows_affected();
-            if done.rows_affected() < FORGET_BATCH as u64 {
-                break;
-            }
-        }
+    let mut forgetting = Forgetting::default();
+    while let Some(next) = forgetting.next() {
+        let query = match next {
+            Forgets::Old => sqlx::query(FORGET_OLD).bind(before.0),
+            Forgets::Beyond { detail } => sqlx::query(FORGET_BEYOND).bind(detail).bind(limit(keep)),
+        };
+        let done = query.bind(limit(Forgetting::BATCH)).execute(writer).await.map_err(failure)?;
+        forgetting.on_deleted(done.rows_affected());
     }
-    Ok(all)
+    Ok(forgetting.deleted)
 }
