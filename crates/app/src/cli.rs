@@ -180,6 +180,16 @@ pub(crate) struct Bench {
     /// Number of idle observers
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=200_000))]
     pub(crate) idle: u32,
+    /// Shell command that kills the broker, starts it again and returns when it accepts connections: also measure
+    /// the recovery from that
+    #[arg(long, value_name = "COMMAND", required_if_eq("only", "restart"))]
+    pub(crate) restart: Option<String>,
+    /// Number of observers on five services when the broker is restarted (comma-separated)
+    #[arg(long, value_delimiter = ',', default_values_t = [10_000], value_parser = clap::value_parser!(u32).range(100..=200_000))]
+    pub(crate) restart_observers: Vec<u32>,
+    /// Number of idle services, all in one process, when the broker is restarted (comma-separated)
+    #[arg(long, value_delimiter = ',', default_values_t = [150], value_parser = clap::value_parser!(u32).range(1..=2000))]
+    pub(crate) restart_services: Vec<u32>,
     /// Output format
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub(crate) output: BenchOutput,
@@ -191,6 +201,7 @@ pub(crate) enum Part {
     Failover,
     Idle,
     Services,
+    Restart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -8,6 +8,7 @@ mod holder;
 mod idle;
 mod outcome;
 mod processor;
+mod restart;
 mod services;
 
 use super::roles::configured;
@@ -63,6 +64,14 @@ async fn measure(place: &Place, arguments: &Bench, outcomes: &mut Vec<Outcome>) 
     if wants(Part::Services) {
         for count in &arguments.services {
             outcomes.extend(services::measure(place, *count).await?);
+        }
+    }
+    if let Some(command) = arguments.restart.as_ref().filter(|_| wants(Part::Restart)) {
+        for count in &arguments.restart_observers {
+            outcomes.extend(restart::observers(place, command, *count).await?);
+        }
+        for count in &arguments.restart_services {
+            outcomes.extend(restart::services(place, command, *count).await?);
         }
     }
     Ok(())

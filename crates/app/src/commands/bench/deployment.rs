@@ -249,7 +249,7 @@ impl Deployment {
     }
 
     /// How many run on this service.
-    async fn running(&self, service: &str) -> anyhow::Result<u64> {
+    pub(super) async fn running(&self, service: &str) -> anyhow::Result<u64> {
         let path = format!("/v1/observers?status=Processing&limit=1&service={service}");
         Ok(self.api.read::<Listed<Observer>>(&path).await?.total)
     }
@@ -274,6 +274,18 @@ impl Deployment {
     /// All observers of a service, page by page.
     pub(super) async fn observers(&self, service: &str) -> anyhow::Result<Vec<Item<Observer>>> {
         crate::requests::all(&self.api, &[("service", service.to_owned())], usize::MAX).await
+    }
+
+    /// All services in these states, page by page.
+    pub(super) async fn services(&self, states: &str) -> anyhow::Result<Vec<Service>> {
+        let (mut services, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/v1/services?state={states}&limit=500{cursor}");
+            let page: Listed<Service> = self.api.read(&path).await?;
+            services.extend(page.items);
+            let Some(next) = page.next_cursor else { return Ok(services) };
+            cursor = format!("&cursor={next}");
+        }
     }
 
     /// An observer that does nothing for an hour.

@@ -99,13 +99,13 @@ async fn bare_broker(deployment: &Deployment, held: u32, rounds: u32) -> anyhow:
     Ok(median(took))
 }
 
-struct Holder {
+pub(super) struct Holder {
     process: Process,
     says: Lines<BufReader<ChildStdout>>,
 }
 
 impl Holder {
-    async fn start(deployment: &Deployment, held: u32, number: u32) -> anyhow::Result<Self> {
+    pub(super) async fn start(deployment: &Deployment, held: u32, number: u32) -> anyhow::Result<Self> {
         let (queue, count) = (bare(&deployment.prefix), held.to_string());
         let what = ["bench-holder", &queue, &count];
         let mut process = deployment.start(&format!("holder-{number}"), &what, &[])?;
@@ -117,7 +117,7 @@ impl Holder {
         Ok(holder)
     }
 
-    async fn received(&mut self) -> anyhow::Result<Timestamp> {
+    pub(super) async fn received(&mut self) -> anyhow::Result<Timestamp> {
         Ok(Timestamp(self.says().await?.parse()?))
     }
 
