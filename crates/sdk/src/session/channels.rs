@@ -1,17 +1,20 @@
 //! The channels of one session: each has a task that consumes block after block.
 
 use super::{Incoming, ServiceSession};
+use crate::boot_clock::millis;
 use crate::safety::fence::Fence;
 use everwatch_broker::{BrokerError, Consume, Consumer, Session, ack_timeout};
 use everwatch_core::capacity::blocks::{BlockId, ChannelId};
 use futures::FutureExt as _;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The time limit for opening a block.
+/// The time limit for opening a block on a queue that delivers nothing meanwhile.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// The most orders that a channel may be behind with.
 const ORDERS_MAX: usize = 16;
@@ -34,6 +37,47 @@ struct Worker {
     /// Cancelled when no more work may be taken.
     closing: CancellationToken,
     over: CancellationToken,
+    latest: Arc<LatestDelivery>,
+}
+
+/// When a queue last delivered a message to this session.
+///
+/// The obvious way gives a consumer a fixed time to open. But after a restart of a broker with many messages, all
+/// services open all of their blocks while the queue already delivers to the first ones, and the answers wait behind
+/// these deliveries. Services would give up, return all messages and start over, with the same result. Instead, the
+/// time starts over with each delivery: a queue that delivers has a leader.
+pub(super) struct LatestDelivery {
+    began: Instant,
+    /// In milliseconds since then.
+    after: AtomicU64,
+}
+
+impl Default for LatestDelivery {
+    fn default() -> Self {
+        Self { began: Instant::now(), after: AtomicU64::new(0) }
+    }
+}
+
+impl LatestDelivery {
+    fn note(&self) {
+        self.after.store(millis(self.began.elapsed()), Ordering::Relaxed);
+    }
+
+    /// The output of the future; `None` if it takes longer than `limit` after the latest delivery.
+    async fn wait<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        let asked = Instant::now();
+        let mut future = std::pin::pin!(future);
+        loop {
+            let latest = self.began + Duration::from_millis(self.after.load(Ordering::Relaxed));
+            let deadline = latest.max(asked) + limit;
+            if deadline <= Instant::now() {
+                return None;
+            }
+            if let Ok(output) = tokio::time::timeout_at(deadline, &mut future).await {
+                return Some(output);
+            }
+        }
+    }
 }
 
 impl ServiceSession {
@@ -70,6 +114,7 @@ impl ServiceSession {
             arrivals: self.arrivals.clone(),
             closing,
             over: self.helpers.end.clone(),
+            latest: self.latest_delivery.clone(),
         }
     }
 
@@ -99,7 +144,7 @@ impl Worker {
         opened: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
         // A quorum queue without a leader never answers.
-        tokio::time::timeout(OPEN_WITHIN, opened).await.unwrap_or_else(|_| {
+        self.latest.wait(OPEN_WITHIN, opened).await.unwrap_or_else(|| {
             let queue = &consume.queue;
             let why = format!("queue {queue} has not answered within {OPEN_WITHIN:?}: has it a leader?");
             Err(BrokerError::Lost(why))
@@ -117,7 +162,10 @@ impl Worker {
             let order = tokio::select! {
                 next = consumer.next(), if open => {
                     let incoming = match next {
-                        Some(delivery) => Incoming::Work(block, delivery),
+                        Some(delivery) => {
+                            self.latest.note();
+                            Incoming::Work(block, delivery)
+                        }
                         None if consumer.cancelled_here() => {
                             open = false;
                             Incoming::Ended(block)
@@ -156,5 +204,38 @@ impl Worker {
     fn report_loss(&self) {
         let why = self.session.lost().now_or_never();
         self.fence.trip(why.as_deref().unwrap_or(ack_timeout::ENDED_CONSUMER));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    async fn waits(answers_after: u64, last_delivery: u64) -> (Option<()>, u64) {
+        let latest = LatestDelivery::default();
+        let begun = Instant::now();
+        let deliveries = async {
+            for _ in 0..last_delivery {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                latest.note();
+            }
+            std::future::pending::<()>().await;
+        };
+        let answer = tokio::time::sleep(Duration::from_secs(answers_after));
+        let ended = tokio::select! {
+            ended = latest.wait(LIMIT, answer) => ended,
+            () = deliveries => None,
+        };
+        (ended, begun.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_consumer_opens_late_on_a_queue_that_delivers() {
+        assert_eq!(waits(3, 0).await, (Some(()), 3));
+        assert_eq!(waits(60, 0).await, (None, 5), "the queue is silent");
+        assert_eq!(waits(60, 58).await, (Some(()), 60), "the queue delivers");
+        assert_eq!(waits(60, 20).await, (None, 25), "the queue has become silent");
     }
 }
