@@ -42,7 +42,7 @@ use everwatch_core::wire::work::{DecodedWork, Work};
 use opening::{declare, machine, watch};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, interval, interval_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -171,6 +171,7 @@ struct ServiceSession {
     machine: Machine<Receipt>,
     channels: Channels,
     latest_delivery: Arc<channels::LatestDelivery>,
+    opening: Arc<Semaphore>,
     units: Arc<Units>,
     emitter: Arc<Emitter>,
     fence: Arc<Fence>,
@@ -219,6 +220,7 @@ impl ServiceSession {
             machine: machine(&me),
             channels: Channels::default(),
             latest_delivery: Arc::default(),
+            opening: Arc::new(Semaphore::new(channels::OPENING_MAX)),
             units,
             emitter,
             fence,

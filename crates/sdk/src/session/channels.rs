@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +38,15 @@ struct Worker {
     closing: CancellationToken,
     over: CancellationToken,
     latest: Arc<LatestDelivery>,
+    opening: Arc<Semaphore>,
 }
+
+/// Blocks that a session opens at the same time.
+///
+/// The obvious way opens all blocks at once. But a queue serves a new consumer completely before it answers the next
+/// one, and after a restart of the broker it reads each message from its disk: with a hundred blocks of five services,
+/// the last ones would wait for half a minute, without a sign of life for their sessions.
+pub(super) const OPENING_MAX: usize = 1;
 
 /// When a queue last delivered a message to this session.
 ///
@@ -115,6 +123,7 @@ impl ServiceSession {
             closing,
             over: self.helpers.end.clone(),
             latest: self.latest_delivery.clone(),
+            opening: self.opening.clone(),
         }
     }
 
@@ -143,6 +152,8 @@ impl Worker {
         consume: &Consume,
         opened: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
+        // Never closed, so there is always a permit.
+        let _turn = self.opening.acquire().await;
         // A quorum queue without a leader never answers.
         self.latest.wait(OPEN_WITHIN, opened).await.unwrap_or_else(|| {
             let queue = &consume.queue;
