@@ -71,6 +71,15 @@ pub struct LogRequester {
     pub with: Option<String>,
 }
 
+/// What a completed observer has returned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ObserverResult {
+    /// The run that completed, `generation << 32 | acquisitions`.
+    pub epoch: u64,
+    /// The result, at most 64 KiB of JSON.
+    pub value: serde_json::Value,
+}
+
 /// A run: the time for which one service holds an observer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Run {

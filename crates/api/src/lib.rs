@@ -10,7 +10,7 @@ mod service;
 pub mod sse;
 
 pub use self::definition::{MemberError, NewObserver, ObserverPatch, RetryPolicy};
-pub use self::history::{Event, EventBurst, LogRequester, Run};
+pub use self::history::{Event, EventBurst, LogRequester, ObserverResult, Run};
 pub use self::logs::{LogLine, LogNote, Logs};
 pub use self::observer::{Desired, Observer, Outcome, Outcomes};
 pub use self::operations::{Finding, Health, ParkedMessage, SafeMode, Stats, Version};

@@ -1,6 +1,7 @@
 //! What the database keeps: the rows of observers and services, their status, health, reasons and events.
 
 pub mod bursts;
+pub mod checkpoint;
 pub mod due;
 pub mod events;
 pub mod health;

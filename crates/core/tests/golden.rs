@@ -181,7 +181,7 @@ fn heartbeats() {
 
 #[test]
 fn commands() {
-    let revocations = vec![Revocation { id: observer(), below: Epoch::after_generation(3) }];
+    let revocations = vec![Revocation { id: observer(), below: Epoch::after_generation(3), cause: None }];
     both_ways("revoke", &Command::Revoke(revocations.clone()));
     let welcome = Welcome::new(service(), revocations);
     both_ways("welcome", &Command::Welcome(Box::new(welcome.clone())));

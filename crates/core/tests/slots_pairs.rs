@@ -41,7 +41,7 @@ fn ended(outcome: Outcome) -> Input<u32> {
     Input::Ended { id: ID, epoch: Epoch::new(RUN.0, RUN.1), outcome }
 }
 fn revocation(below: Epoch) -> Input<u32> {
-    Input::Revocations(vec![Revocation { id: ID, below }])
+    Input::Revocations(vec![Revocation { id: ID, below, cause: None }])
 }
 fn doomed() -> Input<u32> {
     revocation(Epoch::after_generation(RUN.0))
@@ -121,6 +121,7 @@ fn every_state_with_every_input() {
         for (input, make) in INPUTS {
             let policy = SlotPolicy {
                 kinds: [Kind::new("ticker").unwrap()].into(),
+                announce_readiness: [].into(),
                 fence_grace: Duration::from_millis(500),
                 consumers: 2,
                 refuse_first: Duration::from_secs(1),

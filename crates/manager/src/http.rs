@@ -27,6 +27,7 @@ mod precondition;
 mod problem;
 mod query;
 mod rebalance;
+mod results;
 mod service_lookup;
 mod services;
 mod swagger;
@@ -99,6 +100,7 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(events::list))
         .routes(routes!(events::of_observer))
         .routes(routes!(events::runs))
+        .routes(routes!(results::read))
         .routes(routes!(logs::read))
         .routes(routes!(kinds::list))
         .routes(routes!(kinds::validate))

@@ -1,6 +1,7 @@
 //! Intake: what services report becomes rows, and is acknowledged only once it is committed. Each
 //! batch may be applied twice (by this manager or another) and changes nothing the second time.
 
+mod checkpoints;
 pub(crate) mod heartbeats;
 mod inventories;
 pub(crate) mod parked;

@@ -1,6 +1,7 @@
 //! One incarnation of a service, from its registration to its end: the loop around `core::run::machine`.
 
 mod channels;
+mod checkpoints;
 mod describing;
 mod effects;
 mod emitter;
@@ -15,7 +16,8 @@ use crate::metric;
 use crate::safety::child_watchdog::ChildWatchdogs;
 use crate::safety::fence::Fence;
 use crate::safety::liveness_probe::prove_life;
-use crate::session::emitter::Emitter;
+use crate::session::checkpoints::Checkpoints;
+use crate::session::emitter::{Emitter, Ready};
 use crate::session::reporter::{Reporter, Say, Sender};
 use crate::settings::ServiceSettings;
 use crate::tasks::logs::Logs;
@@ -40,7 +42,7 @@ use everwatch_core::wire::report::{
 };
 use everwatch_core::wire::work::{DecodedWork, Work};
 use opening::{declare, machine, watch};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, interval, interval_at};
@@ -134,6 +136,7 @@ struct Inboxes {
     incoming: mpsc::Receiver<Incoming>,
     ended: mpsc::UnboundedReceiver<Ended>,
     confirmed: mpsc::UnboundedReceiver<RunReport>,
+    ready: mpsc::UnboundedReceiver<Ready>,
 }
 
 /// The tasks beside the loop.
@@ -174,6 +177,7 @@ struct ServiceSession {
     opening: Arc<Semaphore>,
     units: Arc<Units>,
     emitter: Arc<Emitter>,
+    checkpoints: Arc<Checkpoints>,
     fence: Arc<Fence>,
     reporter: Reporter,
     traces: traces::Traces,
@@ -198,7 +202,17 @@ impl ServiceSession {
         let topology = Topology::new(&me.settings.prefix).with_state_queues(me.settings.state_queues);
         let work_queue_created = declare(&me, &topology).await?;
         let (reporter, said) = Reporter::channel();
-        let emitter = Arc::new(Emitter::new(me.session.clone(), topology.output(), reporter.clone()));
+        let (ready_sender, ready) = mpsc::unbounded_channel();
+        let checkpoints = Arc::new(Checkpoints::new(reporter.clone()));
+        let emitter = Emitter {
+            session: me.session.clone(),
+            exchange: topology.output(),
+            reporter: reporter.clone(),
+            ready: ready_sender,
+            checkpoints: checkpoints.clone(),
+            progress: Mutex::default(),
+        };
+        let emitter = Arc::new(emitter);
         let (ended_sender, ended) = mpsc::unbounded_channel();
         let (registry, frost) = (me.registry.clone(), me.handle.frost.clone());
         let code = Code { registry, outlet: emitter.clone(), logs: me.logs.clone(), frost };
@@ -223,6 +237,7 @@ impl ServiceSession {
             opening: Arc::new(Semaphore::new(channels::OPENING_MAX)),
             units,
             emitter,
+            checkpoints,
             fence,
             reporter,
             traces: traces::Traces::default(),
@@ -231,7 +246,7 @@ impl ServiceSession {
             closing: helpers.end.child_token(),
             helpers,
             arrivals,
-            inboxes: Inboxes { incoming, ended, confirmed },
+            inboxes: Inboxes { incoming, ended, confirmed, ready },
             pulse: Pulse::default(),
             starts: metrics::counter!(metric::STARTS),
             topology,
@@ -293,6 +308,8 @@ impl ServiceSession {
                 }
                 _ = progress.tick() => {
                     self.emitter.tell_progress();
+                    self.units.abort_faulty();
+                    self.checkpoints.repeat();
                     self.step(Input::Wake).await;
                     if self.machine.held() != self.pulse.held {
                         self.heartbeat();
@@ -335,6 +352,9 @@ impl ServiceSession {
             LoopInput::Confirmed(report) => self.step(Input::Confirmed(report)).await,
             LoopInput::Ended(Ended { id, epoch, outcome }) => {
                 self.step(Input::Ended { id, epoch, outcome }).await;
+            }
+            LoopInput::Ready(Ready { id, epoch, attempt }) => {
+                self.step(Input::Ready { id, epoch, attempt }).await;
             }
             LoopInput::Incoming(Incoming::Work(block, delivery)) => self.on_work(block, delivery).await,
             LoopInput::Incoming(Incoming::Command(delivery)) => self.on_command(delivery).await,
@@ -443,6 +463,7 @@ impl ServiceSession {
 enum LoopInput {
     Confirmed(RunReport),
     Ended(Ended),
+    Ready(Ready),
     Incoming(Incoming),
 }
 
@@ -454,6 +475,7 @@ impl Inboxes {
             biased;
             Some(report) = self.confirmed.recv() => LoopInput::Confirmed(report),
             Some(ended) = self.ended.recv() => LoopInput::Ended(ended),
+            Some(ready) = self.ready.recv() => LoopInput::Ready(ready),
             Some(incoming) = self.incoming.recv() => LoopInput::Incoming(incoming),
             else => std::future::pending().await,
         }
@@ -463,7 +485,8 @@ impl Inboxes {
     fn waiting(&mut self) -> Option<LoopInput> {
         let confirmed = self.confirmed.try_recv().ok().map(LoopInput::Confirmed);
         let ended = || self.ended.try_recv().ok().map(LoopInput::Ended);
-        let input = confirmed.or_else(ended);
+        let ready = || self.ready.try_recv().ok().map(LoopInput::Ready);
+        let input = confirmed.or_else(ended).or_else(ready);
         input.or_else(|| self.incoming.try_recv().ok().map(LoopInput::Incoming))
     }
 }

@@ -23,7 +23,7 @@
 
 use crate::error::Error;
 use crate::safety::child_watchdog::ChildWatchdogs;
-use crate::tasks::attempt::{Attempt, Outlet, Outlets};
+use crate::tasks::attempt::{Attempt, Emission, Outlet, Outlets, Shared};
 use crate::tasks::context::Context;
 use crate::tasks::log_capture::as_speaker;
 use crate::tasks::logs::Logs;
@@ -32,10 +32,15 @@ use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
 use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::run::slots::CancelReason;
+use everwatch_core::wire::checkpoint::SavedCheckpoint;
 use everwatch_core::wire::work::Work;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::any::{Any, TypeId};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -53,70 +58,197 @@ const LOG_LINES: u32 = 1000;
 #[error("the observer has not {0} within 10 s")]
 pub struct TooSlow(&'static str);
 
-/// One observer that runs, seen from outside.
+/// One observer that runs, seen from outside. It uses the clock of tokio, so tests that wait for hours end at once with
+/// `#[tokio::test(start_paused = true)]` (the feature `test-util` of tokio).
 pub struct Trial {
     code: JoinSet<Result<Exit, Error>>,
     attempt: Arc<Attempt>,
     logs: Arc<Logs>,
-    values: mpsc::Receiver<Value>,
-    status: Arc<Mutex<Option<String>>>,
+    values: mpsc::Receiver<Emitted>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// A value that an observer has emitted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Emitted {
+    /// The value as JSON.
+    pub value: Value,
+    /// The routing key.
+    pub key: String,
+    /// The headers that the code has added.
+    pub headers: Vec<(String, String)>,
+}
+
+/// What an observer has shown of itself.
+#[derive(Default)]
+struct Seen {
+    status: Option<String>,
+    is_ready: bool,
+    checkpoint: Option<SavedCheckpoint>,
+    checkpoints: u64,
 }
 
 struct TestOutlet {
-    values: mpsc::Sender<Value>,
-    status: Arc<Mutex<Option<String>>>,
+    values: mpsc::Sender<Emitted>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl TestOutlet {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[async_trait]
 impl Outlet for TestOutlet {
-    async fn emit(&self, _work: &Work, _epoch: Epoch, value: Value) -> Result<(), Error> {
-        Ok(self.values.send(value).await?)
+    async fn emit(&self, work: &Work, _epoch: Epoch, emission: Emission) -> Result<(), Error> {
+        let Emission { body, key, headers } = emission;
+        let key = key.unwrap_or_else(|| format!("{}.{}", work.kind, work.name));
+        Ok(self.values.send(Emitted { value: serde_json::from_slice(&body)?, key, headers }).await?)
+    }
+    async fn checkpoint(&self, _work: &Work, epoch: Epoch, value: String) -> Result<(), Error> {
+        let mut seen = self.seen();
+        seen.checkpoints += 1;
+        let number = seen.checkpoints;
+        seen.checkpoint = Some(SavedCheckpoint { epoch, number, value });
+        Ok(())
+    }
+    async fn restored(&self, _work: &Work, _epoch: Epoch) -> Result<Option<SavedCheckpoint>, Error> {
+        Ok(self.seen().checkpoint.clone())
+    }
+    fn ready(&self, _work: &Work, _epoch: Epoch, _attempt: u32) {
+        self.seen().is_ready = true;
     }
     fn progress(&self, _work: &Work, _epoch: Epoch, text: String) {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        self.seen().status = Some(text);
     }
 }
 
-impl Trial {
-    /// Starts the observer as its first attempt in epoch 1.0, named `trial`. Needs a tokio runtime.
+/// The circumstances of a [`Trial`].
+pub struct TrialBuilder<O> {
+    observer: O,
+    attempt: u32,
+    epoch: Epoch,
+    labels: BTreeMap<String, String>,
+    checkpoint: Option<SavedCheckpoint>,
+    shared: Shared,
+}
+
+impl<O: Observer> TrialBuilder<O> {
+    /// The number of the start within its run (default 1).
+    #[must_use]
+    pub fn attempt(self, attempt: u32) -> Self {
+        Self { attempt, ..self }
+    }
+    /// The epoch of the run (default: that of the first run).
+    #[must_use]
+    pub fn epoch(self, epoch: u64) -> Self {
+        Self { epoch: epoch.into(), ..self }
+    }
+    /// A label of the observer.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+    /// A checkpoint that an earlier run has saved under this epoch.
+    ///
+    /// # Panics
+    /// If the value cannot be written as JSON: that is a mistake in the test.
+    #[must_use]
+    pub fn checkpoint(self, value: impl Serialize, epoch: u64) -> Self {
+        let value = serde_json::to_string(&value).expect("a checkpoint can be written as JSON");
+        let saved = SavedCheckpoint { epoch: epoch.into(), number: 1, value };
+        Self { checkpoint: Some(saved), ..self }
+    }
+    /// A value for [`Context::shared`].
+    #[must_use]
+    pub fn share<T: Any + Send + Sync>(mut self, value: T) -> Self {
+        self.shared.insert(TypeId::of::<T>(), Arc::new(value));
+        self
+    }
+    /// Starts the observer. Needs a tokio runtime.
     ///
     /// # Panics
     /// If `O::KIND` is not a valid kind: that is a mistake in the program.
-    pub fn start<O: Observer>(observer: O) -> Self {
-        Self::start_sharing(observer, ())
-    }
-
-    /// The same, with a value for [`Context::shared`].
-    ///
-    /// # Panics
-    /// As [`Trial::start`].
-    pub fn start_sharing<O: Observer, T: Any + Send + Sync>(observer: O, value: T) -> Self {
+    #[must_use]
+    pub fn start(mut self) -> Trial {
         let (sender, values) = mpsc::channel(UNREAD);
-        let status = Arc::new(Mutex::new(None));
-        let shared = [
-            (TypeId::of::<T>(), Arc::new(value) as Arc<dyn Any + Send + Sync>),
-            (TypeId::of::<ChildWatchdogs>(), Arc::new(ChildWatchdogs::default())),
-        ];
+        let seen = Arc::new(Mutex::new(Seen { checkpoint: self.checkpoint, ..Seen::default() }));
+        let watchdogs: Arc<dyn Any + Send + Sync> = Arc::new(ChildWatchdogs::default());
+        self.shared.entry(TypeId::of::<ChildWatchdogs>()).or_insert(watchdogs);
         let logs = Arc::new(Logs::new(LOG_LINES));
         let outlets = Outlets {
-            outlet: Arc::new(TestOutlet { values: sender, status: status.clone() }),
-            shared: Arc::new(shared.into_iter().collect()),
+            outlet: Arc::new(TestOutlet { values: sender, seen: seen.clone() }),
+            shared: Arc::new(self.shared),
             logs: logs.session(),
         };
-        let run = (Arc::new(work(O::KIND)), Epoch::new(1, 0), 1);
+        let run = (Arc::new(work(O::KIND, self.labels)), self.epoch, self.attempt);
         let attempt = Arc::new(Attempt::new(run, None, Arc::new(outlets)));
         let mut code = JoinSet::new();
-        let mut running = Box::pin(observer.run(Context::new(attempt.clone())));
+        let mut running = Box::pin(self.observer.run(Context::new(attempt.clone())));
         let speaker = attempt.clone();
         code.spawn(async move {
             let ended = std::future::poll_fn(|context| {
                 as_speaker(speaker.clone(), || running.as_mut().poll(context))
             });
             let ended = ended.await;
+            if let Some(ends) = speaker.end_side_tasks() {
+                ends.await;
+            }
             futures::future::join_all(speaker.leftovers.take()).await;
             ended
         });
-        Self { code, attempt, logs, values, status }
+        Trial { code, attempt, logs, values, seen }
+    }
+}
+
+impl Trial {
+    /// Starts the observer as its first attempt in its first run, named `trial`. Needs a tokio runtime.
+    ///
+    /// # Panics
+    /// If `O::KIND` is not a valid kind: that is a mistake in the program.
+    pub fn start<O: Observer>(observer: O) -> Self {
+        Self::builder(observer).start()
+    }
+
+    /// The same under other circumstances.
+    ///
+    /// ```
+    /// # use everwatch::{Context, Error, Exit, Observer, testing::Trial};
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Counter {}
+    /// impl Observer for Counter {
+    ///     const KIND: &'static str = "counter";
+    ///     async fn run(self, ctx: Context) -> Result<Exit, Error> {
+    ///         let count = ctx.restored::<u64>().await?.map_or(0, |it| it.value);
+    ///         ctx.checkpoint(&(count + 1)).await?;
+    ///         Ok(Exit::Done)
+    ///     }
+    /// }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let mut trial = Trial::builder(Counter {}).checkpoint(41, 1 << 32).attempt(2).start();
+    /// trial.ended().await.unwrap().unwrap();
+    /// assert_eq!(trial.checkpointed::<u64>(), Some(42));
+    /// # });
+    /// ```
+    pub fn builder<O: Observer>(observer: O) -> TrialBuilder<O> {
+        TrialBuilder {
+            observer,
+            attempt: 1,
+            epoch: Epoch::new(1, 0),
+            labels: BTreeMap::new(),
+            checkpoint: None,
+            shared: Shared::default(),
+        }
+    }
+
+    /// An observer with this spec, as a service reads it.
+    ///
+    /// # Errors
+    /// Why the spec does not fit the kind: what the reason of the failed observer would say.
+    pub fn from_spec<O: Observer>(spec: &Value) -> Result<TrialBuilder<O>, String> {
+        serde_json::from_str(&spec.to_string()).map(Self::builder).map_err(|error| error.to_string())
     }
 
     /// The next value that it emits.
@@ -124,14 +256,42 @@ impl Trial {
     /// # Errors
     /// After 10 s, or at once if the code has ended without another.
     pub async fn emitted(&mut self) -> Result<Value, TooSlow> {
+        self.emission().await.map(|emitted| emitted.value)
+    }
+
+    /// The same with its key and headers.
+    ///
+    /// # Errors
+    /// As [`Trial::emitted`].
+    pub async fn emission(&mut self) -> Result<Emitted, TooSlow> {
         let next = tokio::time::timeout(PATIENCE, self.values.recv()).await;
         next.ok().flatten().ok_or(TooSlow("emitted anything"))
+    }
+
+    /// Whether it has announced that it is ready.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.seen().is_ready
+    }
+
+    /// The newest checkpoint, its own or the one that it was given.
+    ///
+    /// # Panics
+    /// If the checkpoint has another type.
+    #[must_use]
+    pub fn checkpointed<T: DeserializeOwned>(&self) -> Option<T> {
+        let saved = self.seen().checkpoint.clone()?;
+        Some(serde_json::from_str(&saved.value).expect("the checkpoint has this type"))
     }
 
     /// What it said of itself last ([`Context::status`]).
     #[must_use]
     pub fn status(&self) -> Option<String> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen().status.clone()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The newest lines that it has logged ([`Context::log`]), the last one last; at most 1000.
@@ -154,18 +314,26 @@ impl Trial {
         }
     }
 
-    /// Tells it to stop, and waits until it has.
+    /// Tells it to stop because its observer is deleted, and waits until it has.
     ///
     /// # Errors
     /// If it has not ended after 10 s.
-    pub async fn stop(mut self) -> Result<Result<Exit, Error>, TooSlow> {
-        self.attempt.stop.tell();
+    pub async fn stop(self) -> Result<Result<Exit, Error>, TooSlow> {
+        self.stop_for(CancelReason::Deleted).await
+    }
+
+    /// Tells it to stop for this reason, with a grace of 10 s, and waits until it has.
+    ///
+    /// # Errors
+    /// If it has not ended after its grace: a service would abort it.
+    pub async fn stop_for(mut self, reason: CancelReason) -> Result<Result<Exit, Error>, TooSlow> {
+        self.attempt.stop.tell(reason, PATIENCE);
         self.ended().await
     }
 }
 
-fn work(kind: &str) -> Work {
-    let definition = serde_json::json!({ "name": "trial", "kind": kind, "spec": {} });
+fn work(kind: &str, labels: BTreeMap<String, String>) -> Work {
+    let definition = serde_json::json!({ "name": "trial", "kind": kind, "spec": {}, "labels": labels });
     serde_json::from_value::<ObserverDefinition>(definition)
         .and_then(|definition| Work::of(ObserverId(Uuid::nil()), 1, &definition))
         .expect("Observer::KIND is 1 to 64 of a-z 0-9 . _ -")
@@ -217,7 +385,7 @@ mod tests {
     async fn exec_refuses_what_is_not_allowed_and_names_the_cure() {
         let exec: crate::kinds::Exec = serde_json::from_str(r#"{"argv": ["/bin/true"]}"#).unwrap();
         let settings = ExecSettings { allow: vec!["/bin/false".to_owned()], ..ExecSettings::default() };
-        let mut trial = Trial::start_sharing(exec, settings);
+        let mut trial = Trial::builder(exec).share(settings).start();
         let Exit::Failed(reason) = trial.ended().await.unwrap().unwrap() else { panic!("it ran") };
         assert!(reason.contains("/bin/true") && reason.contains("[service.exec] allow"), "{reason}");
     }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a check fails by panicking")]
 
 mod changing;
+mod checkpoints;
 mod creating;
 mod events;
 mod fresh;
@@ -13,6 +14,7 @@ mod services;
 mod unreadable;
 
 pub use changing::*;
+pub use checkpoints::*;
 pub use creating::*;
 pub use events::*;
 pub use fresh::*;

@@ -4,10 +4,12 @@
 mod events;
 mod notes;
 
+use crate::checkpoints::Loaded;
 use crate::columns::{StateColumns, WantedColumns, refused_as, without_nul};
 use crate::port::{
-    Change, Counts, Created, Event, Filter, Found, HealthCounts, ListCursor, Observers, Page, Parked,
-    ParkedHead, ParkedMessages, Services, Sort, Store, StoreError, Unreadable, Worklists,
+    Change, Checkpoints, Counts, Created, Event, Filter, Found, HealthCounts, ListCursor, ObserverResult,
+    Observers, Page, Parked, ParkedHead, ParkedMessages, Services, Sort, Store, StoreError, Unreadable,
+    Worklists,
 };
 use async_trait::async_trait;
 use everwatch_core::capacity::create_admission::{Occupancy, admit};
@@ -16,12 +18,14 @@ use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
 use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::record::checkpoint::StoredCheckpoint;
 use everwatch_core::record::health::{Health, standing};
 use everwatch_core::record::reason::code_at;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::{ServiceRow, ServiceState};
 use everwatch_core::record::status::Status;
+use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use std::cmp::Ordering;
 use std::collections::btree_map::Entry;
@@ -46,6 +50,8 @@ struct Tables {
     notes: BTreeMap<String, (String, Timestamp)>,
     events: Vec<Event>,
     parked: Vec<Parked>,
+    checkpoints: BTreeMap<ObserverId, StoredCheckpoint>,
+    results: BTreeMap<ObserverId, ObserverResult>,
     last_event: i64,
     last_parked: i64,
 }
@@ -253,6 +259,8 @@ impl Observers for MemoryStore {
         for (id, version) in rows {
             if tables.observers.get(id).is_some_and(|kept| kept.row.version == *version) {
                 tables.observers.remove(id);
+                tables.checkpoints.remove(id);
+                tables.results.remove(id);
                 tables.notes.insert(format!("forgotten/{id}"), (String::new(), until));
             }
         }
@@ -392,6 +400,51 @@ impl Services for MemoryStore {
         let held = tables.services.len();
         tables.services.retain(|_, it| it.end.as_ref().is_none_or(|end| end.at >= before));
         Ok((held - tables.services.len()) as u64)
+    }
+}
+
+impl Tables {
+    /// The checkpoints of those of these observers that have a row.
+    fn loaded(&self, ids: impl Iterator<Item = ObserverId>) -> Loaded {
+        let known = ids.filter(|id| self.observers.contains_key(id));
+        Loaded::new(known.map(|id| (id, self.checkpoints.get(&id).cloned().unwrap_or_default())).collect())
+    }
+}
+
+#[async_trait]
+impl Checkpoints for MemoryStore {
+    async fn save_checkpoints(
+        &self,
+        checkpoints: &[Checkpoint],
+    ) -> Result<Vec<CheckpointStored>, StoreError> {
+        let mut tables = self.tables();
+        let mut loaded = tables.loaded(checkpoints.iter().map(|it| it.id));
+        let answers = loaded.save(checkpoints);
+        tables.checkpoints.extend(loaded.into_inner());
+        Ok(answers)
+    }
+    async fn request_checkpoints(
+        &self,
+        wanted: &[CheckpointWanted],
+    ) -> Result<Vec<CheckpointRestored>, StoreError> {
+        let mut tables = self.tables();
+        let mut loaded = tables.loaded(wanted.iter().map(|it| it.id));
+        let answers = loaded.request(wanted);
+        tables.checkpoints.extend(loaded.into_inner());
+        Ok(answers)
+    }
+    async fn save_results(&self, results: &[ObserverResult]) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        for result in results {
+            let is_newer = tables.results.get(&result.id).is_none_or(|known| known.epoch < result.epoch);
+            if is_newer && tables.observers.contains_key(&result.id) {
+                tables.results.insert(result.id, result.clone());
+            }
+        }
+        Ok(())
+    }
+    async fn result(&self, id: ObserverId) -> Result<Option<ObserverResult>, StoreError> {
+        Ok(self.tables().results.get(&id).cloned())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The store port: rows that change only by compare-and-set on their version. `core` makes every decision, including
 //! which creates are admitted; a store supplies the facts in one transaction.
 
+pub use crate::checkpoints::ObserverResult;
 pub use crate::events::{Event, EventFilter, EventPage, EventRange};
 use async_trait::async_trait;
 pub use everwatch_core::capacity::create_admission::Created;
@@ -15,6 +16,7 @@ use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
+use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -328,6 +330,26 @@ pub trait Services: Send + Sync + 'static {
     async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError>;
 }
 
+/// What the code of observers saves. It is deleted with the row of its observer.
+#[async_trait]
+pub trait Checkpoints: Send + Sync + 'static {
+    /// Stores checkpoints in one transaction, as `core::record::checkpoint` decides. Returns those that are stored, or
+    /// that were stored or replaced by the same run before; the others come from runs that were replaced, or belong to
+    /// observers without a row.
+    async fn save_checkpoints(&self, checkpoints: &[Checkpoint])
+    -> Result<Vec<CheckpointStored>, StoreError>;
+    /// The checkpoints from which these runs continue. From then on, no checkpoint of an earlier run is stored. Runs that
+    /// were replaced, and observers without a row, are left out.
+    async fn request_checkpoints(
+        &self,
+        wanted: &[CheckpointWanted],
+    ) -> Result<Vec<CheckpointRestored>, StoreError>;
+    /// Stores results of observers that have a row; a result of a later run replaces one of an earlier run.
+    async fn save_results(&self, results: &[ObserverResult]) -> Result<(), StoreError>;
+    /// The result of one observer.
+    async fn result(&self, id: ObserverId) -> Result<Option<ObserverResult>, StoreError>;
+}
+
 /// Messages that no version could read.
 #[async_trait]
 pub trait ParkedMessages: Send + Sync + 'static {
@@ -345,7 +367,7 @@ pub trait ParkedMessages: Send + Sync + 'static {
 
 /// The database. All times are by the clock of the database.
 #[async_trait]
-pub trait Store: KeyValue + Events + Observers + Worklists + Services + ParkedMessages {
+pub trait Store: KeyValue + Events + Observers + Worklists + Services + Checkpoints + ParkedMessages {
     /// Closes all connections. Everything that was committed is then in the database file itself, not in its log. No
     /// other method works afterwards.
     async fn close(&self);

@@ -1,5 +1,6 @@
 //! The store on PostgreSQL: any number of managers share one.
 
+mod checkpoints;
 mod events;
 mod lists;
 mod notes;
@@ -19,6 +20,7 @@ use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, Service
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
+use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -228,6 +230,28 @@ impl Services for PgStore {
     }
     async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
         answered(services::forget(&self.pool, before)).await
+    }
+}
+
+#[async_trait]
+impl Checkpoints for PgStore {
+    async fn save_checkpoints(
+        &self,
+        checkpoints: &[Checkpoint],
+    ) -> Result<Vec<CheckpointStored>, StoreError> {
+        checkpoints::save(&self.pool, checkpoints).await
+    }
+    async fn request_checkpoints(
+        &self,
+        wanted: &[CheckpointWanted],
+    ) -> Result<Vec<CheckpointRestored>, StoreError> {
+        checkpoints::request(&self.pool, wanted).await
+    }
+    async fn save_results(&self, results: &[ObserverResult]) -> Result<(), StoreError> {
+        checkpoints::save_results(&self.pool, results).await
+    }
+    async fn result(&self, id: ObserverId) -> Result<Option<ObserverResult>, StoreError> {
+        checkpoints::result(&self.pool, id).await
     }
 }
 

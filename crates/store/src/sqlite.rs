@@ -1,5 +1,6 @@
 //! The store on SQLite: one manager, one file. One connection writes, four read.
 
+mod checkpoints;
 mod events;
 mod group_commit;
 mod lists;
@@ -21,6 +22,7 @@ use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, Service
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
+use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use group_commit::GroupCommit;
 use sqlx::migrate::Migrator;
@@ -295,6 +297,28 @@ impl Services for SqliteStore {
     }
     async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
         services::forget(&self.writer, before).await
+    }
+}
+
+#[async_trait]
+impl Checkpoints for SqliteStore {
+    async fn save_checkpoints(
+        &self,
+        checkpoints: &[Checkpoint],
+    ) -> Result<Vec<CheckpointStored>, StoreError> {
+        checkpoints::save(&self.writer, checkpoints).await
+    }
+    async fn request_checkpoints(
+        &self,
+        wanted: &[CheckpointWanted],
+    ) -> Result<Vec<CheckpointRestored>, StoreError> {
+        checkpoints::request(&self.writer, wanted).await
+    }
+    async fn save_results(&self, results: &[ObserverResult]) -> Result<(), StoreError> {
+        checkpoints::save_results(&self.writer, results).await
+    }
+    async fn result(&self, id: ObserverId) -> Result<Option<ObserverResult>, StoreError> {
+        checkpoints::result(&self.readers, id).await
     }
 }
 

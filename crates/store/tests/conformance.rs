@@ -105,6 +105,11 @@ both! {
     services_are_found_by_their_names
     ended_services_are_shown_for_a_while
     the_ends_of_services_are_known_by_id
+    a_run_continues_from_the_newest_checkpoint
+    a_replaced_run_neither_saves_nor_requests_a_checkpoint
+    observers_without_a_row_have_no_checkpoint
+    what_code_saves_is_deleted_with_its_observer
+    the_result_of_the_latest_run_is_kept
     parked_messages_are_shown_newest_first
     a_parked_reason_may_hold_a_nul
     the_oldest_parked_messages_are_forgotten

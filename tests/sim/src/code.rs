@@ -94,7 +94,7 @@ async fn run(code: Code, ctx: Context) -> Result<Exit, Error> {
         return Ok(Exit::Done);
     };
     match outcome {
-        Outcome::Done => {
+        Outcome::Done | Outcome::DoneWith(_) => {
             running.own = Some(Outcome::Done);
             Ok(Exit::Done)
         }

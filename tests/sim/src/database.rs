@@ -12,11 +12,12 @@ use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
+use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use everwatch_store::{
-    Backup, Change, Counts, Created, Event, EventFilter, EventPage, EventRange, Events, Filter, Found,
-    HealthCounts, KeyValue, ListCursor, MemoryStore, Observers, Page, Parked, ParkedHead, ParkedMessages,
-    Services, Store, StoreError, Unreadable, Worklists,
+    Backup, Change, Checkpoints, Counts, Created, Event, EventFilter, EventPage, EventRange, Events, Filter,
+    Found, HealthCounts, KeyValue, ListCursor, MemoryStore, ObserverResult, Observers, Page, Parked,
+    ParkedHead, ParkedMessages, Services, Store, StoreError, Unreadable, Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -325,6 +326,28 @@ impl Services for RemoteStore {
     }
     async fn forget_services(&self, before: Timestamp) -> Result<u64, StoreError> {
         self.operation(Access::Write, self.memory().forget_services(before)).await
+    }
+}
+
+#[async_trait]
+impl Checkpoints for RemoteStore {
+    async fn save_checkpoints(
+        &self,
+        checkpoints: &[Checkpoint],
+    ) -> Result<Vec<CheckpointStored>, StoreError> {
+        self.operation(Access::Write, self.memory().save_checkpoints(checkpoints)).await
+    }
+    async fn request_checkpoints(
+        &self,
+        wanted: &[CheckpointWanted],
+    ) -> Result<Vec<CheckpointRestored>, StoreError> {
+        self.operation(Access::Write, self.memory().request_checkpoints(wanted)).await
+    }
+    async fn save_results(&self, results: &[ObserverResult]) -> Result<(), StoreError> {
+        self.operation(Access::Write, self.memory().save_results(results)).await
+    }
+    async fn result(&self, id: ObserverId) -> Result<Option<ObserverResult>, StoreError> {
+        self.operation(Access::Read, self.memory().result(id)).await
     }
 }
 

@@ -34,8 +34,8 @@ pub fn unknown(report: &RunReport, forgotten: bool) -> Unknown {
     let below = Epoch::after_generation(report.epoch.generation());
     match (report.event.holds(), forgotten) {
         (true, false) => Unknown::Ask,
-        (true, true) => Unknown::End(Revocation { id: report.id, below }),
-        (false, true) if comes_again => Unknown::End(Revocation { id: report.id, below }),
+        (true, true) => Unknown::End(Revocation { id: report.id, below, cause: None }),
+        (false, true) if comes_again => Unknown::End(Revocation { id: report.id, below, cause: None }),
         (false, _) => Unknown::Pass,
     }
 }
@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn unknown_observers_are_requested_and_forgotten_ones_are_ended() {
-        let revocation = Revocation { id: run(1, started()).id, below: Epoch::after_generation(7) };
+        let revocation =
+            Revocation { id: run(1, started()).id, below: Epoch::after_generation(7), cause: None };
         let taken = RunEvent::Held { reason: "redelivered".into(), refuses: false };
         let refused = RunEvent::Refused { why: "kind".into() };
         for (event, known, forgotten) in [

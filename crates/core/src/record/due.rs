@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(due_step(&row, at(29), &policy()), None);
         let next = published(&row, 30);
         assert_eq!((next.generation, next.publish_lease.unwrap().failures), (2, 1));
-        assert_eq!(next.revocation(), Revocation { id: row.id, below: Epoch::first_of(2) });
+        assert_eq!(next.revocation(), Revocation { id: row.id, below: Epoch::first_of(2), cause: None });
         assert_eq!(due_step(&next, at(31), &policy()), None);
     }
 

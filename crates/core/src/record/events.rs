@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{Name, ServiceId};
-use crate::record::observed::{Handover, RunEnding, RunPhase, Settlement, Stamped};
+use crate::record::observed::{Handover, RunEnding, RunPhase, Settlement, Stamped, Start};
 use crate::record::row::{Desired, Row};
 use crate::record::status::Status;
 use serde::{Deserialize, Serialize};
@@ -194,8 +194,13 @@ impl Teller<'_> {
         let nothing = crate::record::observed::Observed::default();
         let old = if before.generation == self.after.generation { &before.observed } else { &nothing };
         let new = &self.after.observed;
+        // A start that announces readiness is reported a second time.
+        let is_known = |known: &Stamped<Start>, start: &Stamped<Start>| {
+            start.key <= known.key
+                || (start.key.acquisitions, start.value) == (known.key.acquisitions, known.value)
+        };
         if let Some(start) = &new.started
-            && old.started.as_ref().is_none_or(|known| start.key > known.key)
+            && !old.started.as_ref().is_some_and(|known| is_known(known, start))
             && let Some(newest_run) = &new.newest_run
         {
             let same_run =
@@ -231,6 +236,7 @@ impl Teller<'_> {
                     self.say(EventKind::Refused, who, latest.key.acquisitions, why.clone());
                 }
                 RunPhase::Held { .. }
+                | RunPhase::Starting
                 | RunPhase::Running
                 | RunPhase::Restarting { .. }
                 | RunPhase::HandedOver

@@ -36,7 +36,8 @@ pub enum Health {
     /// Its code has failed recently, or its last runs were cut short: it waits for its next attempt, or has not yet run
     /// long enough to count as running.
     Restarting,
-    /// No service runs it: it waits to be published, for a slot, for its turn or for a service that can run it.
+    /// It waits to be published, for a slot, for its turn or for a service that can run it, or its code was started and
+    /// has not announced that it is ready.
     Waiting,
     /// It is on its way from one service to another.
     Moving,
@@ -128,6 +129,9 @@ fn of_run(row: &Row) -> Standing {
             plain(Health::Moving)
         }
         Some(RunPhase::Held { .. }) => plain(Health::Waiting),
+        Some(RunPhase::Starting) if failed_before(row) => plain(Health::Restarting),
+        Some(RunPhase::Starting) if seen.runs.len() > 1 => plain(Health::Moving),
+        Some(RunPhase::Starting) => plain(Health::Waiting),
         Some(RunPhase::Running) => match steady_at(row) {
             None => plain(Health::Running),
             steady_at => Standing { health: Health::Restarting, steady_at },
@@ -140,6 +144,11 @@ fn of_run(row: &Row) -> Standing {
 fn failed_in_this_run(seen: &Observed) -> bool {
     let run = seen.latest.as_ref().map(|latest| latest.key.acquisitions);
     run.is_some() && seen.errored_at.as_ref().map(|errored| errored.key.acquisitions) == run
+}
+
+/// Whether its code was started after an error, which it has not forgotten since.
+fn failed_before(row: &Row) -> bool {
+    failed_in_this_run(&row.observed) || steady_at(row).is_some()
 }
 
 /// When code that executes counts as running; `None` if it does already.

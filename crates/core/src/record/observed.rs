@@ -150,6 +150,8 @@ pub enum RunPhase {
         #[serde(default, skip_serializing_if = "is_false")]
         refuses: bool,
     },
+    /// Its code was started and has not announced that it is ready.
+    Starting,
     Running,
     Restarting {
         next_at: Timestamp,
@@ -174,7 +176,8 @@ impl Observed {
         let key = heard.key;
         match &heard.event {
             RunEvent::Stopped => self.settle(heard, Settlement::Stopped),
-            RunEvent::Completed => self.settle(heard, Settlement::Completed),
+            // The result is stored apart from the row, so that lists do not load it.
+            RunEvent::Completed | RunEvent::CompletedWith { .. } => self.settle(heard, Settlement::Completed),
             RunEvent::Failed { error, attempts } => {
                 raise(&mut self.last_error, key, error.clone());
                 self.settle(heard, Settlement::Failed { error: error.clone(), attempts: *attempts });
@@ -185,14 +188,11 @@ impl Observed {
                 }
                 self.advance(heard, RunPhase::Held { reason: reason.clone(), refuses: *refuses });
             }
+            RunEvent::Starting { attempt, started_at } => {
+                self.start(heard, Start { attempt: *attempt, at: *started_at }, RunPhase::Starting);
+            }
             RunEvent::Started { attempt, started_at } => {
-                self.begun = true;
-                raise(&mut self.started, key, Start { attempt: *attempt, at: *started_at });
-                self.note_run(heard, false);
-                if let Some(run) = self.run(heard) {
-                    raise(&mut run.started, key, *started_at);
-                }
-                self.advance(heard, RunPhase::Running);
+                self.start(heard, Start { attempt: *attempt, at: *started_at }, RunPhase::Running);
             }
             RunEvent::Errored { error, next_at, .. } => {
                 self.begun = true;
@@ -209,6 +209,16 @@ impl Observed {
                 self.advance(heard, RunPhase::Refused { why: why.clone() });
             }
         }
+    }
+
+    fn start(&mut self, heard: &ReceivedReport, start: Start, phase: RunPhase) {
+        self.begun = true;
+        raise(&mut self.started, heard.key, start);
+        self.note_run(heard, false);
+        if let Some(run) = self.run(heard) {
+            raise(&mut run.started, heard.key, start.at);
+        }
+        self.advance(heard, phase);
     }
 
     fn note_wait(&mut self, key: Key) {
@@ -283,10 +293,15 @@ impl Observed {
         }
     }
 
-    /// Whether this attempt of this run is known to continue on this service.
-    pub(crate) fn is_running(&self, service: ServiceId, acquisitions: u32, attempt: u32) -> bool {
+    /// Whether this attempt of this run is known to be in this phase on this service.
+    pub(crate) fn is_running(
+        &self,
+        service: ServiceId,
+        acquisitions: u32,
+        (phase, attempt): (&RunPhase, u32),
+    ) -> bool {
         let latest = self.latest.as_ref().is_some_and(|it| {
-            it.service == service && it.key.acquisitions == acquisitions && it.phase == RunPhase::Running
+            it.service == service && it.key.acquisitions == acquisitions && it.phase == *phase
         });
         let started = self
             .started
@@ -318,10 +333,8 @@ impl Observed {
         let acquisitions = latest.key.acquisitions;
         let phase = match &latest.phase {
             RunPhase::Held { reason, refuses } => HeldPhase::Held { reason, refuses: *refuses },
-            RunPhase::Running => {
-                let start = self.started.as_ref().filter(|it| it.key.acquisitions == acquisitions);
-                HeldPhase::Running { attempt: start.map_or(0, |it| it.value.attempt) }
-            }
+            RunPhase::Starting => HeldPhase::Starting { attempt: self.attempt_of(acquisitions) },
+            RunPhase::Running => HeldPhase::Running { attempt: self.attempt_of(acquisitions) },
             RunPhase::Restarting { next_at } => {
                 let error = self.last_error.as_ref().filter(|it| it.key.acquisitions == acquisitions);
                 HeldPhase::Restarting { error: error.map_or("", |it| &it.value), next_at: *next_at }
@@ -329,6 +342,11 @@ impl Observed {
             RunPhase::HandedOver | RunPhase::HandedOverFor { .. } | RunPhase::Refused { .. } => return None,
         };
         Some((acquisitions, phase))
+    }
+
+    fn attempt_of(&self, acquisitions: u32) -> u32 {
+        let start = self.started.as_ref().filter(|it| it.key.acquisitions == acquisitions);
+        start.map_or(0, |it| it.value.attempt)
     }
 
     /// The highest reported run.
@@ -355,6 +373,7 @@ impl Observed {
         match &self.latest.as_ref()?.phase {
             RunPhase::Refused { why } | RunPhase::Held { reason: why, refuses: true } => Some(why),
             RunPhase::Held { refuses: false, .. }
+            | RunPhase::Starting
             | RunPhase::Running
             | RunPhase::Restarting { .. }
             | RunPhase::HandedOver
@@ -368,7 +387,9 @@ impl Observed {
             return None;
         }
         self.latest.as_ref().and_then(|latest| match latest.phase {
-            RunPhase::Held { .. } | RunPhase::Running | RunPhase::Restarting { .. } => Some(latest.service),
+            RunPhase::Held { .. } | RunPhase::Starting | RunPhase::Running | RunPhase::Restarting { .. } => {
+                Some(latest.service)
+            }
             RunPhase::HandedOver | RunPhase::HandedOverFor { .. } | RunPhase::Refused { .. } => None,
         })
     }
@@ -392,6 +413,8 @@ mod tests {
             Just(RunEvent::Held { reason: "start rate".into(), refuses: false }),
             (1..4u32)
                 .prop_map(|attempt| RunEvent::Started { attempt, started_at: Timestamp(attempt.into()) }),
+            (1..4u32)
+                .prop_map(|attempt| RunEvent::Starting { attempt, started_at: Timestamp(attempt.into()) }),
             Just(RunEvent::Errored { attempt: 1, error: "e".into(), next_at: Timestamp(9) }),
             Just(RunEvent::Progress { text: "half".into() }),
             Just(RunEvent::HandedOver),
@@ -399,6 +422,7 @@ mod tests {
             Just(RunEvent::Refused { why: "kind".into() }),
             Just(RunEvent::Stopped),
             Just(RunEvent::Completed),
+            Just(RunEvent::CompletedWith { result: "1".into() }),
             Just(RunEvent::Failed { error: "f".into(), attempts: 2 }),
         ];
         prop::collection::btree_map((0..3u32, 1..6u64), (event, 0..50i64), 1..12).prop_map(|reports| {

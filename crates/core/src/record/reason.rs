@@ -59,6 +59,8 @@ codes! {
     Withdrawing = "withdrawing",
     /// The same, and its message is withdrawn until one has.
     NoServiceForKind = "no-service-for-kind",
+    /// Its code was started and has not announced that it is ready.
+    NotReady = "not-ready",
     /// Its code failed; it waits for its next attempt.
     BackingOff = "backing-off",
     /// Its code executes and failed recently.
@@ -122,6 +124,7 @@ impl Reason {
             Self::ToBePublished => ReasonCode::PublishPending,
             Self::WaitingForSlot { .. } => ReasonCode::WaitingForSlot,
             Self::Held { why, refuses } => held(why, *refuses),
+            Self::NotReady => ReasonCode::NotReady,
             Self::Restarting { .. } => ReasonCode::BackingOff,
             Self::Unlisted => ReasonCode::Unlisted,
             Self::Moving => ReasonCode::HandedOver,

@@ -21,6 +21,7 @@ fn reasons() -> Vec<Reason> {
         Reason::WaitingForSlot { pool: "gpu".to_owned() },
         Reason::Held { why: hold_reasons::START_RATE.to_owned(), refuses: true },
         held("something that a newer service says"),
+        Reason::NotReady,
         Reason::Restarting { next_at: NOW },
         Reason::Unlisted,
         Reason::Moving,

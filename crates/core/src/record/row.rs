@@ -5,11 +5,11 @@ use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
-use crate::record::observed::{Key, Observed, ReceivedReport, Run};
+use crate::record::observed::{Key, Observed, ReceivedReport, Run, RunPhase};
 use crate::record::row_policy::{RowPolicy, doubled};
 use crate::record::status::Status;
 use crate::record::stored_observed;
-use crate::wire::command::Revocation;
+use crate::wire::command::{Revocation, RevocationCause};
 use crate::wire::report::{RunEvent, RunReport};
 use crate::wire::trace::{self, TraceContext};
 use serde::{Deserialize, Serialize};
@@ -214,7 +214,13 @@ impl Row {
     pub fn revocation(&self) -> Revocation {
         let over = self.observed.settled.is_some() || self.is_to_end();
         let below = if over { Epoch::after_generation(self.generation) } else { self.epoch() };
-        Revocation { id: self.id, below }
+        let cause = match self.desired {
+            Desired::Deleted => Some(RevocationCause::Deleted),
+            Desired::Paused => Some(RevocationCause::Paused),
+            Desired::Running if self.is_to_end() => Some(RevocationCause::Restarted),
+            Desired::Running => None,
+        };
+        Revocation { id: self.id, below, cause }
     }
 
     /// The service with the newest lines of the observer: its holder, otherwise the last service of this generation.
@@ -286,7 +292,12 @@ impl Row {
             && entry.epoch.generation() == self.generation;
         let acquisitions = entry.epoch.acquisitions();
         same && match &entry.event {
-            RunEvent::Started { attempt, .. } => self.observed.is_running(service, acquisitions, *attempt),
+            RunEvent::Starting { attempt, .. } => {
+                self.observed.is_running(service, acquisitions, (&RunPhase::Starting, *attempt))
+            }
+            RunEvent::Started { attempt, .. } => {
+                self.observed.is_running(service, acquisitions, (&RunPhase::Running, *attempt))
+            }
             RunEvent::Errored { error, next_at, .. } => {
                 self.observed.is_restarting(service, acquisitions, (error, *next_at))
             }

@@ -101,6 +101,8 @@ pub enum Reason {
     WaitingForSlot { pool: String },
     /// Delivered but not started.
     Held { why: String, refuses: bool },
+    /// Its code was started and has not announced that it is ready.
+    NotReady,
     /// Its code failed and will restart.
     Restarting { next_at: Timestamp },
     /// Its service no longer holds its message and has not reported why.
@@ -141,6 +143,7 @@ impl fmt::Display for Reason {
             Self::ToBePublished => f.write_str("to be published"),
             Self::WaitingForSlot { pool } => write!(f, "waiting for a slot in pool {pool}"),
             Self::Held { why, .. } => write!(f, "held: {why}"),
+            Self::NotReady => f.write_str("started, and not ready yet"),
             Self::Restarting { next_at } => write!(f, "restarting after an error, next attempt at {next_at}"),
             Self::Unlisted => f.write_str("its service does not have it any more: a manager searches for it"),
             Self::Moving => f.write_str("handed over, waiting for a slot"),

@@ -79,6 +79,7 @@ fn why(row: &Row) -> Reason {
         None if row.publish_lease.is_some() => Reason::ToBePublished,
         None => Reason::WaitingForSlot { pool: row.definition.pool.to_string() },
         Some(RunPhase::Held { reason, refuses }) => Reason::Held { why: reason.clone(), refuses: *refuses },
+        Some(RunPhase::Starting) => Reason::NotReady,
         Some(RunPhase::Running) => Reason::None,
         Some(RunPhase::Restarting { next_at }) => Reason::Restarting { next_at: *next_at },
         Some(RunPhase::HandedOver | RunPhase::HandedOverFor { .. }) => Reason::Moving,

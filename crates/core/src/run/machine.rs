@@ -1,10 +1,11 @@
 //! One incarnation of a service as a pure machine: slots, blocks, directives, readiness and handover, composed here.
 //! The loop around it reads the broker, feeds inputs and carries out effects.
 
-use super::slots::{self, Now, Outcome, Slots};
+use super::slots::{self, CancelReason, Now, Outcome, Slots};
 use crate::capacity::blocks::{BlockEffect, BlockId, Blocks};
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
+use crate::wire::checkpoint::CheckpointAnswers;
 use crate::wire::command::{Cause, Command, HandOver, Revocation, ServiceDirectives, Welcome};
 use crate::wire::heartbeat::Intent;
 use crate::wire::logs::AskLogs;
@@ -50,6 +51,8 @@ pub enum Input<R> {
     Command(Command),
     /// The code of an observer has ended.
     Ended { id: ObserverId, epoch: Epoch, outcome: Outcome },
+    /// The code of an observer, in this attempt, has announced that it is ready.
+    Ready { id: ObserverId, epoch: Epoch, attempt: u32 },
     /// The broker has confirmed the report of [`Effect::Settle`] or [`Effect::Announce`].
     Confirmed(RunReport),
     /// A deadline has passed ([`Machine::next_deadline`]).
@@ -66,7 +69,7 @@ pub enum Effect<R> {
     /// Run the code.
     Start { epoch: Epoch, attempt: u32, work: Arc<Work> },
     /// Tell the code to stop.
-    Cancel { id: ObserverId },
+    Cancel { id: ObserverId, reason: CancelReason },
     /// Abort the code.
     Abort { id: ObserverId },
     /// Report to the managers; nothing waits for the confirm.
@@ -93,6 +96,8 @@ pub enum Effect<R> {
     List(Vec<InventoryRange>),
     /// A manager asks for lines of an observer.
     AnswerLogs(AskLogs),
+    /// Pass these on to the code that waits for them.
+    Checkpoints(CheckpointAnswers),
 }
 
 /// The start of an incarnation.
@@ -210,6 +215,9 @@ impl<R: Copy + Debug> Machine<R> {
             Input::Ended { id, epoch, outcome } => {
                 self.slots_step(slots::Input::Ended { id, epoch, outcome }, now, &mut effects);
             }
+            Input::Ready { id, epoch, attempt } => {
+                self.slots_step(slots::Input::Ready { id, epoch, attempt }, now, &mut effects);
+            }
             Input::Confirmed(RunReport { id, epoch, event }) => {
                 let settled = slots::Input::Confirmed { id, epoch };
                 let announced = slots::Input::Announced { id, epoch };
@@ -241,7 +249,7 @@ impl<R: Copy + Debug> Machine<R> {
         for effect in self.slots.step(input, now) {
             effects.push(match effect {
                 slots::Effect::Start { epoch, attempt, work } => Effect::Start { epoch, attempt, work },
-                slots::Effect::Cancel { id } => Effect::Cancel { id },
+                slots::Effect::Cancel { id, reason } => Effect::Cancel { id, reason },
                 slots::Effect::Abort { id } => Effect::Abort { id },
                 slots::Effect::Report(report) => Effect::Report(report),
                 slots::Effect::Settle(report) => Effect::Settle(report),
@@ -303,6 +311,9 @@ impl<R: Copy + Debug> Machine<R> {
             Command::Describe { service, ids } if service == self.id => effects.push(Effect::Describe(ids)),
             Command::ListHeld { service, ranges } if service == self.id => effects.push(Effect::List(ranges)),
             Command::Logs(asked) => effects.push(Effect::AnswerLogs(asked)),
+            Command::Checkpoints(answers) if answers.service == self.id => {
+                effects.push(Effect::Checkpoints(answers));
+            }
             Command::Directives { service, directives } if service == self.id => {
                 self.follow(directives, effects);
             }
@@ -310,7 +321,8 @@ impl<R: Copy + Debug> Machine<R> {
             Command::Describe { .. }
             | Command::ListHeld { .. }
             | Command::Directives { .. }
-            | Command::HandOver(_) => {}
+            | Command::HandOver(_)
+            | Command::Checkpoints(_) => {}
             // A command of a newer version.
             Command::Unknown(_) => {}
         }

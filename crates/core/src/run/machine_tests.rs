@@ -30,7 +30,7 @@ fn told(effect: &Effect<u32>) -> String {
     };
     match effect {
         Effect::Start { work, .. } => format!("start {}", work.id.0.as_u128()),
-        Effect::Cancel { id } => format!("cancel {}", id.0.as_u128()),
+        Effect::Cancel { id, .. } => format!("cancel {}", id.0.as_u128()),
         Effect::Abort { id } => format!("abort {}", id.0.as_u128()),
         Effect::Report(it) => format!("report {}", event(it)),
         Effect::Settle(it) => format!("settle {}", event(it)),
@@ -52,6 +52,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Describe(ids) => format!("describe {}", ids.len()),
         Effect::List(ranges) => format!("list {}", ranges.len()),
         Effect::AnswerLogs(_) => "answer logs".to_owned(),
+        Effect::Checkpoints(_) => "pass on checkpoints".to_owned(),
     }
 }
 
@@ -87,6 +88,7 @@ impl Script {
     fn new(capacity: u32) -> Self {
         let policy = SlotPolicy {
             kinds: [Kind::new("ticker").unwrap()].into(),
+            announce_readiness: [].into(),
             fence_grace: Duration::from_millis(500),
             consumers: 2,
             refuse_first: Duration::from_secs(1),

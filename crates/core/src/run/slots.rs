@@ -8,20 +8,21 @@ mod admission;
 mod handover;
 mod inventory;
 mod io;
+mod phase;
 mod serial_start;
 mod start_rate;
 
-pub use io::{Effect, Input, Now, Outcome, SlotPolicy};
+pub use io::{CancelReason, Effect, Input, Now, Outcome, SlotPolicy};
 pub use start_rate::Pace;
 
-use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::ObserverId;
 use crate::observer::retry::Verdict;
-use crate::wire::command::{Cause, Revocation};
+use crate::wire::command::{Revocation, RevocationCause};
 use crate::wire::hold_reasons;
 use crate::wire::report::{RunEvent, RunReport};
 use crate::wire::work::{DecodedWork, Work};
+use phase::{Phase, Why, started};
 use serial_start::Suspects;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -31,53 +32,6 @@ use std::time::Duration;
 const REVOCATIONS_MAX: usize = 100_000;
 /// The longest error text that is reported, in characters.
 const ERROR_MAX: usize = 4_000;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
-    Revocation,
-    /// Without a cause, the service ends.
-    HandOver(Option<Cause>),
-}
-
-#[derive(Debug)]
-enum Phase {
-    /// Held, and its start is announced; it starts only after the broker has confirmed the announcement.
-    Announced,
-    /// Held; starts at that time.
-    Waiting {
-        until: Duration,
-        attempt: u32,
-        why: &'static str,
-    },
-    Running {
-        attempt: u32,
-        since: Duration,
-    },
-    /// It failed with this error; the next start, by the monotonic and by the wall clock.
-    Backoff {
-        attempt: u32,
-        until: Duration,
-        error: String,
-        next_at: Timestamp,
-    },
-    /// Told to stop; `abort_at` is `None` once it was aborted.
-    Ending {
-        attempt: u32,
-        why: Why,
-        abort_at: Option<Duration>,
-    },
-    /// This service cannot run it; given back at that time.
-    Refusing {
-        until: Duration,
-        why: String,
-    },
-    /// Revoked before its start; settled at `until`, when an older run on another service has certainly ended.
-    Over {
-        until: Duration,
-    },
-    /// Its last report was sent and is not confirmed yet.
-    Settling,
-}
 
 #[derive(Debug)]
 struct Slot<R> {
@@ -168,7 +122,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         let entry = |id: &ObserverId, slot: &Slot<R>| {
             let ago = |since: Duration| now.wall.minus(now.mono.saturating_sub(since));
             let event = match slot.phase {
-                Phase::Running { attempt, since } => RunEvent::Started { attempt, started_at: ago(since) },
+                Phase::Running { attempt, since, is_ready } => started(attempt, ago(since), is_ready),
                 Phase::Announced => {
                     RunEvent::Held { reason: hold_reasons::SUSPECTED.to_owned(), refuses: false }
                 }
@@ -201,6 +155,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 }
             }
             Input::Ended { id, epoch, outcome } => self.on_ended(id, epoch, outcome, now, &mut effects),
+            Input::Ready { id, epoch, attempt } => self.on_ready((id, epoch, attempt), now, &mut effects),
             Input::Confirmed { id, epoch } => self.on_confirmed(id, epoch, now, &mut effects),
             Input::CrashLooping(ids) => self.on_crash_looping(&ids, now),
             Input::Announced { id, epoch } => self.on_announced(id, epoch, now),
@@ -234,7 +189,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         if let Some(older) = slot.successor.replace(Box::new(arrival)) {
             self.settle_unstarted(older.receipt, id, older.epoch, effects);
         }
-        self.end_run(id, below, now, effects);
+        self.end_run(id, (below, None), now, effects);
     }
 
     fn put(&mut self, id: ObserverId, slot: Slot<R>) {
@@ -258,11 +213,31 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     fn start(&mut self, id: ObserverId, attempt: u32, now: Now, effects: &mut Vec<Effect<R>>) {
         let Some(slot) = self.slots.get(&id) else { return };
         let Some(work) = slot.work.clone() else { return };
-        let epoch = slot.epoch;
+        let (epoch, kind) = (slot.epoch, work.kind.clone());
         effects.push(Effect::Start { epoch, attempt, work });
-        let event = RunEvent::Started { attempt, started_at: now.wall };
+        let is_ready = !self.policy.announce_readiness.contains(&kind);
+        let event = started(attempt, now.wall, is_ready);
         effects.push(Effect::Report(RunReport { id, epoch, event }));
-        self.set_phase(id, Phase::Running { attempt, since: now.mono });
+        self.set_phase(id, Phase::Running { attempt, since: now.mono, is_ready });
+    }
+
+    /// The code of an attempt is ready. A late announcement of an earlier attempt is ignored.
+    fn on_ready(
+        &mut self,
+        (id, epoch, ready): (ObserverId, Epoch, u32),
+        now: Now,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.epoch == epoch) else { return };
+        if let Phase::Running { attempt, since, is_ready } = &mut slot.phase
+            && *attempt == ready
+            && !*is_ready
+        {
+            *is_ready = true;
+            let started_at = now.wall.minus(now.mono.saturating_sub(*since));
+            let event = RunEvent::Started { attempt: ready, started_at };
+            effects.push(Effect::Report(RunReport { id, epoch, event }));
+        }
     }
 
     /// Settles a message whose code was never started here and must not start.
@@ -291,11 +266,17 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 }
             }
         }
-        self.end_run(revocation.id, revocation.below, now, effects);
+        self.end_run(revocation.id, (revocation.below, revocation.cause), now, effects);
     }
 
     /// Ends the held runs of the observer below `below`.
-    fn end_run(&mut self, id: ObserverId, below: Epoch, now: Now, effects: &mut Vec<Effect<R>>) {
+    fn end_run(
+        &mut self,
+        id: ObserverId,
+        (below, cause): (Epoch, Option<RevocationCause>),
+        now: Now,
+        effects: &mut Vec<Effect<R>>,
+    ) {
         let Some(slot) = self.slots.get(&id) else { return };
         if slot.epoch >= below {
             return;
@@ -310,11 +291,13 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                     self.settle(id, RunEvent::Stopped, effects);
                 }
             }
-            Phase::Running { attempt, .. } => self.end_code(id, attempt, Why::Revocation, now, effects),
-            Phase::Ending { attempt, abort_at, why: Why::HandOver(_) } => {
-                self.set_phase(id, Phase::Ending { attempt, why: Why::Revocation, abort_at });
+            Phase::Running { attempt, .. } => {
+                self.end_code(id, attempt, Why::Revocation(cause), now, effects)
             }
-            Phase::Ending { why: Why::Revocation, .. } | Phase::Over { .. } | Phase::Settling => {}
+            Phase::Ending { attempt, abort_at, why: Why::HandOver(_) } => {
+                self.set_phase(id, Phase::Ending { attempt, why: Why::Revocation(cause), abort_at });
+            }
+            Phase::Ending { why: Why::Revocation(_), .. } | Phase::Over { .. } | Phase::Settling => {}
         }
     }
 
@@ -322,7 +305,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         let Some(slot) = self.slots.get(&id) else { return };
         let grace = slot.work.as_ref().map_or(Duration::ZERO, |work| work.grace);
         self.set_phase(id, Phase::Ending { attempt, why, abort_at: Some(now.mono + grace) });
-        effects.push(Effect::Cancel { id });
+        effects.push(Effect::Cancel { id, reason: why.reason() });
     }
 
     fn on_ended(
@@ -335,12 +318,13 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     ) {
         let Some(slot) = self.slots.get(&id).filter(|slot| slot.epoch == epoch) else { return };
         match slot.phase {
-            Phase::Ending { why: Why::Revocation, .. } => self.settle(id, RunEvent::Stopped, effects),
+            Phase::Ending { why: Why::Revocation(_), .. } => self.settle(id, RunEvent::Stopped, effects),
             Phase::Ending { why: Why::HandOver(cause), .. } => {
                 self.give_back(id, handover::handed_over(cause), now, effects);
             }
-            Phase::Running { attempt, since } => match outcome {
+            Phase::Running { attempt, since, .. } => match outcome {
                 Outcome::Done => self.settle(id, RunEvent::Completed, effects),
+                Outcome::DoneWith(result) => self.settle(id, RunEvent::CompletedWith { result }, effects),
                 Outcome::Failed(error) => {
                     let event = RunEvent::Failed { error: shortened(error), attempts: attempt };
                     self.settle(id, event, effects);
@@ -435,19 +419,6 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 Phase::Over { .. } => self.settle(id, RunEvent::Stopped, effects),
                 Phase::Announced | Phase::Running { .. } | Phase::Settling => {}
             }
-        }
-    }
-}
-
-impl Phase {
-    fn deadline(&self) -> Option<Duration> {
-        match self {
-            Self::Waiting { until, .. }
-            | Self::Backoff { until, .. }
-            | Self::Refusing { until, .. }
-            | Self::Over { until } => Some(*until),
-            Self::Ending { abort_at, .. } => *abort_at,
-            Self::Announced | Self::Running { .. } | Self::Settling => None,
         }
     }
 }

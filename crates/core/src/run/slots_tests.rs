@@ -30,6 +30,7 @@ impl Script {
     fn new() -> Self {
         let policy = SlotPolicy {
             kinds: [Kind::new("ticker").unwrap()].into(),
+            announce_readiness: [].into(),
             fence_grace: Duration::from_millis(500),
             consumers: 2,
             refuse_first: Duration::from_secs(1),
@@ -82,7 +83,7 @@ fn confirmed(generation: u32, acquisitions: u32) -> Input<u32> {
     Input::Confirmed { id: id(), epoch: Epoch::new(generation, acquisitions) }
 }
 fn revocation(below: Epoch) -> Input<u32> {
-    Input::Revocations(vec![Revocation { id: id(), below }])
+    Input::Revocations(vec![Revocation { id: id(), below, cause: None }])
 }
 
 #[test]
@@ -295,7 +296,7 @@ fn a_late_confirm_of_an_announcement_acknowledges_nothing() {
         .on(Input::CrashLooping(vec![id()]), &[])
         .on(delivered(1, 1, 2), &["announce Held 1.2"])
         .on(
-            Input::Revocations(vec![Revocation { id: id(), below: Epoch::after_generation(1) }]),
+            Input::Revocations(vec![Revocation { id: id(), below: Epoch::after_generation(1), cause: None }]),
             &["settle Stopped 1.2"],
         )
         .on(Input::Announced { id: id(), epoch: Epoch::new(1, 2) }, &[])

@@ -3,6 +3,7 @@
 use crate::clock::friendly;
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
+use crate::wire::checkpoint::CheckpointAnswers;
 use crate::wire::inventory_range::InventoryRange;
 use crate::wire::logs::AskLogs;
 use schemars::JsonSchema;
@@ -30,6 +31,8 @@ pub enum Command {
     Describe { service: ServiceId, ids: Vec<ObserverId> },
     /// The answer goes to a single manager.
     Logs(AskLogs),
+    /// The checkpoints that managers have stored, or read for runs that requested them.
+    Checkpoints(CheckpointAnswers),
     /// Written by a newer version: counted and ignored.
     #[serde(untagged)]
     #[schemars(skip)]
@@ -125,4 +128,20 @@ impl Cause {
 pub struct Revocation {
     pub id: ObserverId,
     pub below: Epoch,
+    /// Why, for the code of the observer; `None` if a later run replaces the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<RevocationCause>,
+}
+
+/// Why a run was revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RevocationCause {
+    Deleted,
+    Paused,
+    /// Its definition changed, or a user requested a restart.
+    Restarted,
+    /// Sent by a newer version.
+    #[serde(other)]
+    Other,
 }

@@ -10,6 +10,7 @@ pub use registration::{KindInfo, Predecessor};
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{Name, ObserverId, Pool, ServiceId};
+use crate::wire::checkpoint::{Checkpoint, CheckpointWanted};
 use crate::wire::command::Cause;
 use crate::wire::heartbeat::Watermark;
 use crate::wire::message::is_false;
@@ -69,6 +70,10 @@ pub enum Report {
     Inventory(InventoryChunk),
     /// The answer to [`Command::Describe`].
     HeldMessages(HeldMessages),
+    /// The state from which the next run of an observer continues.
+    Checkpoint(Checkpoint),
+    /// A run requests the newest checkpoint of its observer.
+    CheckpointWanted(CheckpointWanted),
     /// A work queue was missing, and the service created it.
     WorkQueueCreated {
         pool: Pool,
@@ -117,7 +122,9 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "is_false")]
         refuses: bool,
     },
-    /// The code was started (the `attempt`th time in this run).
+    /// The code was started (the `attempt`th time in this run) and will announce when it is ready.
+    Starting { attempt: u32, started_at: Timestamp },
+    /// The code was started (the `attempt`th time in this run); if it announces readiness, it is ready.
     Started { attempt: u32, started_at: Timestamp },
     /// The code failed and restarts at `next_at`.
     Errored { attempt: u32, error: String, next_at: Timestamp },
@@ -133,6 +140,8 @@ pub enum RunEvent {
     Stopped,
     /// Ended: its code reported that it is done.
     Completed,
+    /// The same, with a result of at most 64 KiB as JSON text.
+    CompletedWith { result: String },
     /// Ended: it gave up.
     Failed { error: String, attempts: u32 },
 }
@@ -142,8 +151,9 @@ impl RunEvent {
     #[must_use]
     pub fn settles(&self) -> bool {
         match self {
-            Self::Stopped | Self::Completed | Self::Failed { .. } => true,
+            Self::Stopped | Self::Completed | Self::CompletedWith { .. } | Self::Failed { .. } => true,
             Self::Held { .. }
+            | Self::Starting { .. }
             | Self::Started { .. }
             | Self::Errored { .. }
             | Self::Progress { .. }
@@ -156,9 +166,13 @@ impl RunEvent {
     #[must_use]
     pub fn holds(&self) -> bool {
         match self {
-            Self::Held { .. } | Self::Started { .. } | Self::Errored { .. } | Self::Progress { .. } => true,
+            Self::Held { .. }
+            | Self::Starting { .. }
+            | Self::Started { .. }
+            | Self::Errored { .. }
+            | Self::Progress { .. } => true,
             Self::HandedOver | Self::HandedOverFor { .. } | Self::Refused { .. } => false,
-            Self::Stopped | Self::Completed | Self::Failed { .. } => false,
+            Self::Stopped | Self::Completed | Self::CompletedWith { .. } | Self::Failed { .. } => false,
         }
     }
 }

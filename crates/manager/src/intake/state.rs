@@ -10,11 +10,11 @@
 //!   another queue is read within `orphan_after`, as above;
 //! - a digest before older events: see `may_compare`.
 
-use super::insist;
 use super::inventories::{self, Part};
 use super::registrations::{self, NewService};
 use super::runs::{Run, RunSource};
 use super::unknown::{self, Answers};
+use super::{checkpoints, insist};
 use crate::commit::CAS_TRIES;
 use crate::commit::{RowChange, Then, save};
 use crate::context::Manager;
@@ -60,6 +60,7 @@ struct Batch {
     lists: Vec<Part>,
     watermarks: Vec<Watermark>,
     parked: Vec<Parked>,
+    saved: checkpoints::Saved,
 }
 
 /// Deliveries in hand at least, in each of many state queues.
@@ -128,7 +129,12 @@ impl Batch {
             self.spans.push(spans::report(service, run, trace));
         }
         match report {
-            Report::Run(report) => self.runs.push(Run { service, seq, at, report, told: RunSource::Event }),
+            Report::Run(report) => {
+                self.saved.add_result(&report);
+                self.runs.push(Run { service, seq, at, report, told: RunSource::Event });
+            }
+            Report::Checkpoint(checkpoint) => self.saved.add_checkpoint(service, checkpoint),
+            Report::CheckpointWanted(wanted) => self.saved.add_wanted(service, wanted),
             Report::InventoryDigest(digest) => self.digests.push((service, digest)),
             Report::Inventory(chunk) => {
                 self.lists.push(Part::of(service, seq, &chunk));
@@ -178,6 +184,7 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> 
         Err(StoreError::Corrupt(_)) => apply_singly(manager, &batch.queue, by_id).await?,
         applied => applied?,
     };
+    answers.checkpoints = checkpoints::apply(&manager.records, &batch.saved).await?;
     inventories::apply(&manager.records, &batch.lists).await?;
     if may_compare(manager) {
         answers.list = inventories::compare(&manager.records, &batch.digests).await?;

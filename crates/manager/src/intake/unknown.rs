@@ -9,6 +9,7 @@ use crate::outgoing::commands;
 use everwatch_core::failure::adoption::{self, Unknown, adopted, other_name};
 use everwatch_core::id::{Name, ObserverId, ServiceId};
 use everwatch_core::record::row::Row;
+use everwatch_core::wire::checkpoint::CheckpointAnswers;
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::report::{HeldMessages, HeldWork, InventoryRange};
 use everwatch_store::{Created, StoreError};
@@ -27,11 +28,14 @@ pub(crate) struct Answers {
     pub(crate) ask: BTreeMap<ServiceId, BTreeSet<ObserverId>>,
     /// Ranges of inventories whose entries managers need.
     pub(crate) list: BTreeMap<ServiceId, Vec<InventoryRange>>,
+    /// What managers have stored or read for the code of observers.
+    pub(crate) checkpoints: Vec<CheckpointAnswers>,
 }
 
 impl Answers {
     pub(crate) fn extend(&mut self, other: Self) {
         self.revocations.extend(other.revocations);
+        self.checkpoints.extend(other.checkpoints);
         for (service, ids) in other.ask {
             self.ask.entry(service).or_default().extend(ids);
         }
@@ -68,6 +72,9 @@ impl Answers {
     /// Sends all of it without waiting.
     pub(crate) fn tell_later(self, manager: &Arc<Manager>) {
         manager.link.revocations.send(self.revocations);
+        for answers in self.checkpoints {
+            commands::order_later(manager, answers.service, Command::Checkpoints(answers));
+        }
         for (service, ids) in self.ask {
             commands::describe_later(manager, service, &ids.into_iter().collect::<Vec<_>>());
         }

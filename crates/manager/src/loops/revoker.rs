@@ -61,6 +61,7 @@ mod tests {
         let revocation = |number, generation| Revocation {
             id: ObserverId(Uuid::from_u128(number)),
             below: Epoch::first_of(generation),
+            cause: None,
         };
         let batch = vec![
             (service(1), revocation(1, 2)),

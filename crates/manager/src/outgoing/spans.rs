@@ -71,13 +71,14 @@ pub(crate) fn report(service: ServiceId, run: &RunReport, trace: &TraceContext) 
 fn word(event: &RunEvent) -> &'static str {
     match event {
         RunEvent::Held { .. } => "taken",
+        RunEvent::Starting { .. } => "starting",
         RunEvent::Started { .. } => "started",
         RunEvent::Errored { .. } => "errored",
         RunEvent::Progress { .. } => "progress",
         RunEvent::HandedOver | RunEvent::HandedOverFor { .. } => "handed_over",
         RunEvent::Refused { .. } => "refused",
         RunEvent::Stopped => "stopped",
-        RunEvent::Completed => "completed",
+        RunEvent::Completed | RunEvent::CompletedWith { .. } => "completed",
         RunEvent::Failed { .. } => "failed",
     }
 }

@@ -211,7 +211,7 @@ impl ServiceSession {
             }
             _ => Vec::new(),
         };
-        for Revocation { id, below } in revocations {
+        for Revocation { id, below, .. } in revocations {
             if self.held.get(&id).is_some_and(|(_, epoch, _)| *epoch < below) {
                 self.settle(id).await;
             }

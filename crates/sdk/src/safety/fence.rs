@@ -269,7 +269,7 @@ impl Fence {
         pause: impl Fn(Duration) -> P,
     ) {
         let observers = units.alive();
-        units.cancel_all();
+        units.cancel_all(self.fence_grace);
         if observers > 0 {
             self.voice.say(Said::Fenced { observers, reason: reason.to_owned() });
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Error;
-use crate::tasks::attempt::Outlet;
+use crate::tasks::attempt::{Emission, Outlet};
 use crate::tasks::context::Context;
 use crate::tasks::logs::Logs;
 use crate::tasks::observer::{Exit, Observer};
@@ -13,8 +13,9 @@ use everwatch_broker::{Broker as _, MemoryBroker};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::run::slots::Outcome;
+use everwatch_core::wire::checkpoint::SavedCheckpoint;
 use everwatch_core::wire::work::Work;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::atomic::AtomicI32;
 use std::time::Instant;
 use tokio::runtime::Runtime;
@@ -54,9 +55,16 @@ struct Silent;
 
 #[async_trait]
 impl Outlet for Silent {
-    async fn emit(&self, _work: &Work, _epoch: Epoch, _value: Value) -> Result<(), Error> {
+    async fn emit(&self, _work: &Work, _epoch: Epoch, _value: Emission) -> Result<(), Error> {
         Ok(())
     }
+    async fn checkpoint(&self, _work: &Work, _epoch: Epoch, _value: String) -> Result<(), Error> {
+        Ok(())
+    }
+    async fn restored(&self, _work: &Work, _epoch: Epoch) -> Result<Option<SavedCheckpoint>, Error> {
+        Ok(None)
+    }
+    fn ready(&self, _work: &Work, _epoch: Epoch, _attempt: u32) {}
     fn progress(&self, _work: &Work, _epoch: Epoch, _text: String) {}
 }
 

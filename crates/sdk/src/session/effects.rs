@@ -31,7 +31,7 @@ impl ServiceSession {
                 let trace = self.traces.started(work.id, epoch);
                 self.units.start(work, epoch, attempt, trace);
             }
-            Effect::Cancel { id } => self.units.cancel(id),
+            Effect::Cancel { id, reason } => self.units.cancel(id, reason),
             Effect::Abort { id } => self.units.abort(id),
             Effect::Report(report) => {
                 if let RunEvent::Refused { why } = &report.event {
@@ -66,13 +66,15 @@ impl ServiceSession {
             Effect::Describe(ids) => self.describe(&ids).await,
             Effect::List(ranges) => self.list(&ranges).await,
             Effect::AnswerLogs(asked) => self.tell_logs(asked),
+            Effect::Checkpoints(answers) => self.checkpoints.on_answers(answers),
         }
     }
 
-    /// Closes the logs of a run that this service no longer holds; returns the trace of the run.
+    /// Closes the logs and checkpoints of a run that this service no longer holds; returns the trace of the run.
     fn end_logs(&mut self, report: &RunReport) -> Option<everwatch_core::wire::trace::TraceContext> {
         if !report.event.holds() {
             self.me.logs.close(report.id, report.epoch);
+            self.checkpoints.end((report.id, report.epoch));
         }
         self.traces.of(report)
     }

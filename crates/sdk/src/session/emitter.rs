@@ -1,31 +1,39 @@
 //! Sends the values of observers at once, and their newest progress at most once a second each.
 
 use crate::error::Error;
+use crate::session::checkpoints::Checkpoints;
 use crate::session::reporter::Reporter;
-use crate::tasks::attempt::Outlet;
+use crate::tasks::attempt::{Emission, Outlet};
 use async_trait::async_trait;
 use everwatch_broker::{HeaderValue, Message, Session, Target};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
+use everwatch_core::wire::checkpoint::SavedCheckpoint;
 use everwatch_core::wire::report::{Report, RunEvent, RunReport};
 use everwatch_core::wire::work::Work;
-use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// The code of an observer has announced that it is ready. At most one for each attempt.
+pub(crate) struct Ready {
+    pub(crate) id: ObserverId,
+    pub(crate) epoch: Epoch,
+    pub(crate) attempt: u32,
+}
 
 /// Shared by all observers of a session.
 pub(crate) struct Emitter {
-    session: Arc<dyn Session>,
-    exchange: String,
-    reporter: Reporter,
+    pub(super) session: Arc<dyn Session>,
+    pub(super) exchange: String,
+    pub(super) reporter: Reporter,
+    pub(super) ready: UnboundedSender<Ready>,
+    pub(super) checkpoints: Arc<Checkpoints>,
     /// At most one entry for each observer that runs here.
-    progress: Mutex<HashMap<ObserverId, (Epoch, String)>>,
+    pub(super) progress: Mutex<HashMap<ObserverId, (Epoch, String)>>,
 }
 
 impl Emitter {
-    pub(crate) fn new(session: Arc<dyn Session>, exchange: String, reporter: Reporter) -> Self {
-        Self { session, exchange, reporter, progress: Mutex::default() }
-    }
     /// Reports the progress since the last call.
     pub(crate) fn tell_progress(&self) {
         let said = std::mem::take(&mut *self.progress.lock().unwrap_or_else(PoisonError::into_inner));
@@ -38,16 +46,25 @@ impl Emitter {
 
 #[async_trait]
 impl Outlet for Emitter {
-    async fn emit(&self, work: &Work, epoch: Epoch, value: Value) -> Result<(), Error> {
-        let key = format!("{}.{}", work.kind, work.name);
+    async fn emit(&self, work: &Work, epoch: Epoch, value: Emission) -> Result<(), Error> {
+        let key = value.key.unwrap_or_else(|| format!("{}.{}", work.kind, work.name));
         let target = Target::Topic { exchange: self.exchange.clone(), key };
         let epoch = i64::try_from(u64::from(epoch)).unwrap_or(i64::MAX);
-        let headers = vec![
+        let mut headers = vec![
             ("everwatch-observer".to_owned(), HeaderValue::Text(work.id.to_string())),
             ("everwatch-epoch".to_owned(), HeaderValue::Number(epoch)),
         ];
-        let body = serde_json::to_vec(&value)?.into();
-        Ok(self.session.publish(&target, Message { body, headers }).await?)
+        headers.extend(value.headers.into_iter().map(|(name, value)| (name, HeaderValue::Text(value))));
+        Ok(self.session.publish(&target, Message { body: value.body.into(), headers }).await?)
+    }
+    fn ready(&self, work: &Work, epoch: Epoch, attempt: u32) {
+        let _over = self.ready.send(Ready { id: work.id, epoch, attempt });
+    }
+    async fn checkpoint(&self, work: &Work, epoch: Epoch, value: String) -> Result<(), Error> {
+        self.checkpoints.save((work.id, epoch), value).await
+    }
+    async fn restored(&self, work: &Work, epoch: Epoch) -> Result<Option<SavedCheckpoint>, Error> {
+        self.checkpoints.restored((work.id, epoch)).await
     }
     fn progress(&self, work: &Work, epoch: Epoch, text: String) {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).insert(work.id, (epoch, text));

@@ -43,6 +43,7 @@ pub(super) fn machine(me: &Incarnation) -> Machine<Receipt> {
     let capacity = me.settings.capacity.slots();
     let policy = SlotPolicy {
         kinds: me.registry.kinds(),
+        announce_readiness: me.registry.announce_readiness(),
         fence_grace: me.settings.fence_grace,
         consumers: u32::try_from(block_sizes(capacity).len()).unwrap_or(u32::MAX),
         refuse_first: Duration::from_secs(1),

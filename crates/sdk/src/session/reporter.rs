@@ -209,6 +209,8 @@ fn subject(say: &Say) -> Option<ObserverId> {
         Say::Run(run, _) | Say::Settle(run, _) => Some(run.id),
         Say::Tell(report) | Say::Await(report, _) => match report {
             Report::Run(run) => Some(run.id),
+            Report::Checkpoint(checkpoint) => Some(checkpoint.id),
+            Report::CheckpointWanted(wanted) => Some(wanted.id),
             // All of them have the same queue.
             Report::HeldMessages(described) => described.held.first().map(|held| held.run.id),
             Report::ServiceRegistered(_)

@@ -52,7 +52,7 @@ impl ServiceSession {
     /// Ends like a killed process: sends nothing and stops everything.
     pub(super) async fn die(self) -> End {
         self.me.handle.dead();
-        self.units.cancel_all();
+        self.units.cancel_all(Duration::ZERO);
         self.units.abort_all();
         self.fence.close();
         self.me.session.close().await;

@@ -1,29 +1,50 @@
 //! One attempt: what its code, its context and its service share, in one allocation.
 
+use crate::boot_clock::{boottime, millis};
 use crate::error::Error;
 use crate::tasks::logs::{LogBuffer, SessionLogs};
 use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
+use everwatch_core::run::slots::CancelReason;
+use everwatch_core::run::vigil::Fault;
+use everwatch_core::wire::checkpoint::SavedCheckpoint;
 use everwatch_core::wire::logs::Stream;
 use everwatch_core::wire::work::Work;
 use everwatch_trace::Trace;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
-use serde_json::Value;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// State that all observers of a service share, by its type.
 pub(crate) type Shared = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
+/// A value that is emitted.
+pub(crate) struct Emission {
+    /// JSON text.
+    pub(crate) body: Vec<u8>,
+    /// `None`: `<kind>.<name>`.
+    pub(crate) key: Option<String>,
+    /// In addition to those of every value.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
 /// The outlet for the values and the progress of observers.
 #[async_trait]
 pub(crate) trait Outlet: Send + Sync {
-    async fn emit(&self, work: &Work, epoch: Epoch, value: Value) -> Result<(), Error>;
+    async fn emit(&self, work: &Work, epoch: Epoch, value: Emission) -> Result<(), Error>;
+    async fn checkpoint(&self, work: &Work, epoch: Epoch, value: String) -> Result<(), Error>;
+    async fn restored(&self, work: &Work, epoch: Epoch) -> Result<Option<SavedCheckpoint>, Error>;
+    fn ready(&self, work: &Work, epoch: Epoch, attempt: u32);
     fn progress(&self, work: &Work, epoch: Epoch, text: String);
 }
 
@@ -41,6 +62,9 @@ pub(crate) struct Attempt {
     pub(crate) number: u32,
     pub(crate) trace: Option<Trace>,
     pub(crate) outlets: Arc<Outlets>,
+    /// When its code last gave a sign of life, in ms of the fence's clock: its start, `ready` or `alive`.
+    pub(crate) alive_at: AtomicU64,
+    pub(crate) is_ready: AtomicBool,
     /// Since when its code has held a thread, in ms of the fence's clock; 0 if it does not.
     pub(crate) on_thread: AtomicU64,
     /// Tells the code to stop.
@@ -50,6 +74,8 @@ pub(crate) struct Attempt {
     /// Whether the code has ended, and only what it left behind remains.
     pub(crate) let_go: AtomicBool,
     pub(crate) leftovers: Leftovers,
+    /// Made by the first task on the side.
+    side_tasks: OnceLock<Box<SideTasks>>,
     /// Whether its task has ended.
     over: AtomicBool,
     /// Its log, from its first line on.
@@ -70,11 +96,14 @@ impl Attempt {
             number,
             trace,
             outlets,
+            alive_at: AtomicU64::new(millis(boottime())),
+            is_ready: AtomicBool::new(false),
             on_thread: AtomicU64::new(0),
             stop: Stop::default(),
             abort: Abort::default(),
             let_go: AtomicBool::new(false),
             leftovers: Leftovers::default(),
+            side_tasks: OnceLock::new(),
             over: AtomicBool::new(false),
             book,
         }
@@ -86,23 +115,50 @@ impl Attempt {
         self.book.get_or_init(open).write(self.epoch, stream, text);
     }
 
+    pub(crate) fn side_tasks(&self) -> &SideTasks {
+        self.side_tasks.get_or_init(Box::default)
+    }
+    /// Ends all tasks on the side: the code has ended.
+    pub(crate) fn end_side_tasks(&self) -> Option<BoxFuture<'static, ()>> {
+        self.side_tasks.get().map(|tasks| tasks.end().boxed())
+    }
+
+    /// Its code gives a sign of life.
+    pub(crate) fn set_alive(&self) {
+        self.alive_at.store(millis(boottime()), Ordering::Relaxed);
+    }
+
     /// Its task has ended: a first line from now on is not kept.
     pub(crate) fn set_over(&self) {
         self.over.store(true, Ordering::Release);
     }
 }
 
-/// Whether code must stop. A `CancellationToken` would take a node in a tree for each attempt.
+/// Whether code must stop, why, and until when. A `CancellationToken` would take a node in a tree for each attempt.
 #[derive(Default)]
 pub(crate) struct Stop {
     told: AtomicBool,
+    order: OnceLock<StopOrder>,
     waiting: Notify,
 }
 
+#[derive(Clone, Copy)]
+pub(crate) struct StopOrder {
+    pub(crate) reason: CancelReason,
+    /// When the code is aborted, in ms of the fence's clock.
+    pub(crate) deadline: u64,
+}
+
 impl Stop {
-    pub(crate) fn tell(&self) {
+    /// The first order counts.
+    pub(crate) fn tell(&self, reason: CancelReason, grace: Duration) {
+        let deadline = millis(boottime()).saturating_add(millis(grace));
+        self.order.get_or_init(|| StopOrder { reason, deadline });
         self.told.store(true, Ordering::Release);
         self.waiting.notify_waiters();
+    }
+    pub(crate) fn order(&self) -> Option<StopOrder> {
+        self.order.get().copied()
     }
     pub(crate) async fn told(&self) {
         // A stop between the check and the wait would be missed, but it wakes every wait that exists already.
@@ -117,10 +173,21 @@ impl Stop {
 #[derive(Default)]
 pub(crate) struct Abort {
     done: AtomicBool,
+    /// Why, if it counts as an error of the code.
+    fault: OnceLock<Fault>,
     task: AtomicWaker,
 }
 
 impl Abort {
+    /// Aborts code that does not do what its kind promises; returns whether this is the first time.
+    pub(crate) fn abort_for(&self, fault: Fault) -> bool {
+        let is_first = self.fault.set(fault).is_ok();
+        self.abort();
+        is_first
+    }
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.fault.get().copied()
+    }
     pub(crate) fn abort(&self) {
         self.done.store(true, Ordering::Release);
         self.task.wake();
@@ -131,6 +198,29 @@ impl Abort {
     /// Wakes this task at an abort. An abort before this call wakes nothing: check for it afterwards.
     pub(crate) fn wakes(&self, task: &Waker) {
         self.task.register(task);
+    }
+}
+
+/// Tasks that code has spawned. They end with it.
+#[derive(Default)]
+pub(crate) struct SideTasks {
+    over: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl SideTasks {
+    pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<Option<F::Output>>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let over = self.over.clone();
+        self.tracker.spawn(async move { over.run_until_cancelled_owned(future).await })
+    }
+    fn end(&self) -> impl Future<Output = ()> + use<> {
+        self.over.cancel();
+        self.tracker.close();
+        let tracker = self.tracker.clone();
+        async move { tracker.wait().await }
     }
 }
 

@@ -1,19 +1,73 @@
 //! The context of running code: its identity, when to stop, and its outlets.
 
-use crate::error::Error;
-use crate::tasks::attempt::Attempt;
+use crate::boot_clock::{boottime, millis};
+use crate::error::{Error, OrPermanent as _, Permanent};
+use crate::tasks::attempt::{Attempt, Emission, StopOrder};
+use crate::tasks::observer::Exit;
+use everwatch_core::run::slots::CancelReason;
 use everwatch_core::wire::logs::Stream;
 use everwatch_trace::Trace;
 use futures::future::BoxFuture;
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Handed to [`crate::Observer::run`]; cheap to clone.
 #[derive(Clone)]
 pub struct Context(Arc<Attempt>);
+
+/// A checkpoint of an earlier run or attempt: [`Context::restored`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restored<T> {
+    /// What was saved.
+    pub value: T,
+    /// The epoch of the run that saved it.
+    pub epoch: u64,
+}
+
+/// A value that is not published yet: [`Context::emission`].
+#[must_use = "a value is published by `send`"]
+pub struct PendingEmission<'a> {
+    ctx: &'a Context,
+    emission: Emission,
+}
+
+impl PendingEmission<'_> {
+    /// The routing key, instead of `<kind>.<name>`: at most 255 bytes.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.emission.key = Some(key.into());
+        self
+    }
+    /// One more header. Names that begin with `everwatch-` are refused by [`PendingEmission::send`].
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.emission.headers.push((name.into(), value.into()));
+        self
+    }
+    /// Publishes the value; returns when the broker has it.
+    ///
+    /// # Errors
+    /// If the key is too long or a header has a reserved name, which is permanent, or if the session with the broker is
+    /// lost.
+    pub async fn send(self) -> Result<(), Error> {
+        if let Some(key) = self.emission.key.as_ref().filter(|key| key.len() > 255) {
+            return Err(
+                Permanent::new(format!("the key `{key}` has {} bytes; at most 255", key.len())).into()
+            );
+        }
+        let reserved = |(name, _): &&(String, String)| name.starts_with("everwatch-");
+        if let Some((name, _)) = self.emission.headers.iter().find(reserved) {
+            let text = format!("the header `{name}` is reserved: choose a name without everwatch-");
+            return Err(Permanent::new(text).into());
+        }
+        let Attempt { outlets, work, epoch, .. } = &*self.ctx.0;
+        outlets.outlet.emit(work, *epoch, self.emission).await
+    }
+}
 
 impl Context {
     pub(crate) fn new(attempt: Arc<Attempt>) -> Self {
@@ -22,6 +76,61 @@ impl Context {
     /// Resolves when the code must stop.
     pub async fn cancelled(&self) {
         self.0.stop.told().await;
+    }
+    /// Why the code must stop; `None` if it need not.
+    #[must_use]
+    pub fn cancel_reason(&self) -> Option<CancelReason> {
+        self.0.stop.order().map(|order| order.reason)
+    }
+    /// How long the code may still take to stop, until it is aborted; `None` if it need not stop.
+    #[must_use]
+    pub fn grace_left(&self) -> Option<Duration> {
+        let left = |order: StopOrder| order.deadline.saturating_sub(millis(boottime()));
+        self.0.stop.order().map(|order| Duration::from_millis(left(order)))
+    }
+    /// Announces that the code is ready, for example connected. The observer counts as running from then on, if its
+    /// kind sets [`crate::Observer::READY_WITHIN`]; otherwise, it does so from its start, and this call has no effect.
+    pub fn ready(&self) {
+        self.0.set_alive();
+        if !self.0.is_ready.swap(true, Ordering::Relaxed) {
+            self.0.outlets.outlet.ready(&self.0.work, self.0.epoch, self.0.number);
+        }
+    }
+    /// Gives a sign of life ([`crate::Observer::ALIVE_WITHIN`]); cheap.
+    pub fn alive(&self) {
+        self.0.set_alive();
+    }
+    /// Runs a future on the side, until it ends or this attempt does, whichever comes first. A panic or an error in it
+    /// does not end the attempt; wait for the handle to learn of it. Dropping the handle does not stop the future.
+    ///
+    /// Unlike tasks of `tokio::spawn`, the future cannot outlive the run and work for an observer that runs elsewhere.
+    pub fn spawn<F>(&self, future: F) -> tokio::task::JoinHandle<Option<F::Output>>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.0.side_tasks().spawn(future)
+    }
+    /// Calls `round` again and again, with this pause between the end of one call and the start of the next, until the
+    /// code must stop. The first call comes after a random part of the pause, so that a service that takes over many
+    /// observers does not run all of them at the same moment. Each round counts as a sign of life.
+    ///
+    /// # Errors
+    /// The first error of a round.
+    pub async fn periodic<F, R>(&self, pause: Duration, mut round: F) -> Result<Exit, Error>
+    where
+        F: FnMut() -> R,
+        R: Future<Output = Result<(), Error>>,
+    {
+        let mut next = pause.mul_f64(rand::random());
+        while self.until_cancelled(tokio::time::sleep(next)).await.is_some() {
+            match self.until_cancelled(round()).await {
+                Some(done) => done?,
+                None => break,
+            }
+            self.alive();
+            next = pause;
+        }
+        Ok(Exit::Stopped)
     }
     /// The output of the future, or `None` if the code must stop first.
     pub async fn until_cancelled<F: Future>(&self, future: F) -> Option<F::Output> {
@@ -57,13 +166,54 @@ impl Context {
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.0.work.labels
     }
-    /// Publishes a value to the topic exchange `everwatch.output` under `<kind>.<name>`, with the
-    /// headers `everwatch-observer` and `everwatch-epoch`; returns when the broker has it.
+    /// Publishes a value as JSON to the topic exchange `everwatch.output` under `<kind>.<name>`, with the
+    /// headers `everwatch-observer` and `everwatch-epoch`; returns when the broker has it. While the broker accepts
+    /// nothing, this waits: code that emits one value after the other never has more than one in memory.
     ///
     /// # Errors
-    /// If the session with the broker is lost.
-    pub async fn emit(&self, value: Value) -> Result<(), Error> {
-        self.0.outlets.outlet.emit(&self.0.work, self.0.epoch, value).await
+    /// If the value cannot be written as JSON, or if the session with the broker is lost.
+    pub async fn emit(&self, value: impl Serialize) -> Result<(), Error> {
+        self.emission(value)?.send().await
+    }
+    /// A value to publish under another key, or with more headers.
+    ///
+    /// ```no_run
+    /// # async fn run(ctx: everwatch::Context) -> Result<(), everwatch::Error> {
+    /// ctx.emission(&[1, 2, 3])?.key("prices.eur").header("unit", "cent").send().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the value cannot be written as JSON.
+    pub fn emission(&self, value: impl Serialize) -> Result<PendingEmission<'_>, Error> {
+        let body = serde_json::to_vec(&value)?;
+        Ok(PendingEmission { ctx: self, emission: Emission { body, key: None, headers: Vec::new() } })
+    }
+    /// Saves the state from which the next run or attempt continues, at most 64 KiB of JSON; returns when a manager has
+    /// stored it, or a later one. While no manager responds, this waits, and the observer goes on running.
+    ///
+    /// # Errors
+    /// If the value cannot be written as JSON or is too large, which is permanent, or if the session with the broker is
+    /// lost.
+    pub async fn checkpoint(&self, value: &(impl Serialize + Sync + ?Sized)) -> Result<(), Error> {
+        let text = serde_json::to_string(value).or_permanent()?;
+        self.0.outlets.outlet.checkpoint(&self.0.work, self.0.epoch, text).await
+    }
+    /// The newest checkpoint that a manager has stored, and the epoch under which it was saved; `None` if there is none.
+    /// From then on, no checkpoint of an earlier run is stored. Waits until a manager responds: an observer that calls
+    /// this needs a manager for a failover, others do not.
+    ///
+    /// # Errors
+    /// If the checkpoint does not have this type, which is permanent, or if the session with the broker is lost.
+    pub async fn restored<T: DeserializeOwned>(&self) -> Result<Option<Restored<T>>, Error> {
+        let Some(saved) = self.0.outlets.outlet.restored(&self.0.work, self.0.epoch).await? else {
+            return Ok(None);
+        };
+        let value = serde_json::from_str(&saved.value)
+            .map_err(|error| format!("the checkpoint of epoch {} has another type: {error}", saved.epoch))
+            .or_permanent()?;
+        Ok(Some(Restored { value, epoch: saved.epoch.into() }))
     }
     /// Shows a short text beside the observer (at most 200 characters are kept).
     pub fn status(&self, text: &str) {

@@ -5,6 +5,7 @@ use crate::tasks::attempt::Shared;
 use crate::tasks::context::Context;
 use crate::tasks::observer::{Exit, Observer};
 use everwatch_core::id::Kind;
+use everwatch_core::run::vigil::Vigil;
 use everwatch_core::wire::report::KindInfo;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -20,6 +21,8 @@ type Start = Box<dyn Fn(&str, Context) -> Result<Running, serde_json::Error> + S
 pub struct Registry {
     starts: HashMap<Kind, Start>,
     infos: Vec<KindInfo>,
+    /// Of those kinds that promise something.
+    vigils: HashMap<Kind, Vigil>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -42,6 +45,10 @@ impl Registry {
             let observer: O = serde_json::from_str(spec)?;
             Ok(observer.run(ctx).boxed())
         });
+        let vigil = Vigil { ready_within: O::READY_WITHIN, alive_within: O::ALIVE_WITHIN };
+        if !vigil.is_empty() {
+            self.vigils.insert(name.clone(), vigil);
+        }
         self.starts.insert(name, start);
         self
     }
@@ -55,6 +62,19 @@ impl Registry {
     }
     pub(crate) fn infos(&self) -> Vec<KindInfo> {
         self.infos.clone()
+    }
+    /// What the code of this kind promises.
+    pub(crate) fn vigil(&self, kind: &Kind) -> Vigil {
+        self.vigils.get(kind).copied().unwrap_or_default()
+    }
+    /// Whether the code of any kind promises something.
+    pub(crate) fn has_vigils(&self) -> bool {
+        !self.vigils.is_empty()
+    }
+    /// The kinds whose code announces that it is ready.
+    pub(crate) fn announce_readiness(&self) -> BTreeSet<Kind> {
+        let announces = |(_, vigil): &(&Kind, &Vigil)| vigil.ready_within.is_some();
+        self.vigils.iter().filter(announces).map(|(kind, _)| kind.clone()).collect()
     }
     pub(crate) fn kinds(&self) -> BTreeSet<Kind> {
         self.starts.keys().cloned().collect()

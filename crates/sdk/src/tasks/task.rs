@@ -1,7 +1,7 @@
 //! Runs code: one task per observer, on the runtime for the code of observers.
 
 use crate::boot_clock::{boottime, millis};
-use crate::error::Error;
+use crate::error::{Error, is_permanent};
 use crate::freeze::FreezeProof;
 use crate::tasks::attempt::{Attempt, Outlet, Outlets};
 use crate::tasks::context::Context;
@@ -12,7 +12,8 @@ use crate::tasks::registry::{Registry, Running};
 use crate::tasks::traces::describe;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
-use everwatch_core::run::slots::Outcome;
+use everwatch_core::run::slots::{CancelReason, Outcome};
+use everwatch_core::wire::checkpoint::CHECKPOINT_MAX_BYTES;
 use everwatch_core::wire::logs::Stream;
 use everwatch_core::wire::work::Work;
 use everwatch_trace::{Kind, Span, Trace};
@@ -60,8 +61,8 @@ struct SessionTasks {
 #[derive(Default)]
 struct Attempts {
     attempts: HashMap<ObserverId, Arc<Attempt>>,
-    /// Everything must stop, including code that is started from now on.
-    stopping: bool,
+    /// Everything must stop within this time, including code that is started from now on.
+    stopping: Option<Duration>,
 }
 
 impl SessionTasks {
@@ -103,7 +104,7 @@ impl AttemptTask {
             Outcome::Errored(error) => span.fail(error.clone()),
             Outcome::Failed(reason) => span.fail(reason.clone()),
             Outcome::Aborted => span.fail("aborted"),
-            Outcome::Done => {}
+            Outcome::Done | Outcome::DoneWith(_) => {}
         }
     }
 
@@ -113,6 +114,10 @@ impl AttemptTask {
             poll_fn(|context| self.poll(&mut code, context)).await
         };
         self.attempt.let_go.store(true, Ordering::Release);
+        if let Some(ends) = self.attempt.end_side_tasks() {
+            // Before the leftovers: a task on the side may leave something behind when it is dropped.
+            ends.await;
+        }
         let leftovers = self.attempt.leftovers.take();
         if !leftovers.is_empty() {
             // Boxed, because every task would reserve room for it.
@@ -126,7 +131,7 @@ impl AttemptTask {
     fn poll(&self, code: &mut Option<Running>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
         let attempt = &self.attempt;
         let polled = if attempt.abort.is_aborted() {
-            Poll::Ready(Outcome::Aborted)
+            Poll::Ready(aborted(attempt))
         } else {
             std::task::ready!(self.shared.frost.hold_task(context));
             attempt.on_thread.store(millis(boottime()), Ordering::Relaxed);
@@ -141,7 +146,7 @@ impl AttemptTask {
                 if !attempt.abort.is_aborted() {
                     return Poll::Pending;
                 }
-                Outcome::Aborted
+                aborted(attempt)
             }
         };
         // Code may leave something behind, or log, when it is dropped.
@@ -153,7 +158,7 @@ impl AttemptTask {
             })
         });
         Poll::Ready(match (outcome, dropped) {
-            (Outcome::Done | Outcome::Failed(_), Poll::Ready(panicked)) => panicked,
+            (Outcome::Done | Outcome::DoneWith(_) | Outcome::Failed(_), Poll::Ready(panicked)) => panicked,
             (outcome, _) => outcome,
         })
     }
@@ -171,7 +176,7 @@ impl AttemptTask {
                 }
             }
         };
-        code.as_mut().poll(context).map(outcome)
+        code.as_mut().poll(context).map(|ended| outcome(ended, attempt.stop.order().is_some()))
     }
 
     /// Runs a piece of the code in the trace of its run, and with its log.
@@ -205,18 +210,37 @@ impl Units {
         let attempt = Arc::new(Attempt::new((work, epoch, number), trace, self.shared.outlets.clone()));
         let task = AttemptTask { attempt: attempt.clone(), shared: self.shared.clone(), reported: false };
         let mut running = self.lock();
-        if running.stopping {
-            attempt.stop.tell();
+        if let Some(grace) = running.stopping {
+            attempt.stop.tell(CancelReason::Fenced, grace);
         }
         let former = running.attempts.insert(id, attempt);
         drop((running, former));
         self.tasks.spawn(task.run());
     }
 
-    pub(crate) fn cancel(&self, id: ObserverId) {
+    pub(crate) fn cancel(&self, id: ObserverId, reason: CancelReason) {
         let attempt = self.of(id);
         if let Some(attempt) = attempt {
-            attempt.stop.tell();
+            attempt.stop.tell(reason, attempt.work.grace);
+        }
+    }
+    /// Aborts code that has broken a promise of its kind.
+    pub(crate) fn abort_faulty(&self) {
+        if !self.shared.registry.has_vigils() {
+            return;
+        }
+        let now = millis(boottime());
+        for attempt in self.all() {
+            let since = now.saturating_sub(attempt.alive_at.load(Ordering::Relaxed));
+            let vigil = self.shared.registry.vigil(&attempt.work.kind);
+            let is_ready = attempt.is_ready.load(Ordering::Relaxed);
+            let is_told = attempt.stop.order().is_some();
+            if let Some(fault) = vigil.fault(is_ready, Duration::from_millis(since))
+                && !is_told
+                && attempt.abort.abort_for(fault)
+            {
+                tracing::warn!(observer = attempt.work.name.as_str(), id = %attempt.work.id, %fault, "aborted");
+            }
         }
     }
     pub(crate) fn abort(&self, id: ObserverId) {
@@ -225,9 +249,10 @@ impl Units {
             attempt.abort.abort();
         }
     }
-    pub(crate) fn cancel_all(&self) {
-        self.lock().stopping = true;
-        self.all().iter().for_each(|attempt| attempt.stop.tell());
+    /// Tells all code to stop, because another service may run its observers already.
+    pub(crate) fn cancel_all(&self, grace: Duration) {
+        self.lock().stopping = Some(grace);
+        self.all().iter().for_each(|attempt| attempt.stop.tell(CancelReason::Fenced, grace));
     }
     pub(crate) fn abort_all(&self) {
         self.all().iter().for_each(|attempt| attempt.abort.abort());
@@ -272,12 +297,31 @@ fn caught(poll: impl FnOnce() -> Poll<Outcome>) -> Poll<Outcome> {
     })
 }
 
-fn outcome(result: Result<Exit, Error>) -> Outcome {
+/// `is_told`: the code was told to stop.
+fn outcome(result: Result<Exit, Error>, is_told: bool) -> Outcome {
     match result {
         Ok(Exit::Done) => Outcome::Done,
+        Ok(Exit::DoneWith(result)) => done_with(&result),
+        Ok(Exit::Stopped) if is_told => Outcome::Done,
+        Ok(Exit::Stopped) => Outcome::Errored("stopped without being told to".to_owned()),
         Ok(Exit::Failed(reason)) => Outcome::Failed(reason),
+        Err(error) if is_permanent(error.as_ref()) => Outcome::Failed(chain(error.as_ref())),
         Err(error) => Outcome::Errored(chain(error.as_ref())),
     }
+}
+
+fn done_with(result: &serde_json::Value) -> Outcome {
+    let text = result.to_string();
+    if text.len() <= CHECKPOINT_MAX_BYTES {
+        return Outcome::DoneWith(text);
+    }
+    let size = text.len();
+    Outcome::Failed(format!("its result has {size} bytes of JSON; at most {CHECKPOINT_MAX_BYTES} are kept"))
+}
+
+/// Aborted after its grace, or because its code has broken a promise of its kind.
+fn aborted(attempt: &Attempt) -> Outcome {
+    attempt.abort.fault().map_or(Outcome::Aborted, |fault| Outcome::Errored(fault.to_string()))
 }
 
 /// Writes why the code ended to the log of its observer.
@@ -285,7 +329,7 @@ fn note_end(attempt: &Attempt, outcome: &Outcome) {
     let text = match outcome {
         Outcome::Errored(error) => format!("start {} ended with an error: {error}", attempt.number),
         Outcome::Failed(reason) => format!("gave up: {reason}"),
-        Outcome::Done | Outcome::Aborted => return,
+        Outcome::Done | Outcome::DoneWith(_) | Outcome::Aborted => return,
     };
     attempt.say(Stream::Log, &text);
 }

@@ -1,10 +1,13 @@
 //! The tasks of code: every end is reported once, after everything that the code leaves behind.
 
 use super::*;
+use crate::error::OrPermanent as _;
+use crate::tasks::attempt::Emission;
 use async_trait::async_trait;
 use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::wire::checkpoint::SavedCheckpoint;
 use futures::FutureExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use uuid::Uuid;
 
@@ -20,6 +23,17 @@ enum Ends {
     Never,
     /// Waits for ever, and leaves something behind that takes a moment and logs.
     Slowly,
+    /// With an error that no retry cures.
+    ForGood,
+    /// Says that it was told to stop.
+    AsIfTold,
+    WithAResult,
+    /// With more than is kept.
+    WithTooMuch,
+    /// Says why it was told to stop.
+    SayingWhy,
+    /// Leaves a task that runs for ever, and says when that is dropped.
+    WithATaskOnTheSide,
 }
 
 struct PanicsWhenDropped;
@@ -57,6 +71,28 @@ impl crate::Observer for Ends {
                 let _leaves = LeavesBehind(ctx);
                 std::future::pending::<()>().await;
             }
+            Self::ForGood => {
+                "x".parse::<u16>().or_permanent()?;
+            }
+            Self::AsIfTold => return Ok(Exit::Stopped),
+            Self::WithAResult => return Exit::done_with([1, 2]),
+            Self::WithTooMuch => return Exit::done_with("x".repeat(CHECKPOINT_MAX_BYTES)),
+            Self::SayingWhy => {
+                assert_eq!((ctx.cancel_reason(), ctx.grace_left()), (None, None));
+                ctx.cancelled().await;
+                let left = ctx.grace_left().unwrap();
+                assert!(left > Duration::from_secs(5) && left <= Duration::from_secs(10), "{left:?}");
+                ctx.log(&format!("{:?}", ctx.cancel_reason().unwrap()));
+                return Ok(Exit::Stopped);
+            }
+            Self::WithATaskOnTheSide => {
+                let on_the_side = LeavesBehind(ctx.clone());
+                drop(ctx.spawn(async move {
+                    let _says = on_the_side;
+                    std::future::pending::<()>().await;
+                }));
+                tokio::task::yield_now().await;
+            }
         }
         Ok(Exit::Done)
     }
@@ -66,9 +102,16 @@ struct Silent;
 
 #[async_trait]
 impl Outlet for Silent {
-    async fn emit(&self, _work: &Work, _epoch: Epoch, _value: Value) -> Result<(), Error> {
+    async fn emit(&self, _work: &Work, _epoch: Epoch, _value: Emission) -> Result<(), Error> {
         Ok(())
     }
+    async fn checkpoint(&self, _work: &Work, _epoch: Epoch, _value: String) -> Result<(), Error> {
+        Ok(())
+    }
+    async fn restored(&self, _work: &Work, _epoch: Epoch) -> Result<Option<SavedCheckpoint>, Error> {
+        Ok(None)
+    }
+    fn ready(&self, _work: &Work, _epoch: Epoch, _attempt: u32) {}
     fn progress(&self, _work: &Work, _epoch: Epoch, _text: String) {}
 }
 
@@ -107,11 +150,11 @@ impl Stage {
 async fn code_is_told_to_stop_even_before_its_first_poll_and_after_all_must_stop() {
     let mut stage = Stage::new();
     let id = stage.start("when_told");
-    stage.units.cancel(id);
+    stage.units.cancel(id, CancelReason::Paused);
     assert_eq!(stage.outcome().await, Outcome::Done);
     stage.start("when_told");
     tokio::task::yield_now().await;
-    stage.units.cancel_all();
+    stage.units.cancel_all(Duration::from_secs(1));
     assert_eq!(stage.outcome().await, Outcome::Done);
     stage.start("when_told");
     assert_eq!(stage.outcome().await, Outcome::Done);
@@ -139,6 +182,40 @@ async fn aborted_code_is_dropped_and_what_it_leaves_behind_ends_before_the_repor
 }
 
 #[tokio::test]
+async fn the_end_of_code_says_what_follows() {
+    let mut stage = Stage::new();
+    let failed = |text: &str| Outcome::Failed(text.to_owned());
+    for (spec, outcome) in [
+        ("for_good", failed("invalid digit found in string")),
+        ("as_if_told", Outcome::Errored("stopped without being told to".to_owned())),
+        ("with_a_result", Outcome::DoneWith("[1,2]".to_owned())),
+        ("with_too_much", failed("its result has 65538 bytes of JSON; at most 65536 are kept")),
+    ] {
+        stage.start(spec);
+        assert_eq!(stage.outcome().await, outcome, "{spec}");
+    }
+}
+
+#[tokio::test]
+async fn code_knows_why_and_until_when_it_must_stop() {
+    let mut stage = Stage::new();
+    let id = stage.start("saying_why");
+    tokio::task::yield_now().await;
+    stage.units.cancel(id, CancelReason::Moved);
+    stage.units.cancel(id, CancelReason::Deleted);
+    assert_eq!(stage.outcome().await, Outcome::Done);
+    assert_eq!(stage.logged(id), ["Moved"], "the first reason counts");
+}
+
+#[tokio::test]
+async fn tasks_on_the_side_end_before_the_report() {
+    let mut stage = Stage::new();
+    let id = stage.start("with_a_task_on_the_side");
+    assert_eq!(stage.outcome().await, Outcome::Done);
+    assert_eq!(stage.logged(id), ["left behind"]);
+}
+
+#[tokio::test]
 async fn code_that_is_aborted_before_its_first_poll_never_starts() {
     let mut stage = Stage::new();
     let id = stage.start("by_a_panic");
@@ -153,5 +230,5 @@ fn a_start_takes_little_memory() {
     }
     // A service may hold 40,000 observers, most of them idle.
     assert!(size(AttemptTask::run) <= 128, "{}", size(AttemptTask::run));
-    assert!(size_of::<Attempt>() <= 232, "{}", size_of::<Attempt>());
+    assert!(size_of::<Attempt>() <= 288, "{}", size_of::<Attempt>());
 }

@@ -358,7 +358,8 @@ fn differs(row: &Row, known: &Knowledge) -> Option<&'static str> {
 
 fn is(how: &Settlement, event: &RunEvent) -> bool {
     match (how, event) {
-        (Settlement::Stopped, RunEvent::Stopped) | (Settlement::Completed, RunEvent::Completed) => true,
+        (Settlement::Stopped, RunEvent::Stopped)
+        | (Settlement::Completed, RunEvent::Completed | RunEvent::CompletedWith { .. }) => true,
         (Settlement::Failed { attempts, .. }, RunEvent::Failed { attempts: told, .. }) => attempts == told,
         _ => false,
     }
@@ -371,13 +372,19 @@ fn phase(event: &RunEvent) -> Option<u8> {
         RunEvent::Errored { .. } => Some(2),
         RunEvent::HandedOver | RunEvent::HandedOverFor { .. } => Some(3),
         RunEvent::Refused { .. } => Some(4),
-        RunEvent::Progress { .. } | RunEvent::Stopped | RunEvent::Completed | RunEvent::Failed { .. } => None,
+        RunEvent::Starting { .. } => Some(5),
+        RunEvent::Progress { .. }
+        | RunEvent::Stopped
+        | RunEvent::Completed
+        | RunEvent::CompletedWith { .. }
+        | RunEvent::Failed { .. } => None,
     }
 }
 
 fn word(phase: &RunPhase) -> u8 {
     match phase {
         RunPhase::Held { .. } => 0,
+        RunPhase::Starting => 5,
         RunPhase::Running => 1,
         RunPhase::Restarting { .. } => 2,
         RunPhase::HandedOver | RunPhase::HandedOverFor { .. } => 3,

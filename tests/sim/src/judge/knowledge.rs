@@ -383,7 +383,7 @@ impl Knowledge {
         let Start { id, epoch, .. } = self.starts[&start];
         self.stopped_at.insert(id, (now, own.clone()));
         match own {
-            Some(outcome @ (Outcome::Done | Outcome::Failed(_))) => {
+            Some(outcome @ (Outcome::Done | Outcome::DoneWith(_) | Outcome::Failed(_))) => {
                 self.finished.insert((id, epoch), outcome);
             }
             Some(Outcome::Errored(_)) => *self.errors.entry((id, epoch)).or_default() += 1,
@@ -401,6 +401,8 @@ impl Knowledge {
                 Report::ServiceRegistered(_)
                 | Report::ServiceGone
                 | Report::InventoryDigest(_)
+                | Report::Checkpoint(_)
+                | Report::CheckpointWanted(_)
                 | Report::WorkQueueCreated { .. }
                 | Report::Unknown(_) => Vec::new(),
             };

@@ -64,7 +64,7 @@ fn is_true(row: &Row, known: &Knowledge) -> Verdict {
     let exhausted = row.definition.retry.after(errors, 0.0) == Retry::GiveUp;
     let holds = match &settled.how {
         Settlement::Stopped => true,
-        Settlement::Completed => ended == Some(&Outcome::Done),
+        Settlement::Completed => matches!(ended, Some(Outcome::Done | Outcome::DoneWith(_))),
         Settlement::Failed { .. } if settled.service.0.is_nil() => return Ok(()),
         Settlement::Failed { attempts, .. } => {
             matches!(ended, Some(Outcome::Failed(_))) || (exhausted && errors == *attempts)

@@ -75,7 +75,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         }
         let until = self.pace.turn(&work.kind, apart_until, now.chance);
         if until <= now.mono {
-            let phase = Phase::Running { attempt: 1, since: now.mono };
+            let phase = Phase::Running { attempt: 1, since: now.mono, is_ready: true };
             self.put(id, Slot { receipt, epoch, work: Some(work), phase, apart_until, successor: None });
             return self.start(id, 1, now, effects);
         }

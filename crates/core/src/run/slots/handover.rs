@@ -108,6 +108,7 @@ mod tests {
     fn five() -> Slots<u32> {
         let policy = SlotPolicy {
             kinds: [Kind::new("ticker").unwrap()].into(),
+            announce_readiness: [].into(),
             fence_grace: Duration::ZERO,
             consumers: 1,
             refuse_first: Duration::ZERO,
@@ -125,7 +126,7 @@ mod tests {
     }
     fn cancelled(effects: &[Effect<u32>]) -> Vec<ObserverId> {
         let ids = effects.iter().map(|effect| match effect {
-            Effect::Cancel { id } => *id,
+            Effect::Cancel { id, .. } => *id,
             other => panic!("{other:?}"),
         });
         ids.collect()

@@ -25,6 +25,8 @@ pub struct Now {
 #[derive(Debug, Clone)]
 pub struct SlotPolicy {
     pub kinds: BTreeSet<Kind>,
+    /// The kinds whose code announces when it is ready.
+    pub announce_readiness: BTreeSet<Kind>,
     pub fence_grace: Duration,
     /// The number of consumers of this service.
     pub consumers: u32,
@@ -33,11 +35,33 @@ pub struct SlotPolicy {
     pub refuse_max: Duration,
 }
 
+/// Why code is told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelReason {
+    /// The observer is deleted.
+    Deleted,
+    /// The observer is paused.
+    Paused,
+    /// The observer restarts: its definition changed, or a user requested a restart.
+    Restarted,
+    /// Another run of the observer replaces this one.
+    Replaced,
+    /// The observer continues on another service: a user or a rebalance moved it.
+    Moved,
+    /// The observer continues on another service, because this one stops, is drained or gets fewer slots.
+    Drained,
+    /// The service may have lost its session with the broker, so that another service may run the observer already.
+    Fenced,
+}
+
 /// How the code of an observer ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It returned: it is done.
     Done,
+    /// The same, with a result as JSON text.
+    DoneWith(String),
     /// It returned: it must not be retried.
     Failed(String),
     /// An error or a panic: the retry policy decides.
@@ -55,6 +79,8 @@ pub enum Input<R> {
     Revocations(Vec<Revocation>),
     /// The code of an observer has ended.
     Ended { id: ObserverId, epoch: Epoch, outcome: Outcome },
+    /// The code of an observer, in this attempt, has announced that it is ready.
+    Ready { id: ObserverId, epoch: Epoch, attempt: u32 },
     /// The broker has confirmed the settlement report of this run.
     Confirmed { id: ObserverId, epoch: Epoch },
     /// Start these one at a time.
@@ -79,7 +105,7 @@ pub enum Effect<R> {
     /// Run the code.
     Start { epoch: Epoch, attempt: u32, work: Arc<Work> },
     /// Tell the code to stop.
-    Cancel { id: ObserverId },
+    Cancel { id: ObserverId, reason: CancelReason },
     /// Abort the code.
     Abort { id: ObserverId },
     /// Report to the managers; nothing waits for the confirm.

@@ -112,6 +112,7 @@ fn parts(range: InventoryRange, entries: &[RunReport]) -> Vec<(InventoryRange, &
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldPhase<'a> {
     Held { reason: &'a str, refuses: bool },
+    Starting { attempt: u32 },
     Running { attempt: u32 },
     Restarting { error: &'a str, next_at: Timestamp },
 }
@@ -128,6 +129,7 @@ impl HeldPhase<'_> {
             Self::Restarting { error, next_at } => {
                 hash.add(&[2]).add(&next_at.0.to_be_bytes()).add(error.as_bytes())
             }
+            Self::Starting { attempt } => hash.add(&[3]).add(&attempt.to_be_bytes()),
         };
         hash.finish() & ((1 << 40) - 1)
     }
@@ -139,6 +141,7 @@ impl RunReport {
     pub fn digest(&self) -> u64 {
         let phase = match &self.event {
             RunEvent::Held { reason, refuses } => HeldPhase::Held { reason, refuses: *refuses },
+            RunEvent::Starting { attempt, .. } => HeldPhase::Starting { attempt: *attempt },
             RunEvent::Started { attempt, .. } => HeldPhase::Running { attempt: *attempt },
             RunEvent::Errored { error, next_at, .. } => HeldPhase::Restarting { error, next_at: *next_at },
             RunEvent::Progress { .. }
@@ -147,6 +150,7 @@ impl RunReport {
             | RunEvent::Refused { .. }
             | RunEvent::Stopped
             | RunEvent::Completed
+            | RunEvent::CompletedWith { .. }
             | RunEvent::Failed { .. } => return 0,
         };
         phase.digest(self.id, self.epoch)
