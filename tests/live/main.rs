@@ -27,6 +27,7 @@ mod real_input;
 mod refusals;
 mod restoring;
 mod retrying;
+mod saving;
 mod silent;
 mod stalled;
 mod state_queues;

@@ -113,6 +113,67 @@ impl Observer for Looker {
     }
 }
 
+/// Counts from its checkpoint to `to`, and writes each count with its epoch to a file once a manager has stored it.
+#[derive(Deserialize, JsonSchema)]
+struct Counter {
+    folder: PathBuf,
+    to: u64,
+}
+
+impl Observer for Counter {
+    const KIND: &'static str = "counter";
+    async fn run(self, ctx: Context) -> Result<Exit, Error> {
+        let path = self.folder.join(ctx.name());
+        let mut file = std::fs::File::options().create(true).append(true).open(path)?;
+        let restored = ctx.restored::<u64>().await?;
+        let mut count = restored.map_or(0, |restored| restored.value);
+        while count < self.to {
+            if ctx.until_cancelled(tokio::time::sleep(Duration::from_millis(5))).await.is_none() {
+                return Ok(Exit::Stopped);
+            }
+            count += 1;
+            ctx.checkpoint(&count).await?;
+            file.write_all(format!("{} {count}\n", ctx.epoch()).as_bytes())?;
+        }
+        Exit::done_with(serde_json::json!({ "count": count }))
+    }
+}
+
+/// Is ready after a while, or never.
+#[derive(Deserialize, JsonSchema)]
+struct Connects {
+    ready_after_ms: Option<u64>,
+}
+
+impl Observer for Connects {
+    const KIND: &'static str = "connects";
+    const READY_WITHIN: Option<Duration> = Some(Duration::from_secs(2));
+    async fn run(self, ctx: Context) -> Result<Exit, Error> {
+        if let Some(ms) = self.ready_after_ms {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            ctx.ready();
+        }
+        ctx.cancelled().await;
+        Ok(Exit::Stopped)
+    }
+}
+
+/// Gives three signs of life, and none afterwards.
+#[derive(Deserialize, JsonSchema)]
+struct FallsSilent {}
+
+impl Observer for FallsSilent {
+    const KIND: &'static str = "falls-silent";
+    const ALIVE_WITHIN: Option<Duration> = Some(Duration::from_secs(1));
+    async fn run(self, ctx: Context) -> Result<Exit, Error> {
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            ctx.alive();
+        }
+        std::future::pending().await
+    }
+}
+
 fn main() -> ExitCode {
     Service::new()
         .built_in()
@@ -121,5 +182,8 @@ fn main() -> ExitCode {
         .observer::<Blocks>()
         .observer::<Fails>()
         .observer::<Looker>()
+        .observer::<Counter>()
+        .observer::<Connects>()
+        .observer::<FallsSilent>()
         .main()
 }
