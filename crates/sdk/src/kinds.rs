@@ -1,12 +1,19 @@
 //! The built-in kinds.
 
+mod context_ext;
 pub mod exec;
 mod http;
+mod reconnect;
+mod spec;
 mod ticker;
+#[cfg(test)]
+mod trial;
+mod websocket;
 
 pub use exec::{Exec, ExecSettings};
 pub use http::Http;
 pub use ticker::Ticker;
+pub use websocket::WebSocket;
 
 use crate::tasks::registry::Registry;
 
@@ -19,7 +26,7 @@ pub fn built_in(exec: ExecSettings) -> Registry {
 /// The built-in kinds beside those that are there.
 #[must_use]
 pub fn add_built_in(registry: Registry, exec: ExecSettings) -> Registry {
-    registry.observer::<Ticker>().observer::<Exec>().observer::<Http>().share(exec)
+    registry.observer::<Ticker>().observer::<Exec>().observer::<Http>().observer::<WebSocket>().share(exec)
 }
 
 #[cfg(test)]

@@ -53,6 +53,9 @@ const LOG_LINES: u32 = 1000;
 #[error("the observer has not {0} within 10 s")]
 pub struct TooSlow(&'static str);
 
+/// A value for [`Context::shared`], by its type.
+pub(crate) type SharedValue = (TypeId, Arc<dyn Any + Send + Sync>);
+
 /// One observer that runs, seen from outside.
 pub struct Trial {
     code: JoinSet<Result<Exit, Error>>,
@@ -91,12 +94,14 @@ impl Trial {
     /// # Panics
     /// As [`Trial::start`].
     pub fn start_sharing<O: Observer, T: Any + Send + Sync>(observer: O, value: T) -> Self {
+        Self::start_among(observer, vec![(TypeId::of::<T>(), Arc::new(value))])
+    }
+
+    /// The same, with several values.
+    pub(crate) fn start_among<O: Observer>(observer: O, mut shared: Vec<SharedValue>) -> Self {
         let (sender, values) = mpsc::channel(UNREAD);
         let status = Arc::new(Mutex::new(None));
-        let shared = [
-            (TypeId::of::<T>(), Arc::new(value) as Arc<dyn Any + Send + Sync>),
-            (TypeId::of::<ChildWatchdogs>(), Arc::new(ChildWatchdogs::default())),
-        ];
+        shared.push((TypeId::of::<ChildWatchdogs>(), Arc::new(ChildWatchdogs::default())));
         let logs = Arc::new(Logs::new(LOG_LINES));
         let outlets = Outlets {
             outlet: Arc::new(TestOutlet { values: sender, status: status.clone() }),

@@ -5,6 +5,7 @@ use crate::tasks::context::Context;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::future::Future;
+use std::time::Duration;
 
 /// How the code of an observer may end on its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum Exit {
 pub trait Observer: DeserializeOwned + JsonSchema + Send + 'static {
     /// The kind that names this code in definitions: 1 to 64 of `a-z 0-9 . _ -`.
     const KIND: &'static str;
+    /// For a kind that announces its readiness: how long it may take. `None`: it is ready once it has started.
+    const READY_WITHIN: Option<Duration> = None;
 
     /// Runs until it is done or [`Context::cancelled`]; returning `Ok` soon after a cancel is a clean end.
     ///
