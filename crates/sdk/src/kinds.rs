@@ -12,6 +12,7 @@ mod websocket;
 
 pub use exec::{Exec, ExecSettings};
 pub use http::Http;
+use http::HttpClients;
 pub use ticker::Ticker;
 pub use websocket::WebSocket;
 
@@ -26,7 +27,13 @@ pub fn built_in(exec: ExecSettings) -> Registry {
 /// The built-in kinds beside those that are there.
 #[must_use]
 pub fn add_built_in(registry: Registry, exec: ExecSettings) -> Registry {
-    registry.observer::<Ticker>().observer::<Exec>().observer::<Http>().observer::<WebSocket>().share(exec)
+    registry
+        .observer::<Ticker>()
+        .observer::<Exec>()
+        .observer::<Http>()
+        .observer::<WebSocket>()
+        .share(HttpClients::default())
+        .share(exec)
 }
 
 #[cfg(test)]

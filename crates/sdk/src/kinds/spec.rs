@@ -81,6 +81,12 @@ impl<const MIN: u32, const MAX: u32> Count<MIN, MAX> {
     }
 }
 
+impl<const MAX: u32> Default for Count<0, MAX> {
+    fn default() -> Self {
+        Self(0)
+    }
+}
+
 impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Count<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u32::deserialize(deserializer)? {
