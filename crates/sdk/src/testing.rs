@@ -151,7 +151,11 @@ impl Trial {
     /// # Errors
     /// After 10 s. A panic of the code comes back as its error.
     pub async fn ended(&mut self) -> Result<Result<Exit, Error>, TooSlow> {
-        match tokio::time::timeout(PATIENCE, self.code.join_next()).await {
+        Self::end(&mut self.code).await
+    }
+
+    async fn end(code: &mut JoinSet<Result<Exit, Error>>) -> Result<Result<Exit, Error>, TooSlow> {
+        match tokio::time::timeout(PATIENCE, code.join_next()).await {
             Ok(Some(Ok(ended))) => Ok(ended),
             Ok(Some(Err(panicked))) => Ok(Err(panicked.into())),
             Ok(None) => Ok(Err("it has ended before".into())),
@@ -166,6 +170,29 @@ impl Trial {
     pub async fn stop(mut self) -> Result<Result<Exit, Error>, TooSlow> {
         self.attempt.stop.tell();
         self.ended().await
+    }
+
+    /// Tells it to stop, and reads what it emits until it has: code may wait for a reader.
+    #[cfg(test)]
+    pub(crate) async fn stop_reading(mut self) -> Result<(Result<Exit, Error>, Vec<Value>), TooSlow> {
+        self.attempt.stop.tell();
+        let mut rest = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                value = self.values.recv() => match value {
+                    Some(value) => rest.push(value),
+                    None => return Ok((self.ended().await?, rest)),
+                },
+                ended = Self::end(&mut self.code) => {
+                    let ended = ended?;
+                    while let Ok(value) = self.values.try_recv() {
+                        rest.push(value);
+                    }
+                    return Ok((ended, rest));
+                }
+            }
+        }
     }
 }
 

@@ -64,6 +64,11 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
     if settings.service.exec.env_allow.is_empty() {
         settings.service.exec.env_allow = vec!["*".to_owned()];
     }
+    for list in [&mut settings.service.files.read, &mut settings.service.files.write] {
+        if list.is_empty() {
+            *list = vec!["*".to_owned()];
+        }
+    }
     let broker = match &arguments.broker {
         Some(url) => {
             settings.broker.url.clone_from(url);
@@ -150,7 +155,7 @@ fn start_service(
     name.clone_into(&mut settings.service.name);
     settings.service.capacity = CapacityText(everwatch::Capacity::Fixed(arguments.capacity));
     let service = settings.service.settings(&settings.broker)?;
-    let registry = built_in(settings.service.exec_settings(&settings.broker));
+    let registry = built_in(settings.service.kind_settings(&settings.broker));
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (broker, tasks, handle) = (broker.clone(), tasks.clone(), handle.clone());
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
