@@ -5,6 +5,8 @@ mod context_ext;
 pub mod exec;
 mod files;
 mod http;
+mod pauses;
+mod postgres;
 mod reconnect;
 mod spec;
 mod tail;
@@ -16,6 +18,7 @@ mod websocket;
 pub use exec::{Exec, ExecSettings};
 pub use files::FilesSettings;
 pub use http::Http;
+pub use postgres::{PostgresListen, PostgresSettings};
 pub use tail::Tail;
 pub use ticker::Ticker;
 pub use websocket::WebSocket;
@@ -30,6 +33,8 @@ pub struct KindSettings {
     pub exec: ExecSettings,
     /// What `tail` and `replicate` may read and write.
     pub files: FilesSettings,
+    /// Which servers `postgres-listen` may connect to.
+    pub postgres: PostgresSettings,
 }
 
 /// All built-in kinds, which may do what the settings say.
@@ -47,9 +52,11 @@ pub fn add_built_in(registry: Registry, settings: KindSettings) -> Registry {
         .observer::<Http>()
         .observer::<WebSocket>()
         .observer::<Tail>()
+        .observer::<PostgresListen>()
         .share(HttpClients::default())
         .share(settings.exec)
         .share(settings.files)
+        .share(settings.postgres)
 }
 
 #[cfg(test)]

@@ -64,7 +64,8 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
     if settings.service.exec.env_allow.is_empty() {
         settings.service.exec.env_allow = vec!["*".to_owned()];
     }
-    for list in [&mut settings.service.files.read, &mut settings.service.files.write] {
+    let service = &mut settings.service;
+    for list in [&mut service.files.read, &mut service.files.write, &mut service.postgres.allow] {
         if list.is_empty() {
             *list = vec!["*".to_owned()];
         }

@@ -2,7 +2,7 @@
 
 use super::secret;
 use crate::kinds::exec::ENV_PASS;
-use crate::kinds::{ExecSettings, FilesSettings, KindSettings};
+use crate::kinds::{ExecSettings, FilesSettings, KindSettings, PostgresSettings};
 use crate::settings::{Capacity, ServiceSettings};
 use config::{Environment, File, FileFormat};
 use everwatch_broker::{RabbitBroker, STATE_QUEUES_MAX};
@@ -92,6 +92,7 @@ pub struct Service {
     pub listen: String,
     pub exec: Exec,
     pub files: Files,
+    pub postgres: Postgres,
 }
 
 /// A number or `"auto"`; kept as text because the environment knows only text.
@@ -142,6 +143,14 @@ pub struct Files {
     pub read: Vec<String>,
     /// Absolute paths of folders in which `replicate` may write and delete files; `*` is any.
     pub write: Vec<String>,
+}
+
+/// `[service.postgres]`
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Postgres {
+    /// Servers that `postgres-listen` may connect to, as `host:port`; `*` is any.
+    pub allow: Vec<String>,
 }
 
 /// `[log]`
@@ -201,6 +210,7 @@ impl Default for Service {
             listen: String::new(),
             exec: Exec::default(),
             files: Files::default(),
+            postgres: Postgres::default(),
         }
     }
 }
@@ -259,6 +269,7 @@ pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError
         .with_list_parse_key("service.exec.env_allow")
         .with_list_parse_key("service.files.read")
         .with_list_parse_key("service.files.write")
+        .with_list_parse_key("service.postgres.allow")
         .try_parsing(true)
         .source(Some(std::env::vars().filter(|(key, _)| key.contains("__")).collect()));
     builder.add_source(environment).build().and_then(config::Config::try_deserialize).map_err(|error| {
@@ -295,6 +306,7 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     let kinds = service.kind_settings(broker);
     kinds.exec.check().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
     kinds.files.check().map_err(|error| SettingsError(format!("service.files.{error}")))?;
+    kinds.postgres.check().map_err(|error| SettingsError(format!("service.postgres.{error}")))?;
     service.settings(broker).map(drop)
 }
 
@@ -383,6 +395,7 @@ impl Service {
         KindSettings {
             exec: ExecSettings { allow, env_pass, env_allow, fence_after: broker.heartbeat },
             files: FilesSettings { read, write },
+            postgres: PostgresSettings { allow: self.postgres.allow.clone() },
         }
     }
 }

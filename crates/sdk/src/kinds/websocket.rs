@@ -6,11 +6,10 @@ mod request;
 mod tests;
 
 use super::context_ext::ContextExt as _;
-use super::reconnect::Reconnect;
+use super::pauses::{Connections, Pauses};
 use super::spec::{Count, DAY, HOUR, MINUTE, SECOND, Span};
 use crate::{Context, Error, Exit, Observer};
 use connection::{Buffered, Connection, Ended};
-use everwatch_core::clock::show;
 use request::{NotConnected, Prepared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -103,33 +102,6 @@ struct Answer {
     equals: Option<Value>,
 }
 
-/// The pauses between two connections double from `first` to `max`; half of each is random.
-#[derive(Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[schemars(inline)]
-struct Pauses {
-    /// The pause after the first loss.
-    first: Span<10, HOUR>,
-    /// The longest pause.
-    max: Span<10, HOUR>,
-    /// How long a connection must last for the next pause to be `first` again.
-    healthy_after: Span<0, DAY>,
-    /// Number of connections in a row that may fail or end before `healthy_after`. Then the attempt ends with an
-    /// error, and the retry policy of the observer decides what follows.
-    attempts: Count<1, 1_000_000>,
-}
-
-impl Default for Pauses {
-    fn default() -> Self {
-        Self {
-            first: Span::ms(500),
-            max: Span::ms(30 * SECOND),
-            healthy_after: Span::ms(MINUTE),
-            attempts: Count::new(10),
-        }
-    }
-}
-
 fn connect_timeout() -> Span<100, { 5 * MINUTE }> {
     Span::ms(10 * SECOND)
 }
@@ -170,10 +142,7 @@ impl Observer for WebSocket {
             Ok(prepared) => prepared,
             Err(wrong) => return Ok(Exit::Failed(wrong)),
         };
-        let Pauses { first, max, healthy_after, attempts } = &self.reconnect;
-        let healthy_after = healthy_after.get();
-        let mut pauses = Reconnect::new().first(first.get()).max(max.get()).healthy_after(healthy_after);
-        let mut failures = 0;
+        let mut connections = Connections::new(&self.reconnect);
         loop {
             let begun = Instant::now();
             let lost = match ctx.until_cancelled(prepared.connect(&self)).await {
@@ -191,18 +160,10 @@ impl Observer for WebSocket {
                 }
                 Some(Err(NotConnected::Unreachable(reason))) => reason,
             };
-            let lived_for = begun.elapsed();
-            failures = if lived_for >= healthy_after { 1 } else { failures + 1 };
-            if failures >= attempts.get() {
-                let told = format!("{}: {lost}; connection {failures} in a row", prepared.shown);
-                return Err(format!("{told} that did not last for {}", show(healthy_after)).into());
-            }
-            let pause = pauses.next_pause(lived_for);
-            let in_ms = show(Duration::from_millis(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)));
-            ctx.log(&format!("{lost}; connecting again in {in_ms}"));
-            ctx.status(&format!("disconnected: {lost}"));
-            if ctx.until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-                return Ok(Exit::Done);
+            match connections.wait(&ctx, begun.elapsed(), &lost).await {
+                Ok(Some(())) => {}
+                Ok(None) => return Ok(Exit::Done),
+                Err(error) => return Err(format!("{}: {error}", prepared.shown).into()),
             }
         }
     }
