@@ -80,6 +80,14 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
+/// The JSON schema `format` of durations that [`parse_duration`] reads.
+pub const DURATION_FORMAT: &str = "friendly-duration";
+/// JSON schema keywords: the least and the greatest duration, in the same notation. Validators that do not know them
+/// ignore them.
+pub const DURATION_MINIMUM: &str = "durationMinimum";
+/// See [`DURATION_MINIMUM`].
+pub const DURATION_MAXIMUM: &str = "durationMaximum";
+
 /// Durations in friendly notation (`"30s"`, `"1h 30m"`), for `#[serde(with = "clock::friendly")]`.
 pub mod friendly {
     use super::Duration;

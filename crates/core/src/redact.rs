@@ -48,12 +48,15 @@ fn redacted_one(text: &str) -> String {
     if url.password().is_none() && !has_secret && url.fragment().is_none() {
         return text.to_owned();
     }
-    let password = if url.password().is_some() { HIDDEN } else { "" };
-    let mut shown = format!(
-        "{}{password}{}",
-        &url[..Position::BeforePassword],
-        &url[Position::AfterPassword..Position::AfterPath]
-    );
+    let mut shown = match url.password() {
+        // Without a password, the positions around it are not defined.
+        None => url[..Position::AfterPath].to_owned(),
+        Some(_) => format!(
+            "{}{HIDDEN}{}",
+            &url[..Position::BeforePassword],
+            &url[Position::AfterPassword..Position::AfterPath]
+        ),
+    };
     for (number, pair) in url.query().into_iter().flat_map(|query| query.split('&')).enumerate() {
         shown.push(if number == 0 { '?' } else { '&' });
         match pair.split_once('=') {
@@ -134,6 +137,7 @@ mod tests {
             ),
             ("postgres://h/db?pass%77ord=secret", "postgres://h/db?pass%77ord=…"),
             ("http://h/x?api_key=secret#secret", "http://h/x?api_key=…"),
+            ("http://u@h/x?api_key=secret", "http://u@h/x?api_key=…"),
             ("no url u:secret@h", "…@h"),
             ("http://u:secret@[bad", "http://…@[bad"),
         ] {

@@ -135,7 +135,7 @@ impl Service {
         let _telling = init_telemetry(&settings.log, &settings.telemetry, teller)?;
         if self.built_in {
             self.registry =
-                crate::kinds::add_built_in(self.registry, settings.service.exec_settings(&settings.broker));
+                crate::kinds::add_built_in(self.registry, settings.service.kind_settings(&settings.broker));
         }
         run(&settings.broker, &settings.service, self.registry)
     }

@@ -81,10 +81,10 @@ pub struct Emitted {
 
 /// What an observer has shown of itself.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     status: Option<String>,
-    is_ready: bool,
-    checkpoint: Option<SavedCheckpoint>,
+    pub(crate) is_ready: bool,
+    pub(crate) checkpoint: Option<SavedCheckpoint>,
     checkpoints: u64,
 }
 
@@ -130,7 +130,7 @@ pub struct TrialBuilder<O> {
     attempt: u32,
     epoch: Epoch,
     labels: BTreeMap<String, String>,
-    checkpoint: Option<SavedCheckpoint>,
+    seen: Arc<Mutex<Seen>>,
     shared: Shared,
 }
 
@@ -159,12 +159,24 @@ impl<O: Observer> TrialBuilder<O> {
     pub fn checkpoint(self, value: impl Serialize, epoch: u64) -> Self {
         let value = serde_json::to_string(&value).expect("a checkpoint can be written as JSON");
         let saved = SavedCheckpoint { epoch: epoch.into(), number: 1, value };
-        Self { checkpoint: Some(saved), ..self }
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).checkpoint = Some(saved);
+        self
     }
     /// A value for [`Context::shared`].
     #[must_use]
     pub fn share<T: Any + Send + Sync>(mut self, value: T) -> Self {
         self.shared.insert(TypeId::of::<T>(), Arc::new(value));
+        self
+    }
+    /// Shows itself here: the next trial continues with what this one has saved.
+    #[cfg(test)]
+    pub(crate) fn keep_in(self, seen: Arc<Mutex<Seen>>) -> Self {
+        Self { seen, ..self }
+    }
+    /// The same as [`TrialBuilder::share`] for values of several types.
+    #[cfg(test)]
+    pub(crate) fn share_all(mut self, shared: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>) -> Self {
+        self.shared.extend(shared);
         self
     }
     /// Starts the observer. Needs a tokio runtime.
@@ -174,7 +186,7 @@ impl<O: Observer> TrialBuilder<O> {
     #[must_use]
     pub fn start(mut self) -> Trial {
         let (sender, values) = mpsc::channel(UNREAD);
-        let seen = Arc::new(Mutex::new(Seen { checkpoint: self.checkpoint, ..Seen::default() }));
+        let seen = self.seen;
         let watchdogs: Arc<dyn Any + Send + Sync> = Arc::new(ChildWatchdogs::default());
         self.shared.entry(TypeId::of::<ChildWatchdogs>()).or_insert(watchdogs);
         let logs = Arc::new(Logs::new(LOG_LINES));
@@ -238,7 +250,7 @@ impl Trial {
             attempt: 1,
             epoch: Epoch::new(1, 0),
             labels: BTreeMap::new(),
-            checkpoint: None,
+            seen: Arc::default(),
             shared: Shared::default(),
         }
     }
@@ -306,7 +318,11 @@ impl Trial {
     /// # Errors
     /// After 10 s. A panic of the code comes back as its error.
     pub async fn ended(&mut self) -> Result<Result<Exit, Error>, TooSlow> {
-        match tokio::time::timeout(PATIENCE, self.code.join_next()).await {
+        Self::end(&mut self.code).await
+    }
+
+    async fn end(code: &mut JoinSet<Result<Exit, Error>>) -> Result<Result<Exit, Error>, TooSlow> {
+        match tokio::time::timeout(PATIENCE, code.join_next()).await {
             Ok(Some(Ok(ended))) => Ok(ended),
             Ok(Some(Err(panicked))) => Ok(Err(panicked.into())),
             Ok(None) => Ok(Err("it has ended before".into())),
@@ -329,6 +345,29 @@ impl Trial {
     pub async fn stop_for(mut self, reason: CancelReason) -> Result<Result<Exit, Error>, TooSlow> {
         self.attempt.stop.tell(reason, PATIENCE);
         self.ended().await
+    }
+
+    /// Tells it to stop, and reads what it emits until it has: code may wait for a reader.
+    #[cfg(test)]
+    pub(crate) async fn stop_reading(mut self) -> Result<(Result<Exit, Error>, Vec<Value>), TooSlow> {
+        self.attempt.stop.tell(CancelReason::Deleted, PATIENCE);
+        let mut rest = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                value = self.values.recv() => match value {
+                    Some(emitted) => rest.push(emitted.value),
+                    None => return Ok((self.ended().await?, rest)),
+                },
+                ended = Self::end(&mut self.code) => {
+                    let ended = ended?;
+                    while let Ok(emitted) = self.values.try_recv() {
+                        rest.push(emitted.value);
+                    }
+                    return Ok((ended, rest));
+                }
+            }
+        }
     }
 }
 

@@ -64,6 +64,12 @@ pub(crate) fn run(config: Option<&std::path::Path>, arguments: &Dev) -> anyhow::
     if settings.service.exec.env_allow.is_empty() {
         settings.service.exec.env_allow = vec!["*".to_owned()];
     }
+    let service = &mut settings.service;
+    for list in [&mut service.files.read, &mut service.files.write, &mut service.postgres.allow] {
+        if list.is_empty() {
+            *list = vec!["*".to_owned()];
+        }
+    }
     let broker = match &arguments.broker {
         Some(url) => {
             settings.broker.url.clone_from(url);
@@ -150,7 +156,7 @@ fn start_service(
     name.clone_into(&mut settings.service.name);
     settings.service.capacity = CapacityText(everwatch::Capacity::Fixed(arguments.capacity));
     let service = settings.service.settings(&settings.broker)?;
-    let registry = built_in(settings.service.exec_settings(&settings.broker));
+    let registry = built_in(settings.service.kind_settings(&settings.broker));
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (broker, tasks, handle) = (broker.clone(), tasks.clone(), handle.clone());
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {

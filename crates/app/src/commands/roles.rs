@@ -53,7 +53,7 @@ fn manager(settings: &Settings, adopt: bool) -> anyhow::Result<()> {
 }
 
 fn service(settings: &Settings) -> anyhow::Result<()> {
-    let registry = built_in(settings.service.exec_settings(&settings.broker));
+    let registry = built_in(settings.service.kind_settings(&settings.broker));
     Ok(host::run(&settings.broker, &settings.service, registry)?)
 }
 

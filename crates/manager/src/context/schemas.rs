@@ -1,6 +1,9 @@
 //! Whether a spec is what its kind wants, by the JSON schema that the services tell of it.
 
+mod durations;
+
 use crate::lock::lock;
+use everwatch_core::clock::DURATION_FORMAT;
 use everwatch_core::id::Kind;
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::service::ServiceRow;
@@ -52,6 +55,9 @@ impl Schemas {
                         let detail = "is missing".to_owned();
                         FieldError { pointer: format!("/spec{at}/{property}"), detail }
                     }
+                    ValidationErrorKind::Format { format } => {
+                        FieldError { pointer: format!("/spec{at}"), detail: not_of_format(format) }
+                    }
                     // Without the value: it may be a secret.
                     _ => FieldError { pointer: format!("/spec{at}"), detail: error.masked().to_string() },
                 }
@@ -67,7 +73,9 @@ impl Schemas {
             return ready.validator.clone();
         }
         // Patterns that take no more than linear time.
-        let made = jsonschema::options().with_pattern_options(PatternOptions::regex()).build(schema);
+        let options =
+            jsonschema::options().with_pattern_options(PatternOptions::regex()).should_validate_formats(true);
+        let made = durations::known_to(options).build(schema);
         let made = made
             .inspect_err(
                 |error| warn!(%kind, %error, "a service registered a kind with an invalid JSON schema"),
@@ -82,10 +90,53 @@ impl Schemas {
     }
 }
 
+/// Formats are asserted: a URL that is none would otherwise fail on a service, long after the create.
+fn not_of_format(format: &str) -> String {
+    match format {
+        DURATION_FORMAT => "is not a duration: write it like \"500ms\", \"30s\" or \"1h 30m\"".to_owned(),
+        "uri" => "is not a URL: write it like \"https://example.org/path\"".to_owned(),
+        "regex" => "is not a regular expression".to_owned(),
+        other => format!("is not of the format \"{other}\""),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn durations_and_urls_are_checked_and_their_errors_say_how_to_write_them() {
+        let (schemas, kind) = (Schemas::default(), Kind::new("poll").unwrap());
+        let every = json!({"type": ["string", "null"], "format": DURATION_FORMAT,
+            "durationMinimum": "100ms", "durationMaximum": "1h"});
+        let schema = json!({"type": "object", "properties": {"every": every,
+            "url": {"type": "string", "format": "uri", "pattern": "^https?://"}, "size": {"format": "uint32"}}});
+        let told = |spec: Value| {
+            let all = schemas.errors(&kind, &schema, &spec).into_iter();
+            all.map(|it| format!("{} {}", it.pointer, it.detail)).collect::<Vec<_>>()
+        };
+        for every in ["100ms", "1h", "1m 30s", "PT5S", "2 seconds"] {
+            assert_eq!(told(json!({"every": every, "url": "http://h/", "size": 1})), [""; 0], "{every}");
+        }
+        assert_eq!(told(json!({"every": null})), [""; 0]);
+        for (every, wrong) in [
+            ("1 parsec", "is not a duration: write it like"),
+            ("", "is not a duration"),
+            ("-5s", "is not a duration"),
+            ("99ms", "is below the minimum of 100ms"),
+            ("61m", "is above the maximum of 1h"),
+        ] {
+            let told = told(json!({"every": every}));
+            assert!(
+                told.len() == 1 && told[0].starts_with(&format!("/spec/every {wrong}")),
+                "{every}: {told:?}"
+            );
+        }
+        assert!(told(json!({"url": "not a url"}))[0].starts_with("/spec/url "));
+        assert!(told(json!({"url": "ftp://h/"}))[0].starts_with("/spec/url "));
+        assert!(told(json!("not a url"))[0].starts_with("/spec "));
+    }
 
     #[test]
     fn what_is_wrong_is_told_by_field_and_without_its_value() {

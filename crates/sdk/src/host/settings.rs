@@ -1,8 +1,8 @@
 //! The configuration of a service program: defaults < file < environment. Unknown keys are refused.
 
 use super::secret;
-use crate::kinds::ExecSettings;
 use crate::kinds::exec::ENV_PASS;
+use crate::kinds::{ExecSettings, FilesSettings, KindSettings, PostgresSettings};
 use crate::settings::{Capacity, ServiceSettings};
 use config::{Environment, File, FileFormat};
 use everwatch_broker::{RabbitBroker, STATE_QUEUES_MAX};
@@ -91,6 +91,8 @@ pub struct Service {
     /// Address of `/livez`, `/readyz` and `/metrics`; empty: none.
     pub listen: String,
     pub exec: Exec,
+    pub files: Files,
+    pub postgres: Postgres,
 }
 
 /// A number or `"auto"`; kept as text because the environment knows only text.
@@ -131,6 +133,24 @@ pub struct Exec {
     pub env_pass: Vec<String>,
     /// Names of variables that a spec may set; `*` is any except those that make programs load code.
     pub env_allow: Vec<String>,
+}
+
+/// `[service.files]`
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Files {
+    /// Absolute paths of folders whose files `tail` and `replicate` may read; `*` is any.
+    pub read: Vec<String>,
+    /// Absolute paths of folders in which `replicate` may write and delete files; `*` is any.
+    pub write: Vec<String>,
+}
+
+/// `[service.postgres]`
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Postgres {
+    /// Servers that `postgres-listen` may connect to, as `host:port`; `*` is any.
+    pub allow: Vec<String>,
 }
 
 /// `[log]`
@@ -189,6 +209,8 @@ impl Default for Service {
             threads: 0,
             listen: String::new(),
             exec: Exec::default(),
+            files: Files::default(),
+            postgres: Postgres::default(),
         }
     }
 }
@@ -245,6 +267,9 @@ pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError
         .with_list_parse_key("service.exec.allow")
         .with_list_parse_key("service.exec.env_pass")
         .with_list_parse_key("service.exec.env_allow")
+        .with_list_parse_key("service.files.read")
+        .with_list_parse_key("service.files.write")
+        .with_list_parse_key("service.postgres.allow")
         .try_parsing(true)
         .source(Some(std::env::vars().filter(|(key, _)| key.contains("__")).collect()));
     builder.add_source(environment).build().and_then(config::Config::try_deserialize).map_err(|error| {
@@ -278,8 +303,10 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     {
         return wrong("service.heartbeat_interval: from 1s to 60s");
     }
-    let exec = service.exec_settings(broker);
-    exec.check().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
+    let kinds = service.kind_settings(broker);
+    kinds.exec.check().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
+    kinds.files.check().map_err(|error| SettingsError(format!("service.files.{error}")))?;
+    kinds.postgres.check().map_err(|error| SettingsError(format!("service.postgres.{error}")))?;
     service.settings(broker).map(drop)
 }
 
@@ -360,11 +387,16 @@ impl Service {
     pub fn instance(&self) -> String {
         if self.name.is_empty() { host_name() } else { self.name.clone() }
     }
-    /// What `exec` may do.
+    /// What the built-in kinds may do.
     #[must_use]
-    pub fn exec_settings(&self, broker: &Broker) -> ExecSettings {
+    pub fn kind_settings(&self, broker: &Broker) -> KindSettings {
         let Exec { allow, env_pass, env_allow } = self.exec.clone();
-        ExecSettings { allow, env_pass, env_allow, fence_after: broker.heartbeat }
+        let Files { read, write } = self.files.clone();
+        KindSettings {
+            exec: ExecSettings { allow, env_pass, env_allow, fence_after: broker.heartbeat },
+            files: FilesSettings { read, write },
+            postgres: PostgresSettings { allow: self.postgres.allow.clone() },
+        }
     }
 }
 
@@ -409,6 +441,8 @@ mod tests {
         assert!(program.unwrap_err().starts_with("service.exec.allow: `sh`"));
         let name = checked(|_, service| service.exec.env_allow.push("LD_PRELOAD".to_owned()));
         assert!(name.unwrap_err().starts_with("service.exec.env_allow: `LD_PRELOAD`"));
+        let folder = checked(|_, service| service.files.read.push("logs".to_owned()));
+        assert!(folder.unwrap_err().starts_with("service.files.read: `logs`"));
         let lines = checked(|_, service| service.log_lines = LINES_MAX + 1);
         assert!(lines.unwrap_err().starts_with("service.log_lines"));
     }

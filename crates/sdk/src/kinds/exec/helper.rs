@@ -6,7 +6,7 @@
 //! one leaves, and the inner one ends everything when the outer one is gone. No other signal ends them, because a
 //! process manager sends SIGTERM to all processes of a service at once.
 
-use super::{HELPER, descendants};
+use super::{CHANNEL, HELPER, descendants, descriptor};
 use crate::boot_clock::boottime;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, read};
 use std::io::{Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStdin, Command, Stdio};
@@ -30,18 +30,34 @@ const NOT_STARTED: i32 = 127;
 /// The last signal there is.
 const LAST_SIGNAL: i32 = 64;
 
+/// Whether a program has a channel: a descriptor on which it speaks to its observer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Channel {
+    None,
+    /// The outer helper receives it over its standard input.
+    Comes,
+}
+
 /// The value of [`HELPER`] for the outer one.
-pub(super) fn outer(silence: Duration) -> String {
-    format!("outer {}", silence.as_millis())
+pub(super) fn outer(silence: Duration, channel: Channel) -> String {
+    asked("outer", silence, channel)
+}
+
+fn asked(which: &str, silence: Duration, channel: Channel) -> String {
+    let channel = if channel == Channel::Comes { " channel" } else { "" };
+    format!("{which} {}{channel}", silence.as_millis())
 }
 
 /// To be called first thing in `main`, before any thread: if this process was started as a helper, it
 /// does that work and never returns.
 pub fn run_helper_if_asked() {
     let Ok(asked) = std::env::var(HELPER) else { return };
-    let (which, limit) = asked.split_once(' ').unwrap_or(("inner", &asked));
-    let limit = Duration::from_millis(limit.parse().unwrap_or(5000));
-    let helped = if which == "outer" { start_inner(limit) } else { start_program() };
+    let mut words = asked.split(' ');
+    let is_outer = words.next() == Some("outer");
+    let limit = words.next().and_then(|limit| limit.parse().ok());
+    let limit = Duration::from_millis(limit.unwrap_or(5000));
+    let channel = if words.next() == Some("channel") { Channel::Comes } else { Channel::None };
+    let helped = if is_outer { start_inner(limit, channel) } else { start_program(channel) };
     let code = helped.and_then(|started| Helper::new(started)?.run(limit)).unwrap_or_else(|error| {
         let program = std::env::args().nth(1).unwrap_or_default();
         // The service logs its children's standard error.
@@ -86,18 +102,35 @@ fn can_be_survived(signal: i32) -> bool {
     !others.contains(&signal)
 }
 
-fn start_inner(limit: Duration) -> std::io::Result<Started> {
+fn start_inner(limit: Duration, channel: Channel) -> std::io::Result<Started> {
     let mut command = Command::new("/proc/self/exe");
     command.args(std::env::args_os().skip(1));
-    command.env(HELPER, format!("inner {}", limit.as_millis())).stdin(Stdio::piped());
-    Started::spawn(&mut command)
+    command.env(HELPER, asked("inner", limit, channel)).stdin(Stdio::piped());
+    // Closed here once the inner one has it: its end is the end of the program's processes.
+    let mut passed = None;
+    if channel == Channel::Comes {
+        let received = descriptor::receive(std::io::stdin())?;
+        command.env(CHANNEL, descriptor::pass_on(&received)?.to_string());
+        passed = Some(received);
+    }
+    let started = Started::spawn(&mut command);
+    drop(passed);
+    started
 }
 
-fn start_program() -> std::io::Result<Started> {
+fn start_program(channel: Channel) -> std::io::Result<Started> {
     let mut arguments = std::env::args_os().skip(1);
     let program = arguments.next().ok_or_else(|| std::io::Error::other("no program"))?;
     let mut command = Command::new(program);
-    Started::spawn(command.args(arguments).env_remove(HELPER).stdin(Stdio::null()))
+    let started = Started::spawn(command.args(arguments).env_remove(HELPER).stdin(Stdio::null()))?;
+    if channel == Channel::Comes {
+        // Inherited, and passed on to the program.
+        let inherited = std::env::var(CHANNEL).ok().and_then(|number| number.parse::<RawFd>().ok());
+        if let Some(inherited) = inherited.filter(|number| *number > 2) {
+            nix::unistd::close(inherited)?;
+        }
+    }
+    Ok(started)
 }
 
 struct Helper {

@@ -1,0 +1,175 @@
+//! The requests of one observer, and the clients that all observers of a service share.
+
+use super::{Emit, Http, Method};
+use crate::Error;
+use crate::tasks::task::chain;
+use everwatch_core::redact::{redacted, without_credentials};
+use reqwest::header::{
+    CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Request, Response, StatusCode, Url};
+use serde_json::Value;
+use std::sync::OnceLock;
+
+/// Redirects in a row.
+const REDIRECTS_MAX: usize = 10;
+/// Connections to one server that are kept open while they are idle.
+const IDLE_MAX: usize = 8;
+
+/// The clients of all observers: one alone takes hundreds of kilobytes for its certificates.
+#[derive(Debug, Default)]
+pub(crate) struct HttpClients {
+    follows: OnceLock<Client>,
+    stays: OnceLock<Client>,
+}
+
+impl HttpClients {
+    fn client(&self, redirects: bool) -> Result<Client, reqwest::Error> {
+        let (kept, policy) = match redirects {
+            true => (&self.follows, Policy::limited(REDIRECTS_MAX)),
+            false => (&self.stays, Policy::none()),
+        };
+        if let Some(client) = kept.get() {
+            return Ok(client.clone());
+        }
+        let client = Client::builder().redirect(policy).pool_max_idle_per_host(IDLE_MAX).build()?;
+        Ok(kept.get_or_init(|| client).clone())
+    }
+}
+
+/// An expected answer with its whole body.
+pub(super) struct Received {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+}
+
+/// The checked request, and what the server said of the latest body.
+pub(super) struct Prepared<'a> {
+    client: Client,
+    request: Request,
+    spec: &'a Http,
+    /// The URL without its secrets.
+    pub(super) shown: String,
+    /// Headers that ask for the body only if it has changed.
+    conditions: HeaderMap,
+}
+
+impl<'a> Prepared<'a> {
+    /// # Errors
+    /// Names the member of the spec and the cure.
+    pub(super) fn new(spec: &'a Http, clients: &HttpClients) -> Result<Self, String> {
+        let hidden = redacted(&spec.url);
+        let url: Url = spec.url.parse().map_err(|_| format!("`url`: `{hidden}` is not a URL"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("`url`: `{hidden}` does not begin with http:// or https://"));
+        }
+        let shown = without_credentials(url.as_str());
+        let client =
+            clients.client(spec.redirects).map_err(|error| format!("cannot make requests: {error}"))?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in &spec.headers {
+            let (name, value) = header(name, value)?;
+            headers.insert(name, value);
+        }
+        let mut request = client.request(method(spec.method), url).timeout(spec.timeout.get());
+        if let Some(body) = body(&spec.body) {
+            if !spec.body.is_string() && !headers.contains_key(CONTENT_TYPE) {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            }
+            request = request.body(body);
+        }
+        let request = request.headers(headers).build();
+        let request =
+            request.map_err(|error| format!("`url`: `{shown}`: {}", chain(&error.without_url())))?;
+        Ok(Self { client, request, spec, shown, conditions: HeaderMap::new() })
+    }
+
+    /// The answer, or `None` if the server says that nothing has changed.
+    ///
+    /// # Errors
+    /// If there is no answer in time, its status is unexpected, or its body is too large.
+    pub(super) async fn fetch(&mut self) -> Result<Option<Received>, Error> {
+        // A body that is a string or bytes can always be sent again.
+        let mut request = self.request.try_clone().ok_or("the request cannot be repeated")?;
+        request.headers_mut().extend(self.conditions.clone());
+        let sent = self.client.execute(request).await;
+        let mut response = sent.map_err(|error| self.named(error))?;
+        let status = response.status();
+        if status == StatusCode::NOT_MODIFIED && !self.conditions.is_empty() {
+            return Ok(None);
+        }
+        let expected = &self.spec.expect;
+        if !expected.iter().any(|it| it.includes(status.as_u16())) {
+            let list = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            return Err(format!("{}: the server answered {status}; `expect` is {list}", self.shown).into());
+        }
+        let conditions = self.conditions_of(&response);
+        let body = self.body_of(&mut response).await?;
+        self.conditions = conditions;
+        Ok(Some(Received { status: status.as_u16(), body }))
+    }
+
+    async fn body_of(&self, response: &mut Response) -> Result<Vec<u8>, Error> {
+        let limit = self.spec.max_body.size();
+        let too_large = || format!("{}: the body is larger than `max_body`, {limit} bytes", self.shown);
+        if self.spec.method != Method::Head && response.content_length().is_some_and(|it| it > limit as u64) {
+            return Err(too_large().into());
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.named(error))? {
+            if body.len() + chunk.len() > limit {
+                return Err(too_large().into());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    fn conditions_of(&self, response: &Response) -> HeaderMap {
+        let is_asked = self.spec.conditional && self.spec.emit == Emit::Changes;
+        let mut conditions = HeaderMap::new();
+        if is_asked && matches!(self.spec.method, Method::Get | Method::Head) {
+            for (said, asks) in [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)] {
+                if let Some(value) = response.headers().get(said) {
+                    conditions.insert(asks, value.clone());
+                }
+            }
+        }
+        conditions
+    }
+
+    /// The error of a request names its URL, with a query that may hold a secret.
+    fn named(&self, error: reqwest::Error) -> Error {
+        format!("{}: {}", self.shown, chain(&error.without_url())).into()
+    }
+}
+
+fn method(method: Method) -> reqwest::Method {
+    match method {
+        Method::Get => reqwest::Method::GET,
+        Method::Head => reqwest::Method::HEAD,
+        Method::Post => reqwest::Method::POST,
+        Method::Put => reqwest::Method::PUT,
+        Method::Patch => reqwest::Method::PATCH,
+        Method::Delete => reqwest::Method::DELETE,
+        Method::Options => reqwest::Method::OPTIONS,
+    }
+}
+
+fn body(body: &Value) -> Option<String> {
+    match body {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// The value stays out of the error: it may be a secret.
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let parsed = name.parse().map_err(|_| format!("`headers`: `{name}` is not the name of a header"))?;
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| format!("`headers`: the value of `{name}` has characters that a header cannot have"))?;
+    value.set_sensitive(true);
+    Ok((parsed, value))
+}
