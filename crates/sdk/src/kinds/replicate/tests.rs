@@ -75,7 +75,9 @@ async fn the_copy_follows_every_change_of_the_original() {
     until("the folder is gone", || !place.path("copies/to/deep").exists()).await;
     until("nothing else is there", || std::fs::read_dir(place.path("copies/to")).unwrap().count() == 3).await;
     assert_eq!(trial.stop().await.unwrap().unwrap(), Exit::Done);
-    assert_eq!(place.kept.value().unwrap(), json!({"after": null}));
+    // A stop in the middle of a pass stores where it was.
+    let after = place.kept.value().unwrap()["after"].clone();
+    assert!(after.is_null() || ["a", "c"].contains(&after.as_str().unwrap()), "{after}");
 }
 
 #[tokio::test]
