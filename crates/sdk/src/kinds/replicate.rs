@@ -2,6 +2,7 @@
 
 mod copy;
 mod pass;
+mod progress;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -14,7 +15,8 @@ use crate::{Context, Error, Exit, Observer};
 use everwatch_core::clock::show;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use pass::{Folders, Pass, Progress, Summary};
+use pass::{Folders, Pass, Summary};
+use progress::Progress;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kinds::context_ext::Kept;
-use crate::kinds::trial::{shared, start, until, until_logged};
+use crate::kinds::trial::{shared, start, until, until_logged, with};
 use crate::testing::Trial;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Compares and copies one file.
 
-use super::pass::Progress;
+use super::progress::Progress;
 use super::tree::Stamp;
 use sha2::{Digest as _, Sha256};
 use std::fs::{File, Permissions};

@@ -1,14 +1,14 @@
 //! One pass over both folders. Waits for nothing but the disk, and stops between two chunks of a file.
 
 use super::copy::{copy, is_same};
+use super::progress::Progress;
 use super::tree::{Stamp, Tree, list};
 use crate::kinds::files::{Access, FilesSettings};
 use std::fs::{DirBuilder, File};
 use std::io::{self, Seek as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Problems that one pass tells of single files.
 const NOTES_MAX: usize = 20;
@@ -30,15 +30,6 @@ pub(super) struct Pass {
     pub(super) after: Option<PathBuf>,
 }
 
-/// What a pass and its observer tell each other.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    stop: AtomicBool,
-    done: AtomicU64,
-    of: AtomicU64,
-    after: Mutex<Option<PathBuf>>,
-}
-
 /// What a pass has done.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
@@ -52,28 +43,9 @@ pub(super) struct Summary {
 
 /// What happened to one file.
 enum Step {
-    InStep,
+    Unchanged,
     Copied(u64),
     Stopped,
-}
-
-impl Progress {
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-    pub(super) fn must_stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-    pub(super) fn counts(&self) -> (u64, u64) {
-        (self.done.load(Ordering::Relaxed), self.of.load(Ordering::Relaxed))
-    }
-    pub(super) fn after(&self) -> Option<PathBuf> {
-        self.after.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-    fn passed(&self, path: &Path) {
-        self.done.fetch_add(1, Ordering::Relaxed);
-        *self.after.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
-    }
 }
 
 impl Summary {
@@ -132,7 +104,7 @@ impl Pass {
         let (from, to) = self.folders.real()?;
         let tree = list(&from, self.max_files)?;
         let mut summary = Summary { files: tree.files.len(), ..Summary::default() };
-        progress.of.store(tree.files.len() as u64, Ordering::Relaxed);
+        progress.expect(tree.files.len());
         for folder in &tree.folders {
             if let Err(error) = make_folder(&to, folder) {
                 summary.failed(folder, &error);
@@ -144,7 +116,7 @@ impl Pass {
                 continue;
             }
             match self.step(&from, &to, (path, *stamp), progress) {
-                Ok(Step::InStep) => {}
+                Ok(Step::Unchanged) => {}
                 Ok(Step::Copied(bytes)) => {
                     summary.copied += 1;
                     summary.bytes += bytes;
@@ -184,13 +156,13 @@ impl Pass {
         let mut opened = None;
         if existing == Some(stamp) {
             if !self.by_content {
-                return Ok(Step::InStep);
+                return Ok(Step::Unchanged);
             }
             let mut source = self.folders.settings.open(&source)?;
             let mut copied = File::options().read(true).custom_flags(nix::libc::O_NOFOLLOW).open(&target)?;
             match is_same(&mut source, &mut copied, progress)? {
                 None => return Ok(Step::Stopped),
-                Some(true) => return Ok(Step::InStep),
+                Some(true) => return Ok(Step::Unchanged),
                 Some(false) => {
                     source.rewind()?;
                     opened = Some(source);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kinds::context_ext::Kept;
-use crate::kinds::trial::{shared, start, until, until_logged};
+use crate::kinds::trial::{shared, start, until, until_logged, with};
 use crate::testing::Trial;
 use serde_json::Value;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -36,8 +36,8 @@ impl Place {
         FilesSettings { read: folder.clone(), write: folder }
     }
     fn start(&self, more: Value) -> Trial {
-        let mut spec = json!({"from": self.path("from"), "to": self.path("copies/to"), "every": "100ms"});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let spec =
+            with(json!({"from": self.path("from"), "to": self.path("copies/to"), "every": "100ms"}), more);
         start::<Replicate>(spec, &self.kept, vec![shared(self.settings())])
     }
     async fn until_copied(&self, name: &str, text: Option<&str>) {

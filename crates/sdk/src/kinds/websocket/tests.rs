@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kinds::context_ext::Kept;
-use crate::kinds::trial::{start, until, until_logged};
+use crate::kinds::trial::{start, until, until_logged, with};
 use crate::testing::Trial;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::json;
@@ -44,9 +44,7 @@ impl Server {
         tcp.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes()).await.unwrap();
     }
     fn spec(&self, more: Value) -> Value {
-        let mut spec = json!({"url": self.url(), "reconnect": {"first": "10ms", "max": "20ms"}});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        spec
+        with(json!({"url": self.url(), "reconnect": {"first": "10ms", "max": "20ms"}}), more)
     }
     fn start(&self, more: Value) -> (Trial, Arc<Kept>) {
         let kept = Arc::new(Kept::default());
@@ -72,10 +70,11 @@ async fn closed(served: &mut Served) -> u16 {
 #[tokio::test]
 async fn it_introduces_itself_subscribes_and_emits_every_message() {
     let server = Server::new().await;
-    let (address, _) = (server.listener.local_addr().unwrap(), ());
+    let address = server.listener.local_addr().unwrap();
     let spec = json!({"url": format!("ws://me:p%40ss@{address}/feed?token=hunter2#part"), "headers": {"X-Of": "eur"},
         "subprotocols": ["v2", "v1"], "subscribe": ["hello", {"op": "subscribe"}], "json": true});
     let (mut trial, kept) = server.start(spec);
+    #[expect(clippy::result_large_err, reason = "the signature of the handshake")]
     let check = |request: &Request, mut response: Response| {
         let header = |name: &str| request.headers().get(name).unwrap().to_str().unwrap().to_owned();
         assert_eq!(request.uri().to_string(), "/feed?token=hunter2");
@@ -85,7 +84,6 @@ async fn it_introduces_itself_subscribes_and_emits_every_message() {
         response.headers_mut().insert("sec-websocket-protocol", "v1".parse().unwrap());
         Ok::<_, ErrorResponse>(response)
     };
-    #[expect(clippy::result_large_err, reason = "the signature of the handshake")]
     let accepting = accept_hdr_async(server.tcp().await, check);
     let mut served = accepting.await.unwrap();
     assert_eq!(served.next().await.unwrap().unwrap(), Message::text("hello"));
@@ -226,7 +224,8 @@ async fn it_is_ready_when_its_spec_says_so() {
     let mut served = server.accept().await;
     say(&mut served, "subscribed").await;
     say(&mut served, r#"{"type": "other"}"#).await;
-    (trial.emitted().await.unwrap(), trial.emitted().await.unwrap());
+    trial.emitted().await.unwrap();
+    trial.emitted().await.unwrap();
     assert!(!kept.is_ready());
     until_logged(&trial, "no answer to `subscribe` within 300ms").await;
     let mut served = server.accept().await;
