@@ -289,3 +289,28 @@ async fn a_spec_that_no_schema_can_refuse_fails_with_the_member_and_the_cure() {
         assert!(reason.contains(told) && !reason.contains("hunter2"), "{reason}");
     }
 }
+
+#[tokio::test]
+async fn a_certificate_must_be_trusted_and_fit_the_host() {
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
+    let config = rustls::ServerConfig::builder().with_no_client_auth();
+    let config = config.with_single_cert(vec![cert.der().clone()], key).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(cert.der().clone()).unwrap();
+    let trusting = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    super::request::CONFIG.set(Arc::new(trusting)).expect("no other test connects with TLS");
+    let server = Server::new().await;
+    let port = server.listener.local_addr().unwrap().port();
+    let (mut trial, _) = server.start(json!({"url": format!("wss://localhost:{port}/")}));
+    let mut served = accept_async(acceptor.accept(server.tcp().await).await.unwrap()).await.unwrap();
+    served.send(Message::text("secret")).await.unwrap();
+    assert_eq!(trial.emitted().await.unwrap(), json!("secret"));
+    drop(trial);
+    let (trial, _) = server.start(json!({"url": format!("wss://127.0.0.1:{port}/")}));
+    assert!(acceptor.accept(server.tcp().await).await.is_err());
+    until_logged(&trial, "certificate not valid for name").await;
+}
