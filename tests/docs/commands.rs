@@ -245,8 +245,10 @@ chapters! {
 }
 
 fn pages() -> Vec<String> {
-    let pages = std::fs::read_dir(root().join("docs")).unwrap().map(|it| it.unwrap().file_name());
-    let pages = pages.map(|it| format!("docs/{}", it.into_string().unwrap()));
+    let pages = ["docs", "docs/observers"].into_iter().flat_map(|folder| {
+        let files = std::fs::read_dir(root().join(folder)).unwrap().map(|it| it.unwrap().file_name());
+        files.map(move |it| format!("{folder}/{}", it.into_string().unwrap()))
+    });
     pages.filter(|it| it.ends_with(".md")).chain(["README.md".to_owned()]).collect()
 }
 

@@ -5,7 +5,7 @@ use everwatch_tests::cluster::Cluster;
 use everwatch_tests::wait::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,13 +45,20 @@ struct Escapes {
 
 impl Escapes {
     async fn start(name: &str, argument: &str, overlap: &str) -> Self {
+        Self::start_as(name, argument, overlap, &json!({})).await
+    }
+
+    /// With further members of the spec.
+    async fn start_as(name: &str, argument: &str, overlap: &str, more: &Value) -> Self {
         let mut cluster = Cluster::new(name);
         cluster.manager().await;
         cluster.service("a", 5).await;
         let folder = cluster.folder("escapes");
         let argv = json!(["/bin/sh", "-c", PROGRAM, folder, argument]);
         let retry = json!({"kind": "fixed", "every": "100ms", "attempts": null});
-        let definition = json!({"name": "escapes", "kind": "exec", "spec": {"argv": argv}, "retry": retry,
+        let mut spec = json!({ "argv": argv });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let definition = json!({"name": "escapes", "kind": "exec", "spec": spec, "retry": retry,
             "overlap": overlap, "grace": "500ms"});
         cluster.api.create(definition).await;
         let this = Self { cluster, folder };
@@ -149,7 +156,16 @@ async fn a_sigterm_to_the_whole_control_group_ends_everything() {
 
 #[tokio::test]
 async fn a_killed_helper_takes_everything_along_before_the_program_starts_again() {
-    let it = Escapes::start("helper-kill", "", "allow").await;
+    helpers_are_killed(&Escapes::start("helper-kill", "", "allow").await).await;
+}
+
+#[tokio::test]
+async fn a_killed_helper_takes_everything_along_that_has_a_channel() {
+    let spec = json!({"channel": true});
+    helpers_are_killed(&Escapes::start_as("helper-kill-channel", "", "allow", &spec).await).await;
+}
+
+async fn helpers_are_killed(it: &Escapes) {
     let mut starts = 1;
     assert_eq!(it.helpers().len(), 2);
     for one in 0..2 {
@@ -198,7 +214,16 @@ async fn what_ignores_its_end_is_gone_when_its_run_is_over() {
 
 #[tokio::test]
 async fn a_killed_service_leaves_nothing_and_no_two_run_at_once() {
-    let mut it = Escapes::start("service-kill", "", "forbid").await;
+    service_is_killed(Escapes::start("service-kill", "", "forbid").await).await;
+}
+
+#[tokio::test]
+async fn a_killed_service_leaves_nothing_that_has_a_channel() {
+    let spec = json!({"channel": true});
+    service_is_killed(Escapes::start_as("service-kill-channel", "", "forbid", &spec).await).await;
+}
+
+async fn service_is_killed(mut it: Escapes) {
     it.cluster.service("b", 5).await;
     let before = it.running();
     it.cluster.kill("a");

@@ -17,6 +17,7 @@ mod flood;
 mod garbage;
 mod greeting;
 mod health;
+mod kinds;
 mod logs;
 mod managers;
 mod metrics;

@@ -97,7 +97,7 @@ impl Service {
         self.registry = self.registry.observer::<O>();
         self
     }
-    /// Offers the built-in kinds too: `ticker`, `exec` and `http`.
+    /// Offers the built-in kinds too ([`crate::kinds`]).
     #[must_use]
     pub fn built_in(mut self) -> Self {
         self.built_in = true;

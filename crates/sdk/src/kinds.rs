@@ -6,6 +6,7 @@ mod files;
 mod http;
 mod pauses;
 mod postgres;
+mod replicate;
 mod spec;
 mod tail;
 mod ticker;
@@ -17,6 +18,7 @@ pub use exec::{Exec, ExecSettings};
 pub use files::FilesSettings;
 pub use http::Http;
 pub use postgres::{PostgresListen, PostgresSettings};
+pub use replicate::Replicate;
 pub use tail::Tail;
 pub use ticker::Ticker;
 pub use websocket::WebSocket;
@@ -51,6 +53,7 @@ pub fn add_built_in(registry: Registry, settings: KindSettings) -> Registry {
         .observer::<WebSocket>()
         .observer::<Tail>()
         .observer::<PostgresListen>()
+        .observer::<Replicate>()
         .share(HttpClients::default())
         .share(settings.exec)
         .share(settings.files)
@@ -60,6 +63,63 @@ pub fn add_built_in(registry: Registry, settings: KindSettings) -> Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Observer as _;
+
+    /// The specs of the examples in `docs/observers`, by their kind.
+    fn examples() -> Vec<(String, serde_json::Value)> {
+        #[derive(serde::Deserialize)]
+        struct Definition {
+            kind: String,
+            spec: serde_json::Value,
+        }
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/observers");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.extension().is_some_and(|it| it == "yaml"));
+        let definitions = files.flat_map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let one: Result<Vec<Definition>, _> = serde_saphyr::from_str(&text);
+            one.or_else(|_| serde_saphyr::from_multiple(&text))
+                .unwrap_or_else(|error| panic!("{path:?}: {error}"))
+        });
+        definitions.map(|it| (it.kind, it.spec)).collect()
+    }
+
+    #[test]
+    fn every_kind_that_replaces_a_daemon_has_an_example_that_fits_it() {
+        fn fits<O: crate::Observer>(spec: &serde_json::Value) -> Result<(), String> {
+            serde_json::from_value::<O>(spec.clone())
+                .map(drop)
+                .map_err(|error| format!("{}: {error}", O::KIND))
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        for (kind, spec) in examples() {
+            let fits = match &*kind {
+                Http::KIND => fits::<Http>(&spec),
+                Exec::KIND => fits::<Exec>(&spec),
+                WebSocket::KIND => fits::<WebSocket>(&spec),
+                Tail::KIND => fits::<Tail>(&spec),
+                PostgresListen::KIND => fits::<PostgresListen>(&spec),
+                Replicate::KIND => fits::<Replicate>(&spec),
+                other => panic!("unknown kind {other}"),
+            };
+            assert_eq!(fits, Ok(()));
+            seen.insert(kind);
+        }
+        assert_eq!(seen.len(), 6, "{seen:?}");
+    }
+
+    #[test]
+    fn every_member_of_a_spec_is_explained() {
+        for info in built_in(KindSettings::default()).infos() {
+            let schema = &info.schema;
+            for (member, it) in schema["properties"].as_object().unwrap() {
+                let name = &info.name;
+                assert!(it["description"].is_string(), "{name} does not explain `{member}`");
+                assert!(it.get("$ref").is_none(), "the form of {name} does not know `{member}`");
+            }
+            assert_eq!(schema["additionalProperties"], false, "{}", info.name);
+        }
+    }
 
     #[test]
     fn defaults_in_a_schema_are_written_as_a_user_would() {

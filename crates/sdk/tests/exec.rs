@@ -1,6 +1,6 @@
 //! Tests of `exec` with real programs under real helpers: this binary is also the helper, so it has a `main`.
 
-#![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test says so by panicking")]
 
 use everwatch::Exit;
 use everwatch::kinds::exec::run_helper_if_asked;
@@ -48,6 +48,7 @@ fn test<F: Future<Output = ()> + 'static>(name: &str, code: fn() -> F) -> Test {
 }
 
 /// Runs a script, which is given the folder as `$1`.
+#[expect(clippy::needless_pass_by_value, reason = "the calls are shorter")]
 fn start(script: &str, folder: &Path, more: Value) -> Trial {
     let mut spec = json!({"argv": ["/bin/sh", "-c", script, "script", folder]});
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

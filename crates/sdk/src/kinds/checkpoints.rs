@@ -18,18 +18,28 @@ pub(super) struct Checkpoints<T> {
     newest: Option<T>,
     /// What is being stored.
     sent: Option<T>,
+    /// What was stored last.
+    stored: Option<T>,
     saving: Option<BoxFuture<'static, Result<(), Error>>>,
     not_before: Instant,
 }
 
-impl<T: Serialize + Clone + Send + Sync + 'static> Checkpoints<T> {
+impl<T: Serialize + Clone + PartialEq + Send + Sync + 'static> Checkpoints<T> {
     pub(super) fn new(ctx: &Context) -> Self {
-        Self { ctx: ctx.clone(), newest: None, sent: None, saving: None, not_before: Instant::now() }
+        Self {
+            ctx: ctx.clone(),
+            newest: None,
+            sent: None,
+            stored: None,
+            saving: None,
+            not_before: Instant::now(),
+        }
     }
 
-    /// Replaces what is to be stored next.
+    /// Replaces what is to be stored next; what is stored already is not stored again.
     pub(super) fn note(&mut self, value: T) {
-        self.newest = Some(value);
+        let known = self.sent.as_ref().or(self.stored.as_ref());
+        self.newest = (known != Some(&value)).then_some(value);
     }
 
     /// Does some work, and stores checkpoints meanwhile.
@@ -74,10 +84,11 @@ impl<T: Serialize + Clone + Send + Sync + 'static> Checkpoints<T> {
 
     fn saved(&mut self, saved: Result<(), Error>) {
         self.saving = None;
-        self.sent = None;
         self.not_before = Instant::now() + PACE;
-        if let Err(error) = saved {
-            self.ctx.log(&format!("a checkpoint is not stored: {error}"));
+        let sent = self.sent.take();
+        match saved {
+            Ok(()) => self.stored = sent,
+            Err(error) => self.ctx.log(&format!("a checkpoint is not stored: {error}")),
         }
     }
 }

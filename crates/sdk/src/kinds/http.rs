@@ -35,6 +35,7 @@ pub struct Http {
     /// started together from polling together.
     #[serde(default = "jitter")]
     jitter: Count<0, 100>,
+    /// Method of each request.
     #[serde(default)]
     method: Method,
     /// Headers of each request.

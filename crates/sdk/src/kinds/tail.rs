@@ -112,13 +112,13 @@ impl Tail {
                 break;
             }
             let end = line.end;
-            ctx.emit(self.value(line)).await?;
+            ctx.emit(self.value(&line)).await?;
             emitted = Emitted { count: emitted.count + 1, last: Some(end) };
         }
         Ok(emitted)
     }
 
-    fn value(&self, line: Line) -> Value {
+    fn value(&self, line: &Line) -> Value {
         let text = String::from_utf8_lossy(&line.bytes);
         let parsed = self.json.then(|| serde_json::from_str(&text).ok()).flatten();
         let shown = parsed.unwrap_or_else(|| Value::String(text.into_owned()));

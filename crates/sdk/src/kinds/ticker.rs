@@ -1,32 +1,30 @@
 //! Emits a count at a fixed pace: for trying things out.
 
+use super::spec::{DAY, SECOND, Span};
 use crate::{Context, Error, Exit, Observer};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::time::Duration;
 
-/// `{"every": "1s"}`
+/// Emits a count at a fixed pace: `{"every": "1s"}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ticker {
-    #[serde(default = "second", with = "everwatch_core::clock::friendly")]
-    #[schemars(with = "String")]
-    every: Duration,
+    /// Time between two values.
+    #[serde(default = "second")]
+    every: Span<10, { 366 * DAY }>,
 }
 
-fn second() -> Duration {
-    Duration::from_secs(1)
+fn second() -> Span<10, { 366 * DAY }> {
+    Span::ms(SECOND)
 }
 
 impl Observer for Ticker {
     const KIND: &'static str = "ticker";
 
     async fn run(self, ctx: Context) -> Result<Exit, Error> {
-        if self.every < Duration::from_millis(10) {
-            return Ok(Exit::Failed("`every` is at least 10ms".to_owned()));
-        }
+        let every = self.every.get();
         // Not at once: a service that takes over many starts them without a burst of messages.
-        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + self.every, self.every);
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
         let mut count = 0_u64;
         while ctx.until_cancelled(ticks.tick()).await.is_some() {
             count += 1;

@@ -36,6 +36,13 @@ pub(super) fn shared<T: Any + Send + Sync>(value: T) -> SharedValue {
     (TypeId::of::<T>(), Arc::new(value))
 }
 
+/// A spec with further members.
+pub(super) fn with(mut spec: Value, more: Value) -> Value {
+    let Value::Object(more) = more else { panic!("{more} has no members") };
+    spec.as_object_mut().unwrap().extend(more);
+    spec
+}
+
 /// Starts an observer that keeps its checkpoint and its readiness in `kept`.
 pub(super) fn start<O: Observer>(spec: Value, kept: &Kept, others: Vec<SharedValue>) -> Trial {
     let observer: O = serde_json::from_value(spec).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kinds::trial::Kept;
-use crate::kinds::trial::{start, until, until_logged};
+use crate::kinds::trial::{start, until, until_logged, with};
 use crate::testing::Trial;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method as Asked, StatusCode, Uri};
@@ -70,8 +70,8 @@ impl Server {
         self.requests.lock().unwrap().len()
     }
     fn start(&self, more: Value) -> (Trial, Arc<Kept>) {
-        let mut spec = json!({"url": format!("http://{}/", self.address), "every": "100ms", "jitter": 0});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let spec =
+            with(json!({"url": format!("http://{}/", self.address), "every": "100ms", "jitter": 0}), more);
         let kept = Arc::new(Kept::default());
         (start::<Http>(spec, &kept, Vec::new()), kept)
     }
@@ -216,7 +216,8 @@ async fn only_what_the_spec_watches_is_a_change() {
     let error = trial.ended().await.unwrap().unwrap_err().to_string();
     assert!(error.contains("the body is not JSON, which `pointer` needs"), "{error}");
     let (mut trial, _) = server.start(json!({"emit": "always"}));
-    (trial.emitted().await.unwrap(), trial.emitted().await.unwrap());
+    trial.emitted().await.unwrap();
+    trial.emitted().await.unwrap();
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kinds::trial::Kept;
-use crate::kinds::trial::{shared, start, until, until_logged};
+use crate::kinds::trial::{shared, start, until, until_logged, with};
 use crate::testing::Trial;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use std::path::PathBuf;
@@ -36,9 +36,8 @@ impl Server {
         PgConnection::connect(&self.url).await.unwrap()
     }
     fn start(&self, more: Value) -> Trial {
-        let mut spec =
-            json!({"url": self.url, "reconnect": {"first": "50ms", "max": "200ms", "attempts": 100}});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let reconnect = json!({"first": "50ms", "max": "200ms", "attempts": 100});
+        let spec = with(json!({"url": self.url, "reconnect": reconnect}), more);
         let any = PostgresSettings { allow: vec!["*".to_owned()] };
         let files = FilesSettings { read: vec!["*".to_owned()], write: Vec::new() };
         start::<PostgresListen>(spec, &self.kept, vec![shared(any), shared(files)])

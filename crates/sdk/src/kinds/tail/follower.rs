@@ -94,7 +94,7 @@ impl Follower {
     pub(super) fn poll(&mut self) -> io::Result<Batch> {
         let mut batch = Batch::default();
         if let Some(position) = self.restored.take() {
-            self.resume(position, &mut batch)?;
+            self.resume(&position, &mut batch)?;
         }
         if self.open.is_none() && !self.open_named(&mut batch)? {
             return Ok(batch);
@@ -130,7 +130,7 @@ impl Follower {
     }
 
     /// Opens the file of an earlier run: the one with the name, or one beside it to which it was renamed since.
-    fn resume(&mut self, position: Position, batch: &mut Batch) -> io::Result<()> {
+    fn resume(&mut self, position: &Position, batch: &mut Batch) -> io::Result<()> {
         let fits = |file: &File| -> io::Result<bool> {
             let metadata = file.metadata()?;
             let is_same_device = metadata.dev() == position.device;

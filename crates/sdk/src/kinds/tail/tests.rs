@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kinds::trial::Kept;
-use crate::kinds::trial::{shared, start, until, until_logged};
+use crate::kinds::trial::{shared, start, until, until_logged, with};
 use crate::testing::Trial;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -28,8 +28,7 @@ impl Place {
         std::fs::rename(self.path(from), self.path(to)).unwrap();
     }
     fn start(&self, more: Value) -> Trial {
-        let mut spec = json!({"path": self.path("log"), "every": "10ms"});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let spec = with(json!({"path": self.path("log"), "every": "10ms"}), more);
         let read = vec![self.folder.path().to_str().unwrap().to_owned()];
         let settings = FilesSettings { read, write: Vec::new() };
         start::<Tail>(spec, &self.kept, vec![shared(settings)])

@@ -104,8 +104,9 @@ impl Prepared {
 }
 
 /// The TLS settings of all connections of this process: its certificates are read once.
+pub(super) static CONFIG: OnceLock<Arc<rustls::ClientConfig>> = OnceLock::new();
+
 async fn tls() -> Result<Connector, NotConnected> {
-    static CONFIG: OnceLock<Arc<rustls::ClientConfig>> = OnceLock::new();
     if let Some(config) = CONFIG.get() {
         return Ok(Connector::Rustls(config.clone()));
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kinds::trial::Kept;
-use crate::kinds::trial::{start, until, until_logged};
+use crate::kinds::trial::{start, until, until_logged, with};
 use crate::testing::Trial;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::json;
@@ -44,9 +44,7 @@ impl Server {
         tcp.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes()).await.unwrap();
     }
     fn spec(&self, more: Value) -> Value {
-        let mut spec = json!({"url": self.url(), "reconnect": {"first": "10ms", "max": "20ms"}});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        spec
+        with(json!({"url": self.url(), "reconnect": {"first": "10ms", "max": "20ms"}}), more)
     }
     fn start(&self, more: Value) -> (Trial, Arc<Kept>) {
         let kept = Arc::new(Kept::default());
@@ -72,10 +70,11 @@ async fn closed(served: &mut Served) -> u16 {
 #[tokio::test]
 async fn it_introduces_itself_subscribes_and_emits_every_message() {
     let server = Server::new().await;
-    let (address, _) = (server.listener.local_addr().unwrap(), ());
+    let address = server.listener.local_addr().unwrap();
     let spec = json!({"url": format!("ws://me:p%40ss@{address}/feed?token=hunter2#part"), "headers": {"X-Of": "eur"},
         "subprotocols": ["v2", "v1"], "subscribe": ["hello", {"op": "subscribe"}], "json": true});
     let (mut trial, kept) = server.start(spec);
+    #[expect(clippy::result_large_err, reason = "the signature of the handshake")]
     let check = |request: &Request, mut response: Response| {
         let header = |name: &str| request.headers().get(name).unwrap().to_str().unwrap().to_owned();
         assert_eq!(request.uri().to_string(), "/feed?token=hunter2");
@@ -85,7 +84,6 @@ async fn it_introduces_itself_subscribes_and_emits_every_message() {
         response.headers_mut().insert("sec-websocket-protocol", "v1".parse().unwrap());
         Ok::<_, ErrorResponse>(response)
     };
-    #[expect(clippy::result_large_err, reason = "the signature of the handshake")]
     let accepting = accept_hdr_async(server.tcp().await, check);
     let mut served = accepting.await.unwrap();
     assert_eq!(served.next().await.unwrap().unwrap(), Message::text("hello"));
@@ -226,7 +224,8 @@ async fn it_is_ready_when_its_spec_says_so() {
     let mut served = server.accept().await;
     say(&mut served, "subscribed").await;
     say(&mut served, r#"{"type": "other"}"#).await;
-    (trial.emitted().await.unwrap(), trial.emitted().await.unwrap());
+    trial.emitted().await.unwrap();
+    trial.emitted().await.unwrap();
     assert!(!kept.is_ready());
     until_logged(&trial, "no answer to `subscribe` within 300ms").await;
     let mut served = server.accept().await;
@@ -289,4 +288,29 @@ async fn a_spec_that_no_schema_can_refuse_fails_with_the_member_and_the_cure() {
         let Exit::Failed(reason) = ended else { panic!("{told}: it is done") };
         assert!(reason.contains(told) && !reason.contains("hunter2"), "{reason}");
     }
+}
+
+#[tokio::test]
+async fn a_certificate_must_be_trusted_and_fit_the_host() {
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
+    let config = rustls::ServerConfig::builder().with_no_client_auth();
+    let config = config.with_single_cert(vec![cert.der().clone()], key).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(cert.der().clone()).unwrap();
+    let trusting = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    super::request::CONFIG.set(Arc::new(trusting)).expect("no other test connects with TLS");
+    let server = Server::new().await;
+    let port = server.listener.local_addr().unwrap().port();
+    let (mut trial, _) = server.start(json!({"url": format!("wss://localhost:{port}/")}));
+    let mut served = accept_async(acceptor.accept(server.tcp().await).await.unwrap()).await.unwrap();
+    served.send(Message::text("secret")).await.unwrap();
+    assert_eq!(trial.emitted().await.unwrap(), json!("secret"));
+    drop(trial);
+    let (trial, _) = server.start(json!({"url": format!("wss://127.0.0.1:{port}/")}));
+    assert!(acceptor.accept(server.tcp().await).await.is_err());
+    until_logged(&trial, "certificate not valid for name").await;
 }
