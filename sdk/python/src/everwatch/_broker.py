@@ -201,10 +201,10 @@ class Session:
         Raises:
             SessionLost: also if the operation fails with its channel or connection.
         """
-        task: asyncio.Future[Any] = asyncio.ensure_future(work)
-        lost: asyncio.Future[Any] = self.lost
+        task: asyncio.Future[_T] = asyncio.ensure_future(work)
+        waiting: list[asyncio.Future[Any]] = [task, self.lost]
         try:
-            await asyncio.wait([task, lost], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if task.done() and not task.cancelled():
                 return task.result()
         except (ChannelNotFoundEntity, ChannelPreconditionFailed, ChannelAccessRefused, DeliveryError):
