@@ -2,17 +2,23 @@
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from everwatch import Context, GiveUp, Service, observer
+
+# The pause between two lines of a beacon, in seconds.
+BEACON_EVERY = 0.05
 
 
 @dataclass
 class Conformance:
     """What the observer does."""
 
-    do: Literal["wait", "fail", "give_up", "complete", "ignore_cancel", "emit", "log"] = "wait"
-    text: str = "conformance"
+    do: Literal["wait", "fail", "give_up", "complete", "ignore_cancel", "emit", "log"]
+    text: str = ""
+    # A file to which the code writes a line again and again while it waits.
+    beacon: str | None = None
 
 
 @observer("conformance")
@@ -32,7 +38,12 @@ async def conformance(ctx: Context, spec: Conformance) -> None:
             await ctx.emit({"text": spec.text, "epoch": ctx.epoch})
         case "log":
             ctx.log(spec.text)
-    await ctx.cancelled()
+    if spec.beacon is None:
+        await ctx.cancelled()
+        return
+    with Path(spec.beacon).open("a", buffering=1) as beacon:
+        while not await ctx.cancelled_within(BEACON_EVERY):
+            beacon.write(f"{ctx.epoch}\n")
 
 
 if __name__ == "__main__":
