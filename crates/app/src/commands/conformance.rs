@@ -75,9 +75,9 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Rule>> {
 /// The worker reaches the broker through a proxy: its URL has a placeholder for the address.
 fn subject(command: String, broker_url: String) -> anyhow::Result<Subject> {
     let wrong = |why: &str| Failure::Usage(format!("--broker: {why}"));
-    let rest = broker_url
-        .strip_prefix("amqp://")
-        .ok_or_else(|| wrong("give an amqp:// URL: the checker reads the traffic, so it cannot be encrypted"))?;
+    let rest = broker_url.strip_prefix("amqp://").ok_or_else(|| {
+        wrong("give an amqp:// URL: the checker reads the traffic, so it cannot be encrypted")
+    })?;
     if rest.contains(',') {
         return Err(wrong("give the URL of one node").into());
     }

@@ -22,9 +22,14 @@ pub(super) enum Event {
     /// The worker consumes from this queue.
     Consumes(String),
     /// The worker published to an exchange (empty: to a queue) with this key.
-    Published { exchange: String, key: String },
+    Published {
+        exchange: String,
+        key: String,
+    },
     /// The broker confirmed a publish on a channel.
-    Confirmed { channel: (u64, u16) },
+    Confirmed {
+        channel: (u64, u16),
+    },
     Acked(String),
     GivenBack(String),
 }
@@ -152,7 +157,9 @@ impl Ledger {
         }
         let prefetch = self.channel(key).prefetch;
         if queue.contains("work.") && !(1..=1000).contains(&prefetch) {
-            self.breach(format!("it consumes {queue} with a prefetch of {prefetch}: it must be from 1 to 1000"));
+            self.breach(format!(
+                "it consumes {queue} with a prefetch of {prefetch}: it must be from 1 to 1000"
+            ));
         }
         self.channel(key).consumers.insert(tag.to_owned(), queue.to_owned());
         self.add(Event::Consumes(queue.to_owned()));

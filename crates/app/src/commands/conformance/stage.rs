@@ -89,9 +89,7 @@ impl Stage {
         for exchange in topology.exchanges() {
             session.declare_exchange(&exchange).await?;
         }
-        session
-            .declare(&topology.work(&Pool::default()), &QueueKind::Durable { max_length: None })
-            .await?;
+        session.declare(&topology.work(&Pool::default()), &QueueKind::Durable { max_length: None }).await?;
         let (sender, arrivals) = mpsc::channel(10_000);
         let mut stage = Self {
             tap: Tap::open(subject.upstream.clone()).await.context("cannot listen on 127.0.0.1")?,
@@ -251,7 +249,11 @@ impl Stage {
     pub(super) async fn event(&mut self, id: ObserverId, name: &str) -> Result<Epoch, String> {
         let last = |facts: &Facts| {
             let events = facts.events(id);
-            events.iter().rev().find(|(_, event, _)| super::facts::word(event) == name).map(|(epoch, ..)| *epoch)
+            events
+                .iter()
+                .rev()
+                .find(|(_, event, _)| super::facts::word(event) == name)
+                .map(|(epoch, ..)| *epoch)
         };
         let found = self.until(&format!("the report `{name}` of an observer"), SOON, last).await;
         found.map_err(|error| format!("{error}; reported so far: {:?}", self.facts.story(id)))

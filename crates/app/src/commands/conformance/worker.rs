@@ -21,11 +21,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts `command` with a shell, in a process group of its own.
-    pub(super) fn start(
-        command: &str,
-        environment: &[(&str, String)],
-        log: &Path,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn start(command: &str, environment: &[(&str, String)], log: &Path) -> anyhow::Result<Self> {
         let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let child = Command::new("sh")
             .arg("-c")

@@ -6,7 +6,9 @@ use crate::commands::conformance::stage::{SOON, Stage, Verdict};
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::logs::{Answer, AskLogs, Stream};
 use everwatch_core::wire::message::decode;
-use everwatch_core::wire::report::{HeldMessages, InventoryChunk, InventoryDigest, InventoryRange, Report, RunReport};
+use everwatch_core::wire::report::{
+    HeldMessages, InventoryChunk, InventoryDigest, InventoryRange, Report, RunReport,
+};
 use everwatch_core::wire::work::{DecodedWork, Work};
 use serde_json::json;
 
@@ -84,7 +86,9 @@ async fn describe(stage: &mut Stage) -> Verdict {
     let [held] = told.held.as_slice() else {
         return Err(format!("it described {} observers, one was asked for", told.held.len()));
     };
-    ensure(held.run.id == ids[1], || "it described another observer than the one that was asked for".to_owned())?;
+    ensure(held.run.id == ids[1], || {
+        "it described another observer than the one that was asked for".to_owned()
+    })?;
     let work = match Work::read(held.work.as_bytes()) {
         Ok(DecodedWork::Ours(work)) => work,
         other => return Err(format!("the described message is no work message: {other:?}")),

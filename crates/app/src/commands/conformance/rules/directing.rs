@@ -60,7 +60,9 @@ async fn cordon(stage: &mut Stage) -> Verdict {
     stage.pass(Duration::from_secs(1)).await;
     let (story, waiting) = (stage.facts.story(id), stage.waiting().await?);
     ensure(story == ["started 1.0"] && waiting == 1, || {
-        format!("while cordoned, it reported {story:?} of the observer that it held, and {waiting} of 1 new ones waits")
+        format!(
+            "while cordoned, it reported {story:?} of the observer that it held, and {waiting} of 1 new ones waits"
+        )
     })?;
     direct(stage, service, cordoned(2, false)).await?;
     stage.event(new, "started").await?;
@@ -76,7 +78,9 @@ async fn revision(stage: &mut Stage) -> Verdict {
     stage.command(None, Command::Directives { service: other, directives }).await?;
     stage.pass(Duration::from_secs(2)).await;
     let state = stage.facts.heartbeat(service).map(|it| it.state);
-    ensure(state == Some(Intent::Active), || format!("its state is {state:?}, but no directive for it is valid"))?;
+    ensure(state == Some(Intent::Active), || {
+        format!("its state is {state:?}, but no directive for it is valid")
+    })?;
     stage.running(1).await.map(drop)
 }
 
@@ -86,9 +90,12 @@ async fn resize(stage: &mut Stage) -> Verdict {
     let smaller = ServiceDirectives { revision: 1, capacity: Some(1), ..ServiceDirectives::default() };
     direct(stage, service, smaller).await?;
     let gone = |facts: &Facts| ids.iter().filter(|id| was_handed_over(facts, **id, Cause::Resize)).count();
-    stage.until("three observers are handed over", SOON * 2, |facts| (gone(facts) == 3).then_some(())).await?;
+    stage
+        .until("three observers are handed over", SOON * 2, |facts| (gone(facts) == 3).then_some(()))
+        .await?;
     stage.until_waiting(3, SOON).await?;
-    let told = |facts: &Facts| facts.heartbeat(service).filter(|it| it.capacity == 1 && it.held == 1).map(drop);
+    let told =
+        |facts: &Facts| facts.heartbeat(service).filter(|it| it.capacity == 1 && it.held == 1).map(drop);
     stage.until("a heartbeat with 1 of 1 slots in use", SOON, told).await?;
     let larger = ServiceDirectives { revision: 2, capacity: Some(6), ..ServiceDirectives::default() };
     direct(stage, service, larger).await?;
@@ -116,10 +123,15 @@ async fn hand_over(stage: &mut Stage) -> Verdict {
         let story = facts.story(ids[0]);
         story.iter().any(|it| it.starts_with("started") && it != "started 1.0").then_some(())
     };
-    stage.until("it starts again with a higher epoch, as no other service has room", SOON * 2, returned).await?;
+    stage
+        .until("it starts again with a higher epoch, as no other service has room", SOON * 2, returned)
+        .await?;
     stage.command(Some(service), asked(Vec::new(), Some(2), Cause::Rebalance)).await?;
-    let count = |facts: &Facts| ids.iter().filter(|id| was_handed_over(facts, **id, Cause::Rebalance)).count();
-    stage.until("three are handed over to hold at most 2", SOON * 2, |facts| (count(facts) == 3).then_some(())).await?;
+    let count =
+        |facts: &Facts| ids.iter().filter(|id| was_handed_over(facts, **id, Cause::Rebalance)).count();
+    stage
+        .until("three are handed over to hold at most 2", SOON * 2, |facts| (count(facts) == 3).then_some(()))
+        .await?;
     let acked = stage.tap.ledger().acked(&queue);
     ensure(acked == 0, || format!("it acknowledged {acked} messages that it must give back"))
 }
@@ -131,7 +143,9 @@ async fn stop(stage: &mut Stage) -> Verdict {
     worker.terminate();
     let status = worker.ended(Duration::from_secs(10)).await;
     let code = status.and_then(|status| status.code());
-    ensure(code == Some(0), || format!("it ended with {status:?} within 10 s after SIGTERM, expected the exit code 0"))?;
+    ensure(code == Some(0), || {
+        format!("it ended with {status:?} within 10 s after SIGTERM, expected the exit code 0")
+    })?;
     stage.until_waiting(3, SOON).await?;
     let gone = |facts: &Facts| {
         let last = facts.reports.last()?;
@@ -146,6 +160,8 @@ async fn stop(stage: &mut Stage) -> Verdict {
         })?;
     }
     let acked = stage.tap.ledger().acked(&stage.work_queue());
-    ensure(acked == 0, || format!("it acknowledged {acked} messages of observers that must run on elsewhere"))?;
+    ensure(acked == 0, || {
+        format!("it acknowledged {acked} messages of observers that must run on elsewhere")
+    })?;
     stage.facts.wrong_number().map_or(Ok(()), Err)
 }

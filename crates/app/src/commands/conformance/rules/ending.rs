@@ -129,9 +129,10 @@ async fn completes(stage: &mut Stage) -> Verdict {
         _ => None,
     };
     let found = stage.facts.events(hopeless).iter().find_map(failed);
-    ensure(found.as_ref().is_some_and(|(error, attempts)| error.contains("useless") && *attempts == 1), || {
-        format!("code that gave up with the text `useless` was reported as {found:?}")
-    })
+    ensure(
+        found.as_ref().is_some_and(|(error, attempts)| error.contains("useless") && *attempts == 1),
+        || format!("code that gave up with the text `useless` was reported as {found:?}"),
+    )
 }
 
 async fn retries(stage: &mut Stage) -> Verdict {
@@ -149,11 +150,13 @@ async fn retries(stage: &mut Stage) -> Verdict {
     ensure(pauses.iter().all(|pause| (500..2000).contains(&pause.as_millis())), || {
         format!("the pauses between its starts were {pauses:?}, expected 700 ms each")
     })?;
-    let attempts: Vec<u32> = stage.facts.events(id).iter().filter_map(|(_, event, _)| attempt(event)).collect();
+    let attempts: Vec<u32> =
+        stage.facts.events(id).iter().filter_map(|(_, event, _)| attempt(event)).collect();
     ensure(attempts == [1, 1, 2, 2, 3, 3], || format!("the attempts are numbered {attempts:?}"))?;
-    let error = stage.facts.events(id).iter().any(
-        |(_, event, _)| matches!(event, RunEvent::Errored { error, .. } if error.contains("no way")),
-    );
+    let error =
+        stage.facts.events(id).iter().any(
+            |(_, event, _)| matches!(event, RunEvent::Errored { error, .. } if error.contains("no way")),
+        );
     ensure(error, || "the reported errors do not contain the text of the code's error".to_owned())
 }
 
@@ -215,7 +218,9 @@ async fn delivered_twice(stage: &mut Stage) -> Verdict {
     })?;
     ensure(again != service, || "it registers again under the same id".to_owned())?;
     let settled = stage.facts.story(id).iter().any(|it| it.starts_with("stopped"));
-    ensure(!settled, || "it settled one of the copies: that settles the generation of the other one, too".to_owned())?;
+    ensure(!settled, || {
+        "it settled one of the copies: that settles the generation of the other one, too".to_owned()
+    })?;
     stage.revoke(id, Epoch::first_of(2)).await
 }
 
@@ -232,7 +237,10 @@ async fn overlap(stage: &mut Stage) -> Verdict {
     let (epoch, held) = stage.until("the redelivery is reported as held", HEARTBEAT * 5, held).await?;
     let began = |facts: &Facts| {
         let events = facts.events(id);
-        events.iter().find(|(of, event, _)| *of == epoch && word(event) == "started").map(|(_, _, came)| *came)
+        events
+            .iter()
+            .find(|(of, event, _)| *of == epoch && word(event) == "started")
+            .map(|(_, _, came)| *came)
     };
     let began = stage.until("the redelivery starts", SOON, began).await?;
     let waited = began - held;

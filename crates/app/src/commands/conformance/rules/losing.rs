@@ -86,7 +86,8 @@ async fn until_quiet(stage: &mut Stage, beacon: &Path, limit: Duration) -> Resul
 async fn returned(stage: &mut Stage, running: &Running) -> Verdict {
     let again = stage.registered(2).await?;
     ensure(again != running.service, || {
-        "it registered under the same id: a manager cannot tell its new runs from those that it lost".to_owned()
+        "it registered under the same id: a manager cannot tell its new runs from those that it lost"
+            .to_owned()
     })?;
     let registration = stage.facts.registrations().nth(1).and_then(|(_, it)| it.predecessor.clone());
     let predecessor = registration.map(|it| it.service);

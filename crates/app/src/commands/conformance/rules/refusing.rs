@@ -44,7 +44,8 @@ async fn refused(stage: &mut Stage, message: &Value) -> Result<ObserverId, Strin
     stage.publish(&queue, message.to_string().into_bytes()).await?;
     let first = |facts: &Facts| (!refusals(facts, id).is_empty()).then_some(());
     stage.until("the message is refused", SOON, first).await?;
-    let held = |(_, event, _): &(Epoch, &RunEvent, Instant)| matches!(event, RunEvent::Held { refuses: true, .. });
+    let held =
+        |(_, event, _): &(Epoch, &RunEvent, Instant)| matches!(event, RunEvent::Held { refuses: true, .. });
     ensure(stage.facts.events(id).iter().any(held), || {
         "before `refused`, it must report `held` with `refuses: true`".to_owned()
     })?;
@@ -53,14 +54,18 @@ async fn refused(stage: &mut Stage, message: &Value) -> Result<ObserverId, Strin
     // Ten slots are five consumers. The message passes each of them at once, then it waits for a second between rounds.
     let (count, longest) = (at.len(), at.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default());
     ensure((3..=60).contains(&count) && longest >= Duration::from_millis(800), || {
-        format!("it refused the message {count} times in 6 s, with a longest pause of {longest:?}; expected 1 s")
+        format!(
+            "it refused the message {count} times in 6 s, with a longest pause of {longest:?}; expected 1 s"
+        )
     })?;
     let queue = stage.work_queue();
     let acked = stage.tap.ledger().acked(&queue);
     ensure(acked == 0, || "it acknowledged a message that it cannot run: the observer is lost".to_owned())?;
     stage.revoke(id, Epoch::first_of(2)).await?;
     stage.event(id, "stopped").await?;
-    stage.until_traffic("the revoked message is acknowledged", SOON, |ledger| ledger.acked(&queue) == 1).await?;
+    stage
+        .until_traffic("the revoked message is acknowledged", SOON, |ledger| ledger.acked(&queue) == 1)
+        .await?;
     Ok(id)
 }
 

@@ -96,7 +96,8 @@ async fn needs_no_manager(stage: &mut Stage) -> Verdict {
     let id = stage.new_work(json!({"do": "wait"})).await?;
     stage.pass(Duration::from_millis(500)).await;
     ensure(stage.facts.events(id).is_empty(), || {
-        "it takes work within half a second: it does not wait for the welcome, which may revoke this work".to_owned()
+        "it takes work within half a second: it does not wait for the welcome, which may revoke this work"
+            .to_owned()
     })?;
     stage.event(id, "started").await.map(drop)
 }
@@ -110,7 +111,9 @@ async fn welcome_revokes(stage: &mut Stage) -> Verdict {
     stage.command(Some(service), Command::Welcome(Box::new(welcome))).await?;
     stage.event(id, "stopped").await?;
     let story = stage.facts.story(id);
-    ensure(story == ["stopped 1.0"], || format!("it reported {story:?} of revoked work, expected one `stopped`"))
+    ensure(story == ["stopped 1.0"], || {
+        format!("it reported {story:?} of revoked work, expected one `stopped`")
+    })
 }
 
 async fn signs_of_life(stage: &mut Stage) -> Verdict {
@@ -123,9 +126,9 @@ async fn signs_of_life(stage: &mut Stage) -> Verdict {
     ensure(heartbeats.len() >= 3, || {
         format!("{} heartbeats in 4.5 s; its interval is 1 s", heartbeats.len())
     })?;
-    let wrong = heartbeats.iter().find(|it| {
-        it.service != service || it.capacity != 10 || it.held != 2 || it.state != Intent::Active
-    });
+    let wrong = heartbeats
+        .iter()
+        .find(|it| it.service != service || it.capacity != 10 || it.held != 2 || it.state != Intent::Active);
     ensure(wrong.is_none(), || format!("a heartbeat says {wrong:?}; it holds 2 of 10 and is active"))?;
     ensure(heartbeats.windows(2).all(|pair| pair[1].seq == pair[0].seq + 1), || {
         "the numbers of its heartbeats are not consecutive".to_owned()
@@ -146,7 +149,10 @@ async fn epoch(stage: &mut Stage) -> Verdict {
     stage.registered(2).await?;
     let higher = |facts: &super::super::facts::Facts| {
         let events = facts.events(id);
-        events.iter().find(|(epoch, event, _)| *epoch > first && matches!(event, RunEvent::Started { .. })).map(|it| it.0)
+        events
+            .iter()
+            .find(|(epoch, event, _)| *epoch > first && matches!(event, RunEvent::Started { .. }))
+            .map(|it| it.0)
     };
     let second = stage.until("the observer starts with a higher epoch", HEARTBEAT * 4, higher).await?;
     ensure(second.generation() == 1 && second.acquisitions() >= 1, || {
@@ -168,7 +174,8 @@ async fn capacity(stage: &mut Stage) -> Verdict {
     ensure(most == 3 && waiting == 3, || {
         format!("with 3 slots and 6 observers it held {most} at once, and {waiting} wait in the queue")
     })?;
-    let runs = |facts: &super::super::facts::Facts| ids.iter().copied().find(|id| !facts.events(*id).is_empty());
+    let runs =
+        |facts: &super::super::facts::Facts| ids.iter().copied().find(|id| !facts.events(*id).is_empty());
     let one = stage.until("an observer starts", SOON, runs).await?;
     stage.revoke(one, Epoch::first_of(2)).await?;
     stage.until_waiting(2, SOON).await?;
@@ -178,9 +185,8 @@ async fn capacity(stage: &mut Stage) -> Verdict {
 
 async fn crash_looping(stage: &mut Stage) -> Verdict {
     let service = stage.serving().await?;
-    let ids = [stage.topology.clone(), stage.topology.clone()].map(|_| {
-        everwatch_core::id::ObserverId(uuid::Uuid::now_v7())
-    });
+    let ids = [stage.topology.clone(), stage.topology.clone()]
+        .map(|_| everwatch_core::id::ObserverId(uuid::Uuid::now_v7()));
     stage.command(Some(service), Command::CrashLooping(ids.to_vec())).await?;
     stage.pass(Duration::from_millis(300)).await;
     for id in ids {
@@ -207,6 +213,7 @@ async fn output(stage: &mut Stage) -> Verdict {
     let emitted = Event::Published { exchange, key: key.clone() };
     let what = format!("the code's value is published to the output exchange with the key {key}");
     stage.until_traffic(&what, SOON, |ledger| ledger.events.contains(&emitted)).await?;
-    let running = stage.facts.reports.iter().filter(|told| matches!(told.entry.report, Report::Run(_))).count();
+    let running =
+        stage.facts.reports.iter().filter(|told| matches!(told.entry.report, Report::Run(_))).count();
     ensure(running >= 1, || "the observer was not reported".to_owned())
 }
