@@ -6,8 +6,8 @@ use super::tap::Tap;
 use super::worker::Worker;
 use anyhow::Context as _;
 use everwatch_broker::{
-    Broker as _, Consume, Consumer, Declare as _, Delivery, HeaderValue, Message, QueueKind, RabbitBroker,
-    Session, Target, Topology,
+    Broker as _, Consume, Consumer, Delivery, HeaderValue, Message, QueueKind, RabbitBroker, Session, Target,
+    Topology,
 };
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Name, ObserverId, Pool, RepliesId, ServiceId};

@@ -144,7 +144,8 @@ impl Pump<'_> {
         let is_confirm = self.side == Side::Broker && matches!(frame.said, Said::Ack { .. });
         let passes = |gates: &Gates| !(gates.silent || gates.holds_confirms && is_confirm);
         // The sender lives as long as the proxy.
-        let _over = self.shared.gates.subscribe().wait_for(passes).await;
+        let mut gates = self.shared.gates.subscribe();
+        let _over = gates.wait_for(passes).await;
     }
 }
 
