@@ -8,6 +8,7 @@ mod applying;
 mod blackout;
 mod commands;
 mod confinement;
+mod conformance;
 mod damage;
 mod doctor;
 mod door;

@@ -1,5 +1,6 @@
 //! The command-line interface: commands, flags and arguments.
 
+mod conformance;
 mod fleet;
 mod logs;
 mod observer;
@@ -7,6 +8,7 @@ mod observer;
 mod tests;
 
 pub(crate) use crate::output::Output;
+pub(crate) use conformance::Conformance;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
 pub(crate) use logs::{LogOutput, Logs};
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
@@ -107,6 +109,9 @@ pub(crate) enum Command {
     },
     /// Measure Everwatch on a RabbitMQ broker and compare it with the broker alone
     Bench(Bench),
+    /// Check an implementation of a service in any language against the rules of the protocol
+    #[command(after_help = Conformance::EXAMPLES)]
+    Conformance(Conformance),
     /// Run the bare consumer that `bench` compares with
     #[command(hide = true)]
     BenchHolder {

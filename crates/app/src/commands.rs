@@ -3,6 +3,7 @@
 mod apply;
 mod bench;
 mod bulk;
+mod conformance;
 mod dev;
 mod doctor;
 mod events;
@@ -34,6 +35,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Service(verb) => server().and_then(|server| service::run(&server, verb)),
         Command::Rebalance(verb) => server().and_then(|server| service::rebalance(&server, verb)),
         Command::Bench(arguments) => bench::run(cli.config.as_deref(), &arguments),
+        Command::Conformance(arguments) => conformance::run(cli.config.as_deref(), &arguments),
         Command::BenchHolder { queue, count } => roles::configured(cli.config.as_deref())
             .and_then(|settings| bench::hold(&settings, &queue, count)),
         Command::BenchFleet { count } => {

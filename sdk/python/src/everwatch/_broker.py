@@ -1,0 +1,379 @@
+"""RabbitMQ: two connections that live and die together; one consumes and acknowledges, the other publishes.
+
+Nothing here reconnects: once a session is lost, the broker gives its messages to other consumers, and a client that
+recovered by itself would acknowledge messages that belong to someone else.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import aio_pika
+import aiormq
+import aiormq.abc
+from aio_pika.abc import AbstractConnection, ExchangeType
+from aiormq.exceptions import (
+    AMQPError,
+    ChannelAccessRefused,
+    ChannelNotFoundEntity,
+    ChannelPreconditionFailed,
+    DeliveryError,
+    PublishError,
+)
+
+from everwatch._broker_errors import ConnectError, NotSent, Refused, SessionLost, Unroutable, explained, read_url
+from everwatch._topology import Arguments, QueueKind, Topology
+from everwatch._wire import acquisitions
+
+_T = TypeVar("_T")
+_Channel = aiormq.abc.AbstractChannel
+_CONNECT_WITHIN = 10.0
+_CLOSE_WITHIN = 2.0
+# A quorum queue without a leader never answers.
+_OPEN_WITHIN = 5.0
+# Why a session is lost when the broker cancels a consumer.
+ENDED_CONSUMER = "the broker has ended a consumer"
+
+logger = logging.getLogger("everwatch")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message that the session holds until it is settled or the session is lost."""
+
+    receipt: int
+    body: bytes
+    acquisitions: int
+    headers: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Block:
+    """A channel with deliveries."""
+
+    channel: _Channel
+    # The broker ended its consumer: its messages belong to others, though an acknowledgement would raise no error.
+    given_away: bool = False
+
+
+class Consumer:
+    """One consumer at a time on its own channel, each with a tag that was never used before."""
+
+    def __init__(self, session: "Session", block: _Block) -> None:
+        self._session = session
+        self._block = block
+        self._tag = ""
+        block.channel.on_consumer_cancel_callbacks.add(self._on_cancelled)
+
+    async def _begin(self, queue: str, prefetch: int, priority: int, deliver: Callable[[Delivery], None]) -> None:
+        async def on_message(message: aiormq.abc.DeliveredMessage) -> None:
+            deliver(self._session.keep(message, self._block))
+
+        # RabbitMQ 3.10 closes the whole connection if a tag is used twice.
+        self._tag = str(uuid4())
+        await self._block.channel.basic_qos(prefetch_count=prefetch)
+        await self._block.channel.basic_consume(
+            queue,
+            on_message,
+            consumer_tag=self._tag,
+            arguments={"x-priority": priority} if priority else None,
+        )
+
+    async def begin(self, queue: str, prefetch: int, priority: int, deliver: Callable[[Delivery], None]) -> None:
+        """Consumes, within 5 s; also again after ``cancel``: messages that are held from before stay held.
+
+        Raises:
+            SessionLost: the queue does not exist or does not answer, or the session is gone.
+        """
+        session = self._session
+        try:
+            async with asyncio.timeout(_OPEN_WITHIN):
+                await session.guard(self._begin(queue, prefetch, priority, deliver))
+        except TimeoutError as error:
+            session.lose(f"queue {queue} has not answered within {_OPEN_WITHIN:.0f} s: has it a leader?")
+            raise SessionLost(session.lost.result()) from error
+        except (ChannelNotFoundEntity, ChannelAccessRefused, ChannelPreconditionFailed) as error:
+            session.lose(f"queue {queue} cannot be consumed: {error}")
+            raise SessionLost(session.lost.result()) from error
+
+    async def cancel(self) -> None:
+        """Stops deliveries. All deliveries that were under way have been handed out when this returns."""
+        tag, self._tag = self._tag, ""
+        if tag:
+            await self._session.guard(self._block.channel.basic_cancel(tag))
+
+    async def close(self) -> None:
+        """Closes the channel: it must hold no message."""
+        await self._session.guard(self._block.channel.close())
+
+    def _on_cancelled(self, _frame: object) -> None:
+        self._block.given_away = True
+        self._session.lose(ENDED_CONSUMER)
+
+
+class Session:
+    """Two connections. ``lost`` is done with the reason once either is gone."""
+
+    def __init__(self, consume: AbstractConnection, publish: AbstractConnection, topology: Topology) -> None:
+        self._consume = consume
+        self._publish = publish
+        self._topology = topology
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._last_receipt = 0
+        self._held: dict[int, tuple[int, _Block]] = {}
+        # One channel for each durable queue that the session declared, so that many messages can be in progress.
+        self._lanes: dict[str, _Channel] = {}
+        self._exchanges: _Channel
+        self._others: _Channel
+        self._others_lock = asyncio.Lock()
+        self._probe: _Channel
+        self._probe_queue = f"{topology.prefix}probe.{uuid4()}"
+        consume.close_callbacks.add(self._on_closed)
+        publish.close_callbacks.add(self._on_closed)
+
+    @classmethod
+    async def open(cls, urls: list[str], topology: Topology, name: str, heartbeat: int) -> "Session":
+        """Connects to the first node that answers. ``heartbeat`` is in seconds.
+
+        Raises:
+            ConnectError: names the node without its password, and the remedy.
+        """
+        silent = []
+        for url in urls:
+            try:
+                return await cls._open_on(url, topology, name, heartbeat)
+            except ConnectError as error:
+                if error.is_final:
+                    raise
+                silent.append(str(error))
+        raise ConnectError("; ".join(silent))
+
+    @classmethod
+    async def _open_on(cls, url: str, topology: Topology, name: str, heartbeat: int) -> "Session":
+        node = read_url(url)
+        place = f"{node.host}:{node.port or (5671 if node.scheme == 'amqps' else 5672)}"
+        opened: list[AbstractConnection] = []
+        try:
+            async with asyncio.timeout(_CONNECT_WITHIN):
+                for purpose in ("consume", "publish"):
+                    target = node.update_query(heartbeat=str(heartbeat), name=f"{name} {purpose}")
+                    opened.append(await aio_pika.connect(target))
+                session = cls(opened[0], opened[1], topology)
+                await session._start()
+                return session
+        except TimeoutError as error:
+            await _close_all(opened)
+            raise ConnectError(f"RabbitMQ at {place} did not answer within {_CONNECT_WITHIN:.0f} s") from error
+        except (AMQPError, OSError, SessionLost) as error:
+            await _close_all(opened)
+            raise explained(error, node, place) from error
+        except BaseException:
+            await _close_all(opened)
+            raise
+
+    async def _start(self) -> None:
+        self._exchanges = await self._channel(self._publish, confirms=True)
+        self._others = await self._channel(self._publish, confirms=True)
+        self._probe = await self._channel(self._consume)
+        await self._probe.queue_declare(self._probe_queue, exclusive=True, arguments={"x-queue-type": "classic"})
+
+    @staticmethod
+    async def _channel(connection: AbstractConnection, *, confirms: bool = False) -> _Channel:
+        channel = connection.channel(publisher_confirms=confirms, on_return_raises=confirms)
+        await channel.initialize()
+        # The underlying channel settles and consumes without objects for each message.
+        return await channel.get_underlay_channel()
+
+    def lose(self, reason: str) -> None:
+        """Ends the session; only the first reason is kept."""
+        if not self.lost.done():
+            self.lost.set_result(reason)
+
+    def _on_closed(self, _connection: object, error: BaseException | None = None) -> None:
+        self.lose(f"a connection ended: {error or 'closed'}")
+
+    async def guard(self, work: Coroutine[Any, Any, _T] | Awaitable[_T]) -> _T:
+        """Awaits an operation, and stops waiting when the session is lost.
+
+        Raises:
+            SessionLost: also if the operation fails with its channel or connection.
+        """
+        task: asyncio.Future[_T] = asyncio.ensure_future(work)
+        waiting: list[asyncio.Future[Any]] = [task, self.lost]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if task.done() and not task.cancelled():
+                return task.result()
+        except (ChannelNotFoundEntity, ChannelPreconditionFailed, ChannelAccessRefused, DeliveryError):
+            raise
+        except (AMQPError, OSError, RuntimeError) as error:
+            self.lose(str(error) or repr(error))
+        finally:
+            task.cancel()
+        self.lose("a channel ended")
+        raise SessionLost(self.lost.result())
+
+    async def declare(self, queue: str, kind: QueueKind) -> bool:
+        """Makes sure that the queue exists; returns whether this call created it.
+
+        Raises:
+            Refused: it exists with other arguments, or access is denied.
+            SessionLost: the session is gone.
+        """
+        arguments: Arguments = self._topology.arguments(queue, kind)
+        created = not await self.exists(queue)
+
+        async def declare() -> None:
+            # Also if it exists: a passive declaration does not compare the arguments.
+            channel = await self._channel(self._consume)
+            durable = kind is not QueueKind.EXCLUSIVE
+            await channel.queue_declare(queue, durable=durable, exclusive=not durable, arguments=dict(arguments))
+            await channel.close()
+
+        try:
+            await self.guard(declare())
+        except (ChannelPreconditionFailed, ChannelAccessRefused, ChannelNotFoundEntity) as error:
+            raise Refused(f"{queue}: {error}") from error
+        if kind is not QueueKind.EXCLUSIVE and queue not in self._lanes:
+            self._lanes[queue] = await self.guard(self._channel(self._publish, confirms=True))
+        return created
+
+    async def declare_exchange(self, name: str, kind: ExchangeType) -> None:
+        """Makes sure that the durable exchange exists; raises as ``declare``."""
+
+        async def declare() -> None:
+            channel = await self._channel(self._consume)
+            await channel.exchange_declare(name, exchange_type=kind.value, durable=True)
+            await channel.close()
+
+        try:
+            await self.guard(declare())
+        except (ChannelPreconditionFailed, ChannelAccessRefused) as error:
+            raise Refused(f"{name}: {error}") from error
+
+    async def bind(self, queue: str, exchange: str) -> None:
+        """Binds a queue to a fan-out exchange."""
+
+        async def bind() -> None:
+            channel = await self._channel(self._consume)
+            await channel.queue_bind(queue, exchange)
+            await channel.close()
+
+        await self.guard(bind())
+
+    async def exists(self, queue: str) -> bool:
+        """Whether the queue exists."""
+
+        async def look() -> None:
+            # The broker closes the channel if the queue does not exist.
+            channel = await self._channel(self._consume)
+            await channel.queue_declare(queue, passive=True)
+            await channel.close()
+
+        try:
+            await self.guard(look())
+        except ChannelNotFoundEntity:
+            return False
+        except ChannelAccessRefused as error:
+            raise Refused(f"{queue}: {error}") from error
+        return True
+
+    async def consumer(self) -> Consumer:
+        """A consumer on a channel of its own, which does not consume yet."""
+        return Consumer(self, _Block(await self.guard(self._channel(self._consume))))
+
+    def keep(self, message: aiormq.abc.DeliveredMessage, block: _Block) -> Delivery:
+        """Holds a delivery."""
+        self._last_receipt += 1
+        self._held[self._last_receipt] = (message.delivery_tag or 0, block)
+        headers = message.header.properties.headers or {}
+        return Delivery(self._last_receipt, message.body, acquisitions(headers), headers)
+
+    async def ack(self, receipt: int) -> bool:
+        """Acknowledges; False if the message no longer belongs to this session."""
+        return await self._settle(receipt, requeue=False)
+
+    async def requeue(self, receipt: int) -> bool:
+        """Gives the message back; False if it no longer belongs to this session."""
+        return await self._settle(receipt, requeue=True)
+
+    async def _settle(self, receipt: int, *, requeue: bool) -> bool:
+        tag, block = self._held.pop(receipt, (0, None))
+        if block is None or block.given_away or self.lost.done():
+            return False
+        channel = block.channel
+        sent = channel.basic_nack(tag, wait=False) if requeue else channel.basic_ack(tag, wait=False)
+        try:
+            await self.guard(sent)
+        except (SessionLost, AMQPError):
+            return False
+        return True
+
+    async def publish(self, key: str, body: bytes, *, exchange: str = "", headers: Arguments | None = None) -> None:
+        """Publishes a persistent message to a queue, or to an exchange; returns when the broker has it.
+
+        Raises:
+            Unroutable: no such queue.
+            NotSent: the broker did not keep it, as a full queue.
+            SessionLost: the message may be in the queue or not.
+        """
+        if exchange:
+            await self._send(self._exchanges, exchange, key, body, headers)
+        elif key in self._lanes:
+            await self._send(self._lanes[key], exchange, key, body, headers)
+        else:
+            async with self._others_lock:
+                await self._send(self._others, exchange, key, body, headers)
+
+    async def _send(self, channel: _Channel, exchange: str, key: str, body: bytes, headers: Arguments | None) -> None:
+        properties = aiormq.spec.Basic.Properties(
+            delivery_mode=2, content_type="application/json", headers=dict(headers or {})
+        )
+        sending = channel.basic_publish(
+            body, exchange=exchange, routing_key=key, properties=properties, mandatory=not exchange
+        )
+        try:
+            await self.guard(sending)
+        except PublishError as error:
+            raise Unroutable(f"no queue takes messages for {exchange or key}") from error
+        except DeliveryError as error:
+            raise NotSent(f"the broker did not accept the message for {exchange or key}") from error
+        except AMQPError as error:
+            self.lose(f"publishing failed: {error}")
+            raise SessionLost(self.lost.result()) from error
+
+    async def probe(self) -> None:
+        """A round trip on the connection that holds the messages; raises SessionLost."""
+        try:
+            await self.guard(self._probe.queue_declare(self._probe_queue, passive=True))
+        except AMQPError as error:
+            self.lose(f"the probe failed: {error}")
+            raise SessionLost(self.lost.result()) from error
+
+    async def is_blocked(self) -> bool:
+        """Whether the broker currently blocks publishers (memory or disk alarm)."""
+        transport = self._publish.transport
+        if transport is None:
+            return False
+        try:
+            async with asyncio.timeout(0):
+                await transport.ready()
+        except TimeoutError:
+            return True
+        return False
+
+    async def close(self) -> None:
+        """Closes both connections, within 2 s. The broker gives held messages to other consumers."""
+        self.lose("closed by this side")
+        await _close_all([self._consume, self._publish])
+
+
+async def _close_all(connections: list[AbstractConnection]) -> None:
+    closing = [asyncio.ensure_future(connection.close()) for connection in connections]
+    if closing:
+        _, late = await asyncio.wait(closing, timeout=_CLOSE_WITHIN)
+        for task in late:
+            task.cancel()

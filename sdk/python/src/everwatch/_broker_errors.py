@@ -1,0 +1,70 @@
+"""How operations on the broker fail, and what an operator must do about it."""
+
+from aiormq.exceptions import ConnectionNotAllowed, ProbableAuthenticationError
+from yarl import URL
+
+_FORM = 'amqp://user:password@host:5672/vhost (amqps:// for TLS; the vhost "/" is written %2f)'
+
+
+class ConnectError(Exception):
+    """No session could be opened. ``is_final``: a retry cannot help, an operator must act."""
+
+    def __init__(self, text: str, *, is_final: bool = False) -> None:
+        super().__init__(text)
+        self.is_final = is_final
+
+
+class SessionLost(ConnectionError):  # noqa: N818 - what happened
+    """The session with the broker is gone."""
+
+
+class Refused(Exception):  # noqa: N818
+    """The broker refuses a queue or an exchange."""
+
+
+class NotSent(Exception):  # noqa: N818
+    """The broker did not keep a message."""
+
+
+class Unroutable(NotSent):
+    """No such queue."""
+
+
+def read_url(url: str) -> URL:
+    """A broker URL; raises ConnectError, without the password, if it cannot be read."""
+    try:
+        node = URL(url)
+        usable = node.scheme in ("amqp", "amqps") and bool(node.host)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConnectError(f"cannot read the broker URL {redacted(url)}: expected {_FORM}", is_final=True)
+    return node
+
+
+def redacted(url: str) -> str:
+    """The URL without its password."""
+    scheme, separator, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    user = credentials.split(":")[0]
+    return f"{scheme}{separator}{user}:***@{place}" if at else url
+
+
+def explained(error: BaseException, node: URL, place: str) -> ConnectError:
+    """Classifies an error of the connection: a retry may help, or an operator must act."""
+    user, vhost, text = node.user or "guest", node.path.removeprefix("/") or "/", str(error)
+    if isinstance(error, ProbableAuthenticationError):
+        return ConnectError(
+            f"RabbitMQ at {place} refuses user {user} ({text}): check user and password in the broker URL "
+            "(the user guest may log in only from the broker's own host)",
+            is_final=True,
+        )
+    refused = isinstance(error, ConnectionNotAllowed) or "NOT_ALLOWED" in text or "not found" in text
+    # RabbitMQ uses the code of a missing vhost also for a vhost that is starting and for a node that is full.
+    if refused and "is down" not in text and "limit" not in text:
+        return ConnectError(
+            f"RabbitMQ at {place} does not let user {user} into vhost {vhost} ({text}): `rabbitmqctl add_vhost "
+            f"{vhost}` if it is missing, then `rabbitmqctl set_permissions -p {vhost} {user} '.*' '.*' '.*'`",
+            is_final=True,
+        )
+    return ConnectError(f"RabbitMQ at {place} cannot be reached: {text}")

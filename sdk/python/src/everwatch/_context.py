@@ -1,0 +1,156 @@
+"""The context of running code: its identity, when to stop, and its outlets."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from datetime import timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from everwatch._wire import Work, dumps
+
+Json = Any
+# The longest status text, in characters.
+_STATUS_MAX = 200
+# The largest checkpoint, as JSON text in bytes.
+CHECKPOINT_MAX = 64 * 1024
+
+
+class Outlet(Protocol):
+    """Where the values, the status and the checkpoints of observers go. Thread-safe; awaited on the caller's loop."""
+
+    def emit(self, work: Work, epoch: int, value: Json) -> Coroutine[Any, Any, None]:
+        """Publishes a value; returns when the broker has it."""
+
+    def progress(self, work: Work, epoch: int, text: str) -> None:
+        """Shows a text."""
+
+    def ready(self, work: Work, epoch: int) -> None:
+        """The code does its work now."""
+
+    def checkpoint(self, work: Work, epoch: int, value: Json) -> Coroutine[Any, Any, None]:
+        """Stores a checkpoint; returns when a manager has stored it."""
+
+    def restored(self, work: Work, epoch: int) -> Coroutine[Any, Any, Json]:
+        """The newest checkpoint, or None."""
+
+    def log(self, work: Work, epoch: int, stream: str, text: str) -> None:
+        """Adds lines to the log of the observer."""
+
+
+class Context:
+    """What a running observer knows about itself, and what it can do. Use it on the loop that runs the observer."""
+
+    def __init__(self, work: Work, epoch: int, attempt: int, outlet: Outlet) -> None:
+        self._work = work
+        self._epoch = epoch
+        self._attempt = attempt
+        self._outlet = outlet
+        self._stop = asyncio.Event()
+
+    @property
+    def id(self) -> UUID:
+        """The id of the observer."""
+        return self._work.id
+
+    @property
+    def name(self) -> str:
+        """The name of the observer."""
+        return self._work.name
+
+    @property
+    def kind(self) -> str:
+        """The kind of the observer."""
+        return self._work.kind
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the observer."""
+        return self._work.labels
+
+    @property
+    def epoch(self) -> int:
+        """The fencing token of this run.
+
+        Each later run of the observer has a higher one: a store that keeps the highest epoch that it has seen can
+        refuse the writes of replaced runs.
+        """
+        return self._epoch
+
+    @property
+    def attempt(self) -> int:
+        """The number of this start within the run; 1 is the first."""
+        return self._attempt
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the code must stop."""
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        """Tells the code to stop. The service calls this; a test may."""
+        self._stop.set()
+
+    async def cancelled(self) -> None:
+        """Waits until the code must stop. It then has the ``grace`` of its observer before it is aborted."""
+        await self._stop.wait()
+
+    async def cancelled_within(self, pause: timedelta | float) -> bool:
+        """Waits for a time (a timedelta, or seconds); returns True at once when the code must stop, False after it."""
+        seconds = pause.total_seconds() if isinstance(pause, timedelta) else pause
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return self._stop.is_set()
+        return True
+
+    async def emit(self, value: Json) -> None:
+        """Publishes a JSON value to the output exchange under ``<kind>.<name>``; returns when the broker has it.
+
+        Raises:
+            TypeError, ValueError: the value is not JSON.
+            ConnectionError: the session with the broker is lost.
+        """
+        dumps(value)
+        await self._outlet.emit(self._work, self._epoch, value)
+
+    def status(self, text: str) -> None:
+        """Shows a text beside the observer, at most once a second; at most 200 characters are kept."""
+        self._outlet.progress(self._work, self._epoch, text[:_STATUS_MAX])
+
+    def progress(self, done: int, of: int) -> None:
+        """Shows the progress, as "37 of 120"."""
+        self.status(f"{done} of {of}")
+
+    def log(self, text: str) -> None:
+        """Adds lines to the log that ``everwatch observer logs`` shows; each is cut at 4 KiB."""
+        self._outlet.log(self._work, self._epoch, "log", text)
+
+    def ready(self) -> None:
+        """Reports that the observer does its work now; of use only if its kind was declared with ``awaits_ready``."""
+        self._outlet.ready(self._work, self._epoch)
+
+    async def checkpoint(self, value: Json) -> None:
+        """Stores a JSON value that a later run can continue from; returns when a manager has stored it.
+
+        A newer call replaces one that still waits: the older call returns when the newer value is stored. Without a
+        manager the call waits; limit it with ``asyncio.timeout`` if the observer must not wait.
+
+        Raises:
+            TypeError, ValueError: the value is not JSON, or has more than 64 KiB.
+            ConnectionError: the session with the broker is lost.
+        """
+        size = len(dumps(value).encode(errors="replace"))
+        if size > CHECKPOINT_MAX:
+            raise ValueError(f"the checkpoint has {size} bytes of JSON, at most {CHECKPOINT_MAX}: store less of it")
+        await self._outlet.checkpoint(self._work, self._epoch, value)
+
+    async def restored(self) -> Json:
+        """The newest checkpoint of an earlier run of this observer, None if there is none.
+
+        Without a manager the call waits until one answers.
+
+        Raises:
+            ConnectionError: the session with the broker is lost.
+        """
+        return await self._outlet.restored(self._work, self._epoch)

@@ -1,0 +1,138 @@
+"""A service as a program: configuration, log, signals and threads around the runtime."""
+
+import asyncio
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+from everwatch import _runtime
+from everwatch._fence import guard
+from everwatch._incarnation import Handle
+from everwatch._kinds import Kind, Registry
+from everwatch._runtime import RunError
+from everwatch._settings import Settings, SettingsError, load
+from everwatch._tasks import LogCapture
+
+logger = logging.getLogger("everwatch")
+
+
+class Service:
+    """A service: say which kinds it offers, then :meth:`main`.
+
+    The code of observers runs on the event loop of the caller; the control loop has a thread and a loop of its own,
+    and so has the fence. Code that blocks its loop therefore delays other observers, but no heartbeat.
+    """
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        """``kinds``: functions that :func:`everwatch.observer` decorated.
+
+        Raises:
+            TypeError, ValueError: something is not a kind, or a kind is offered twice.
+        """
+        self._registry = Registry(list(kinds))
+        self._stop: Callable[[], None] = lambda: None
+
+    def main(self, arguments: Sequence[str] | None = None) -> None:
+        """Reads the configuration, runs until SIGTERM or Ctrl-C, hands everything over and ends the process.
+
+        The configuration: ``--config FILE`` or ``EVERWATCH_CONFIG``, then ``EVERWATCH_SECTION__KEY``. Exit codes: 0 as
+        asked, 1 refused by the broker, 2 wrong configuration, 70 code that could not be stopped.
+        """
+        try:
+            settings = load(_config_file(sys.argv[1:] if arguments is None else arguments))
+        except SettingsError as error:
+            sys.stderr.write(f"{error}\n")
+            raise SystemExit(2) from error
+        _init_log(settings)
+        guard.install()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        try:
+            asyncio.run(self.run(settings))
+        except RunError as error:
+            sys.stderr.write(f"{error}\n")
+            raise SystemExit(1) from error
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stops the running service in order; a second call insists. Thread-safe."""
+        self._stop()
+
+    async def run(self, settings: Settings) -> None:
+        """Runs the service until :meth:`stop`; the code of observers runs on this loop.
+
+        Raises:
+            RunError: the broker refuses the service, and a retry is useless.
+        """
+        tasks = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = tasks.create_future()
+
+        def control() -> None:
+            failure: BaseException | None = None
+            try:
+                asyncio.run(self._control(settings, tasks))
+            except BaseException as error:
+                failure = error
+            tasks.call_soon_threadsafe(_finish, ended, failure)
+
+        thread = threading.Thread(target=control, name="everwatch-control", daemon=True)
+        thread.start()
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            self.stop()
+            await ended
+            raise
+        finally:
+            self._stop = lambda: None
+
+    async def _control(self, settings: Settings, tasks: asyncio.AbstractEventLoop) -> None:
+        handle, loop = Handle(), asyncio.get_running_loop()
+
+        def stop() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(handle.stop)
+
+        self._stop = stop
+        await _runtime.run(settings, self._registry, tasks, handle)
+
+
+def _finish(ended: "asyncio.Future[None]", failure: BaseException | None) -> None:
+    if ended.done():
+        return
+    if failure is None:
+        ended.set_result(None)
+    else:
+        ended.set_exception(failure)
+
+
+def _config_file(arguments: Sequence[str]) -> str | None:
+    match list(arguments):
+        case []:
+            return None
+        case ["--config", file]:
+            return file
+        case ["--config"]:
+            raise SettingsError("--config: name a file")
+        case [other, *_]:
+            raise SettingsError(f"{other}: the only argument is --config FILE")
+    return None
+
+
+def _init_log(settings: Settings) -> None:
+    logging.basicConfig(
+        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    # The AMQP client logs as errors what this package expects and handles, such as lost connections.
+    for name in ("aio_pika", "aiormq"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    capture = LogCapture()
+    capture.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(capture)
+    for key in settings.ignored:
+        logger.warning("%s has no effect: services in Python do not have it", key)

@@ -1,0 +1,263 @@
+"""The configuration of a service: defaults < file < environment, with the same keys as services in Rust.
+
+Unknown keys are refused. The sections ``[store]``, ``[manager]`` and ``[telemetry]`` belong to other programs.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from everwatch._blocks import CAPACITY_MAX
+from everwatch._broker_errors import ConnectError, read_url
+from everwatch._clock import parse_duration
+from everwatch._host import auto_capacity, host_name
+from everwatch._logs import LINES_MAX
+from everwatch._topology import STATE_QUEUES_MAX
+from everwatch._wire import check_kind, check_name, check_pool
+
+Json = Any
+_DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/%2f"
+_KEYS = {
+    "broker": {
+        "url",
+        "url_file",
+        "prefix",
+        "state_queues",
+        "heartbeat",
+        "management_url",
+        "management_url_file",
+    },
+    "service": {
+        "name",
+        "pool",
+        "capacity",
+        "labels",
+        "heartbeat_interval",
+        "fence_grace",
+        "drain_timeout",
+        "start_rate",
+        "start_rates",
+        "log_lines",
+        "threads",
+        "listen",
+        "exec",
+    },
+    "log": {"filter", "format"},
+}
+_OTHERS = ("store", "manager", "telemetry")
+# Keys of a service that services in Python do not have; they are ignored, and the service says so.
+_RUST_ONLY = ("listen",)
+
+
+class SettingsError(ValueError):
+    """What is wrong with the configuration: the key and the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one service. Times are in seconds."""
+
+    name: str
+    # The nodes of one cluster, tried in order.
+    urls: tuple[str, ...] = (_DEFAULT_URL,)
+    prefix: str = "everwatch."
+    state_queues: int = 1
+    # Of the AMQP connections: whole seconds from 3 to 60. Also the silence of the broker that fences.
+    heartbeat: int = 5
+    pool: str = "default"
+    # The number of slots, from 0 to 200,000.
+    capacity: int = 1000
+    labels: dict[str, str] = field(default_factory=dict)
+    heartbeat_interval: float = 5.0
+    # The time that code has to stop after a fence.
+    fence_grace: float = 0.5
+    # How long the service may take to hand over its observers when it stops.
+    drain_timeout: float = 20.0
+    # Starts per second, over all kinds and of single kinds; 0: no limit.
+    start_rate: float = 0.0
+    start_rates: dict[str, float] = field(default_factory=dict)
+    # Log lines to keep for each observer, from 0 to 10,000.
+    log_lines: int = 100
+    log_level: str = "INFO"
+    # Keys that were set and have no effect here.
+    ignored: tuple[str, ...] = ()
+
+
+def load(
+    file: str | None = None, environment: Mapping[str, str] | None = None, *, default_file: bool = True
+) -> Settings:
+    """Reads the file (or that of EVERWATCH_CONFIG) and the environment (EVERWATCH_SECTION__KEY).
+
+    Raises:
+        SettingsError: names the key and the rule.
+    """
+    environment = os.environ if environment is None else environment
+    file = file or (environment.get("EVERWATCH_CONFIG") if default_file else None)
+    values: dict[str, dict[str, Json]] = {section: {} for section in _KEYS}
+    if file:
+        _merge(values, _read_file(file), f"in the configuration file {file}")
+    _merge(values, _read_environment(environment), "in the environment")
+    return _settings(values)
+
+
+def _read_file(file: str) -> dict[str, Json]:
+    try:
+        return tomllib.loads(Path(file).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read the configuration file {file}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"in the configuration file {file}: {error}") from error
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for key, value in environment.items():
+        if not key.startswith("EVERWATCH_") or "__" not in key:
+            continue
+        path = key.removeprefix("EVERWATCH_").lower().split("__")
+        place = found
+        for part in path[:-1]:
+            inner = place.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise SettingsError(f"in the environment: {key}: another variable sets {part} as a whole")
+            place = inner
+        place[path[-1]] = value
+    return found
+
+
+def _merge(values: dict[str, dict[str, Json]], layer: dict[str, Json], where: str) -> None:
+    for section, content in layer.items():
+        if section in _OTHERS:
+            continue
+        if section not in _KEYS or not isinstance(content, dict):
+            raise SettingsError(f"{where}: unknown section `{section}`; known: {', '.join([*_KEYS, *_OTHERS])}")
+        for key, value in content.items():
+            if key not in _KEYS[section]:
+                known = ", ".join(sorted(_KEYS[section]))
+                raise SettingsError(f"{where}: unknown key `{section}.{key}`; known: {known}")
+            if isinstance(value, dict) and isinstance(values[section].get(key), dict):
+                values[section][key] = values[section][key] | value
+            else:
+                values[section][key] = value
+
+
+def _settings(values: dict[str, dict[str, Json]]) -> Settings:
+    broker, service, log = values["broker"], values["service"], values["log"]
+    heartbeat = _duration(broker, "broker.heartbeat", "5s")
+    grace = _duration(service, "service.fence_grace", "500ms")
+    if not heartbeat.is_integer() or not 3 <= heartbeat <= 60:
+        raise SettingsError("broker.heartbeat: must be whole seconds from 3s to 60s")
+    if heartbeat + grace >= min(heartbeat * 2, 15.0):
+        raise SettingsError(
+            "service.fence_grace: broker.heartbeat plus service.fence_grace must be below two heartbeats and 15s"
+        )
+    interval = _duration(service, "service.heartbeat_interval", "5s")
+    if not 1 <= interval <= 60:
+        raise SettingsError("service.heartbeat_interval: from 1s to 60s")
+    name = str(service.get("name") or "") or _legal(host_name())
+    rates = service.get("start_rates", {})
+    return Settings(
+        name=_checked(check_name, name, "service.name"),
+        urls=_urls(broker),
+        prefix=str(broker.get("prefix", "everwatch.")),
+        state_queues=_whole(broker, "broker.state_queues", 1, 1, STATE_QUEUES_MAX),
+        heartbeat=int(heartbeat),
+        pool=_checked(check_pool, str(service.get("pool", "default")), "service.pool"),
+        capacity=_capacity(service),
+        labels={key: str(value) for key, value in service.get("labels", {}).items()},
+        heartbeat_interval=interval,
+        fence_grace=grace,
+        drain_timeout=_duration(service, "service.drain_timeout", "20s"),
+        start_rate=_rate(service.get("start_rate", 0.0), "service.start_rate"),
+        start_rates={
+            _checked(check_kind, kind, "service.start_rates"): _rate(rate, f"service.start_rates.{kind}")
+            for kind, rate in rates.items()
+        },
+        log_lines=_whole(service, "service.log_lines", 100, 0, LINES_MAX),
+        log_level=_level(str(log.get("filter", "info"))),
+        ignored=tuple(f"service.{key}" for key in _RUST_ONLY if service.get(key)),
+    )
+
+
+def _checked(check: Any, value: str, key: str) -> str:  # noqa: ANN401 - one of the checks of names
+    try:
+        return str(check(value))
+    except ValueError as error:
+        raise SettingsError(f"{key}: {error}") from error
+
+
+def _urls(broker: dict[str, Json]) -> tuple[str, ...]:
+    text, key = str(broker.get("url", _DEFAULT_URL)), "broker.url"
+    if broker.get("url_file"):
+        key = "broker.url_file"
+        try:
+            text = Path(str(broker["url_file"])).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{key}: cannot read {broker['url_file']}: {error}") from error
+    urls = tuple(url.strip() for url in text.split(",") if url.strip())
+    if not urls:
+        raise SettingsError(f"{key}: no URL given")
+    for url in urls:
+        try:
+            read_url(url)
+        except ConnectError as error:
+            raise SettingsError(f"{key}: {error}") from error
+    return urls
+
+
+def _duration(section: dict[str, Json], key: str, default: str) -> float:
+    try:
+        return parse_duration(str(section.get(key.split(".")[1], default)))
+    except ValueError as error:
+        raise SettingsError(f"{key}: {error}") from error
+
+
+def _whole(section: dict[str, Json], key: str, default: int, least: int, most: int) -> int:
+    value = section.get(key.split(".")[1], default)
+    try:
+        number = int(value)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"{key}: `{value}` must be a number from {least} to {most}") from error
+    if not least <= number <= most:
+        raise SettingsError(f"{key}: {number} must be from {least} to {most}")
+    return number
+
+
+def _capacity(service: dict[str, Json]) -> int:
+    value = service.get("capacity", "auto")
+    if value == "auto":
+        return auto_capacity()
+    try:
+        return _whole(service, "service.capacity", 0, 0, CAPACITY_MAX)
+    except SettingsError as error:
+        raise SettingsError(
+            f'service.capacity: `{value}` is not a capacity: a number from 0 to {CAPACITY_MAX}, or "auto"'
+        ) from error
+
+
+def _rate(value: Json, key: str) -> float:
+    try:
+        rate = float(value)
+    except (TypeError, ValueError):
+        rate = -1.0
+    if not 0 <= rate <= 1e6:
+        raise SettingsError(f"{key}: {value} must be from 0 (no limit) to 1000000 starts per second")
+    return rate
+
+
+def _level(text: str) -> str:
+    """The level of a filter such as ``info,lapin=off``."""
+    level = next((part for part in text.upper().split(",") if "=" not in part), "INFO").strip()
+    levels = {"TRACE": "DEBUG", "WARN": "WARNING", "OFF": "CRITICAL"}
+    level = levels.get(level, level)
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"):
+        raise SettingsError(f"log.filter: `{text}` has no level: begin with trace, debug, info, warn, error or off")
+    return level
+
+
+def _legal(host: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "-", host) or "service"

@@ -1,0 +1,261 @@
+"""The slots of a session and the steps that their inputs share: admission, starts, settlements, handing back."""
+
+import heapq
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from everwatch import _wire as wire
+from everwatch._clock import timestamp
+from everwatch._effects import (
+    Announce,
+    CancelRun,
+    Effect,
+    Now,
+    Report,
+    Requeue,
+    Settle,
+    SlotPolicy,
+    Start,
+    StepBack,
+)
+from everwatch._phases import (
+    Announced,
+    Arrival,
+    Backoff,
+    Ending,
+    Over,
+    Phase,
+    Refusing,
+    Running,
+    Settling,
+    Slot,
+    Waiting,
+)
+from everwatch._turns import REDELIVERED_APART, START_RATE, SUSPECTED, Pace, Refusals, Suspects
+from everwatch._wire import Event, RunReport, Work, WorkHeader, acquisitions_of
+
+# For this long after a redelivered message was given back, the queue serves all other services first.
+_STEPS_BACK = 2.0
+# A start that waits longer is reported; after a redelivery, every start that waits.
+_TOLD_AFTER = 1.0
+
+
+@dataclass(slots=True)
+class SlotTable:
+    """The slots of one session, without its inputs."""
+
+    policy: SlotPolicy
+    pace: Pace = field(default_factory=Pace)
+    _slots: dict[UUID, Slot] = field(default_factory=dict)
+    # Older copies whose end is reported but not confirmed yet.
+    _leftovers: dict[tuple[UUID, int], int] = field(default_factory=dict)
+    # Deadlines of phases. An entry whose phase has ended is ignored.
+    _timers: list[tuple[float, UUID]] = field(default_factory=list)
+    _revocations: dict[UUID, int] = field(default_factory=dict)
+    _suspects: Suspects = field(default_factory=Suspects)
+    _refusals: Refusals = field(init=False)
+    _draining: bool = False
+
+    def __post_init__(self) -> None:
+        self._refusals = Refusals(self.policy.consumers, self.policy.refuse_first, self.policy.refuse_max)
+
+    @property
+    def held(self) -> int:
+        """The number of held messages."""
+        successors = sum(slot.successor is not None for slot in self._slots.values())
+        return len(self._slots) + successors + len(self._leftovers)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message is held."""
+        return not self._slots and not self._leftovers
+
+    def next_deadline(self) -> float | None:
+        """When ``on_wake`` is due."""
+        while self._timers and not self._is_due_at(*self._timers[0]):
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def _is_due_at(self, at: float, observer: UUID) -> bool:
+        slot = self._slots.get(observer)
+        return slot is not None and slot.phase.deadline == at
+
+    # Admission of a message without conflict with another copy of its observer.
+
+    def _admit(self, arrival: Arrival, now: Now, effects: list[Effect]) -> None:
+        receipt, read, epoch = arrival.receipt, arrival.read, arrival.epoch
+        redelivered = acquisitions_of(epoch) > 0
+        apart = redelivered and isinstance(read, Work) and read.forbids_overlap
+        apart_until = now.mono + self.policy.fence_grace * 2 if apart else now.mono
+        if epoch < self._revocations.get(read.id, 0):
+            if apart:
+                self._put(read.id, Slot(receipt, epoch, None, Over(apart_until), apart_until))
+            else:
+                self._settle_unstarted(receipt, read.id, epoch, effects)
+            return
+        if self._draining:
+            effects.append(Requeue(receipt))
+            return
+        if isinstance(read, WorkHeader) or read.kind not in self.policy.kinds:
+            self._refuse(arrival, apart_until, now, effects)
+            return
+        if self._suspects.contains(read.id, now.mono):
+            effects.append(Announce(RunReport(read.id, epoch, wire.held(SUSPECTED))))
+            self._put(read.id, Slot(receipt, epoch, read, Announced(), apart_until))
+            return
+        until = self.pace.turn(read.kind, apart_until, now.chance)
+        why = START_RATE if until > apart_until else REDELIVERED_APART
+        self._put(read.id, Slot(receipt, epoch, read, Waiting(until, 1, why), apart_until))
+        if until <= now.mono:
+            self._start(read.id, 1, now, effects)
+        elif redelivered or until > now.mono + _TOLD_AFTER:
+            effects.append(Report(RunReport(read.id, epoch, wire.held(why))))
+
+    def _refuse(self, arrival: Arrival, apart_until: float, now: Now, effects: list[Effect]) -> None:
+        read = arrival.read
+        why = f"kind `{read.kind}` is not offered by this service" if isinstance(read, Work) else read.why
+        pause = self._refusals.pause(read.id, now.mono)
+        until = now.mono + pause
+        if pause > 0:
+            effects.append(StepBack(until + _STEPS_BACK))
+        effects.append(Report(RunReport(read.id, arrival.epoch, wire.held(why, refuses=True))))
+        self._put(read.id, Slot(arrival.receipt, arrival.epoch, None, Refusing(until, why), apart_until))
+
+    def _start_again(self, observer: UUID, attempt: int, now: Now, effects: list[Effect]) -> None:
+        work = self._slots[observer].work
+        if work is None:
+            return
+        until = self.pace.turn(work.kind, now.mono, now.chance)
+        if until <= now.mono:
+            self._start(observer, attempt, now, effects)
+        else:
+            self._set_phase(observer, Waiting(until, attempt, START_RATE))
+
+    def _start_in_turn(self, observer: UUID, now: Now) -> None:
+        slot = self._slots[observer]
+        if slot.work is not None:
+            until = self.pace.turn(slot.work.kind, max(slot.apart_until, now.mono), now.chance)
+            self._set_phase(observer, Waiting(until, 1, START_RATE))
+
+    def _take_turn(self, observer: UUID, now: Now, effects: list[Effect]) -> None:
+        """A turn has come: the oldest waiting observer of the kind takes it. Ids are ordered by creation time."""
+        mine, work = self._slots[observer].phase, self._slots[observer].work
+        if work is None or not isinstance(mine, Waiting):
+            return
+        for other in sorted(self._slots):
+            slot = self._slots[other]
+            phase = slot.phase
+            if not isinstance(phase, Waiting) or phase.why != START_RATE or slot.work is None:
+                continue
+            if other == observer or (slot.work.kind == work.kind and not slot.work.forbids_overlap):
+                if other != observer:
+                    self._set_phase(observer, Waiting(phase.until, mine.attempt, START_RATE))
+                self._start(other, phase.attempt, now, effects)
+                return
+
+    def _start_a_suspect(self, observer: UUID, now: Now, effects: list[Effect]) -> None:
+        """Starts a random one of the waiting suspects: in a fixed order, the same one would always start first."""
+        waiting = []
+        for other in sorted(self._slots):
+            slot = self._slots[other]
+            phase = slot.phase
+            if isinstance(phase, Waiting) and phase.why == SUSPECTED and slot.apart_until <= now.mono:
+                waiting.append((other, phase.until))
+        if not waiting:
+            self._start(observer, 1, now, effects)
+            return
+        drawn, until = waiting[min(int(min(max(now.chance, 0.0), 1.0) * len(waiting)), len(waiting) - 1)]
+        if drawn != observer:
+            self._set_phase(observer, Waiting(until, 1, SUSPECTED))
+        self._start(drawn, 1, now, effects)
+
+    # Steps that several inputs share.
+
+    def _put(self, observer: UUID, slot: Slot) -> None:
+        self._slots[observer] = slot
+        self._remember_deadline(observer, slot.phase)
+
+    def _set_phase(self, observer: UUID, phase: Phase) -> None:
+        self._slots[observer].phase = phase
+        self._remember_deadline(observer, phase)
+
+    def _remember_deadline(self, observer: UUID, phase: Phase) -> None:
+        if phase.deadline is not None:
+            heapq.heappush(self._timers, (phase.deadline, observer))
+
+    def _start(self, observer: UUID, attempt: int, now: Now, effects: list[Effect]) -> None:
+        slot = self._slots[observer]
+        if slot.work is None:
+            return
+        awaits_ready = slot.work.kind in self.policy.await_ready
+        started_at = timestamp(now.wall)
+        effects.append(Start(slot.epoch, attempt, slot.work))
+        event = wire.started(attempt, started_at, awaits_ready=awaits_ready)
+        effects.append(Report(RunReport(observer, slot.epoch, event)))
+        self._set_phase(observer, Running(attempt, now.mono, started_at, awaits_ready))
+
+    def _settle_unstarted(self, receipt: int, observer: UUID, epoch: int, effects: list[Effect]) -> None:
+        """Settles a message whose code was never started here and must not start."""
+        self._leftovers[observer, epoch] = receipt
+        effects.append(Settle(RunReport(observer, epoch, "stopped")))
+
+    def _settle(self, observer: UUID, event: Event, effects: list[Effect]) -> None:
+        self._set_phase(observer, Settling())
+        effects.append(Settle(RunReport(observer, self._slots[observer].epoch, event)))
+
+    def _end_run(self, observer: UUID, below: int, now: Now, effects: list[Effect]) -> None:
+        """Ends the held run of the observer if its epoch is below ``below``."""
+        slot = self._slots.get(observer)
+        if slot is None or slot.epoch >= below:
+            return
+        match slot.phase:
+            case Announced() | Waiting() | Backoff() | Refusing():
+                if slot.apart_until > now.mono:
+                    # Settled at once, the next generation would start beside the older run on another service.
+                    self._set_phase(observer, Over(slot.apart_until))
+                else:
+                    self._settle(observer, "stopped", effects)
+            case Running() as running:
+                self._end_code(observer, running, now, effects, by_revocation=True)
+            case Ending() as ending:
+                ending.by_revocation = True
+            case _:
+                pass
+
+    def _end_code(
+        self,
+        observer: UUID,
+        running: Running,
+        now: Now,
+        effects: list[Effect],
+        *,
+        by_revocation: bool,
+        cause: str | None = None,
+    ) -> None:
+        work = self._slots[observer].work
+        grace = 0.0 if work is None else work.grace
+        self._set_phase(observer, Ending(running.attempt, now.mono + grace, by_revocation, cause))
+        effects.append(CancelRun(observer))
+
+    def _on_error(self, observer: UUID, running: Running, error: str, now: Now, effects: list[Effect]) -> None:
+        slot = self._slots[observer]
+        if slot.work is None:
+            return
+        retry, attempt, error = slot.work.retry, running.attempt, wire.shortened(error)
+        if retry.reset_after is not None and now.mono - running.since >= retry.reset_after:
+            attempt = 1
+        pause = retry.after(attempt, now.chance)
+        if pause is None:
+            self._settle(observer, {"failed": {"error": error, "attempts": attempt}}, effects)
+            return
+        next_at = timestamp(now.wall + round(pause * 1000))
+        event: Event = {"errored": {"attempt": attempt, "error": error, "next_at": next_at}}
+        effects.append(Report(RunReport(observer, slot.epoch, event)))
+        self._set_phase(observer, Backoff(attempt, now.mono + pause, event))
+
+    def _give_back(self, observer: UUID, event: Event, now: Now, effects: list[Effect]) -> None:
+        slot = self._slots.pop(observer)
+        effects.append(Report(RunReport(observer, slot.epoch, event)))
+        effects.append(Requeue(slot.receipt))
+        if slot.successor is not None:
+            self._admit(slot.successor, now, effects)

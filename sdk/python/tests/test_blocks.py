@@ -1,0 +1,188 @@
+"""A queue that never runs dry and a broker that follows the requested limits, against the blocks."""
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from everwatch._blocks import BLOCK_MAX, Blocks, CancelBlock, CloseChannel, Open, block_sizes
+
+
+@dataclass
+class Consumer:
+    """The broker's view of one block."""
+
+    channel: int
+    size: int
+    priority: int
+    held: int = 0
+    over: bool = False
+
+
+class World:
+    """A service and its broker."""
+
+    def __init__(self, capacity: int) -> None:
+        self.blocks = Blocks(capacity)
+        self.now = 0.0
+        self.consumers: dict[int, Consumer] = {}
+        self.cancelling: list[int] = []
+        self.others_are_full = False
+
+    @property
+    def held(self) -> int:
+        return sum(it.held for it in self.consumers.values())
+
+    def fits(self) -> bool:
+        """Whether the open blocks fit beside the held messages."""
+        free = sum(
+            max(it.size - it.held, 0)
+            for block, it in self.consumers.items()
+            if not it.over and block not in self.cancelling
+        )
+        return free == 0 or self.held + free <= self.blocks.capacity
+
+    def act(self) -> None:
+        for effect in self.blocks.decide(self.now):
+            match effect:
+                case Open(block, channel, prefetch, priority):
+                    assert all(it.over for it in self.consumers.values() if it.channel == channel)
+                    assert 1 <= prefetch <= BLOCK_MAX
+                    self.consumers[block] = Consumer(channel, prefetch, priority)
+                case CancelBlock(channel):
+                    found = [b for b, it in self.consumers.items() if it.channel == channel and not it.over]
+                    self.cancelling += found
+                case CloseChannel(channel):
+                    assert all(it.over and not it.held for it in self.consumers.values() if it.channel == channel)
+        self.consumers = {block: it for block, it in self.consumers.items() if it.held or not it.over}
+
+    def deliver(self) -> None:
+        for block, it in self.consumers.items():
+            if it.priority == -2 and not self.others_are_full:
+                continue
+            while not it.over and it.held < it.size:
+                it.held += 1
+                self.blocks.took(block)
+
+    def confirm_cancels(self) -> None:
+        for block in self.cancelling:
+            self.consumers[block].over = True
+            self.blocks.ended(block)
+        self.cancelling = []
+
+    def settle(self, which: int) -> None:
+        holders = sorted(block for block, it in self.consumers.items() if it.held)
+        if holders:
+            block = holders[which % len(holders)]
+            self.consumers[block].held -= 1
+            self.blocks.freed(block)
+
+    def settle_down(self) -> None:
+        for _ in range(200):
+            self.act()
+            self.deliver()
+            self.confirm_cancels()
+            self.now += 0.05
+
+
+@pytest.mark.parametrize("capacity", [0, 1, 7, 8, 10, 999, 8000, 8001, 40_000, 200_000])
+def test_blocks_add_up_to_the_capacity_and_none_is_too_large(capacity: int) -> None:
+    sizes = block_sizes(capacity)
+    assert sum(sizes) == capacity
+    assert all(1 <= size <= BLOCK_MAX for size in sizes)
+
+
+def test_a_capacity_ramps_up() -> None:
+    world, taken = World(10), []
+    for _ in range(6):
+        world.act()
+        world.deliver()
+        taken.append(world.held)
+        world.now += 0.051
+    assert taken == [2, 4, 6, 8, 10, 10]
+
+
+def test_a_cordon_keeps_held_messages_and_takes_no_more() -> None:
+    world = World(10)
+    world.settle_down()
+    world.blocks.cordon(cordoned=True)
+    world.settle_down()
+    assert world.held == 10
+    world.settle(0)
+    world.settle(3)
+    world.settle_down()
+    assert world.held == 8
+    world.blocks.cordon(cordoned=False)
+    world.settle_down()
+    assert world.held == 10
+    assert world.blocks.allowed_when_over_capacity(world.now) is None
+
+
+def test_a_reduced_capacity_yields_a_surplus_once_deliveries_end() -> None:
+    world = World(10)
+    world.settle_down()
+    world.blocks.resize(4)
+    world.act()
+    assert world.blocks.allowed_when_over_capacity(world.now) is None
+    world.confirm_cancels()
+    assert world.blocks.allowed_when_over_capacity(world.now) == 4
+    for _ in range(6):
+        world.settle(0)
+    world.settle_down()
+    assert (world.held, world.blocks.allowed_when_over_capacity(world.now)) == (4, None)
+    world.blocks.resize(7)
+    world.settle_down()
+    assert world.held == 7
+
+
+def test_a_limit_takes_more_only_as_a_last_resort_and_holds_until_it_expires() -> None:
+    world = World(10)
+    world.settle_down()
+    world.blocks.limit(6, world.now, world.now + 60)
+    world.act()
+    world.confirm_cancels()
+    assert world.blocks.allowed_when_over_capacity(world.now) is None
+    world.now = world.blocks.next_deadline(world.now) or 0.0
+    assert world.blocks.allowed_when_over_capacity(world.now) == 6
+    for _ in range(7):
+        world.settle(0)
+    world.settle_down()
+    assert world.held == 6
+    world.others_are_full = True
+    world.settle_down()
+    assert world.held == 10
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_sequence_of_events_exceeds_the_capacity_and_quiet_fills_it(seed: int) -> None:
+    dice = random.Random(seed)
+    world = World(dice.choice([1, 3, 10, 50, 3000]))
+    allowed = world.blocks.capacity
+    for _ in range(300):
+        match dice.randrange(9):
+            case 0:
+                allowed = dice.randrange(0, 60)
+                world.blocks.resize(allowed)
+            case 1:
+                world.blocks.cordon(cordoned=dice.random() < 0.5)
+            case 2:
+                world.blocks.limit(dice.randrange(0, 60), world.now, world.now + dice.random() * 5)
+            case 3:
+                world.blocks.rest(world.now, world.now + dice.random() * 3)
+            case 4:
+                world.settle(dice.randrange(100))
+            case 5:
+                world.confirm_cancels()
+            case _:
+                world.deliver()
+        world.act()
+        assert world.fits()
+        world.now += dice.choice([0.0, 0.01, 0.3])
+    world.blocks.cordon(cordoned=False)
+    world.now += 60
+    while world.held:
+        world.settle(0)
+    world.settle_down()
+    assert world.held == allowed
+    world.settle_down()
+    assert world.blocks.decide(world.now) == []
