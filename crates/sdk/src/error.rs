@@ -59,5 +59,6 @@ impl<T, E: Into<Error>> OrPermanent<T> for Result<T, E> {
 
 /// Whether the error, or an error that caused it, is permanent.
 pub(crate) fn is_permanent(error: &(dyn std::error::Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<Permanent>())
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.any(<dyn std::error::Error>::is::<Permanent>)
 }

@@ -195,7 +195,7 @@ impl<O: Observer> TrialBuilder<O> {
             shared: Arc::new(self.shared),
             logs: logs.session(),
         };
-        let run = (Arc::new(work(O::KIND, self.labels)), self.epoch, self.attempt);
+        let run = (Arc::new(work(O::KIND, &self.labels)), self.epoch, self.attempt);
         let attempt = Arc::new(Attempt::new(run, None, Arc::new(outlets)));
         let mut code = JoinSet::new();
         let mut running = Box::pin(self.observer.run(Context::new(attempt.clone())));
@@ -371,7 +371,7 @@ impl Trial {
     }
 }
 
-fn work(kind: &str, labels: BTreeMap<String, String>) -> Work {
+fn work(kind: &str, labels: &BTreeMap<String, String>) -> Work {
     let definition = serde_json::json!({ "name": "trial", "kind": kind, "spec": {}, "labels": labels });
     serde_json::from_value::<ObserverDefinition>(definition)
         .and_then(|definition| Work::of(ObserverId(Uuid::nil()), 1, &definition))

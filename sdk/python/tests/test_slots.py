@@ -152,7 +152,7 @@ def test_the_observers_with_the_shortest_run_go_first() -> None:
 
 def test_readiness_is_reported_once_and_with_the_attempt_that_runs() -> None:
     script = SlotScript(SlotPolicy(POLICY.kinds, 0.5, 2, frozenset({"ticker"})))
-    script.run(7, 1, 0, *STARTED)
+    script.run(7, 1, 0, "start 1.0 attempt 1", "report starting 1.0")
     waits = {"starting": {"attempt": 1, "started_at": "1970-01-01T00:00:00.000Z"}}
     assert script.slots.inventory(script.now)[0].event == waits
     script.expect(script.slots.on_ready(UUID(int=1), epoch_of(1, 1)))

@@ -292,7 +292,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 }
             }
             Phase::Running { attempt, .. } => {
-                self.end_code(id, attempt, Why::Revocation(cause), now, effects)
+                self.end_code(id, attempt, Why::Revocation(cause), now, effects);
             }
             Phase::Ending { attempt, abort_at, why: Why::HandOver(_) } => {
                 self.set_phase(id, Phase::Ending { attempt, why: Why::Revocation(cause), abort_at });

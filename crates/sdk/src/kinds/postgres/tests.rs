@@ -60,7 +60,8 @@ async fn until_notified(client: &mut PgConnection, trial: &mut Trial, payload: &
     let begun = tokio::time::Instant::now();
     loop {
         assert!(begun.elapsed() < Duration::from_secs(20), "`{payload}` is not emitted");
-        client.execute(format!("NOTIFY plain, '{payload}'").as_str()).await.unwrap();
+        let notify = sqlx::query("SELECT pg_notify('plain', $1)").bind(payload.to_owned());
+        notify.execute(&mut *client).await.unwrap();
         let next = tokio::time::timeout(Duration::from_millis(200), trial.emitted()).await;
         if let Ok(emitted) = next
             && emitted.unwrap()["payload"] == payload
