@@ -1,6 +1,9 @@
 """Rounds of reports, schemas, settings, logs, and the rules of the fence."""
 
 import enum
+import logging
+import threading
+import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 from everwatch import Context, observer
 from everwatch._answers import parts
 from everwatch._kinds import Registry
+from everwatch._log import DroppingHandler
 from everwatch._logs import LINE_MAX, Logs
 from everwatch._outlet import sampled_trace
 from everwatch._reporter import Said, rounds, said
@@ -249,3 +253,33 @@ def test_short_sessions_lengthen_the_pause_up_to_a_limit() -> None:
     assert [backoff.on_lost(1, 1.0) for _ in range(4)] == [(2, True), (4, True), (8, True), (8, True)]
     assert backoff.on_lost(10, 1.0) == (2, True)
     assert ReconnectBackoff().on_lost(3600, 0.0) == (0.5, False)
+
+
+class Blocked(logging.Handler):
+    """A standard error that takes nothing until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = threading.Event()
+        self.written: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.opened.wait(5)
+        self.written.append(record.getMessage())
+
+
+def test_a_log_that_nobody_reads_delays_nothing_and_says_what_it_dropped() -> None:
+    target = Blocked()
+    handler = DroppingHandler(target, most=10)
+    began = time.monotonic()
+    for number in range(100):
+        handler.handle(logging.LogRecord("x", logging.INFO, "", 0, f"line {number}", None, None))
+    handler.flush_within(0.1)
+    assert time.monotonic() - began < 1
+    dropped = handler.dropped
+    assert dropped >= 80
+    target.opened.set()
+    handler.flush_within(5)
+    assert target.written[0] == "line 0"
+    assert target.written[1] == f"{dropped} log lines were dropped: standard error did not take them"
+    assert len(target.written) == 101 - dropped

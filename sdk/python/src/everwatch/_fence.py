@@ -1,6 +1,6 @@
 """The fence: a thread that stops every run when this service can no longer be sure that it owns its messages.
 
-It depends on no event loop, so that blocked code cannot delay it.
+It depends on no event loop, so that blocked code cannot delay it, and on no log that may block: `_log` drops lines.
 """
 
 import faulthandler
@@ -16,6 +16,8 @@ from everwatch._tasks import Units
 
 # The interval between two checks, in seconds.
 _LOOK = 0.1
+# The time that the log has to take the last line before the process ends, in seconds.
+_LAST_WORDS = 0.02
 # The exit code of a process whose code could not be stopped.
 CODE_NOT_STOPPED = 70
 
@@ -110,9 +112,11 @@ class Fence:
             self._units.abort_all()
             if not self._wait_for_code():
                 logger.error("code did not stop at the fence: ending the process; observers=%d", self._units.alive)
+                # The log is written by another thread, which gets a moment for this line.
+                threading.Event().wait(_LAST_WORDS)
                 self._end_process(CODE_NOT_STOPPED)
         if observers:
-            logger.warning("fenced: all runs of this service were stopped; observers=%d", observers)
+            logger.warning("fenced: all runs of this service were stopped; observers=%d: %s", observers, self._reason)
         self._on_tripped()
 
     def _wait_for_code(self) -> bool:

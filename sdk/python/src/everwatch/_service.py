@@ -12,9 +12,9 @@ from everwatch import _runtime
 from everwatch._fence import guard
 from everwatch._incarnation import Handle
 from everwatch._kinds import Kind, Registry
+from everwatch._log import init_log
 from everwatch._runtime import RunError
 from everwatch._settings import Settings, SettingsError, load
-from everwatch._tasks import LogCapture
 
 logger = logging.getLogger("everwatch")
 
@@ -46,7 +46,9 @@ class Service:
         except SettingsError as error:
             sys.stderr.write(f"{error}\n")
             raise SystemExit(2) from error
-        _init_log(settings)
+        log = init_log(settings.log_level)
+        for key in settings.ignored:
+            logger.warning("%s has no effect: services in Python do not have it", key)
         guard.install()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
@@ -55,6 +57,8 @@ class Service:
         except RunError as error:
             sys.stderr.write(f"{error}\n")
             raise SystemExit(1) from error
+        finally:
+            log.flush_within()
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.stop()
@@ -122,17 +126,3 @@ def _config_file(arguments: Sequence[str]) -> str | None:
         case [other, *_]:
             raise SettingsError(f"{other}: the only argument is --config FILE")
     return None
-
-
-def _init_log(settings: Settings) -> None:
-    logging.basicConfig(
-        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-    # The AMQP client logs as errors what this package expects and handles, such as lost connections.
-    for name in ("aio_pika", "aiormq"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    capture = LogCapture()
-    capture.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    logging.getLogger().addHandler(capture)
-    for key in settings.ignored:
-        logger.warning("%s has no effect: services in Python do not have it", key)
