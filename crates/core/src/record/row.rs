@@ -1,6 +1,8 @@
 //! The managers' row of an observer: its definition, its publishes and its observed state. All changes of a row are
 //! decided here, as functions of values.
 
+mod beside;
+
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
@@ -479,25 +481,6 @@ impl Row {
         }
         let over = self.verdict().status.is_final();
         self.ended_at = if over { self.ended_at.or(Some(now)) } else { None };
-    }
-}
-
-/// What the serialized form of a row lacks, until [`Row::read`] adds it.
-mod beside {
-    use super::{Arc, ObserverDefinition, ObserverId, Uuid};
-    use std::sync::LazyLock;
-
-    static DEFINITION: LazyLock<Arc<ObserverDefinition>> = LazyLock::new(|| {
-        let nothing = serde_json::json!({"name": "unknown", "kind": "unknown", "spec": null});
-        Arc::new(serde_json::from_value(nothing).expect("it is a definition"))
-    });
-
-    pub(super) fn id() -> ObserverId {
-        ObserverId(Uuid::nil())
-    }
-
-    pub(super) fn definition() -> Arc<ObserverDefinition> {
-        Arc::clone(&DEFINITION)
     }
 }
 
