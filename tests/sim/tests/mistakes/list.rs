@@ -115,7 +115,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "let-code-run-on-behind-the-fence",
         seed: 0,
         rule: "overlap",
-        edits: &[edit(FENCE, "units.cancel_all();", "self.tripped.cancel(); return;")],
+        edits: &[edit(FENCE, "units.cancel_all(self.fence_grace);", "self.tripped.cancel(); return;")],
     },
     Mistake {
         name: "take-one-more-than-fits",
