@@ -27,6 +27,7 @@ async fn a_spec_that_does_not_fit_its_kind_is_refused_by_its_member() {
         ("websocket", json!({"url": url}), "/spec/url"),
         ("websocket", json!({"url": "ws://h/", "reconnect": {"first": "soon"}}), "/spec/reconnect/first"),
         ("exec", json!({"argv": []}), "/spec/argv"),
+        ("exec", json!({"argv": ["x"], "cwd": "tmp"}), "/spec/cwd"),
         ("exec", json!({"argv": ["x"], "restart": "never"}), "/spec/restart"),
         ("exec", json!({"argv": ["x"], "live": {"silence": "0s"}}), "/spec/live"),
         ("tail", json!({"path": "relative"}), "/spec/path"),

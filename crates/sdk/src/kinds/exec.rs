@@ -90,7 +90,7 @@ fn restarts_per_minute() -> Count<1, 600> {
     Count::new(10)
 }
 fn lines_per_second() -> Count<1, 1_000_000> {
-    Count::new(1000)
+    Count::new(10_000)
 }
 
 /// How one start of the program ended.
