@@ -109,6 +109,7 @@ async fn returned(stage: &mut Stage, running: &Running) -> Verdict {
 async fn closed_connection(stage: &mut Stage) -> Verdict {
     let running = with_beacon(stage).await?;
     stage.tap.close_connections();
+    until_quiet(stage, &running.beacon, GRACE + SLACK).await?;
     returned(stage, &running).await
 }
 
