@@ -239,6 +239,11 @@ impl Stage {
         Ok(ids)
     }
 
+    /// Deletes the work queue with its messages.
+    pub(super) async fn delete_work_queue(&self) -> Verdict {
+        self.broker.remove(&[self.work_queue()], &[]).await.map_err(|error| error.to_string())
+    }
+
     /// The number of messages that wait in the work queue.
     pub(super) async fn waiting(&self) -> Result<u32, String> {
         let depth = self.session.depth(&self.work_queue()).await;
