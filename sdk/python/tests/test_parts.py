@@ -2,8 +2,11 @@
 
 import enum
 import logging
+import socket
 import threading
 import time
+import urllib.error
+import urllib.request
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +17,7 @@ import pytest
 
 from everwatch import Context, observer
 from everwatch._answers import parts
+from everwatch._health import TURN_WITHIN, Health, serve
 from everwatch._kinds import Registry
 from everwatch._log import DroppingHandler
 from everwatch._logs import LINE_MAX, Logs
@@ -283,3 +287,32 @@ def test_a_log_that_nobody_reads_delays_nothing_and_says_what_it_dropped() -> No
     assert target.written[0] == "line 0"
     assert target.written[1] == f"{dropped} log lines were dropped: standard error did not take them"
     assert len(target.written) == 101 - dropped
+
+
+def fetched(address: str, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_health_is_served_beside_the_control_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    health, ready = Health(), False
+    health.watch(lambda: ready)
+    serve(address, health)
+    assert fetched(address, "/livez") == (200, "alive\n")
+    assert fetched(address, "/readyz")[0] == 503
+    ready = True
+    assert fetched(address, "/readyz?verbose") == (200, "ready\n")
+    assert fetched(address, "/")[0] == 404
+    later = time.monotonic() + TURN_WITHIN + 1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert health.answer("/livez") == (503, "the control loop has not turned for 11 s\n")
+    with pytest.raises(OSError, match="in use"):
+        serve(address, health)
+    with pytest.raises(ValueError, match="is not an address with a port"):
+        serve("somewhere", health)

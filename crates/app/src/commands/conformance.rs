@@ -58,8 +58,8 @@ pub(crate) async fn run(config: Option<&Path>, arguments: &Conformance) -> anyho
         broken += usize::from(!followed);
     }
     let followed = chosen.len() - broken;
-    print(&format!("{} rules: {followed} followed, {broken} broken", chosen.len()));
-    if broken == 0 { Ok(()) } else { Err(Failure::Failed(format!("{broken} rules are broken")).into()) }
+    print(&format!("rules: {followed} followed, {broken} broken"));
+    if broken == 0 { Ok(()) } else { Err(Failure::Failed(format!("broken rules: {broken}")).into()) }
 }
 
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Rule>> {

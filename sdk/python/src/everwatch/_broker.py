@@ -202,6 +202,8 @@ class Session:
             SessionLost: also if the operation fails with its channel or connection.
         """
         task: asyncio.Future[_T] = asyncio.ensure_future(work)
+        # An operation that fails after the session was lost has nobody who asks how.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         waiting: list[asyncio.Future[Any]] = [task, self.lost]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,6 @@
 """A service as a program: configuration, log, signals and threads around the runtime."""
 
 import asyncio
-import logging
 import signal
 import sys
 import threading
@@ -10,13 +9,15 @@ from types import FrameType
 
 from everwatch import _runtime
 from everwatch._fence import guard
+from everwatch._health import Health, serve
 from everwatch._incarnation import Handle
 from everwatch._kinds import Kind, Registry
 from everwatch._log import init_log
 from everwatch._runtime import RunError
 from everwatch._settings import Settings, SettingsError, load
 
-logger = logging.getLogger("everwatch")
+# How often the control loop shows that it turns, in seconds.
+_TURN_EVERY = 1.0
 
 
 class Service:
@@ -34,6 +35,7 @@ class Service:
         """
         self._registry = Registry(list(kinds))
         self._stop: Callable[[], None] = lambda: None
+        self._health = Health()
 
     def main(self, arguments: Sequence[str] | None = None) -> None:
         """Reads the configuration, runs until SIGTERM or Ctrl-C, hands everything over and ends the process.
@@ -47,8 +49,7 @@ class Service:
             sys.stderr.write(f"{error}\n")
             raise SystemExit(2) from error
         log = init_log(settings.log_level)
-        for key in settings.ignored:
-            logger.warning("%s has no effect: services in Python do not have it", key)
+        self._serve_health(settings.listen)
         guard.install()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
@@ -59,6 +60,15 @@ class Service:
             raise SystemExit(1) from error
         finally:
             log.flush_within()
+
+    def _serve_health(self, listen: str) -> None:
+        if not listen:
+            return
+        try:
+            serve(listen, self._health)
+        except (OSError, ValueError, OverflowError) as error:
+            sys.stderr.write(f"service.listen: cannot listen on {listen}: {error}; choose another address and port\n")
+            raise SystemExit(1) from error
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.stop()
@@ -103,7 +113,18 @@ class Service:
                 loop.call_soon_threadsafe(handle.stop)
 
         self._stop = stop
-        await _runtime.run(settings, self._registry, tasks, handle)
+        self._health.watch(lambda: handle.is_ready)
+        turning = asyncio.ensure_future(self._turn())
+        try:
+            await _runtime.run(settings, self._registry, tasks, handle)
+        finally:
+            turning.cancel()
+
+    async def _turn(self) -> None:
+        """Shows that the control loop turns."""
+        while True:
+            self._health.turn()
+            await asyncio.sleep(_TURN_EVERY)
 
 
 def _finish(ended: "asyncio.Future[None]", failure: BaseException | None) -> None:

@@ -49,8 +49,6 @@ _KEYS = {
     "log": {"filter", "format"},
 }
 _OTHERS = ("store", "manager", "telemetry")
-# Keys of a service that services in Python do not have; they are ignored, and the service says so.
-_RUST_ONLY = ("listen",)
 
 
 class SettingsError(ValueError):
@@ -83,8 +81,8 @@ class Settings:
     # Log lines to keep for each observer, from 0 to 10,000.
     log_lines: int = 100
     log_level: str = "INFO"
-    # Keys that were set and have no effect here.
-    ignored: tuple[str, ...] = ()
+    # The address of /livez and /readyz; empty: none.
+    listen: str = ""
 
 
 def load(
@@ -179,7 +177,7 @@ def _settings(values: dict[str, dict[str, Json]]) -> Settings:
         },
         log_lines=_whole(service, "service.log_lines", 100, 0, LINES_MAX),
         log_level=_level(str(log.get("filter", "info"))),
-        ignored=tuple(f"service.{key}" for key in _RUST_ONLY if service.get(key)),
+        listen=str(service.get("listen", "")),
     )
 
 

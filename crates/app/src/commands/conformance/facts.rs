@@ -11,6 +11,8 @@ use std::time::Instant;
 pub(super) struct Told {
     pub(super) service: ServiceId,
     pub(super) entry: SequencedReport,
+    /// The number of its state queue.
+    pub(super) queue: u16,
     pub(super) came: Instant,
 }
 
@@ -67,10 +69,14 @@ impl Facts {
         self.heartbeats.iter().rev().map(|(heartbeat, _)| heartbeat).find(|it| it.service == service)
     }
 
-    /// A gap or a repetition in the numbers of the reports of a service.
+    /// A gap or a repetition in the numbers of the reports of a service. They count over all state queues.
     pub(super) fn wrong_number(&self) -> Option<String> {
         let mut services: Vec<(ServiceId, u64)> = Vec::new();
-        for told in &self.reports {
+        let mut reports: Vec<&Told> = self.reports.iter().collect();
+        if reports.iter().any(|told| told.queue > 0) {
+            reports.sort_by_key(|told| told.entry.seq);
+        }
+        for told in reports {
             let seq = told.entry.seq;
             match services.iter_mut().find(|(service, _)| *service == told.service) {
                 None if seq != 1 => return Some(format!("its first report has the number {seq}, not 1")),

@@ -7,6 +7,7 @@ const HEADER: u8 = 2;
 /// The bytes of a frame before and after its payload.
 const HEAD: usize = 7;
 const END: usize = 1;
+const FRAME_END: u8 = 0xce;
 /// Properties of a message that stand before its delivery mode, and the bit of the delivery mode.
 const CONTENT_TYPE: u16 = 1 << 15;
 const CONTENT_ENCODING: u16 = 1 << 14;
@@ -82,6 +83,23 @@ pub(super) fn first(bytes: &[u8]) -> Option<Frame> {
         _ => None,
     };
     Some(Frame { channel, said: said.unwrap_or(Said::Other), length })
+}
+
+/// The frame with which a broker closes a channel.
+pub(super) fn channel_close(channel: u16, code: u16, text: &str) -> Vec<u8> {
+    let text = text.as_bytes().get(..text.len().min(255)).unwrap_or_default();
+    let mut payload = vec![0, 20, 0, 40];
+    payload.extend(code.to_be_bytes());
+    payload.push(u8::try_from(text.len()).unwrap_or_default());
+    payload.extend(text);
+    // No method of the client is the cause.
+    payload.extend([0; 4]);
+    let mut frame = vec![METHOD];
+    frame.extend(channel.to_be_bytes());
+    frame.extend(u32::try_from(payload.len()).unwrap_or_default().to_be_bytes());
+    frame.extend(payload);
+    frame.push(FRAME_END);
+    frame
 }
 
 fn method(payload: &[u8]) -> Option<Said> {
@@ -194,6 +212,9 @@ mod tests {
         let header = [&[0, 60, 0, 0][..], &[0; 8], &[0b1001_0000, 0], &[1], b"x", &[2]].concat();
         assert_eq!(said(&header, HEADER), Said::Properties { persistent: true });
         assert_eq!(said(&[0, 10, 0, 10], METHOD), Said::Other);
+        let close = channel_close(7, 406, "PRECONDITION_FAILED");
+        let read = Frame { channel: 7, said: Said::ChannelClosed, length: close.len() };
+        assert_eq!(first(&close), Some(read));
         assert_eq!(said(&[0, 60, 0, 80, 0], METHOD), Said::Other, "too short");
         assert_eq!(greeting(b"AMQP\x00\x00\x09\x01rest"), Some(8));
         assert_eq!(greeting(&frame(METHOD, &[])), None);

@@ -75,6 +75,12 @@ impl Ledger {
         self.channels.retain(|(of, _), _| *of != link);
     }
 
+    /// A channel that consumes this queue, with its connection.
+    pub(super) fn consuming(&self, queue: &str) -> Option<(u64, u16)> {
+        let consumes = |channel: &Channel| channel.consumers.values().any(|of| of == queue);
+        self.channels.iter().find(|(_, channel)| consumes(channel)).map(|(key, _)| *key)
+    }
+
     /// The number of messages of a queue that the worker holds.
     pub(super) fn held(&self, queue: &str) -> usize {
         self.channels.values().flat_map(|channel| channel.held.values()).filter(|of| *of == queue).count()

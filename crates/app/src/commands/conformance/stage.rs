@@ -53,6 +53,7 @@ pub(super) struct Subject {
 /// What a queue delivers to the checker.
 enum Arrival {
     State(Delivery),
+    SecondState(Delivery),
     Heartbeat(Delivery),
     Parked(Delivery),
     Reply(Delivery),
@@ -120,6 +121,19 @@ impl Stage {
         Ok(())
     }
 
+    /// The worker will be started with this number of state queues.
+    pub(super) fn set_state_queues(&mut self, count: u16) {
+        self.topology = self.topology.clone().with_state_queues(count);
+    }
+
+    /// Creates the second state queue, as managers do.
+    pub(super) async fn add_state_queue(&mut self) -> Verdict {
+        let queue = self.topology.state_queue(1);
+        let kind = QueueKind::Durable { max_length: None };
+        self.session.declare(&queue, &kind).await.map_err(|error| error.to_string())?;
+        self.read(queue, Arrival::SecondState).await.map_err(|error| error.to_string())
+    }
+
     /// A queue for replies to this checker.
     pub(super) async fn replies(&mut self) -> Result<RepliesId, String> {
         let to = RepliesId(Uuid::new_v4());
@@ -145,6 +159,7 @@ impl Stage {
             ("EVERWATCH_BROKER__URL", url),
             ("EVERWATCH_BROKER__PREFIX", self.prefix.clone()),
             ("EVERWATCH_BROKER__HEARTBEAT", format!("{}s", HEARTBEAT.as_secs())),
+            ("EVERWATCH_BROKER__STATE_QUEUES", self.topology.state_queues().to_string()),
             ("EVERWATCH_SERVICE__NAME", NAME.to_owned()),
             ("EVERWATCH_SERVICE__CAPACITY", self.capacity.to_string()),
             ("EVERWATCH_SERVICE__HEARTBEAT_INTERVAL", "1s".to_owned()),
@@ -222,6 +237,11 @@ impl Stage {
             self.event(*id, "started").await?;
         }
         Ok(ids)
+    }
+
+    /// Deletes the work queue with its messages.
+    pub(super) async fn delete_work_queue(&self) -> Verdict {
+        self.broker.remove(&[self.work_queue()], &[]).await.map_err(|error| error.to_string())
     }
 
     /// The number of messages that wait in the work queue.
@@ -313,14 +333,8 @@ impl Stage {
     fn take(&mut self, arrival: Arrival) {
         let came = Instant::now();
         match arrival {
-            Arrival::State(delivery) => match decode::<StateMessage>(&delivery.body) {
-                Ok(StateMessage::Reports(reports)) => {
-                    let told = |entry| Told { service: reports.service, entry, came };
-                    self.facts.reports.extend(reports.entries.into_iter().map(told));
-                }
-                Ok(StateMessage::Watermark(_)) => self.facts.unreadable.push("a watermark".to_owned()),
-                Err(error) => self.facts.unreadable.push(format!("in the state queue: {error}")),
-            },
+            Arrival::State(delivery) => self.take_reports(0, &delivery, came),
+            Arrival::SecondState(delivery) => self.take_reports(1, &delivery, came),
             Arrival::Heartbeat(delivery) => match decode::<HeartbeatMessage>(&delivery.body) {
                 Ok(HeartbeatMessage::Heartbeat(heartbeat)) => self.facts.heartbeats.push((heartbeat, came)),
                 Ok(HeartbeatMessage::Probe { service }) => self.facts.probes.push((service, came)),
@@ -339,6 +353,17 @@ impl Stage {
                 self.facts.parked.push(Parked { body: delivery.body.to_vec(), reason, queue });
             }
             Arrival::Reply(delivery) => self.facts.replies.push(delivery.body.to_vec()),
+        }
+    }
+
+    fn take_reports(&mut self, queue: u16, delivery: &Delivery, came: Instant) {
+        match decode::<StateMessage>(&delivery.body) {
+            Ok(StateMessage::Reports(reports)) => {
+                let told = |entry| Told { service: reports.service, entry, queue, came };
+                self.facts.reports.extend(reports.entries.into_iter().map(told));
+            }
+            Ok(StateMessage::Watermark(_)) => self.facts.unreadable.push("a watermark".to_owned()),
+            Err(error) => self.facts.unreadable.push(format!("in the state queue: {error}")),
         }
     }
 

@@ -1,14 +1,15 @@
 //! A TCP proxy between the worker and the broker. It reads the traffic into a [`Ledger`], and can hold confirms back,
-//! fall silent, and close all connections.
+//! fall silent, close a channel as a broker does, and close all connections.
 
-use super::frames::{Frame, Said, first, greeting};
+use super::frames::{Frame, Said, channel_close, first, greeting};
 use super::ledger::{Ledger, Side};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,6 +34,11 @@ pub(super) struct Tap {
 struct Shared {
     ledger: Mutex<Ledger>,
     gates: watch::Sender<Gates>,
+    /// The channels that were closed in the broker's name: the broker does not know it.
+    closed: Mutex<BTreeSet<(u64, u16)>>,
+    /// Frames for the worker, each with its connection.
+    injected: Mutex<Vec<(u64, Vec<u8>)>>,
+    injects: Notify,
     /// Cancelled to close the connections that are open.
     links: Mutex<CancellationToken>,
 }
@@ -45,6 +51,9 @@ impl Tap {
         let shared = Arc::new(Shared {
             ledger: Mutex::default(),
             gates: watch::Sender::new(Gates::default()),
+            closed: Mutex::default(),
+            injected: Mutex::default(),
+            injects: Notify::new(),
             links: Mutex::default(),
         });
         let (tasks, over) = (TaskTracker::new(), CancellationToken::new());
@@ -66,6 +75,16 @@ impl Tap {
     /// Holds back the broker's confirms, and what follows them on their connection.
     pub(super) fn hold_confirms(&self, holds: bool) {
         self.shared.gates.send_modify(|gates| gates.holds_confirms = holds);
+    }
+    /// Closes a channel on which the worker consumes this queue, as the broker does when its acknowledgement time-out
+    /// fires. Answers whether there is one.
+    pub(super) fn close_channel_of(&self, queue: &str) -> bool {
+        let Some((link, channel)) = self.ledger().consuming(queue) else { return false };
+        lock(&self.shared.closed).insert((link, channel));
+        let text = "PRECONDITION_FAILED - delivery acknowledgement on a channel timed out";
+        lock(&self.shared.injected).push((link, channel_close(channel, 406, text)));
+        self.shared.injects.notify_waiters();
+        true
     }
     /// Closes all connections; new ones are accepted.
     pub(super) fn close_connections(&self) {
@@ -130,14 +149,32 @@ impl Pump<'_> {
             while let Some(frame) = bytes.get(passed..).and_then(first) {
                 self.wait_at_gates(&frame).await;
                 lock(&self.shared.ledger).on_frame(self.link, self.side, &frame);
-                to.write_all(bytes.get(passed..passed + frame.length).unwrap_or_default()).await?;
+                if !lock(&self.shared.closed).contains(&(self.link, frame.channel)) {
+                    to.write_all(bytes.get(passed..passed + frame.length).unwrap_or_default()).await?;
+                }
                 passed += frame.length;
             }
             bytes.drain(..passed);
-            if bytes.len() > FRAME_MAX || from.read_buf(&mut bytes).await? == 0 {
-                return Ok(());
+            let injects = self.shared.injects.notified();
+            tokio::select! {
+                read = from.read_buf(&mut bytes) => if bytes.len() > FRAME_MAX || read? == 0 {
+                    return Ok(());
+                },
+                () = injects, if self.side == Side::Broker => {
+                    for frame in self.take_injected() {
+                        to.write_all(&frame).await?;
+                    }
+                }
             }
         }
+    }
+
+    fn take_injected(&self) -> Vec<Vec<u8>> {
+        let mut injected = lock(&self.shared.injected);
+        let (mine, others) = injected.drain(..).partition(|(link, _)| *link == self.link);
+        *injected = others;
+        let mine: Vec<(u64, Vec<u8>)> = mine;
+        mine.into_iter().map(|(_, frame)| frame).collect()
     }
 
     async fn wait_at_gates(&self, frame: &Frame) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "cordon",
-        text: "while cordoned, keeps what it holds, takes no more and says so in its heartbeats",
+        text: "while cordoned or draining, keeps what it holds, takes no more and says so",
         check: |stage| Box::pin(cordon(stage)),
     },
     Rule {
@@ -66,7 +66,10 @@ async fn cordon(stage: &mut Stage) -> Verdict {
     })?;
     direct(stage, service, cordoned(2, false)).await?;
     stage.event(new, "started").await?;
-    until_state(stage, service, Intent::Active).await
+    until_state(stage, service, Intent::Active).await?;
+    let draining = ServiceDirectives { revision: 3, draining: true, ..ServiceDirectives::default() };
+    direct(stage, service, draining).await?;
+    until_state(stage, service, Intent::Draining).await
 }
 
 async fn revision(stage: &mut Stage) -> Verdict {

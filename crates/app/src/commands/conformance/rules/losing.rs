@@ -5,6 +5,7 @@ use crate::commands::conformance::facts::{Facts, word};
 use crate::commands::conformance::stage::{HEARTBEAT, SOON, Stage, Verdict};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::wire::report::Report;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,6 +21,16 @@ pub(super) const RULES: &[Rule] = &[
         name: "closed-connection",
         text: "when its connections are closed, stops its runs and returns as a new incarnation",
         check: |stage| Box::pin(closed_connection(stage)),
+    },
+    Rule {
+        name: "closed-channel",
+        text: "when the broker closes a channel with messages, stops its runs and returns as a new incarnation",
+        check: |stage| Box::pin(closed_channel(stage)),
+    },
+    Rule {
+        name: "ended-consumer",
+        text: "when the broker ends a consumer, stops its runs and returns as a new incarnation",
+        check: |stage| Box::pin(ended_consumer(stage)),
     },
     Rule {
         name: "silent-broker",
@@ -109,7 +120,32 @@ async fn returned(stage: &mut Stage, running: &Running) -> Verdict {
 async fn closed_connection(stage: &mut Stage) -> Verdict {
     let running = with_beacon(stage).await?;
     stage.tap.close_connections();
+    until_quiet(stage, &running.beacon, GRACE + SLACK).await?;
     returned(stage, &running).await
+}
+
+async fn closed_channel(stage: &mut Stage) -> Verdict {
+    let running = with_beacon(stage).await?;
+    let queue = stage.work_queue();
+    ensure(stage.tap.close_channel_of(&queue), || "it does not consume its work queue".to_owned())?;
+    until_quiet(stage, &running.beacon, GRACE + SLACK).await?;
+    returned(stage, &running).await
+}
+
+async fn ended_consumer(stage: &mut Stage) -> Verdict {
+    let running = with_beacon(stage).await?;
+    stage.delete_work_queue().await?;
+    until_quiet(stage, &running.beacon, GRACE + SLACK).await?;
+    let again = stage.registered(2).await?;
+    ensure(again != running.service, || "it registered under the same id".to_owned())?;
+    let created =
+        stage.facts.reports.iter().find(|told| {
+            told.service == again && matches!(told.entry.report, Report::WorkQueueCreated { .. })
+        });
+    ensure(created.is_some(), || {
+        "it created its work queue again and did not report work_queue_created: managers would not republish"
+            .to_owned()
+    })
 }
 
 async fn silent_broker(stage: &mut Stage) -> Verdict {

@@ -1,14 +1,18 @@
 //! How a service registers, gives signs of life, takes work and starts it.
 
 use super::{Rule, ensure};
+use crate::commands::conformance::facts::Facts;
 use crate::commands::conformance::ledger::Event;
 use crate::commands::conformance::stage::{HEARTBEAT, KIND, NAME, SOON, Stage, Verdict};
 use everwatch_core::epoch::Epoch;
+use everwatch_core::id::ObserverId;
 use everwatch_core::wire::command::{Command, Revocation, Welcome};
 use everwatch_core::wire::heartbeat::Intent;
 use everwatch_core::wire::report::{Report, RunEvent};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::time::Duration;
+use uuid::Uuid;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -25,6 +29,11 @@ pub(super) const RULES: &[Rule] = &[
         name: "welcome-revokes",
         text: "follows the revocations of its welcome before it takes work",
         check: |stage| Box::pin(welcome_revokes(stage)),
+    },
+    Rule {
+        name: "state-queues",
+        text: "with two state queues, waits for managers to create the second, and reports to the right one",
+        check: |stage| Box::pin(state_queues(stage)),
     },
     Rule {
         name: "signs-of-life",
@@ -116,6 +125,30 @@ async fn welcome_revokes(stage: &mut Stage) -> Verdict {
     })
 }
 
+async fn state_queues(stage: &mut Stage) -> Verdict {
+    stage.set_state_queues(2);
+    stage.start_worker()?;
+    stage.pass(SOON).await;
+    ensure(stage.facts.reports.is_empty(), || {
+        "it registered before its second state queue exists: no manager reads that queue".to_owned()
+    })?;
+    stage.add_state_queue().await?;
+    stage.registered(1).await?;
+    // Enough that both queues have some of them.
+    let ids = stage.running(10).await?;
+    let wrong = stage.facts.reports.iter().find(|told| {
+        let queue = match &told.entry.report {
+            Report::Run(run) => stage.topology.state_of(run.id),
+            _ => 0,
+        };
+        told.queue != queue
+    });
+    ensure(wrong.is_none(), || format!("a report is in the wrong state queue: {wrong:?}"))?;
+    let queues: BTreeSet<u16> = ids.iter().map(|id| stage.topology.state_of(*id)).collect();
+    ensure(queues.len() == 2, || "all ten observers belong to one queue: check this rule again".to_owned())?;
+    stage.facts.wrong_number().map_or(Ok(()), Err)
+}
+
 async fn signs_of_life(stage: &mut Stage) -> Verdict {
     let service = stage.serving().await?;
     stage.running(2).await?;
@@ -147,7 +180,7 @@ async fn epoch(stage: &mut Stage) -> Verdict {
     }
     stage.start_worker()?;
     stage.registered(2).await?;
-    let higher = |facts: &super::super::facts::Facts| {
+    let higher = |facts: &Facts| {
         let events = facts.events(id);
         events
             .iter()
@@ -174,8 +207,7 @@ async fn capacity(stage: &mut Stage) -> Verdict {
     ensure(most == 3 && waiting == 3, || {
         format!("with 3 slots and 6 observers it held {most} at once, and {waiting} wait in the queue")
     })?;
-    let runs =
-        |facts: &super::super::facts::Facts| ids.iter().copied().find(|id| !facts.events(*id).is_empty());
+    let runs = |facts: &Facts| ids.iter().copied().find(|id| !facts.events(*id).is_empty());
     let one = stage.until("an observer starts", SOON, runs).await?;
     stage.revoke(one, Epoch::first_of(2)).await?;
     stage.until_waiting(2, SOON).await?;
@@ -185,15 +217,14 @@ async fn capacity(stage: &mut Stage) -> Verdict {
 
 async fn crash_looping(stage: &mut Stage) -> Verdict {
     let service = stage.serving().await?;
-    let ids = [stage.topology.clone(), stage.topology.clone()]
-        .map(|_| everwatch_core::id::ObserverId(uuid::Uuid::now_v7()));
+    let ids = [(), ()].map(|()| ObserverId(Uuid::now_v7()));
     stage.command(Some(service), Command::CrashLooping(ids.to_vec())).await?;
     stage.pass(Duration::from_millis(300)).await;
     for id in ids {
         stage.work(id, 1, json!({"do": "wait"}), json!({})).await?;
         stage.event(id, "held").await?;
     }
-    let started = |facts: &super::super::facts::Facts| {
+    let started = |facts: &Facts| {
         ids.iter().filter(|id| facts.story(**id).iter().any(|it| it.starts_with("started"))).count()
     };
     stage.until("one of two suspects starts", SOON, |facts| (started(facts) == 1).then_some(())).await?;
@@ -201,7 +232,7 @@ async fn crash_looping(stage: &mut Stage) -> Verdict {
     let count = started(&stage.facts);
     ensure(count == 1, || format!("{count} suspects started within 3 s; they start a minute apart"))?;
     stage.command(Some(service), Command::CrashLooping(Vec::new())).await?;
-    let all = |facts: &super::super::facts::Facts| (started(facts) == 2).then_some(());
+    let all = |facts: &Facts| (started(facts) == 2).then_some(());
     stage.until("the other one starts once it is not suspected any longer", SOON, all).await
 }
 
