@@ -65,14 +65,14 @@ mod tests {
     use super::*;
     use crate::Observer as _;
 
-    /// The specs of the examples in `docs/observers`, by their kind.
+    /// The specs of the examples in `docs/observers/examples`, by their kind.
     fn examples() -> Vec<(String, serde_json::Value)> {
         #[derive(serde::Deserialize)]
         struct Definition {
             kind: String,
             spec: serde_json::Value,
         }
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/observers");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/observers/examples");
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let files = files.filter(|path| path.extension().is_some_and(|it| it == "yaml"));
         let definitions = files.flat_map(|path| {
