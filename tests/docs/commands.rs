@@ -242,6 +242,7 @@ chapters! {
     the_commands_of_failures_run: "docs/failures.md",
     the_commands_of_configuration_run: "docs/configuration.md",
     the_commands_of_migrating_run: "docs/migrating.md",
+    the_commands_of_the_protocol_run: "docs/protocol-for-services.md",
 }
 
 fn pages() -> Vec<String> {
