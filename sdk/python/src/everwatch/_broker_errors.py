@@ -64,7 +64,7 @@ def explained(error: BaseException, node: URL, place: str) -> ConnectError:
     if isinstance(error, InvalidFrameError) and "Connection.OpenOk" in text:
         return ConnectError(
             f"RabbitMQ at {place} does not let user {user} into vhost {vhost}: `rabbitmqctl add_vhost {vhost}` if it "
-            f"is missing, then `rabbitmqctl set_permissions -p {vhost} {user} '.*' '.*' '.*'`; it may also be starting, "
-            "or its limit of connections may be reached"
+            f"is missing, then `rabbitmqctl set_permissions -p {vhost} {user} '.*' '.*' '.*'`; it may also be "
+            "starting, or its limit of connections may be reached"
         )
     return ConnectError(f"RabbitMQ at {place} cannot be reached: {text}")
