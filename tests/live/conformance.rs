@@ -73,6 +73,7 @@ fn a_worker_that_breaks_rules_is_found_out() {
         ("reports_the_same_epoch", "epoch"),
         ("drops_unknown_kinds", "unknown-kind"),
         ("has_no_fence", "silent-broker"),
+        ("misses_closed_channels", "closed-channel"),
         ("keeps_its_id", "closed-connection"),
     ] {
         let output = check(&format!("env MISTAKE={mistake} {worker}"), &[rule]);

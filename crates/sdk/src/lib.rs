@@ -44,5 +44,6 @@ pub use reconnect::Reconnect;
 pub use runtime::{RunError, run};
 pub use settings::{Capacity, ServiceSettings};
 pub use tasks::context::{Context, PendingEmission, Restored};
-pub use tasks::observer::{Exit, Observer};
+pub use tasks::exit::Exit;
+pub use tasks::observer::Observer;
 pub use tasks::registry::Registry;

@@ -2,6 +2,7 @@
 
 pub(crate) mod attempt;
 pub(crate) mod context;
+pub(crate) mod exit;
 pub(crate) mod log_capture;
 pub(crate) mod logs;
 pub(crate) mod observer;

@@ -5,6 +5,7 @@ import logging
 import socket
 import threading
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from everwatch._outlet import sampled_trace
 from everwatch._reporter import Said, rounds, said
 from everwatch._rules import Proofs, ReconnectBackoff, limits
 from everwatch._schema import SpecError, read_into, schema_of
+from everwatch._session import VERSION
 from everwatch._settings import SettingsError, load
 from everwatch._topology import Topology
 from everwatch._wire import BATCH_MAX, RunReport, Work, epoch_of
@@ -316,3 +318,8 @@ def test_health_is_served_beside_the_control_loop(monkeypatch: pytest.MonkeyPatc
         serve(address, health)
     with pytest.raises(ValueError, match="is not an address with a port"):
         serve("somewhere", health)
+
+
+def test_the_version_that_services_register_is_that_of_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert project["project"]["version"] == VERSION

@@ -166,3 +166,15 @@ def test_an_inventory_repeats_the_error_of_a_restarting_observer() -> None:
     script = SlotScript().run(7, 1, 0, *STARTED).at(100).ended(epoch_of(1, 0), Errored("x"), "report errored 1.0")
     event = {"errored": {"attempt": 1, "error": "x", "next_at": "1970-01-01T00:00:01.100Z"}}
     assert script.at(600).slots.inventory(script.now)[0].event == event
+
+
+def test_timers_of_phases_that_are_over_do_not_add_up() -> None:
+    script = SlotScript()
+    for generation in range(1, 3000):
+        epoch = epoch_of(generation, 0)
+        script.slots.on_delivered(generation, work(1, generation), 0, script.now)
+        script.slots.on_revocations([(UUID(int=1), epoch_of(generation + 1, 0))], script.now)
+        script.slots.on_ended(UUID(int=1), epoch, Done(), script.now)
+        script.slots.on_confirmed(UUID(int=1), epoch, script.now)
+    assert len(script.slots._timers) <= 1002
+    assert script.slots.next_deadline() is None

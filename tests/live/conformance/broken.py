@@ -39,6 +39,8 @@ match os.environ["MISTAKE"]:
     case "has_no_fence":
         _rules.Proofs.silence = lambda self, now, fence_after: None
         _rules.Proofs.are_fresh = lambda self, now, fence_after: True
+    case "misses_closed_channels":
+        _broker.Consumer._on_closed = lambda self, closing: None
     case "keeps_its_id":
         _runtime.uuid4 = lambda: UUID("0190a1b2-0000-4000-8000-000000000001")
     case other:

@@ -3,7 +3,7 @@
 use crate::boot_clock::{boottime, millis};
 use crate::error::{Error, OrPermanent as _, Permanent};
 use crate::tasks::attempt::{Attempt, Emission, StopOrder};
-use crate::tasks::observer::Exit;
+use crate::tasks::exit::Exit;
 use everwatch_core::run::slots::CancelReason;
 use everwatch_core::wire::logs::Stream;
 use everwatch_trace::Trace;

@@ -2,35 +2,11 @@
 
 use crate::error::Error;
 use crate::tasks::context::Context;
+use crate::tasks::exit::Exit;
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::time::Duration;
-
-/// How the code of an observer may end on its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Exit {
-    /// It is finished: the observer becomes `Completed` and never runs again.
-    Done,
-    /// The same, with a result for whoever reads the observer; see [`Exit::done_with`].
-    DoneWith(serde_json::Value),
-    /// It was told to stop and has stopped. Without a cancel, this is an error.
-    Stopped,
-    /// A retry is useless: the observer becomes `Failed` at once. [`crate::Permanent`] does the same with `?`.
-    Failed(String),
-}
-
-impl Exit {
-    /// Finished, with a result of at most 64 KiB of JSON.
-    ///
-    /// # Errors
-    /// If the result cannot be written as JSON.
-    pub fn done_with(result: impl Serialize) -> Result<Self, Error> {
-        Ok(Self::DoneWith(serde_json::to_value(result)?))
-    }
-}
 
 /// Code that watches something until it is cancelled. The type is also its `spec`: it is read from the
 /// observer's JSON arguments.

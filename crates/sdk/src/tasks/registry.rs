@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::tasks::attempt::Shared;
 use crate::tasks::context::Context;
-use crate::tasks::observer::{Exit, Observer};
+use crate::tasks::exit::Exit;
+use crate::tasks::observer::Observer;
 use everwatch_core::id::Kind;
 use everwatch_core::run::vigil::Vigil;
 use everwatch_core::wire::report::KindInfo;

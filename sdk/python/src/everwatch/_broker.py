@@ -66,7 +66,10 @@ class Consumer:
         self._session = session
         self._block = block
         self._tag = ""
+        self._closes = False
         block.channel.on_consumer_cancel_callbacks.add(self._on_cancelled)
+        # The broker closes a channel when its acknowledgement time-out fires, and gives the messages away.
+        block.channel.closing.add_done_callback(self._on_closed)
 
     async def _begin(self, queue: str, prefetch: int, priority: int, deliver: Callable[[Delivery], None]) -> None:
         async def on_message(message: aiormq.abc.DeliveredMessage) -> None:
@@ -107,7 +110,14 @@ class Consumer:
 
     async def close(self) -> None:
         """Closes the channel: it must hold no message."""
+        self._closes = True
         await self._session.guard(self._block.channel.close())
+
+    def _on_closed(self, closing: "asyncio.Future[Any]") -> None:
+        reason = "closed" if closing.cancelled() else closing.exception() or "closed"
+        if not self._closes:
+            self._block.given_away = True
+            self._session.lose(f"the broker closed a channel that holds messages: {reason}")
 
     def _on_cancelled(self, _frame: object) -> None:
         self._block.given_away = True

@@ -1,6 +1,6 @@
 """How operations on the broker fail, and what an operator must do about it."""
 
-from aiormq.exceptions import ConnectionNotAllowed, ProbableAuthenticationError
+from aiormq.exceptions import InvalidFrameError, ProbableAuthenticationError
 from yarl import URL
 
 _FORM = 'amqp://user:password@host:5672/vhost (amqps:// for TLS; the vhost "/" is written %2f)'
@@ -59,12 +59,12 @@ def explained(error: BaseException, node: URL, place: str) -> ConnectError:
             "(the user guest may log in only from the broker's own host)",
             is_final=True,
         )
-    refused = isinstance(error, ConnectionNotAllowed) or "NOT_ALLOWED" in text or "not found" in text
-    # RabbitMQ uses the code of a missing vhost also for a vhost that is starting and for a node that is full.
-    if refused and "is down" not in text and "limit" not in text:
+    # The client does not pass on what the broker says about a virtual host. The virtual host may be starting, or the
+    # node may be full, so a retry may help.
+    if isinstance(error, InvalidFrameError) and "Connection.OpenOk" in text:
         return ConnectError(
-            f"RabbitMQ at {place} does not let user {user} into vhost {vhost} ({text}): `rabbitmqctl add_vhost "
-            f"{vhost}` if it is missing, then `rabbitmqctl set_permissions -p {vhost} {user} '.*' '.*' '.*'`",
-            is_final=True,
+            f"RabbitMQ at {place} does not let user {user} into vhost {vhost}: `rabbitmqctl add_vhost {vhost}` if it "
+            f"is missing, then `rabbitmqctl set_permissions -p {vhost} {user} '.*' '.*' '.*'`; it may also be "
+            "starting, or its limit of connections may be reached"
         )
     return ConnectError(f"RabbitMQ at {place} cannot be reached: {text}")

@@ -93,7 +93,7 @@ async def _connect(
         except ConnectError as error:
             if error.is_final and not worked:
                 raise RunError(str(error)) from error
-            logger.warning("the broker cannot be used, trying again in %.1f s: %s", pause, error)
+            logger.warning("the broker cannot be used, trying again within %.1f s: %s", pause, error)
         finally:
             stopping.cancel()
             opening.cancel()

@@ -36,6 +36,8 @@ from everwatch._wire import Event, RunReport, Work, WorkHeader, acquisitions_of
 
 # For this long after a redelivered message was given back, the queue serves all other services first.
 _STEPS_BACK = 2.0
+# Entries of timers that may be stale before they are removed.
+_STALE_MAX = 1000
 # A start that waits longer is reported; after a redelivery, every start that waits.
 _TOLD_AFTER = 1.0
 
@@ -180,8 +182,13 @@ class SlotTable:
         self._remember_deadline(observer, phase)
 
     def _remember_deadline(self, observer: UUID, phase: Phase) -> None:
-        if phase.deadline is not None:
-            heapq.heappush(self._timers, (phase.deadline, observer))
+        if phase.deadline is None:
+            return
+        heapq.heappush(self._timers, (phase.deadline, observer))
+        # Entries of phases that ended before their deadline would otherwise add up.
+        if len(self._timers) > 2 * len(self._slots) + _STALE_MAX:
+            self._timers = [it for it in self._timers if self._is_due_at(*it)]
+            heapq.heapify(self._timers)
 
     def _start(self, observer: UUID, attempt: int, now: Now, effects: list[Effect]) -> None:
         slot = self._slots[observer]

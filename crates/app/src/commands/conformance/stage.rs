@@ -209,7 +209,8 @@ impl Stage {
 
     /// Publishes a generation of an observer with this spec, and with further members of its definition.
     pub(super) async fn work(&self, id: ObserverId, generation: u32, spec: Value, more: Value) -> Verdict {
-        let mut body = json!({"kind": KIND, "spec": spec, "grace": "5s"});
+        let mut body = json!({"kind": KIND, "grace": "5s"});
+        body["spec"] = spec;
         if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {
             body.extend(more);
         }
