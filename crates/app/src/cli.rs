@@ -280,6 +280,11 @@ pub(crate) enum Observer {
         /// Name or id
         name: String,
     },
+    /// Print the result of a completed observer as JSON
+    Result {
+        /// Name or id
+        name: String,
+    },
     /// Delete observers
     #[command(after_help = Selection::EXAMPLES)]
     Delete {

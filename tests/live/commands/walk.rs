@@ -55,6 +55,7 @@ const COMMANDS: &[(&str, i32)] = &[
     ),
     ("observer list --service service-1 -o json", 0),
     ("observer describe one", 0),
+    ("observer result one", 3),
     ("observer wait one --for status=Processing", 0),
     ("observer logs one --tail 5", 0),
     ("observer events one --type started --limit 5", 0),

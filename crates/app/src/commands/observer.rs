@@ -27,6 +27,11 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
             print(&described_observer(client, &name, TerminalStyle::stdout()).await?);
             Ok(())
         }
+        Observer::Result { name } => {
+            let result: api::ObserverResult = client.read(&format!("{}/result", path(&name))).await?;
+            print(&serde_json::to_string_pretty(&result.value)?);
+            Ok(())
+        }
         Observer::Delete { chosen, wait, dry_run } => delete(client, &chosen, wait, dry_run).await,
         Observer::Wait(asked) => wait(client, &asked).await,
         Observer::Retry(chosen) => act_on(client, &chosen, "retry").await,
