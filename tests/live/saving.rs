@@ -69,7 +69,7 @@ async fn code_that_is_not_ready_does_not_count_as_running() {
     cluster.service("a", 10).await;
     let api = cluster.api.clone();
     let create = |name: &str, ms: Option<u64>| {
-        let retry = json!({"first": "1s", "max": "1s"});
+        let retry = json!({"kind": "fixed", "every": "1s"});
         api.create(json!({"name": name, "kind": "connects", "spec": {"ready_after_ms": ms}, "retry": retry}))
     };
     create("soon", Some(1500)).await;

@@ -29,8 +29,17 @@ const NO_COMMAND: [(&str, &str); 9] = [
 ];
 
 /// Commands that send no request to a manager.
-const NO_MANAGER: [&str; 8] =
-    ["dev", "run manager", "run service", "config print", "migrate", "bench", "completion", "man"];
+const NO_MANAGER: [&str; 9] = [
+    "dev",
+    "run manager",
+    "run service",
+    "config print",
+    "migrate",
+    "bench",
+    "conformance",
+    "completion",
+    "man",
+];
 
 /// All other commands with their exit codes, in an order in which each finds the objects that it needs. FILE
 /// is a manifest.

@@ -31,12 +31,17 @@ impl Saved {
     }
 }
 
-/// Stores them and returns the answers. The checkpoints of a batch are stored before its requests are answered.
+/// Stores the results. A row must not show that its observer has completed before its result can be read.
+pub(crate) async fn save_results(records: &Records, saved: &Saved) -> Result<(), StoreError> {
+    if saved.results.is_empty() {
+        return Ok(());
+    }
+    records.store.save_results(&saved.results).await
+}
+
+/// Stores the checkpoints and returns the answers. The checkpoints of a batch are stored before its requests are answered.
 /// Observers without a row get no answer: their services repeat the report until the observer is adopted.
 pub(crate) async fn apply(records: &Records, saved: &Saved) -> Result<Vec<CheckpointAnswers>, StoreError> {
-    if !saved.results.is_empty() {
-        records.store.save_results(&saved.results).await?;
-    }
     let mut answers: BTreeMap<ServiceId, CheckpointAnswers> = BTreeMap::new();
     let empty = |service| CheckpointAnswers { service, stored: Vec::new(), restored: Vec::new() };
     if !saved.checkpoints.is_empty() {

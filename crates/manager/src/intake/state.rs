@@ -176,6 +176,7 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> 
     if !batch.parked.is_empty() {
         manager.records.store.park(&batch.parked).await?;
     }
+    checkpoints::save_results(&manager.records, &batch.saved).await?;
     let mut by_id: HashMap<ObserverId, Vec<&Run>> = HashMap::new();
     for run in &batch.runs {
         by_id.entry(run.report.id).or_default().push(run);
