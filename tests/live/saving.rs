@@ -5,8 +5,12 @@ use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_tests::cluster::{Cluster, brokers};
 use everwatch_tests::http::holder;
+use everwatch_tests::wait::wait_for;
 use serde_json::json;
 use std::path::Path;
+
+/// What each counter counts to.
+const TO: u64 = 600;
 
 /// The epochs and counts that a `counter` has written.
 fn counts(folder: &Path, name: &str) -> Vec<(u64, u64)> {
@@ -17,6 +21,18 @@ fn counts(folder: &Path, name: &str) -> Vec<(u64, u64)> {
     };
     // The last line of a killed service may be incomplete.
     text.lines().filter_map(line).collect()
+}
+
+/// Waits until each counter has counted this much further.
+async fn until_counted(folder: &Path, names: &[String], further: u64) {
+    let last = |name: &String| counts(folder, name).last().map_or(0, |(_, count)| *count);
+    let begun: Vec<u64> = names.iter().map(last).collect();
+    wait_for("all counters to go on", || async {
+        let now: Vec<u64> = names.iter().map(last).collect();
+        let all = begun.iter().zip(&now).all(|(begun, now)| *now >= begun + further || *now >= TO);
+        if all { Ok(()) } else { Err(format!("from {begun:?} to {now:?}")) }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -32,14 +48,14 @@ async fn no_stored_checkpoint_is_lost_with_its_service() {
         let (api, folder) = (cluster.api.clone(), cluster.folder("counts"));
         let names: Vec<String> = (0..8).map(|number| format!("c{number}")).collect();
         for name in &names {
-            let spec = json!({"folder": folder, "to": 600});
+            let spec = json!({"folder": folder, "to": TO});
             api.create(json!({"name": name, "kind": "counter", "spec": spec})).await;
         }
         for name in &names {
             api.until_observer(name, |it| it.health == Some(Health::Running)).await;
         }
         for killed in ["a", "b"] {
-            tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+            until_counted(&folder, &names, 40).await;
             cluster.kill(killed);
             for name in &names {
                 api.until_observer(name, |it| it.status.is_final() || holder(it) != Some(killed)).await;
@@ -54,7 +70,7 @@ async fn no_stored_checkpoint_is_lost_with_its_service() {
             assert!(counts.windows(2).all(rises), "{version}: {name}: {counts:?}");
             epochs += counts.iter().map(|it| it.0).collect::<std::collections::BTreeSet<_>>().len();
             let result: ObserverResult = api.read(&format!("/v1/observers/{name}/result")).await;
-            assert_eq!(result.value, json!({"count": 600}));
+            assert_eq!(result.value, json!({"count": TO}));
         }
         assert!(epochs > names.len(), "{version}: no observer had a second run");
         let problem = api.refused("GET", "/v1/observers/nobody/result", None).await;

@@ -7,7 +7,12 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Kind, ManagerId, Name, ObserverId, Pool, RepliesId, ServiceId};
 use everwatch_core::observer::definition::ObserverDefinition;
-use everwatch_core::wire::command::{Cause, Command, HandOver, Revocation, ServiceDirectives, Welcome};
+use everwatch_core::wire::checkpoint::{
+    Checkpoint, CheckpointAnswers, CheckpointRestored, CheckpointStored, CheckpointWanted, SavedCheckpoint,
+};
+use everwatch_core::wire::command::{
+    Cause, Command, HandOver, Revocation, RevocationCause, ServiceDirectives, Welcome,
+};
 use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent, Watermark};
 use everwatch_core::wire::logs::{Answer, AskLogs, Line, Lines, LogCursor, LogsAnswer, Stream};
 use everwatch_core::wire::message::{decode, encode};
@@ -153,6 +158,20 @@ fn reports() {
     );
     let entries = vec![SequencedReport { trace, ..SequencedReport::new(7, at(0), report) }];
     both_ways("report-traced", &StateMessage::Reports(Reports { service: service(), entries }));
+    let run = |event| Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
+    let saved = [
+        run(RunEvent::Starting { attempt: 1, started_at: at(1) }),
+        Report::Checkpoint(Checkpoint {
+            id: observer(),
+            epoch: Epoch::new(3, 2),
+            number: 4,
+            value: r#"{"offset":12}"#.to_owned(),
+        }),
+        Report::CheckpointWanted(CheckpointWanted { id: observer(), epoch: Epoch::new(3, 2) }),
+        run(RunEvent::CompletedWith { result: "[1,2]".to_owned() }),
+    ];
+    let entries = (1..).zip(saved).map(|(seq, report)| SequencedReport::new(seq, at(0), report)).collect();
+    both_ways("checkpoints", &StateMessage::Reports(Reports { service: service(), entries }));
     both_ways(
         "state-watermark",
         &StateMessage::Watermark(Watermark { manager: ManagerId(Uuid::from_u128(1)), sent_at: at(0) }),
@@ -183,6 +202,19 @@ fn heartbeats() {
 fn commands() {
     let revocations = vec![Revocation { id: observer(), below: Epoch::after_generation(3), cause: None }];
     both_ways("revoke", &Command::Revoke(revocations.clone()));
+    let cause = Some(RevocationCause::Paused);
+    both_ways("revoke-cause", &Command::Revoke(vec![Revocation { cause, ..revocations[0] }]));
+    let checkpoint = SavedCheckpoint { epoch: Epoch::new(3, 1), number: 4, value: "12".to_owned() };
+    let (id, epoch) = (observer(), Epoch::new(3, 2));
+    let answers = CheckpointAnswers {
+        service: service(),
+        stored: vec![CheckpointStored { id, epoch, number: 4 }],
+        restored: vec![
+            CheckpointRestored { id, epoch, checkpoint: Some(checkpoint) },
+            CheckpointRestored { id, epoch, checkpoint: None },
+        ],
+    };
+    both_ways("checkpoint-answers", &Command::Checkpoints(answers));
     let welcome = Welcome::new(service(), revocations);
     both_ways("welcome", &Command::Welcome(Box::new(welcome.clone())));
     let crash_looping = Welcome { crash_looping: vec![observer()], ..welcome.clone() };

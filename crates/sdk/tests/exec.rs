@@ -148,10 +148,15 @@ async fn a_silent_program_is_stopped() {
     until_logged(&trial, "6").await;
     assert_eq!(error(trial).await, "no output for 400ms");
     // What it writes to its channel is no silence.
-    let script = r#"while :; do echo '{"status": "here"}' >&$EVERWATCH_FD; sleep 0.1; [ -e "$1/go" ] && exec sleep 1000; done"#;
+    let script = r#"i=0; while :; do i=$((i+1)); echo "{\"status\": \"$i\"}" >&$EVERWATCH_FD; sleep 0.1; [ -e "$1/go" ] && exec sleep 1000; done"#;
     let trial = start(script, folder.path(), json!({"live": {"silence": "400ms"}, "channel": true}));
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(trial.status().as_deref(), Some("here"));
+    // Ten of them, a tenth of a second apart, take longer than the silence.
+    let signs = || trial.status().map_or(0, |status| status.parse::<u32>().unwrap());
+    let begun = Instant::now();
+    while signs() < 10 {
+        assert!(begun.elapsed() < PATIENCE, "{} signs; {:?}", signs(), trial.logged());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     assert!(trial.logged().is_empty(), "{:?}", trial.logged());
     create(&folder, "go");
     assert_eq!(error(trial).await, "no output for 400ms");

@@ -1,7 +1,7 @@
 //! Which checkpoint of an observer is stored, and which runs get it.
 
 use crate::epoch::Epoch;
-use crate::wire::checkpoint::{Checkpoint, SavedCheckpoint};
+use crate::wire::checkpoint::{CHECKPOINT_MAX_BYTES, Checkpoint, SavedCheckpoint};
 use serde::{Deserialize, Serialize};
 
 /// What the database knows about the checkpoints of one observer.
@@ -20,13 +20,17 @@ pub enum Saving {
     Stored,
     /// It, or a later one of the same run, was stored before.
     Known,
-    /// A later run has requested or saved a checkpoint: this one comes from a run that was replaced.
+    /// A later run has requested or saved a checkpoint, so this one comes from a run that was replaced; or it is larger
+    /// than [`CHECKPOINT_MAX_BYTES`].
     Refused,
 }
 
 impl StoredCheckpoint {
-    /// Stores a checkpoint, unless it is known or from a replaced run. Repeatable.
+    /// Stores a checkpoint, unless it is known, from a replaced run or too large. Repeatable.
     pub fn save(&mut self, new: &Checkpoint) -> Saving {
+        if new.value.len() > CHECKPOINT_MAX_BYTES {
+            return Saving::Refused;
+        }
         let known = self.saved.as_ref().map(|saved| (saved.epoch, saved.number));
         if new.epoch < self.requested_by || known.is_some_and(|(epoch, _)| new.epoch < epoch) {
             return Saving::Refused;
@@ -91,6 +95,15 @@ mod tests {
             "a run that was replaced by one that asked nothing"
         );
         assert_eq!(stored.request(Epoch::new(2, 0)).unwrap().unwrap().value, "\"1.1\"");
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_too_large_is_refused() {
+        let mut stored = StoredCheckpoint::default();
+        let large = Checkpoint { value: "1".repeat(CHECKPOINT_MAX_BYTES + 1), ..checkpoint(0, 1) };
+        assert_eq!(stored.save(&large), Saving::Refused);
+        let fits = Checkpoint { value: "1".repeat(CHECKPOINT_MAX_BYTES), ..checkpoint(0, 2) };
+        assert_eq!(stored.save(&fits), Saving::Stored);
     }
 
     #[test]

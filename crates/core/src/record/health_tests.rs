@@ -223,3 +223,19 @@ fn an_observer_of_a_lost_service_is_waiting() {
     row.delete(at(3), &RowPolicy::default());
     assert_eq!(lost(&row), Health::Stopping);
 }
+
+#[test]
+fn code_that_is_not_ready_does_not_count_as_running() {
+    let starting = |secs: i64, attempt| RunEvent::Starting { attempt, started_at: at(secs) };
+    let mut row = row();
+    hear(&mut row, 0, 1, starting(1, 1));
+    assert_eq!(health(&row, 1), Some("waiting"));
+    assert_eq!(row.verdict().reason.code(), Some(ReasonCode::NotReady));
+    starts(&mut row, 0, 2, 1);
+    assert_eq!((health(&row, 2), row.verdict().reason.code()), (Some("running"), None));
+    hear(&mut row, 1, 3, starting(3, 1));
+    assert_eq!(health(&row, 3), Some("moving"), "on the next service");
+    errs(&mut row, 1, 4, 1);
+    hear(&mut row, 1, 5, starting(5, 2));
+    assert_eq!(health(&row, 5), Some("restarting"), "after an error");
+}

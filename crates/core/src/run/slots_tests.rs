@@ -5,6 +5,7 @@ use crate::clock::Timestamp;
 use crate::id::Kind;
 use crate::id::Name;
 use crate::observer::definition::ObserverDefinition;
+use crate::wire::command::Cause;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -61,7 +62,8 @@ fn told(effect: &Effect<u32>) -> String {
     };
     match effect {
         Effect::Start { epoch, attempt, .. } => format!("start {epoch} attempt {attempt}"),
-        Effect::Cancel { .. } => "cancel".to_owned(),
+        Effect::Cancel { reason: CancelReason::Replaced, .. } => "cancel".to_owned(),
+        Effect::Cancel { reason, .. } => format!("cancel {reason:?}"),
         Effect::Abort { .. } => "abort".to_owned(),
         Effect::Report(it) => report("report", it),
         Effect::Settle(it) => report("settle", it),
@@ -160,7 +162,7 @@ fn code_that_does_not_end_is_aborted_after_its_grace() {
 fn a_drain_hands_over_all_observers_and_takes_no_more() {
     Script::new()
         .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"])
-        .on(Input::Drain, &["cancel"])
+        .on(Input::Drain, &["cancel Drained"])
         .on(ended(1, 0, Outcome::Done), &["report HandedOver 1.0", "requeue 7"])
         .on(delivered(8, 1, 1), &["requeue 8"]);
 }
@@ -323,4 +325,61 @@ fn starts_beyond_the_rate_wait_and_are_reported() {
     script.on(confirmed(1, 0), &["ack 1"]);
     script.on(delivered(2, 2, 0), &["report Held 2.0"]);
     script.at(60_000).on(Input::Wake, &["start 2.0 attempt 1", "report Started 2.0"]);
+}
+
+#[test]
+fn code_that_announces_readiness_runs_once_it_has_done_so() {
+    let mut script = Script::new();
+    script.slots.policy.announce_readiness = [Kind::new("ticker").unwrap()].into();
+    let ready = |attempt| Input::Ready { id: id(), epoch: Epoch::new(1, 0), attempt };
+    let errored = || ended(1, 0, Outcome::Errored("e".to_owned()));
+    script
+        .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Starting 1.0"])
+        .on(errored(), &["report Errored 1.0"])
+        .on(ready(1), &[])
+        .at(1000)
+        .on(Input::Wake, &["start 1.0 attempt 2", "report Starting 1.0"])
+        .on(ready(1), &[])
+        .on(Input::Ready { id: id(), epoch: Epoch::new(1, 1), attempt: 2 }, &[])
+        .at(3000);
+    let entry = |script: &Script| script.slots.list(script.now).remove(0).event;
+    assert_eq!(entry(&script), RunEvent::Starting { attempt: 2, started_at: Timestamp(1000) });
+    script.on(ready(2), &["report Started 1.0"]).on(ready(2), &[]);
+    assert_eq!(entry(&script), RunEvent::Started { attempt: 2, started_at: Timestamp(1000) });
+}
+
+#[test]
+fn code_learns_why_it_must_stop() {
+    let running = || {
+        let mut script = Script::new();
+        script.on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"]);
+        script
+    };
+    for (cause, expected) in [
+        (None, "cancel"),
+        (Some(RevocationCause::Deleted), "cancel Deleted"),
+        (Some(RevocationCause::Paused), "cancel Paused"),
+        (Some(RevocationCause::Restarted), "cancel Restarted"),
+        (Some(RevocationCause::Other), "cancel"),
+    ] {
+        let below = Epoch::after_generation(1);
+        running().on(Input::Revocations(vec![Revocation { id: id(), below, cause }]), &[expected]);
+    }
+    for (cause, expected) in [
+        (Cause::Move, "cancel Moved"),
+        (Cause::Rebalance, "cancel Moved"),
+        (Cause::Drain, "cancel Drained"),
+        (Cause::Resize, "cancel Drained"),
+    ] {
+        running().on(Input::HandOver(vec![id()], cause), &[expected]);
+    }
+    running().on(Input::Drain, &["cancel Drained"]);
+}
+
+#[test]
+fn code_that_is_done_may_leave_a_result() {
+    Script::new()
+        .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"])
+        .on(ended(1, 0, Outcome::DoneWith("1".to_owned())), &["settle CompletedWith 1.0"])
+        .on(confirmed(1, 0), &["ack 7"]);
 }

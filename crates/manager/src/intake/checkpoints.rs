@@ -1,33 +1,49 @@
 //! Checkpoints and results that the code of observers saves.
 
 use crate::context::records::Records;
-use everwatch_core::id::ServiceId;
-use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointAnswers, CheckpointWanted};
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::wire::checkpoint::{
+    CHECKPOINT_MAX_BYTES, Checkpoint, CheckpointAnswers, CheckpointWanted,
+};
 use everwatch_core::wire::report::{RunEvent, RunReport};
 use everwatch_store::{ObserverResult, StoreError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use tracing::warn;
 
 /// What one batch of reports contains.
 #[derive(Debug, Default)]
 pub(crate) struct Saved {
-    checkpoints: Vec<(ServiceId, Checkpoint)>,
-    wanted: Vec<(ServiceId, CheckpointWanted)>,
+    checkpoints: Vec<Checkpoint>,
+    wanted: Vec<CheckpointWanted>,
     results: Vec<ObserverResult>,
+    /// The service of each run, for the answers.
+    senders: HashMap<(ObserverId, Epoch), ServiceId>,
 }
 
 impl Saved {
     pub(crate) fn add_checkpoint(&mut self, service: ServiceId, checkpoint: Checkpoint) {
-        self.checkpoints.push((service, checkpoint));
+        let (id, bytes) = (checkpoint.id, checkpoint.value.len());
+        if bytes > CHECKPOINT_MAX_BYTES {
+            warn!(observer = %id, %service, bytes, "a checkpoint is refused: at most {CHECKPOINT_MAX_BYTES} bytes");
+            return;
+        }
+        self.senders.insert((id, checkpoint.epoch), service);
+        self.checkpoints.push(checkpoint);
     }
     pub(crate) fn add_wanted(&mut self, service: ServiceId, wanted: CheckpointWanted) {
-        self.wanted.push((service, wanted));
+        self.senders.insert((wanted.id, wanted.epoch), service);
+        self.wanted.push(wanted);
     }
     /// The result in this report, if it has one.
     pub(crate) fn add_result(&mut self, report: &RunReport) {
-        if let RunEvent::CompletedWith { result } = &report.event {
-            let value = result.clone();
-            self.results.push(ObserverResult { id: report.id, epoch: report.epoch, value });
+        let RunEvent::CompletedWith { result } = &report.event else { return };
+        let (id, bytes) = (report.id, result.len());
+        if bytes > CHECKPOINT_MAX_BYTES {
+            warn!(observer = %id, bytes, "a result is not stored: at most {CHECKPOINT_MAX_BYTES} bytes");
+            return;
         }
+        self.results.push(ObserverResult { id, epoch: report.epoch, value: result.clone() });
     }
 }
 
@@ -39,31 +55,27 @@ pub(crate) async fn save_results(records: &Records, saved: &Saved) -> Result<(),
     records.store.save_results(&saved.results).await
 }
 
-/// Stores the checkpoints and returns the answers. The checkpoints of a batch are stored before its requests are answered.
-/// Observers without a row get no answer: their services repeat the report until the observer is adopted.
+/// Stores the checkpoints and returns the answers. The checkpoints of a batch are stored before its requests are
+/// answered. Observers without a row get no answer: their services repeat the report until the observer is adopted.
 pub(crate) async fn apply(records: &Records, saved: &Saved) -> Result<Vec<CheckpointAnswers>, StoreError> {
+    let stored = match saved.checkpoints.as_slice() {
+        [] => Vec::new(),
+        checkpoints => records.store.save_checkpoints(checkpoints).await?,
+    };
+    let restored = match saved.wanted.as_slice() {
+        [] => Vec::new(),
+        wanted => records.store.request_checkpoints(wanted).await?,
+    };
     let mut answers: BTreeMap<ServiceId, CheckpointAnswers> = BTreeMap::new();
     let empty = |service| CheckpointAnswers { service, stored: Vec::new(), restored: Vec::new() };
-    if !saved.checkpoints.is_empty() {
-        let checkpoints: Vec<Checkpoint> = saved.checkpoints.iter().map(|(_, it)| it.clone()).collect();
-        let stored = records.store.save_checkpoints(&checkpoints).await?;
-        for stored in stored {
-            let of =
-                |it: &Checkpoint| (it.id, it.epoch, it.number) == (stored.id, stored.epoch, stored.number);
-            let sender = saved.checkpoints.iter().find(|(_, it)| of(it)).map(|(service, _)| *service);
-            if let Some(service) = sender {
-                answers.entry(service).or_insert_with(|| empty(service)).stored.push(stored);
-            }
+    for stored in stored {
+        if let Some(service) = saved.senders.get(&(stored.id, stored.epoch)) {
+            answers.entry(*service).or_insert_with(|| empty(*service)).stored.push(stored);
         }
     }
-    if !saved.wanted.is_empty() {
-        let wanted: Vec<CheckpointWanted> = saved.wanted.iter().map(|(_, it)| *it).collect();
-        for restored in records.store.request_checkpoints(&wanted).await? {
-            let of = |it: &CheckpointWanted| (it.id, it.epoch) == (restored.id, restored.epoch);
-            let sender = saved.wanted.iter().find(|(_, it)| of(it)).map(|(service, _)| *service);
-            if let Some(service) = sender {
-                answers.entry(service).or_insert_with(|| empty(service)).restored.push(restored);
-            }
+    for restored in restored {
+        if let Some(service) = saved.senders.get(&(restored.id, restored.epoch)) {
+            answers.entry(*service).or_insert_with(|| empty(*service)).restored.push(restored);
         }
     }
     Ok(answers.into_values().collect())

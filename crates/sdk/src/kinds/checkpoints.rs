@@ -36,7 +36,7 @@ impl<T: Serialize + Clone + PartialEq + Send + Sync + 'static> Checkpoints<T> {
         }
     }
 
-    /// Replaces what is to be stored next; what is stored already is not stored again.
+    /// Replaces the value that is stored next; a value that is stored already is skipped.
     pub(super) fn note(&mut self, value: T) {
         let known = self.sent.as_ref().or(self.stored.as_ref());
         self.newest = (known != Some(&value)).then_some(value);

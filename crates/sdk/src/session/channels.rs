@@ -43,17 +43,16 @@ struct Worker {
 
 /// Blocks that a session opens at the same time.
 ///
-/// The obvious way opens all blocks at once. But a queue serves a new consumer completely before it answers the next
-/// one, and after a restart of the broker it reads each message from its disk: with a hundred blocks of five services,
-/// the last ones would wait for half a minute, without a sign of life for their sessions.
+/// The obvious way opens a block as soon as the allocator says so, which is every 50 ms. But a queue serves a new
+/// consumer completely before it answers the next one, and after a restart of the broker it reads each message from its
+/// disk. With a hundred blocks of five services, the last ones would wait for half a minute without a delivery.
 pub(super) const OPENING_MAX: usize = 1;
 
 /// When a queue last delivered a message to this session.
 ///
-/// The obvious way gives a consumer a fixed time to open. But after a restart of a broker with many messages, all
-/// services open all of their blocks while the queue already delivers to the first ones, and the answers wait behind
-/// these deliveries. Services would give up, return all messages and start over, with the same result. Instead, the
-/// time starts over with each delivery: a queue that delivers has a leader.
+/// The obvious way gives a consumer a fixed time to open. But after a restart of a broker with many messages, the answer
+/// waits behind deliveries to other consumers. Services would give up, return all messages and start over, with the same
+/// result. Instead, the time starts over with each delivery: a queue that delivers has a leader.
 pub(super) struct LatestDelivery {
     began: Instant,
     /// In milliseconds since then.

@@ -62,6 +62,8 @@ pub(crate) struct Attempt {
     pub(crate) number: u32,
     pub(crate) trace: Option<Trace>,
     pub(crate) outlets: Arc<Outlets>,
+    /// When it was started, in ms of the fence's clock.
+    pub(crate) started_at: u64,
     /// When its code last gave a sign of life, in ms of the fence's clock: its start, `ready` or `alive`.
     pub(crate) alive_at: AtomicU64,
     pub(crate) is_ready: AtomicBool,
@@ -89,6 +91,7 @@ impl Attempt {
         outlets: Arc<Outlets>,
     ) -> Self {
         // A log of an earlier run that is still here belongs to an observer that is held from now on.
+        let now = millis(boottime());
         let book = outlets.logs.resume(work.id, epoch).map_or_else(OnceLock::new, OnceLock::from);
         Self {
             work,
@@ -96,7 +99,8 @@ impl Attempt {
             number,
             trace,
             outlets,
-            alive_at: AtomicU64::new(millis(boottime())),
+            started_at: now,
+            alive_at: AtomicU64::new(now),
             is_ready: AtomicBool::new(false),
             on_thread: AtomicU64::new(0),
             stop: Stop::default(),

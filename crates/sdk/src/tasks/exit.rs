@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Exit {
     /// It is finished: the observer becomes `Completed` and never runs again.
     Done,
-    /// The same, with a result for whoever reads the observer; see [`Exit::done_with`].
+    /// The same, with a result that users can read; see [`Exit::done_with`].
     DoneWith(serde_json::Value),
     /// It was told to stop and has stopped. Without a cancel, this is an error.
     Stopped,

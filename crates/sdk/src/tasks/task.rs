@@ -13,6 +13,7 @@ use crate::tasks::traces::describe;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
 use everwatch_core::run::slots::{CancelReason, Outcome};
+use everwatch_core::run::vigil::Signs;
 use everwatch_core::wire::checkpoint::CHECKPOINT_MAX_BYTES;
 use everwatch_core::wire::logs::Stream;
 use everwatch_core::wire::work::Work;
@@ -231,11 +232,15 @@ impl Units {
         }
         let now = millis(boottime());
         for attempt in self.all() {
-            let since = now.saturating_sub(attempt.alive_at.load(Ordering::Relaxed));
+            let since = |at: u64| Duration::from_millis(now.saturating_sub(at));
             let vigil = self.shared.registry.vigil(&attempt.work.kind);
-            let is_ready = attempt.is_ready.load(Ordering::Relaxed);
+            let signs = Signs {
+                is_ready: attempt.is_ready.load(Ordering::Relaxed),
+                since_start: since(attempt.started_at),
+                since_alive: since(attempt.alive_at.load(Ordering::Relaxed)),
+            };
             let is_told = attempt.stop.order().is_some();
-            if let Some(fault) = vigil.fault(is_ready, Duration::from_millis(since))
+            if let Some(fault) = vigil.fault(signs)
                 && !is_told
                 && attempt.abort.abort_for(fault)
             {

@@ -44,7 +44,7 @@ async fn load(
     // decide about the same one at the same time.
     let load = "SELECT o.id, c.requested_by, c.epoch, c.number, c.value
         FROM observers o LEFT JOIN checkpoints c ON c.observer_id = o.id
-        WHERE o.id = ANY($1::uuid[]) ORDER BY o.id FOR NO KEY UPDATE OF o";
+        WHERE o.id = ANY($1::uuid[])";
     let lock = "SELECT id FROM observers WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE";
     let ids: Vec<Uuid> = ids.map(|id| id.0).collect();
     // Two statements: a statement that waits for a lock would still read the checkpoint from before the wait.

@@ -37,6 +37,9 @@ class Channels:
         self._deliver = deliver
         self._ended = ended
         self._channels: dict[int, _Channel] = {}
+        # A queue answers one consumer after it has served the one before: with many messages and many blocks at once,
+        # the last ones would not be answered in time.
+        self._opening = asyncio.Lock()
 
     def follow(self, effect: BlockEffect) -> None:
         """Carries out a decision."""
@@ -74,7 +77,8 @@ class Channels:
                         if consumer is None:
                             consumer = await self._session.consumer()
                         open_block = block
-                        await consumer.begin(self._queue, prefetch, priority, self._deliver_to(block))
+                        async with self._opening:
+                            await consumer.begin(self._queue, prefetch, priority, self._deliver_to(block))
                     case CancelBlock():
                         if consumer is not None and open_block is not None:
                             ended, open_block = open_block, None

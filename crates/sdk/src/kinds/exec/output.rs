@@ -1,4 +1,4 @@
-//! What a program prints: at most so many lines in a second go to the log of its observer.
+//! The output of a program: a limited number of lines per second goes to the log of its observer.
 
 use super::lines::Lines;
 use crate::Context;

@@ -23,7 +23,7 @@ impl Progress {
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.of.load(Ordering::Relaxed))
     }
-    /// There are so many files.
+    /// Sets the number of files.
     pub(super) fn expect(&self, files: usize) {
         self.of.store(files as u64, Ordering::Relaxed);
     }

@@ -110,7 +110,7 @@ async fn confirm_before_ack(stage: &mut Stage) -> Verdict {
     stage.tap.hold_confirms(false);
     settled?;
     ensure(early == 0, || {
-        "it acknowledged the message while the confirm of its report was held back: after a crash, nobody would know \
+        "it acknowledged the message before the broker had confirmed its report: after a crash, no manager would learn \
          that the observer has ended"
             .to_owned()
     })?;
