@@ -158,6 +158,14 @@ fn reports() {
     );
     let entries = vec![SequencedReport { trace, ..SequencedReport::new(7, at(0), report) }];
     both_ways("report-traced", &StateMessage::Reports(Reports { service: service(), entries }));
+    both_ways(
+        "state-watermark",
+        &StateMessage::Watermark(Watermark { manager: ManagerId(Uuid::from_u128(1)), sent_at: at(0) }),
+    );
+}
+
+#[test]
+fn what_code_saves() {
     let run = |event| Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
     let saved = [
         run(RunEvent::Starting { attempt: 1, started_at: at(1) }),
@@ -172,10 +180,6 @@ fn reports() {
     ];
     let entries = (1..).zip(saved).map(|(seq, report)| SequencedReport::new(seq, at(0), report)).collect();
     both_ways("checkpoints", &StateMessage::Reports(Reports { service: service(), entries }));
-    both_ways(
-        "state-watermark",
-        &StateMessage::Watermark(Watermark { manager: ManagerId(Uuid::from_u128(1)), sent_at: at(0) }),
-    );
 }
 
 #[test]

@@ -46,4 +46,5 @@ pub use settings::{Capacity, ServiceSettings};
 pub use tasks::context::{Context, PendingEmission, Restored};
 pub use tasks::exit::Exit;
 pub use tasks::observer::Observer;
+pub use tasks::readiness::Readiness;
 pub use tasks::registry::Registry;

@@ -6,6 +6,7 @@ pub(crate) mod exit;
 pub(crate) mod log_capture;
 pub(crate) mod logs;
 pub(crate) mod observer;
+pub(crate) mod readiness;
 pub(crate) mod registry;
 pub(crate) mod task;
 pub(crate) mod traces;

@@ -1,6 +1,6 @@
 //! A service for the live tests: the built-in kinds, and observers that write beacons or misbehave.
 
-use everwatch::{Context, Error, Exit, Observer, Service};
+use everwatch::{Context, Error, Exit, Observer, Readiness, Service};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::io::Write as _;
@@ -147,7 +147,7 @@ struct Connects {
 
 impl Observer for Connects {
     const KIND: &'static str = "connects";
-    const READY_WITHIN: Option<Duration> = Some(Duration::from_secs(2));
+    const READINESS: Readiness = Readiness::AnnouncedWithin(Duration::from_secs(2));
     async fn run(self, ctx: Context) -> Result<Exit, Error> {
         if let Some(ms) = self.ready_after_ms {
             tokio::time::sleep(Duration::from_millis(ms)).await;

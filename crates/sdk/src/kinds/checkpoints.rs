@@ -60,7 +60,7 @@ impl<T: Serialize + Clone + PartialEq + Send + Sync + 'static> Checkpoints<T> {
     pub(super) async fn finish(mut self) {
         self.saving = None;
         if let Some(value) = self.newest.take().or(self.sent.take()) {
-            match tokio::time::timeout(LAST_TIMEOUT, store(&self.ctx, &value)).await {
+            match tokio::time::timeout(LAST_TIMEOUT, self.ctx.checkpoint(&value)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => self.ctx.log(&format!("the last checkpoint is not stored: {error}")),
                 Err(_) => self.ctx.log(&format!("the last checkpoint is not stored within {LAST_TIMEOUT:?}")),
@@ -76,7 +76,7 @@ impl<T: Serialize + Clone + PartialEq + Send + Sync + 'static> Checkpoints<T> {
             let (ctx, not_before) = (self.ctx.clone(), self.not_before);
             let saving = async move {
                 tokio::time::sleep_until(not_before).await;
-                store(&ctx, &value).await
+                ctx.checkpoint(&value).await
             };
             self.saving = Some(saving.boxed());
         }
@@ -91,8 +91,4 @@ impl<T: Serialize + Clone + PartialEq + Send + Sync + 'static> Checkpoints<T> {
             Err(error) => self.ctx.log(&format!("a checkpoint is not stored: {error}")),
         }
     }
-}
-
-async fn store<T: Serialize + Sync>(ctx: &Context, value: &T) -> Result<(), Error> {
-    ctx.checkpoint(value).await
 }

@@ -23,7 +23,7 @@ pub use permit::ExecSettings;
 
 use super::spec::Count;
 use crate::safety::child_watchdog::ChildWatchdogs;
-use crate::{Context, Error, Exit, Observer};
+use crate::{Context, Error, Exit, Observer, Readiness};
 use channel::Channel;
 use checks::{Live, Ready, Rules};
 use ending::{After, ExitMeaning, Restart, Restarts};
@@ -102,8 +102,8 @@ enum Ended {
 
 impl Observer for Exec {
     const KIND: &'static str = "exec";
-    /// The longest `ready.within`, and a little more: `exec` itself enforces the limit of the spec.
-    const READY_WITHIN: Option<Duration> = Some(Duration::from_secs(3660));
+    // The spec limits how long it may take.
+    const READINESS: Readiness = Readiness::Announced;
 
     async fn run(self, ctx: Context) -> Result<Exit, Error> {
         let (Some(settings), Some(pulses)) = (ctx.shared::<ExecSettings>(), ctx.shared::<ChildWatchdogs>())
@@ -173,9 +173,4 @@ impl Exec {
         family.ended().await?;
         Ok(watched)
     }
-}
-
-/// Announces readiness, which a later start of the program may do again.
-fn announce(ctx: &Context) {
-    ctx.ready();
 }

@@ -6,7 +6,7 @@ mod request;
 mod tests;
 
 use super::spec::{Count, DAY, MINUTE, SECOND, Span};
-use crate::{Context, Error, Exit, Observer};
+use crate::{Context, Error, Exit, Observer, Readiness};
 use answer::{Answer, Digest};
 pub(crate) use request::HttpClients;
 use request::Prepared;
@@ -189,8 +189,8 @@ impl JsonSchema for Expected {
 
 impl Observer for Http {
     const KIND: &'static str = "http";
-    /// The longest `timeout`, and a little more.
-    const READY_WITHIN: Option<Duration> = Some(Duration::from_secs(330));
+    // The first requests may fail, as many as the spec tolerates.
+    const READINESS: Readiness = Readiness::Announced;
 
     async fn run(self, ctx: Context) -> Result<Exit, Error> {
         let clients = ctx.shared::<HttpClients>().unwrap_or_default();
@@ -198,16 +198,14 @@ impl Observer for Http {
             Ok(prepared) => prepared,
             Err(wrong) => return Ok(Exit::Failed(wrong)),
         };
-        let (mut last, mut failures, mut announced) = (None, 0, false);
+        let (mut last, mut failures) = (None, 0);
         loop {
             let begun = Instant::now();
             let Some(polled) = ctx.until_cancelled(self.poll(&mut prepared)).await else { break };
             match polled {
                 Ok(answer) => {
                     failures = 0;
-                    if !std::mem::replace(&mut announced, true) {
-                        announce(&ctx);
-                    }
+                    ctx.ready();
                     self.take(answer, &mut last, (&ctx, &prepared.shown)).await?;
                 }
                 Err(error) => {
@@ -228,10 +226,6 @@ impl Observer for Http {
         }
         Ok(Exit::Done)
     }
-}
-
-fn announce(ctx: &Context) {
-    ctx.ready();
 }
 
 impl Http {

@@ -12,7 +12,7 @@ use super::checkpoints::Checkpoints;
 use super::files::FilesSettings;
 use super::pauses::{Connections, Pauses};
 use super::spec::{Count, DAY, HOUR, MINUTE, SECOND, Span};
-use crate::{Context, Error, Exit, Observer};
+use crate::{Context, Error, Exit, Observer, Readiness};
 use connection::{Lost, Target};
 use futures::FutureExt as _;
 use query::{Mark, Page};
@@ -100,7 +100,8 @@ fn hundred() -> Count<1, 1000> {
 
 impl Observer for PostgresListen {
     const KIND: &'static str = "postgres-listen";
-    const READY_WITHIN: Option<Duration> = Some(Duration::from_secs(120));
+    // The spec limits how many connections may fail.
+    const READINESS: Readiness = Readiness::Announced;
 
     async fn run(self, ctx: Context) -> Result<Exit, Error> {
         let servers = ctx.shared::<PostgresSettings>().unwrap_or_default();
@@ -177,7 +178,7 @@ impl Session<'_> {
         let far = Instant::now() + Duration::from_millis(365 * DAY);
         let mut query_at = if spec.query.is_some() { Instant::now() } else { far };
         if spec.query.is_none() {
-            announce(self.ctx);
+            self.ctx.ready();
         }
         loop {
             let ping_at = Instant::now() + spec.ping.get();
@@ -207,7 +208,7 @@ impl Session<'_> {
                     None => return Ok(()),
                     Some(true) => query_at = Instant::now(),
                     Some(false) => {
-                        announce(self.ctx);
+                        self.ctx.ready();
                         query_at =
                             spec.query.as_ref().map_or(far, |query| Instant::now() + query.every.get());
                     }
@@ -255,10 +256,6 @@ async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, sqlx::E
         Ok(done) => done.map_err(Lost::from),
         Err(_elapsed) => Err(Lost::Passes(format!("no answer within `timeout`, {limit:?}"))),
     }
-}
-
-fn announce(ctx: &Context) {
-    ctx.ready();
 }
 
 async fn restored(ctx: &Context) -> Result<Option<Mark>, Error> {

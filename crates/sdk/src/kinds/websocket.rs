@@ -7,14 +7,13 @@ mod tests;
 
 use super::pauses::{Connections, Pauses};
 use super::spec::{Count, DAY, HOUR, MINUTE, SECOND, Span};
-use crate::{Context, Error, Exit, Observer};
+use crate::{Context, Error, Exit, Observer, Readiness};
 use connection::{Buffered, Connection, Ended};
 use request::{NotConnected, Prepared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -134,7 +133,8 @@ impl Answer {
 
 impl Observer for WebSocket {
     const KIND: &'static str = "websocket";
-    const READY_WITHIN: Option<Duration> = Some(Duration::from_secs(120));
+    // The spec limits how many connections may fail, and how long the server may be silent.
+    const READINESS: Readiness = Readiness::Announced;
 
     async fn run(self, ctx: Context) -> Result<Exit, Error> {
         let prepared = match self.check().and_then(|()| Prepared::new(&self)) {
@@ -196,10 +196,5 @@ impl WebSocket {
         };
         let (ended, ()) = tokio::try_join!(receiving, emitting)?;
         Ok(ended)
-    }
-
-    /// Announces readiness, which a later connection may do again.
-    fn announce(ctx: &Context) {
-        ctx.ready();
     }
 }

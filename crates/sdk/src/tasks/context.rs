@@ -89,7 +89,7 @@ impl Context {
         self.0.stop.order().map(|order| Duration::from_millis(left(order)))
     }
     /// Announces that the code is ready, for example connected. The observer counts as running from then on, if its
-    /// kind sets [`crate::Observer::READY_WITHIN`]; otherwise, it does so from its start, and this call has no effect.
+    /// kind announces its readiness ([`crate::Observer::READINESS`]); otherwise, it does so from its start.
     pub fn ready(&self) {
         self.0.set_alive();
         if !self.0.is_ready.swap(true, Ordering::Relaxed) {

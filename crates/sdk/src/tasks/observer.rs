@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::tasks::context::Context;
 use crate::tasks::exit::Exit;
+use crate::tasks::readiness::Readiness;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::future::Future;
@@ -14,10 +15,8 @@ pub trait Observer: DeserializeOwned + JsonSchema + Send + 'static {
     /// The kind that names this code in definitions: 1 to 64 of `a-z 0-9 . _ -`.
     const KIND: &'static str;
 
-    /// If set, the code announces with [`Context::ready`] when it is ready, for example when it is connected. Until
-    /// then, the observer does not count as running. Code that is not ready in time is aborted, and starts again as the
-    /// retry policy says. At most a second late.
-    const READY_WITHIN: Option<Duration> = None;
+    /// When the code is ready. Until then, the observer does not count as running.
+    const READINESS: Readiness = Readiness::AtStart;
 
     /// If set, the code calls [`Context::alive`] at least this often. Code that is silent for longer is aborted, and
     /// starts again as the retry policy says. At most a second late.

@@ -22,7 +22,8 @@ type Start = Box<dyn Fn(&str, Context) -> Result<Running, serde_json::Error> + S
 pub struct Registry {
     starts: HashMap<Kind, Start>,
     infos: Vec<KindInfo>,
-    /// Of those kinds that promise something.
+    announce_readiness: BTreeSet<Kind>,
+    /// Of those kinds that promise something within a time.
     vigils: HashMap<Kind, Vigil>,
     pub(crate) shared: Arc<Shared>,
 }
@@ -46,7 +47,10 @@ impl Registry {
             let observer: O = serde_json::from_str(spec)?;
             Ok(observer.run(ctx).boxed())
         });
-        let vigil = Vigil { ready_within: O::READY_WITHIN, alive_within: O::ALIVE_WITHIN };
+        let vigil = Vigil { ready_within: O::READINESS.within(), alive_within: O::ALIVE_WITHIN };
+        if O::READINESS.is_announced() {
+            self.announce_readiness.insert(name.clone());
+        }
         if !vigil.is_empty() {
             self.vigils.insert(name.clone(), vigil);
         }
@@ -68,14 +72,13 @@ impl Registry {
     pub(crate) fn vigil(&self, kind: &Kind) -> Vigil {
         self.vigils.get(kind).copied().unwrap_or_default()
     }
-    /// Whether the code of any kind promises something.
+    /// Whether the code of any kind promises something within a time.
     pub(crate) fn has_vigils(&self) -> bool {
         !self.vigils.is_empty()
     }
     /// The kinds whose code announces that it is ready.
     pub(crate) fn announce_readiness(&self) -> BTreeSet<Kind> {
-        let announces = |(_, vigil): &(&Kind, &Vigil)| vigil.ready_within.is_some();
-        self.vigils.iter().filter(announces).map(|(kind, _)| kind.clone()).collect()
+        self.announce_readiness.clone()
     }
     pub(crate) fn kinds(&self) -> BTreeSet<Kind> {
         self.starts.keys().cloned().collect()

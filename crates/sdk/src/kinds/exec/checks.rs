@@ -1,9 +1,9 @@
 //! Whether a program is ready, and whether it still works.
 
+use super::Exec;
 use super::channel::Channel;
 use super::output::{Output, Pattern};
 use super::spawn::{Allowed, Spawner};
-use super::{Exec, announce};
 use crate::Context;
 use crate::kinds::spec::{Count, DAY, HOUR, MINUTE, SECOND, Span};
 use everwatch_core::clock::show;
@@ -139,7 +139,7 @@ impl<'a> Rules<'a> {
             }
             output.say("ready");
         }
-        announce(ctx);
+        ctx.ready();
         let Some((command, live)) = &self.live else { return std::future::pending().await };
         tokio::select! {
             reason = self.until_failed(command.as_ref(), live) => reason,

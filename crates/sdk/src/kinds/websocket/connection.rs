@@ -49,7 +49,6 @@ pub(super) struct Connection<'a> {
     answer_by: Option<Instant>,
     /// When the latest message arrived, or the reading went on after a wait.
     heard: Instant,
-    announced: bool,
 }
 
 impl<'a> Connection<'a> {
@@ -58,7 +57,7 @@ impl<'a> Connection<'a> {
         let mut pings = tokio::time::interval_at(now + spec.ping.get(), spec.ping.get());
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let answer_by = (spec.ready == ReadyWhen::Answer).then(|| now + spec.connect_timeout.get());
-        Self { socket, spec, pings, pong_by: None, answer_by, heard: now, announced: false }
+        Self { socket, spec, pings, pong_by: None, answer_by, heard: now }
     }
 
     /// Receives until the end. The sender is dropped with it, so that the other side drains what was received.
@@ -72,7 +71,7 @@ impl<'a> Connection<'a> {
             return Ended::Lost(format!("cannot subscribe: {error}"));
         }
         if self.spec.ready == ReadyWhen::Connect {
-            self.announce(ctx);
+            ctx.ready();
         }
         loop {
             let message = match self.next(ctx).await {
@@ -206,15 +205,9 @@ impl<'a> Connection<'a> {
             self.answer_by = None;
         }
         if answers || self.spec.ready == ReadyWhen::Message {
-            self.announce(ctx);
+            ctx.ready();
         }
         Some((value, size))
-    }
-
-    fn announce(&mut self, ctx: &Context) {
-        if !std::mem::replace(&mut self.announced, true) {
-            WebSocket::announce(ctx);
-        }
     }
 
     /// Tells the server what is wrong with what it sent.

@@ -7,6 +7,7 @@ use crate::testing::Trial;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
