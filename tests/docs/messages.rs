@@ -28,8 +28,9 @@ struct Channel {
     golden: &'static [&'static str],
 }
 
-const STATE: [&str; 7] = [
+const STATE: [&str; 8] = [
     "reports",
+    "checkpoints",
     "handed_over_for",
     "held-messages",
     "inventory-digest",
@@ -38,8 +39,9 @@ const STATE: [&str; 7] = [
     "state-watermark",
 ];
 const HEARTBEATS: [&str; 3] = ["heartbeat", "heartbeat-sent-at", "probe"];
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 13] = [
     "revoke",
+    "revoke-cause",
     "welcome",
     "welcome-crash-looping",
     "welcome-returning",
@@ -50,6 +52,7 @@ const COMMANDS: [&str; 11] = [
     "crash-looping",
     "logs",
     "logs-newest",
+    "checkpoint-answers",
 ];
 const ANSWERS: [&str; 2] = ["reply-logs", "reply-logs-none"];
 
