@@ -45,6 +45,7 @@ pub use runtime::{RunError, run};
 pub use settings::{Capacity, ServiceSettings};
 pub use tasks::context::{Context, PendingEmission, Restored};
 pub use tasks::exit::Exit;
+pub use tasks::measures::{Counter, Gauge};
 pub use tasks::observer::Observer;
 pub use tasks::readiness::Readiness;
-pub use tasks::registry::Registry;
+pub use tasks::registry::{Registry, RunFuture};
