@@ -46,7 +46,13 @@ pub(crate) struct Code {
     pub(crate) stops: Stops,
     /// Counts the changes that users made to it.
     pub(crate) edition: u32,
+    /// If set, it counts to [`SAVES_UP_TO`] with this pause between two numbers, and saves each as a checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) saves_every: Option<u64>,
 }
+
+/// The last number: no checkpoints are saved in the quiet time.
+const SAVES_UP_TO: u64 = 30;
 
 impl Code {
     pub(crate) fn of(spec: &str) -> Self {
@@ -85,7 +91,13 @@ async fn run(code: Code, ctx: Context) -> Result<Exit, Error> {
     };
     let mut running = Running { start: start.number, own: None };
     note(Fact::Started(start));
-    let ended = ctx.until_cancelled(until_its_end(code, &ctx)).await;
+    let work = async {
+        tokio::select! {
+            outcome = until_its_end(code, &ctx) => outcome,
+            never = save(code, &ctx) => never,
+        }
+    };
+    let ended = ctx.until_cancelled(work).await;
     let Some(outcome) = ended else {
         match code.stops {
             Stops::After(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
@@ -115,6 +127,27 @@ async fn run(code: Code, ctx: Context) -> Result<Exit, Error> {
             std::future::pending().await
         }
     }
+}
+
+/// Continues to count from the checkpoint of an earlier run; never ends.
+async fn save(code: Code, ctx: &Context) -> Outcome {
+    // An error says that the session is lost: the service ends the code soon.
+    let _lost = try_save(code, ctx).await;
+    std::future::pending().await
+}
+
+async fn try_save(code: Code, ctx: &Context) -> Result<(), Error> {
+    let Some(pause) = code.saves_every else { return Ok(()) };
+    let (id, epoch) = (ctx.id().parse()?, Epoch::from(ctx.epoch()));
+    let mut count = ctx.restored::<u64>().await?.map_or(0, |it| it.value);
+    note(Fact::CheckpointRestored { id, epoch, count });
+    while count < SAVES_UP_TO {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        count += 1;
+        ctx.checkpoint(&count).await?;
+        note(Fact::CheckpointStored { id, epoch, count });
+    }
+    Ok(())
 }
 
 async fn until_its_end(code: Code, ctx: &Context) -> Outcome {

@@ -74,7 +74,7 @@ fn history(observers: usize, services: usize) -> History {
     let observer = ObserverSetup {
         is_rare: false,
         pool: Pool::default(),
-        code: Code { does: Does::RunsForEver, stops: Stops::After(0), edition: 0 },
+        code: Code { does: Does::RunsForEver, stops: Stops::After(0), edition: 0, saves_every: None },
         overlap: Overlap::Allow,
         attempts: 1,
         paused: false,

@@ -172,7 +172,13 @@ impl Dice {
             attempts: self.few(3) + 1,
             paused: theme != Theme::Deadly && self.one_in(10),
         });
-        let observers: Vec<_> = observers.collect();
+        let mut observers: Vec<_> = observers.collect();
+        // Chosen by seed number, as some themes are.
+        if matches!(seed % 50, 12 | 31 | 46) {
+            for (observer, every) in observers.iter_mut().zip((1..).map(|number| number * 700)) {
+                observer.code.saves_every = Some(every);
+            }
+        }
         // Managers use clocks to decide whether a message was in a lost queue, and which death soon followed
         // which start. These themes therefore need small clock skew.
         let skew = match theme {
@@ -218,12 +224,12 @@ impl Dice {
             1..=4 => Stops::After(self.up_to(200, 8000)),
             _ => Stops::After(self.up_to(0, 40)),
         };
-        Code { does, stops, edition: 0 }
+        Code { does, stops, edition: 0, saves_every: None }
     }
 
     fn deadly(&mut self) -> Code {
         let after = if self.one_in(2) { self.up_to(10, 2000) } else { self.up_to(2000, 20_000) };
-        Code { does: Does::EndsItsService(after), stops: Stops::After(10), edition: 0 }
+        Code { does: Does::EndsItsService(after), stops: Stops::After(10), edition: 0, saves_every: None }
     }
 
     fn ask(&mut self) -> Ask {

@@ -3,6 +3,7 @@
 //! is broken.
 
 mod capacity;
+mod checkpoints;
 mod conclusions;
 mod convergence;
 mod epochs;
@@ -17,6 +18,7 @@ use crate::database::Database;
 use crate::history::{Fault, History};
 use crate::record::Fact;
 use capacity::Capacity;
+use checkpoints::Checkpoints;
 use conclusions::Conclusions;
 use epochs::Epochs;
 use gaps::Gaps;
@@ -56,6 +58,7 @@ pub(crate) struct Judge {
     settlements: Settlements,
     overlaps: Overlaps,
     capacity: Capacity,
+    checkpoints: Checkpoints,
     conclusions: Conclusions,
     gaps: Gaps,
     refusals: Refusals,
@@ -74,6 +77,7 @@ impl Judge {
             settlements: Settlements::default(),
             overlaps: Overlaps::default(),
             capacity: Capacity::default(),
+            checkpoints: Checkpoints::default(),
             conclusions: Conclusions::default(),
             gaps: Gaps::default(),
             refusals: Refusals::default(),
@@ -105,6 +109,7 @@ impl Judge {
         self.epochs.hear(now, fact, known, exercised)?;
         self.settlements.hear(fact, known, exercised)?;
         self.capacity.hear(now, fact, known, exercised)?;
+        self.checkpoints.hear(fact, known, exercised)?;
         self.conclusions.hear(now, fact, known, exercised)?;
         if self.is_quiet { Quiet::hear(fact, known) } else { Ok(()) }
     }

@@ -55,6 +55,18 @@ pub(crate) enum Fact {
         start: u64,
         own: Option<Outcome>,
     },
+    /// Code has received the checkpoint of an earlier run or attempt; 0: there was none.
+    CheckpointRestored {
+        id: ObserverId,
+        epoch: Epoch,
+        count: u64,
+    },
+    /// Code has learned that a manager has stored its checkpoint, or a later one.
+    CheckpointStored {
+        id: ObserverId,
+        epoch: Epoch,
+        count: u64,
+    },
     /// A service process was ended by the code of an observer.
     EndedItsService,
     /// A service opened its session: its command queue is there.

@@ -350,6 +350,7 @@ impl Knowledge {
                 self.messages.extend(messages.iter().map(|message| (*message, Place::Ready)));
             }
             Fact::SafeMode { on } => self.safe_mode_since = on.then_some(now),
+            Fact::CheckpointRestored { .. } | Fact::CheckpointStored { .. } => {}
             Fact::Restored => self.restored = true,
             Fact::Saved { request: Some(_), .. } => self.acted_at = self.acted_at.max(now),
             Fact::ReportConfirmed { .. }
