@@ -2,7 +2,7 @@
 
 use everwatch_api::Observer;
 use everwatch_core::record::status::Status;
-use everwatch_tests::cluster::{Cluster, from_environment};
+use everwatch_tests::cluster::{Cluster, example, from_environment};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,7 @@ fn python_worker() -> String {
 
 #[test]
 fn the_service_in_rust_follows_every_rule() {
-    let example = Path::new(&from_environment("EVERWATCH_BIN")).with_file_name("examples/conformance_worker");
-    follows_every_rule(&example.display().to_string());
+    follows_every_rule(&example("conformance_worker").display().to_string());
 }
 
 #[test]

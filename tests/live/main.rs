@@ -23,6 +23,7 @@ mod logs;
 mod managers;
 mod metrics;
 mod operating;
+mod own_kinds;
 mod poison;
 mod pools;
 mod real_input;

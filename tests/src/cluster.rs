@@ -55,6 +55,11 @@ pub fn everwatch() -> PathBuf {
     from_environment("EVERWATCH_BIN").into()
 }
 
+/// An example of the SDK: a program with kinds of its own.
+pub fn example(name: &str) -> PathBuf {
+    everwatch().with_file_name("examples").join(name)
+}
+
 /// The service that leaves beacons and misbehaves.
 pub fn test_service() -> PathBuf {
     everwatch().with_file_name("everwatch-test-service")

@@ -56,7 +56,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a manager and services in one process, with an in-process broker and SQLite
-    Dev(Dev),
+    Dev(everwatch::dev::Options),
     /// Run a manager or a service
     #[command(subcommand)]
     Run(Role),
@@ -131,31 +131,6 @@ pub(crate) enum Command {
         #[arg(long)]
         url: Option<String>,
     },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Dev {
-    /// Number of services
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) services: u32,
-    /// Capacity of each service
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200_000))]
-    pub(crate) capacity: u32,
-    /// Use this RabbitMQ instead of the in-process broker, such as amqp://user:password@host:5672/%2f
-    #[arg(long)]
-    pub(crate) broker: Option<String>,
-    /// Use this PostgreSQL database or SQLite file instead of a temporary file, such as sqlite://dev.db
-    #[arg(long)]
-    pub(crate) store: Option<String>,
-    /// Prefix of all queue names on a real RabbitMQ
-    #[arg(long)]
-    pub(crate) prefix: Option<String>,
-    /// Address that the manager listens on
-    #[arg(long)]
-    pub(crate) listen: Option<String>,
-    /// Take over observers in the broker that belong to another database
-    #[arg(long)]
-    pub(crate) adopt: bool,
 }
 
 #[derive(Debug, Args)]

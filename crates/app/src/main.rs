@@ -7,9 +7,7 @@ mod item;
 mod live;
 mod output;
 mod requests;
-mod settings;
 mod top;
-mod wiring;
 
 use clap::Parser as _;
 use std::process::ExitCode;

@@ -4,6 +4,7 @@
 mod backup_restore;
 mod clock;
 mod commit;
+mod config;
 mod context;
 mod events;
 mod fleet;
@@ -19,6 +20,7 @@ mod settings;
 mod tests;
 
 pub use backup_restore::{Restored, restored};
+pub use config::{ConfigError, ManagerSection, Rebalance, StoreSection};
 pub use loops::link::ownership::NotOwner;
 pub use settings::{AutoRebalance, Settings};
 

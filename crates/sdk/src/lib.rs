@@ -18,7 +18,11 @@
 //! }
 //! ```
 
+#![warn(missing_docs)]
+
 mod boot_clock;
+#[cfg(feature = "dev")]
+pub mod dev;
 mod error;
 mod freeze;
 mod handle;
@@ -29,6 +33,7 @@ mod metric;
 mod reconnect;
 mod runtime;
 mod safety;
+mod service;
 mod session;
 mod settings;
 mod tasks;
@@ -38,10 +43,10 @@ pub use error::{Error, OrPermanent, Permanent};
 pub use everwatch_core::run::slots::CancelReason;
 pub use freeze::FreezeProof;
 pub use handle::Handle;
-pub use host::Service;
 pub use host_info::{FenceOn, Machine};
 pub use reconnect::Reconnect;
 pub use runtime::{RunError, run};
+pub use service::Service;
 pub use settings::{Capacity, ServiceSettings};
 pub use tasks::context::{Context, PendingEmission, Restored};
 pub use tasks::exit::Exit;

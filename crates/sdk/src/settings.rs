@@ -49,9 +49,13 @@ fn memory_bytes() -> u64 {
 /// Settings of one service.
 #[derive(Debug, Clone)]
 pub struct ServiceSettings {
+    /// Its name, by which operators know it.
     pub name: Name,
+    /// The pool whose observers it runs (default `default`).
     pub pool: Pool,
+    /// The most observers that it runs at the same time (default: by cores and memory).
     pub capacity: Capacity,
+    /// Labels that select it in requests and lists (default none).
     pub labels: BTreeMap<String, String>,
     /// Prefix of all queues (default `everwatch.`).
     pub prefix: String,

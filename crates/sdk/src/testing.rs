@@ -29,6 +29,7 @@ use crate::tasks::exit::Exit;
 use crate::tasks::log_capture::as_speaker;
 use crate::tasks::logs::Logs;
 use crate::tasks::observer::Observer;
+use crate::tasks::registry::RunFuture;
 use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
@@ -36,6 +37,7 @@ use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::run::slots::CancelReason;
 use everwatch_core::wire::checkpoint::SavedCheckpoint;
 use everwatch_core::wire::work::Work;
+use futures::FutureExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -126,8 +128,9 @@ impl Outlet for TestOutlet {
 }
 
 /// The circumstances of a [`Trial`].
-pub struct TrialBuilder<O> {
-    observer: O,
+pub struct TrialBuilder {
+    kind: &'static str,
+    code: Box<dyn FnOnce(Context) -> RunFuture + Send>,
     attempt: u32,
     epoch: Epoch,
     labels: BTreeMap<String, String>,
@@ -135,7 +138,7 @@ pub struct TrialBuilder<O> {
     shared: Shared,
 }
 
-impl<O: Observer> TrialBuilder<O> {
+impl TrialBuilder {
     /// The number of the start within its run (default 1).
     #[must_use]
     pub fn attempt(self, attempt: u32) -> Self {
@@ -197,10 +200,10 @@ impl<O: Observer> TrialBuilder<O> {
             logs: logs.session(),
             exported: Arc::default(),
         };
-        let run = (Arc::new(work(O::KIND, &self.labels)), self.epoch, self.attempt);
+        let run = (Arc::new(work(self.kind, &self.labels)), self.epoch, self.attempt);
         let attempt = Arc::new(Attempt::new(run, None, Arc::new(outlets)));
         let mut code = JoinSet::new();
-        let mut running = Box::pin(self.observer.run(Context::new(attempt.clone())));
+        let mut running = (self.code)(Context::new(attempt.clone()));
         let speaker = attempt.clone();
         code.spawn(async move {
             let ended = std::future::poll_fn(|context| {
@@ -246,9 +249,32 @@ impl Trial {
     /// assert_eq!(trial.checkpointed::<u64>(), Some(42));
     /// # });
     /// ```
-    pub fn builder<O: Observer>(observer: O) -> TrialBuilder<O> {
+    pub fn builder<O: Observer>(observer: O) -> TrialBuilder {
+        Self::of_kind(O::KIND, move |ctx| observer.run(ctx).boxed())
+    }
+
+    /// A function of the context, such as the code of [`crate::Service::observer_fn`] with its spec.
+    ///
+    /// ```
+    /// use everwatch::{Exit, testing::Trial};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let mut trial = Trial::of(|ctx| async move { Exit::done_with(ctx.attempt()) }).attempt(3).start();
+    /// assert_eq!(trial.ended().await.unwrap().unwrap(), Exit::done_with(3).unwrap());
+    /// # });
+    /// ```
+    pub fn of<F, R>(code: F) -> TrialBuilder
+    where
+        F: FnOnce(Context) -> R + Send + 'static,
+        R: Future<Output = Result<Exit, Error>> + Send + 'static,
+    {
+        Self::of_kind("trial", move |ctx| code(ctx).boxed())
+    }
+
+    fn of_kind(kind: &'static str, code: impl FnOnce(Context) -> RunFuture + Send + 'static) -> TrialBuilder {
         TrialBuilder {
-            observer,
+            kind,
+            code: Box::new(code),
             attempt: 1,
             epoch: Epoch::new(1, 0),
             labels: BTreeMap::new(),
@@ -261,8 +287,8 @@ impl Trial {
     ///
     /// # Errors
     /// Why the spec does not fit the kind: what the reason of the failed observer would say.
-    pub fn from_spec<O: Observer>(spec: &Value) -> Result<TrialBuilder<O>, String> {
-        serde_json::from_str(&spec.to_string()).map(Self::builder).map_err(|error| error.to_string())
+    pub fn from_spec<O: Observer>(spec: &Value) -> Result<TrialBuilder, String> {
+        serde_json::from_str::<O>(&spec.to_string()).map(Self::builder).map_err(|error| error.to_string())
     }
 
     /// The next value that it emits.
@@ -383,6 +409,21 @@ impl Trial {
             }
         }
     }
+}
+
+/// Runs an example of the documentation.
+#[doc(hidden)]
+pub fn example<F, R>(code: F)
+where
+    F: FnOnce(Context) -> R + Send + 'static,
+    R: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let code = |ctx| async move { code(ctx).await.map(|()| Exit::Done) };
+        let mut trial = Trial::of(code).start();
+        trial.ended().await.expect("an example ends").expect("an example works");
+    });
 }
 
 fn work(kind: &str, labels: &BTreeMap<String, String>) -> Work {

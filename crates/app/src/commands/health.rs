@@ -1,8 +1,8 @@
 //! `everwatch health`: checks whether a process on this host is healthy; for container health checks.
 
 use crate::client::Failure;
-use crate::settings::Settings;
 use anyhow::Context as _;
+use everwatch::dev::Settings;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! `everwatch migrate`: migrates the database schema, and prepares a database that was restored from a
 //! backup.
 
-use crate::settings::Settings;
 use anyhow::Context as _;
+use everwatch::dev::Settings;
 use everwatch_core::redact::redacted;
 use everwatch_manager::{Restored, restored};
 
@@ -13,7 +13,7 @@ use everwatch_manager::{Restored, restored};
 pub(crate) async fn run(settings: &Settings, is_restored: bool) -> anyhow::Result<()> {
     let (url, shown) = (&settings.store.url, redacted(&settings.store.url));
     let named = || format!("store.url = {shown}");
-    let store = everwatch_store::open(url, settings.row_policy()).await.with_context(named)?;
+    let store = everwatch_store::open(url, settings.manager.row_policy()).await.with_context(named)?;
     println!("{shown} is up to date");
     if is_restored {
         let Restored { observers } = restored(store.as_ref()).await.with_context(named)?;

@@ -1,16 +1,15 @@
 //! `everwatch run manager|service`: runs a role; the first signal stops it gracefully, the second at once.
 
 use crate::cli::Role;
-use crate::client::Failure;
-use crate::settings::{self, Settings};
-use crate::wiring;
+use everwatch::dev::Settings;
 use everwatch::host::{self, Teller, on_signals};
 use everwatch::kinds::built_in;
 use std::path::Path;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) fn configured(config: Option<&Path>) -> anyhow::Result<Settings> {
-    settings::load(config).map_err(|error| anyhow::Error::new(Failure::Usage(format!("{error:#}"))))
+    Ok(Settings::load(config)?)
 }
 
 pub(crate) fn run(config: Option<&Path>, role: Role) -> anyhow::Result<()> {
@@ -28,17 +27,18 @@ pub(crate) fn run(config: Option<&Path>, role: Role) -> anyhow::Result<()> {
 }
 
 fn manager(settings: &Settings, adopt: bool) -> anyhow::Result<()> {
-    let mut manager = wiring::manager(settings).map_err(|error| usage(&error))?;
+    let mut manager = settings.manager()?;
     manager.adopt = adopt;
     if !manager.listen.ip().is_loopback() {
         tracing::warn!(listen = %manager.listen, "the API has no authentication yet: every client that reaches it controls everything");
     }
-    let broker = wiring::rabbit(settings).map_err(|error| usage(&error))?;
+    let broker = Arc::new(settings.broker.inspectable()?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let (stop, hard) = (CancellationToken::new(), CancellationToken::new());
         let work = async {
-            let Some(store) = wiring::store(settings, &stop).await? else { return Ok(()) };
+            let opened = settings.store.open(settings.manager.row_policy(), &stop).await?;
+            let Some(store) = opened else { return Ok(()) };
             let listening = |address| tracing::info!(%address, "listening");
             everwatch_manager::run(manager, store, broker, axum::Router::new(), stop.clone(), listening)
                 .await?;
@@ -55,8 +55,4 @@ fn manager(settings: &Settings, adopt: bool) -> anyhow::Result<()> {
 fn service(settings: &Settings) -> anyhow::Result<()> {
     let registry = built_in(settings.service.kind_settings(&settings.broker));
     Ok(host::run(&settings.broker, &settings.service, registry)?)
-}
-
-fn usage(error: &anyhow::Error) -> anyhow::Error {
-    Failure::Usage(format!("{error:#}")).into()
 }

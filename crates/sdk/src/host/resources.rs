@@ -35,7 +35,7 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    pub(super) fn add<T, F>(&mut self, set_up: F)
+    pub(crate) fn add<T, F>(&mut self, set_up: F)
     where
         T: Send + Sync + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -44,7 +44,7 @@ impl Resources {
         self.set_ups.push(SetUp { of: (TypeId::of::<T>(), type_name::<T>()), value: value.boxed() });
     }
 
-    pub(super) fn tear_down<T, F, R>(&mut self, tear_down: F)
+    pub(crate) fn tear_down<T, F, R>(&mut self, tear_down: F)
     where
         T: Send + Sync + 'static,
         F: FnOnce(Arc<T>) -> R + Send + 'static,
@@ -58,20 +58,16 @@ impl Resources {
     }
 
     /// Sets up, runs the service with what its observers share, and tears down in every case.
-    pub(crate) async fn around<R, F>(
+    pub(crate) async fn around<E: From<HostError>>(
         self,
         mut registry: Registry,
         (tasks, stop): (&Handle, &CancellationToken),
-        run: R,
-    ) -> Result<(), HostError>
-    where
-        R: FnOnce(Registry) -> F,
-        F: Future<Output = Result<(), HostError>>,
-    {
+        run: impl AsyncFnOnce(Registry) -> Result<(), E>,
+    ) -> Result<(), E> {
         let ended = match set_up(self.set_ups, &mut registry, (tasks, stop)).await {
             Ok(Progress::Done) => run(registry.clone()).await,
             Ok(Progress::ToldToStop) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         };
         tear_down(self.tear_downs, &registry, tasks).await;
         ended
@@ -151,7 +147,7 @@ mod tests {
 
     async fn around(story: &Story, stop: &CancellationToken, resources: Resources) -> Result<(), HostError> {
         let of_run = story.clone();
-        let run = |registry: Registry| async move {
+        let run = async |registry: Registry| {
             assert!(registry.shared.contains_key(&TypeId::of::<Cache>()));
             told(&of_run, "ran");
             Ok(())

@@ -34,9 +34,13 @@ impl SettingsError {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
+    /// `[broker]`
     pub broker: Broker,
+    /// `[service]`
     pub service: Service,
+    /// `[log]`
     pub log: Log,
+    /// `[telemetry]`
     pub telemetry: Telemetry,
     #[serde(rename = "store")]
     _store: IgnoredAny,
@@ -71,13 +75,19 @@ pub struct Broker {
 pub struct Service {
     /// Empty: the host's name.
     pub name: String,
+    /// The pool whose observers it runs.
     pub pool: String,
+    /// The most observers that it runs at the same time, or `auto`.
     pub capacity: CapacityText,
+    /// Labels that select it in requests and lists.
     pub labels: BTreeMap<String, String>,
+    /// Pause between heartbeats, 1 s to 60 s.
     #[serde(with = "friendly")]
     pub heartbeat_interval: Duration,
+    /// Time that code has to stop after the session may be lost.
     #[serde(with = "friendly")]
     pub fence_grace: Duration,
+    /// How long the service may take to hand over its observers when it stops.
     #[serde(with = "friendly")]
     pub drain_timeout: Duration,
     /// Maximum number of starts per second, over all kinds; 0: no limit.
@@ -90,8 +100,11 @@ pub struct Service {
     pub threads: u16,
     /// Address of `/livez`, `/readyz` and `/metrics`; empty: none.
     pub listen: String,
+    /// `[service.exec]`
     pub exec: Exec,
+    /// `[service.files]`
     pub files: Files,
+    /// `[service.postgres]`
     pub postgres: Postgres,
 }
 
@@ -157,7 +170,9 @@ pub struct Postgres {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
+    /// Which events are logged: directives of `tracing`, such as `info,lapin=off`.
     pub filter: String,
+    /// How they are written.
     pub format: LogFormat,
 }
 
@@ -175,7 +190,9 @@ pub struct Telemetry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
+    /// Lines for people.
     Text,
+    /// One JSON object for each line.
     Json,
 }
 

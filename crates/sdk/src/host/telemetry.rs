@@ -17,7 +17,9 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// Who tells: `everwatch-service`, `everwatch-manager`, and which one of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Teller<'a> {
+    /// The role: `service.name` of its spans.
     pub role: &'static str,
+    /// Its name among those of the same role: `service.instance.id` of its spans.
     pub instance: &'a str,
 }
 

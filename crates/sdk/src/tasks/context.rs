@@ -75,15 +75,47 @@ impl Context {
         Self(attempt)
     }
     /// Resolves when the code must stop.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// tokio::select! {
+    ///     () = ctx.cancelled() => {}
+    ///     () = std::future::ready(()) => println!("the work is done first"),
+    /// }
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn cancelled(&self) {
         self.0.stop.told().await;
     }
     /// Why the code must stop; `None` if it need not.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// use everwatch::CancelReason;
+    ///
+    /// match ctx.cancel_reason() {
+    ///     Some(CancelReason::Deleted) => println!("nobody continues: delete what it has made"),
+    ///     Some(reason) => println!("told to stop: {reason:?}"),
+    ///     None => println!("it goes on"),
+    /// }
+    /// # Ok(())
+    /// # });
+    /// ```
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
         self.0.stop.order().map(|order| order.reason)
     }
     /// How long the code may still take to stop, until it is aborted; `None` if it need not stop.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// if ctx.grace_left().is_some_and(|left| left < std::time::Duration::from_secs(1)) {
+    ///     println!("no time left for a last checkpoint");
+    /// }
+    /// # Ok(())
+    /// # });
+    /// ```
     #[must_use]
     pub fn grace_left(&self) -> Option<Duration> {
         let left = |order: StopOrder| order.deadline.saturating_sub(millis(boottime()));
@@ -91,6 +123,14 @@ impl Context {
     }
     /// Announces that the code is ready, for example connected. The observer counts as running from then on, if its
     /// kind announces its readiness ([`crate::Observer::READINESS`]); otherwise, it does so from its start.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// // connected, and subscribed
+    /// ctx.ready();
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn ready(&self) {
         self.0.set_alive();
         if !self.0.is_ready.swap(true, Ordering::Relaxed) {
@@ -98,6 +138,15 @@ impl Context {
         }
     }
     /// Gives a sign of life ([`crate::Observer::ALIVE_WITHIN`]); cheap.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// for _message in ["one", "two"] {
+    ///     ctx.alive();
+    /// }
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn alive(&self) {
         self.0.set_alive();
     }
@@ -105,6 +154,14 @@ impl Context {
     /// does not end the attempt; wait for the handle to learn of it. Dropping the handle does not stop the future.
     ///
     /// Unlike tasks of `tokio::spawn`, the future cannot outlive the run and work for an observer that runs elsewhere.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// let on_the_side = ctx.spawn(async { 6 * 7 });
+    /// assert_eq!(on_the_side.await?, Some(42));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn spawn<F>(&self, future: F) -> tokio::task::JoinHandle<Option<F::Output>>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -114,6 +171,21 @@ impl Context {
     /// Calls `round` again and again, with this pause between the end of one call and the start of the next, until the
     /// code must stop. The first call comes after a random part of the pause, so that a service that takes over many
     /// observers does not run all of them at the same moment. Each round counts as a sign of life.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// use std::time::Duration;
+    ///
+    /// let rounds = ctx.counter("rounds");
+    /// let ended = ctx.periodic(Duration::from_millis(1), || {
+    ///     rounds.add(1);
+    ///     let last = rounds.value() == 3;
+    ///     async move { if last { Err("the third round fails".into()) } else { Ok(()) } }
+    /// });
+    /// assert!(ended.await.is_err());
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// The first error of a round.
@@ -134,6 +206,18 @@ impl Context {
         Ok(Exit::Stopped)
     }
     /// The output of the future, or `None` if the code must stop first.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// use std::time::Duration;
+    ///
+    /// while ctx.until_cancelled(tokio::time::sleep(Duration::from_millis(1))).await.is_some() {
+    ///     // one round
+    ///     break;
+    /// }
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn until_cancelled<F: Future>(&self, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -143,11 +227,26 @@ impl Context {
     }
     /// The fencing token of this run: a store that keeps the highest epoch it has seen can refuse the writes of
     /// replaced runs.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// let sql = "UPDATE prices SET value = $1, epoch = $2 WHERE market = $3 AND epoch <= $2";
+    /// println!("{sql} with $2 = {}", ctx.epoch());
+    /// # Ok(())
+    /// # });
+    /// ```
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.0.epoch.into()
     }
     /// The number of this start within the run; 1 is the first.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// assert_eq!(ctx.attempt(), 1);
+    /// # Ok(())
+    /// # });
+    /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.number
@@ -158,11 +257,26 @@ impl Context {
         self.0.work.id.to_string()
     }
     /// The observer's name.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// assert_eq!(ctx.name(), "trial");
+    /// # Ok(())
+    /// # });
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.work.name.as_str()
     }
     /// The observer's labels.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// let region = ctx.labels().get("region").map_or("anywhere", String::as_str);
+    /// assert_eq!(region, "anywhere");
+    /// # Ok(())
+    /// # });
+    /// ```
     #[must_use]
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.0.work.labels
@@ -171,6 +285,13 @@ impl Context {
     /// headers `everwatch-observer` and `everwatch-epoch`; returns when the broker has it. While the broker accepts
     /// nothing, this waits: code that emits one value after the other never has more than one in memory.
     ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// ctx.emit(serde_json::json!({"price": 42})).await?;
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// If the value cannot be written as JSON, or if the session with the broker is lost.
     pub async fn emit(&self, value: impl Serialize) -> Result<(), Error> {
@@ -178,11 +299,11 @@ impl Context {
     }
     /// A value to publish under another key, or with more headers.
     ///
-    /// ```no_run
-    /// # async fn run(ctx: everwatch::Context) -> Result<(), everwatch::Error> {
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
     /// ctx.emission(&[1, 2, 3])?.key("prices.eur").header("unit", "cent").send().await?;
     /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     ///
     /// # Errors
@@ -194,6 +315,15 @@ impl Context {
     /// Saves the state from which the next run or attempt continues, at most 64 KiB of JSON; returns when a manager has
     /// stored it, or a later one. While no manager responds, this waits, and the observer goes on running.
     ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// ctx.checkpoint(&17).await?;
+    /// let restored = ctx.restored::<u64>().await?.unwrap();
+    /// assert_eq!((restored.value, restored.epoch), (17, ctx.epoch()));
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// If the value cannot be written as JSON or is too large, which is permanent, or if the session with the broker is
     /// lost.
@@ -204,6 +334,15 @@ impl Context {
     /// The newest checkpoint that a manager has stored, and the epoch under which it was saved; `None` if there is none.
     /// From then on, no checkpoint of an earlier run is stored. Waits until a manager responds: an observer that calls
     /// this needs a manager for a failover, others do not.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// let mut offset = ctx.restored::<u64>().await?.map_or(0, |restored| restored.value);
+    /// offset += 1;
+    /// ctx.checkpoint(&offset).await?;
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// If the checkpoint does not have this type, which is permanent, or if the session with the broker is lost.
@@ -217,10 +356,24 @@ impl Context {
         Ok(Some(Restored { value, epoch: saved.epoch.into() }))
     }
     /// Shows a short text beside the observer (at most 200 characters are kept).
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// ctx.status("connected to 3 of 4 exchanges");
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn status(&self, text: &str) {
         self.0.outlets.outlet.progress(&self.0.work, self.0.epoch, text.chars().take(200).collect());
     }
     /// Shows the progress, as "37 of 120".
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// ctx.progress(37, 120);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn progress(&self, done: u64, of: u64) {
         self.status(&format!("{done} of {of}"));
     }
@@ -228,12 +381,13 @@ impl Context {
     /// over all observers of a kind as `everwatch_observer_counted_total{kind="…",name="…"}`, for at most 20 names of a
     /// kind. The sum goes on where an attempt has ended.
     ///
-    /// ```no_run
-    /// # async fn run(ctx: everwatch::Context) -> Result<(), everwatch::Error> {
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
     /// let messages = ctx.counter("messages");
     /// messages.add(1);
+    /// assert_eq!(messages.value(), 1);
     /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     ///
     /// # Panics
@@ -246,11 +400,11 @@ impl Context {
     /// over all running observers of a kind as `everwatch_observer_gauged{kind="…",name="…"}`, for at most 20 names of a
     /// kind.
     ///
-    /// ```no_run
-    /// # async fn run(ctx: everwatch::Context) -> Result<(), everwatch::Error> {
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
     /// ctx.gauge("bytes_behind").set(4096.0);
     /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     ///
     /// # Panics
@@ -262,6 +416,14 @@ impl Context {
     /// Adds lines to the logs that `everwatch observer logs` shows. The service keeps the newest lines of each
     /// observer, each cut at 4 KiB. `tracing` events of the code are added too, as far as `[log] filter` lets them
     /// pass; events of tasks that the code spawns are not.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// ctx.log("the exchange closed the connection");
+    /// tracing::info!(code = 1001, "the same, as an event");
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn log(&self, text: &str) {
         self.say(Stream::Log, text);
     }

@@ -5,10 +5,14 @@ use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::record::Fact;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
-pub(super) struct Checkpoints(BTreeMap<ObserverId, OfObserver>);
+pub(super) struct Checkpoints {
+    of: BTreeMap<ObserverId, OfObserver>,
+    /// Observers with two runs of the same epoch, because an older content of the broker came back.
+    rewound: BTreeSet<ObserverId>,
+}
 
 #[derive(Default)]
 struct OfObserver {
@@ -22,10 +26,11 @@ impl Checkpoints {
     pub(super) fn hear(&mut self, fact: &Fact, known: &Knowledge, exercised: &mut Exercised) -> Verdict {
         match *fact {
             // The backup does not have what was stored since.
-            Fact::Restored => self.0.clear(),
-            Fact::CheckpointRestored { id, epoch, count } => {
+            Fact::Restored => self.of.clear(),
+            Fact::Rewound { ref messages } => self.rewound.extend(messages.iter().map(|(id, _)| *id)),
+            Fact::CheckpointRestored { id, epoch, count } if !self.rewound.contains(&id) => {
                 *exercised.entry("checkpoints restored").or_default() += 1;
-                let of = self.0.entry(id).or_default();
+                let of = self.of.entry(id).or_default();
                 let stored = of.stored.range(..=epoch).map(|(by, count)| (*count, *by)).max();
                 if let Some((stored, by)) = stored.filter(|(stored, _)| *stored > count) {
                     let name = known.name(id);
@@ -35,9 +40,9 @@ impl Checkpoints {
                 }
                 of.restored.insert(epoch, count);
             }
-            Fact::CheckpointStored { id, epoch, count } => {
+            Fact::CheckpointStored { id, epoch, count } if !self.rewound.contains(&id) => {
                 *exercised.entry("checkpoints stored").or_default() += 1;
-                let of = self.0.entry(id).or_default();
+                let of = self.of.entry(id).or_default();
                 let later = of.restored.range(epoch..).find(|(by, from)| **by > epoch && count > **from);
                 if let Some((by, from)) = later {
                     let name = known.name(id);

@@ -24,6 +24,7 @@ const fn edit(file: &'static str, find: &'static str, instead: &'static str) -> 
 }
 
 const ROW: &str = "crates/core/src/record/row.rs";
+const CHECKPOINT: &str = "crates/core/src/record/checkpoint.rs";
 const DUE: &str = "crates/core/src/record/due.rs";
 const SWEPT: &str = "crates/core/src/failure/sweep.rs";
 const SEEN: &str = "crates/core/src/record/observed.rs";
@@ -104,6 +105,18 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         seed: 3,
         rule: "gaps",
         edits: &[edit(ADMITTING, "epoch < *below", "epoch <= *below")],
+    },
+    Mistake {
+        name: "store-checkpoints-of-replaced-runs",
+        seed: 31,
+        rule: "checkpoints",
+        edits: &[edit(CHECKPOINT, "new.epoch < self.requested_by", "false")],
+    },
+    Mistake {
+        name: "store-only-the-first-checkpoint",
+        seed: 31,
+        rule: "checkpoints",
+        edits: &[edit(CHECKPOINT, "known >= Some((new.epoch, new.number))", "known.is_some()")],
     },
     Mistake {
         name: "fence-late",

@@ -4,8 +4,8 @@
 
 use super::deployment::HEARTBEAT;
 use crate::output::print;
-use crate::settings::Settings;
 use anyhow::Context as _;
+use everwatch::dev::Settings;
 use everwatch_broker::{Broker as _, Consume, RabbitBroker};
 use everwatch_core::capacity::blocks::block_sizes;
 use everwatch_core::clock;

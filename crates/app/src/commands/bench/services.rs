@@ -4,7 +4,7 @@ use super::deployment::{Deployment, HEARTBEAT, Place};
 use super::outcome::{Aim, Outcome};
 use super::processor::processor;
 use crate::output::print;
-use crate::settings::Settings;
+use everwatch::dev::Settings;
 use everwatch::host::{CapacityText, observer_runtime};
 use everwatch::kinds::built_in;
 use everwatch_broker::{Broker, RabbitBroker};

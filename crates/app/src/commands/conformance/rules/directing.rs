@@ -56,8 +56,9 @@ async fn cordon(stage: &mut Stage) -> Verdict {
     let id = stage.running(1).await?[0];
     direct(stage, service, cordoned(1, true)).await?;
     until_state(stage, service, Intent::Cordoned).await?;
-    // The heartbeat may arrive before the broker has carried out the cancel of the last block.
-    stage.until_unconsumed(SOON).await?;
+    // The heartbeat may arrive before the broker has carried out the cancel of the last block. No figure shows when it
+    // has: a quorum queue counts a cancelled consumer until all its messages are acknowledged.
+    stage.pass(Duration::from_secs(1)).await;
     let new = stage.new_work(json!({"do": "wait"})).await?;
     stage.pass(Duration::from_secs(1)).await;
     let (held, added) = (stage.facts.story(id), stage.facts.story(new));

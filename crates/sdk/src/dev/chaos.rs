@@ -1,16 +1,16 @@
-//! Fault injection for `everwatch dev`: kills or freezes a service.
+//! Fault injection for `dev`: kills or freezes a service.
 //!
-//! RabbitMQ closes the connections of a process that sends nothing for two heartbeats. In `everwatch dev`,
+//! RabbitMQ closes the connections of a process that sends nothing for two heartbeats. In `dev`,
 //! freezing a service does not freeze its connections: they run in this process, or on threads that the
 //! services share. Therefore this code closes the session of a frozen service after two heartbeats, unless
 //! the service was thawed before.
 
+use crate::handle::Handle;
 use async_trait::async_trait;
 use axum::extract::{Path, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::routing::post;
 use axum::{Json, Router};
-use everwatch::Handle;
 use everwatch_broker::{Broker, ConnectError, QueueKind, Session};
 use everwatch_core::doctor::Server;
 use serde_json::{Value, json};

@@ -1,0 +1,228 @@
+//! The sections `[manager]` and `[store]` of a configuration file.
+
+use crate::settings::{AutoRebalance, Settings};
+use everwatch_core::clock::friendly;
+use everwatch_core::record::row_policy::RowPolicy;
+use everwatch_core::redact::redacted;
+use everwatch_door::hosts::Hosts;
+use everwatch_store::{Store, StoreError};
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// What is wrong with a value; names its key and the rule.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+/// `[store]`
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreSection {
+    /// `postgres://…` or `sqlite://FILE`.
+    pub url: String,
+    /// A file that contains the URL; it takes precedence over `url`.
+    pub url_file: Option<PathBuf>,
+}
+
+/// `[manager]`
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ManagerSection {
+    /// Address of the HTTP API.
+    pub listen: String,
+    /// Names by which clients reach the API, besides loopback names and addresses.
+    pub hosts: Vec<String>,
+    /// A service that is silent for this long is suspect.
+    #[serde(with = "friendly")]
+    pub lost_after: Duration,
+    /// Interval at which managers send watermarks.
+    #[serde(with = "friendly")]
+    pub heartbeat_interval: Duration,
+    /// How long an observer may have no holder before a manager republishes it.
+    #[serde(with = "friendly")]
+    pub orphan_after: Duration,
+    /// How long an observer may be refused by all services before it fails.
+    #[serde(with = "friendly")]
+    pub refused_max: Duration,
+    /// The number of service deaths soon after a start that quarantines the started observer.
+    pub quarantine_after: u32,
+    /// How long a deleted observer is kept.
+    #[serde(with = "friendly")]
+    pub retention_deleted: Duration,
+    /// How long a failed observer is kept.
+    #[serde(with = "friendly")]
+    pub retention_failed: Duration,
+    /// How long a service that has ended is kept.
+    #[serde(with = "friendly")]
+    pub retention_services: Duration,
+    /// How long events are kept.
+    #[serde(with = "friendly")]
+    pub retention_events: Duration,
+    /// How many events are kept.
+    pub events_max: u32,
+    /// How long parked messages are kept.
+    #[serde(with = "friendly")]
+    pub retention_parked: Duration,
+    /// How many parked messages are kept.
+    pub parked_max: u32,
+    /// How many requests one client may send per second; 0: no limit.
+    pub requests_per_second: u32,
+    /// Whether managers rebalance pools automatically.
+    pub rebalance: Rebalance,
+    /// Observers of one pool that may move in a minute.
+    pub rebalance_moves: u32,
+    /// Managers do not rebalance a pool while one of its services is younger than this.
+    #[serde(with = "friendly")]
+    pub rebalance_min_age: Duration,
+}
+
+/// Whether managers rebalance services automatically.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rebalance {
+    /// Only on request.
+    Off,
+    /// While the services of a pool have uneven load.
+    Auto,
+}
+
+impl Default for StoreSection {
+    fn default() -> Self {
+        Self { url: "sqlite://everwatch.db".to_owned(), url_file: None }
+    }
+}
+
+impl Default for ManagerSection {
+    fn default() -> Self {
+        let row = RowPolicy::default();
+        Self {
+            listen: "127.0.0.1:7700".to_owned(),
+            hosts: Vec::new(),
+            lost_after: Duration::from_secs(15),
+            heartbeat_interval: Duration::from_secs(5),
+            orphan_after: Duration::from_secs(90),
+            refused_max: row.refused_max,
+            quarantine_after: 5,
+            retention_deleted: row.retention_deleted,
+            retention_failed: row.retention_failed,
+            retention_services: Duration::from_secs(86_400),
+            retention_events: Duration::from_secs(7 * 86_400),
+            events_max: 100_000,
+            retention_parked: Duration::from_secs(30 * 86_400),
+            parked_max: 10_000,
+            requests_per_second: 10_000,
+            rebalance: Rebalance::Off,
+            rebalance_moves: 100,
+            rebalance_min_age: Duration::from_secs(60),
+        }
+    }
+}
+
+impl ManagerSection {
+    /// The rules that a type cannot state.
+    ///
+    /// # Errors
+    /// Names the key and the rule.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let rules = [
+            (
+                self.quarantine_after >= 2,
+                "manager.quarantine_after: must be at least 2, because a single death does not identify an observer",
+            ),
+            (self.rebalance_moves >= 1, "manager.rebalance_moves: at least 1"),
+            (self.orphan_after >= self.lost_after, "manager.orphan_after: at least manager.lost_after"),
+        ];
+        let broken = rules.into_iter().find(|(holds, _)| !holds);
+        broken.map_or(Ok(()), |(_, rule)| Err(ConfigError(rule.to_owned())))
+    }
+
+    /// Publish leases, resends and retention of observers.
+    #[must_use]
+    pub fn row_policy(&self) -> RowPolicy {
+        RowPolicy {
+            refused_max: self.refused_max,
+            retention_deleted: self.retention_deleted,
+            retention_failed: self.retention_failed,
+            ..RowPolicy::default()
+        }
+    }
+
+    /// As a manager takes it. `own`: the name of this host, by which other machines reach the manager; only the
+    /// administrator sets it.
+    ///
+    /// # Errors
+    /// Names the key and the rule.
+    pub fn settings(
+        &self,
+        (prefix, state_queues): (&str, u16),
+        own: Option<String>,
+    ) -> Result<Settings, ConfigError> {
+        let listen = self.listen.parse().map_err(|_| {
+            let text = format!(
+                "manager.listen: `{}` is not an address with a port, such as 127.0.0.1:7700",
+                self.listen
+            );
+            ConfigError(text)
+        })?;
+        let hosts = Hosts::new(self.hosts.iter().cloned()).map_err(|wrong| {
+            ConfigError(format!(
+                "manager.hosts: `{wrong}` is not valid: write a host name without a port, `*.example.org`, or `*`"
+            ))
+        })?;
+        Ok(Settings {
+            listen,
+            hosts: hosts.and(own),
+            prefix: prefix.to_owned(),
+            state_queues,
+            lost_after: self.lost_after,
+            orphan_after: self.orphan_after,
+            quarantine_after: self.quarantine_after as usize,
+            retention_events: self.retention_events,
+            events_max: self.events_max as usize,
+            retention_parked: self.retention_parked,
+            parked_max: self.parked_max as usize,
+            requests_per_second: NonZeroU32::new(self.requests_per_second),
+            heartbeat_interval: self.heartbeat_interval,
+            row: self.row_policy(),
+            retention_services: self.retention_services,
+            rebalance: AutoRebalance {
+                on: self.rebalance == Rebalance::Auto,
+                moves_per_minute: self.rebalance_moves,
+                min_age: self.rebalance_min_age,
+            },
+            ..Settings::default()
+        })
+    }
+}
+
+impl StoreSection {
+    /// Opens the database. While it cannot be reached, retries; `None` after `stop`.
+    ///
+    /// # Errors
+    /// If an operator must act. No message holds a password.
+    pub async fn open(
+        &self,
+        policy: RowPolicy,
+        stop: &CancellationToken,
+    ) -> Result<Option<Arc<dyn Store>>, ConfigError> {
+        let shown = redacted(&self.url);
+        let mut pause = Duration::from_millis(500);
+        loop {
+            match everwatch_store::open(&self.url, policy.clone()).await {
+                Ok(store) => return Ok(Some(store)),
+                Err(StoreError::Unavailable(why)) => {
+                    tracing::warn!(store = shown, error = why, "database unreachable; retrying");
+                    if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                        return Ok(None);
+                    }
+                    pause = (pause * 2).min(Duration::from_secs(10));
+                }
+                Err(error) => return Err(ConfigError(format!("store.url = {shown}: {error}"))),
+            }
+        }
+    }
+}
