@@ -21,9 +21,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Commands that need a compiler and an hour.
-const NOT_RUN: [&str; 1] = ["./tests/run"];
+/// Commands that need a compiler and minutes.
+const NOT_RUN: [&str; 2] = ["./tests/run", "(cd my-project && cargo test)"];
 const BROKER: &str = "amqp://guest:guest@127.0.0.1:5672/%2f";
+
+/// The service of the project that `everwatch new` creates, built as an example of this repository.
+const OWN_SERVICE: &str = "EVERWATCH_SERVICE__NAME=mine my-project";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -41,9 +44,7 @@ impl Way {
         let follows = follows && command.starts_with("everwatch ") && !has("apply -f");
         match () {
             () if has("everwatch dev") || has("everwatch run manager") => Self::Manager,
-            () if has("everwatch run service") || command.starts_with("file_watch") || has(" file_watch") => {
-                Self::Service
-            }
+            () if has("everwatch run service") || command == OWN_SERVICE => Self::Service,
             () if has("everwatch top") => Self::Screen,
             () if follows => Self::Follow,
             () => Self::Ends,
@@ -125,7 +126,7 @@ impl Reader {
                 .replace("127.0.0.1:7700", &self.address)
                 .replace(BROKER, &from_environment("EVERWATCH_TEST_AMQP_URL"))
                 .replace("cargo run --release -- ", "everwatch ")
-                .replace("cargo run --example ", "");
+                .replace("cargo run --manifest-path my-project/Cargo.toml", "my-project");
             said += &self.command(&place, &text).await;
         }
         for line in block.shown.iter().filter(|line| !line.trim().is_empty()) {

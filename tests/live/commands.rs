@@ -2,6 +2,7 @@
 
 mod bulk;
 mod chaos;
+mod new;
 mod top;
 mod walk;
 

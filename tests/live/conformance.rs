@@ -120,7 +120,7 @@ async fn an_observer_moves_between_services_in_python_and_in_rust() {
     let mut cluster = Cluster::new("languages");
     cluster.manager().await;
     let rust = cluster.service_program.clone();
-    let python = program(&cluster, "tests/live/conformance/ticker.py");
+    let python = program(cluster.scratch.path(), "tests/live/conformance/ticker.py");
     cluster.service_program = python.clone();
     cluster.service("python-1", 10).await;
     for number in 0..5 {
@@ -143,9 +143,9 @@ async fn an_observer_moves_between_services_in_python_and_in_rust() {
     until_all_on(&cluster, "python-3").await;
 }
 
-/// An executable that runs a file of this repository with Python.
-fn program(cluster: &Cluster, file: &str) -> PathBuf {
-    let script = cluster.scratch.path().join("python-service");
+/// An executable, in this folder, that runs a file of this repository with Python.
+pub(crate) fn program(folder: &Path, file: &str) -> PathBuf {
+    let script = folder.join("python-service");
     let text = format!("#!/bin/sh\nexec {} {}\n", python().display(), repository().join(file).display());
     std::fs::write(&script, text).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -13,6 +13,7 @@ mod damage;
 mod doctor;
 mod door;
 mod ending;
+mod examples;
 mod failover;
 mod flood;
 mod garbage;

@@ -3,6 +3,7 @@
 mod conformance;
 mod fleet;
 mod logs;
+mod new;
 mod observer;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ pub(crate) use crate::output::Output;
 pub(crate) use conformance::Conformance;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
 pub(crate) use logs::{LogOutput, Logs};
+pub(crate) use new::New;
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -57,6 +59,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a manager and services in one process, with an in-process broker and SQLite
     Dev(everwatch::dev::Options),
+    /// Create the project of a service with a kind of your own
+    #[command(after_help = New::EXAMPLES)]
+    New(New),
     /// Run a manager or a service
     #[command(subcommand)]
     Run(Role),

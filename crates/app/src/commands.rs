@@ -12,6 +12,7 @@ mod health;
 mod logs;
 mod man;
 mod migrate;
+mod new;
 mod observer;
 mod operations;
 mod roles;
@@ -30,6 +31,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     let server = || server(cli.server.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
         Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),
+        Command::New(arguments) => new::run(&arguments),
         Command::Run(role) => roles::run(cli.config.as_deref(), role),
         Command::Observer(verb) => server().and_then(|server| observer::run(&server, verb)),
         Command::Service(verb) => server().and_then(|server| service::run(&server, verb)),

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -27,9 +27,10 @@ class Outlet:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.emitted: list[tuple[Any, str | None, Mapping[str, str]]] = []
 
-    async def emit(self, work: Work, epoch: int, value: Any) -> None:
-        pass
+    async def emit(self, work: Work, epoch: int, value: Any, key: str | None, headers: Mapping[str, str]) -> None:
+        self.emitted.append((value, key, headers))
 
     def progress(self, work: Work, epoch: int, text: str) -> None:
         pass
@@ -107,6 +108,24 @@ async def test_what_code_raises_decides_what_follows() -> None:
     stage.start()
     assert await stage.outcome() == Errored("RuntimeError: no way: OSError: disk")
     assert stage.outlet.lines[-1] == "start 1 ended with an error: RuntimeError: no way: OSError: disk"
+
+
+async def test_a_value_is_emitted_under_a_key_and_with_headers_within_their_limits() -> None:
+    async def emits(ctx: Context, spec: dict[str, Any]) -> None:
+        await ctx.emit(1)
+        await ctx.emit(2, key="prices.eur", headers={"unit": "cent"})
+        for wrong in ({"key": "k" * 256}, {"headers": {"everwatch-epoch": "7"}}):
+            try:
+                await ctx.emit(3, **wrong)
+            except ValueError as error:
+                ctx.log(str(error))
+
+    stage = Stage(emits)
+    stage.start()
+    assert await stage.outcome() == Done()
+    assert stage.outlet.emitted == [(1, None, {}), (2, "prices.eur", {"unit": "cent"})]
+    assert "has 256 bytes; at most 255" in stage.outlet.lines[0]
+    assert stage.outlet.lines[1] == "the header `everwatch-epoch` is reserved: choose a name without everwatch-"
 
 
 async def test_a_spec_that_does_not_fit_fails_without_a_retry() -> None:

@@ -29,8 +29,9 @@ const NO_COMMAND: [(&str, &str); 9] = [
 ];
 
 /// Commands that send no request to a manager.
-const NO_MANAGER: [&str; 9] = [
+const NO_MANAGER: [&str; 10] = [
     "dev",
+    "new",
     "run manager",
     "run service",
     "config print",

@@ -68,6 +68,12 @@ fn wrong_arguments_are_refused_with_the_reason() {
         ("parked retry x", "invalid digit"),
         ("completion tcsh", "[possible values: bash"),
         ("dev --services 0", "1..=100"),
+        ("new 1st", "begin with a letter"),
+        ("new Prices", "begin with a letter"),
+        ("new ../prices", "begin with a letter"),
+        ("new proc-macro", "reserved"),
+        ("new tokio", "reserved"),
+        (&format!("new {}", "x".repeat(65)), "at most 64"),
         ("frobnicate", "unrecognized subcommand"),
     ] {
         let error = Cli::try_parse_from(std::iter::once("everwatch").chain(words.split(' '))).unwrap_err();

@@ -11,6 +11,8 @@ from everwatch._wire import Work, dumps
 Json = Any
 # The longest status text, in characters.
 _STATUS_MAX = 200
+# The longest routing key, in bytes: a limit of AMQP.
+KEY_MAX = 255
 # The largest checkpoint, as JSON text in bytes.
 CHECKPOINT_MAX = 64 * 1024
 
@@ -18,8 +20,10 @@ CHECKPOINT_MAX = 64 * 1024
 class Outlet(Protocol):
     """Where the values, the status and the checkpoints of observers go. Thread-safe; awaited on the caller's loop."""
 
-    def emit(self, work: Work, epoch: int, value: Json) -> Coroutine[Any, Any, None]:
-        """Publishes a value; returns when the broker has it."""
+    def emit(
+        self, work: Work, epoch: int, value: Json, key: str | None, headers: Mapping[str, str]
+    ) -> Coroutine[Any, Any, None]:
+        """Publishes a value; returns when the broker has it. Without a key, the key is ``<kind>.<name>``."""
 
     def progress(self, work: Work, epoch: int, text: str) -> None:
         """Shows a text."""
@@ -104,15 +108,29 @@ class Context:
             return self._stop.is_set()
         return True
 
-    async def emit(self, value: Json) -> None:
-        """Publishes a JSON value to the output exchange under ``<kind>.<name>``; returns when the broker has it.
+    async def emit(self, value: Json, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> None:
+        """Publishes a JSON value to the output exchange; returns when the broker has it.
+
+        .. code-block:: python
+
+            await ctx.emit([1, 2, 3], key="prices.eur", headers={"unit": "cent"})
+
+        Args:
+            value: any JSON.
+            key: the routing key, at most 255 bytes; ``<kind>.<name>`` if it is not given.
+            headers: more headers; names that begin with ``everwatch-`` are reserved.
 
         Raises:
-            TypeError, ValueError: the value is not JSON.
+            TypeError, ValueError: the value is not JSON, the key is too long, or the name of a header is reserved.
             ConnectionError: the session with the broker is lost.
         """
         dumps(value)
-        await self._outlet.emit(self._work, self._epoch, value)
+        if key is not None and len(key.encode()) > KEY_MAX:
+            raise ValueError(f"the key `{key}` has {len(key.encode())} bytes; at most {KEY_MAX}")
+        for name in headers or {}:
+            if name.startswith("everwatch-"):
+                raise ValueError(f"the header `{name}` is reserved: choose a name without everwatch-")
+        await self._outlet.emit(self._work, self._epoch, value, key, headers or {})
 
     def status(self, text: str) -> None:
         """Shows a text beside the observer, at most once a second; at most 200 characters are kept."""

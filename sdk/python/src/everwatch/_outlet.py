@@ -3,7 +3,7 @@ everything to the control loop."""
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -40,12 +40,12 @@ class SessionOutlet:
         # The newest text of each observer; at most one entry for each that runs here.
         self._progress: dict[UUID, tuple[int, str]] = {}
 
-    async def emit(self, work: Work, epoch: int, value: Json) -> None:
-        """Publishes a value; returns when the broker has it."""
+    async def emit(self, work: Work, epoch: int, value: Json, key: str | None, headers: Mapping[str, str]) -> None:
+        """Publishes a value; returns when the broker has it. Without a key, the key is ``<kind>.<name>``."""
         body = dumps(value).encode(errors="replace")
-        headers: dict[str, str | int] = {"everwatch-observer": str(work.id), "everwatch-epoch": epoch}
-        key = f"{work.kind}.{work.name}"
-        await self._there(self._session.publish(key, body, exchange=self._exchange, headers=headers))
+        ours: dict[str, str | int] = {"everwatch-observer": str(work.id), "everwatch-epoch": epoch}
+        key = f"{work.kind}.{work.name}" if key is None else key
+        await self._there(self._session.publish(key, body, exchange=self._exchange, headers={**headers, **ours}))
 
     def progress(self, work: Work, epoch: int, text: str) -> None:
         """Keeps the newest text until it is reported."""
