@@ -62,7 +62,7 @@ impl Voice {
         self.seq += 1;
         let (service, seq, state) = (self.id, self.seq, Intent::Active);
         let heartbeat =
-            Heartbeat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 1, sent_at: None };
+            Heartbeat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 1, sent_at: None, stalled: Vec::new() };
         self.publish(self.topology.heartbeats(), encode(&HeartbeatMessage::Heartbeat(heartbeat)).unwrap())
             .await;
     }
