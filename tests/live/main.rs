@@ -18,6 +18,7 @@ mod flood;
 mod garbage;
 mod greeting;
 mod health;
+mod isolation;
 mod kinds;
 mod logs;
 mod managers;

@@ -1,11 +1,13 @@
 //! A service as a program: configuration, log, signals and health around [`crate::run`].
 
 mod health;
+mod limits;
 mod settings;
 mod shutdown;
 mod stderr;
 mod telemetry;
 
+pub use limits::{SizeLimitText, TimeLimitText};
 pub use settings::{
     Broker, CapacityText, Log, LogFormat, Service as ServiceSection, Settings, SettingsError, Telemetry,
     check, load,
@@ -16,6 +18,7 @@ pub use telemetry::{Teller, Telling, init_telemetry};
 
 use crate::handle::Handle;
 use crate::runtime::{self, RunError};
+use crate::safety::fence::MUST_BE_REPLACED;
 use crate::tasks::observer::Observer;
 use crate::tasks::registry::Registry;
 use std::path::{Path, PathBuf};
@@ -29,7 +32,7 @@ pub enum HostError {
     /// The configuration is wrong: exit code 2.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// Access refused, unknown vhost, no threads: exit code 1.
+    /// Access refused, unknown vhost, no threads: exit code 1. The process must be replaced: exit code 70.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The address `service.listen` cannot be used: exit code 1.
@@ -55,6 +58,7 @@ impl HostError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Settings(_) => 2,
+            Self::Run(RunError::MustBeReplaced(_)) => MUST_BE_REPLACED,
             Self::Run(_)
             | Self::CannotListen { .. }
             | Self::NoMetrics(_)
@@ -112,7 +116,8 @@ impl Service {
 
     /// Reads the configuration (`--config FILE` or `EVERWATCH_CONFIG`, then `EVERWATCH_SECTION__KEY`), runs
     /// until SIGTERM or Ctrl-C, hands everything over and ends: 0 as asked, 1 refused by broker or machine,
-    /// 2 wrong configuration, 70 code that could not be stopped.
+    /// 2 wrong configuration, 70 code that could not be stopped, or that blocks a thread or uses memory beyond the
+    /// limits of `[service]`: start the program again.
     #[must_use]
     pub fn main(self) -> ExitCode {
         crate::kinds::exec::run_helper_if_asked();

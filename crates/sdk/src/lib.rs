@@ -48,3 +48,4 @@ pub use tasks::exit::Exit;
 pub use tasks::observer::Observer;
 pub use tasks::readiness::Readiness;
 pub use tasks::registry::Registry;
+pub use tasks::threads::Threads;

@@ -155,7 +155,9 @@ fn start_service(
     let mut settings = settings.clone();
     name.clone_into(&mut settings.service.name);
     settings.service.capacity = CapacityText(everwatch::Capacity::Fixed(arguments.capacity));
-    let service = settings.service.settings(&settings.broker)?;
+    let mut service = settings.service.settings(&settings.broker)?;
+    // All services and the manager share this process: a stall is shown, and ends nothing.
+    (service.stall_limit, service.memory_limit) = (None, None);
     let registry = built_in(settings.service.kind_settings(&settings.broker));
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (broker, tasks, handle) = (broker.clone(), tasks.clone(), handle.clone());

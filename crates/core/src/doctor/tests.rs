@@ -23,7 +23,7 @@ fn now() -> Timestamp {
     at(30 * DAY_S)
 }
 
-fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
+pub(super) fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
     let registration = Registration {
         name: Name::new(name).unwrap(),
         pool: Pool::default(),

@@ -19,6 +19,8 @@ pub struct HeldThread {
     pub id: ObserverId,
     /// When its present poll began.
     pub since: Duration,
+    /// Whether the code of other kinds runs on that thread, too.
+    pub is_shared: bool,
 }
 
 /// An observer whose code stalls.
@@ -27,6 +29,8 @@ pub struct Stall {
     pub id: ObserverId,
     /// For how long its code has held a thread.
     pub lasted: Duration,
+    /// Whether that thread is missing to other kinds.
+    pub is_shared: bool,
 }
 
 /// The result of one pass.
@@ -40,8 +44,8 @@ pub struct StallPass {
     pub news: Vec<Stall>,
     /// The stalls of the previous pass that are over.
     pub ended: Vec<ObserverId>,
-    /// The observer because of which the process must be replaced: nothing else ends its code.
-    pub replace_for: Option<Stall>,
+    /// The stalls because of which the process must be replaced, as nothing else ends such code; the longest first.
+    pub beyond_limit: Vec<Stall>,
 }
 
 impl StallPass {
@@ -82,27 +86,30 @@ impl StallWatch {
             self.counts_from = now;
         }
         self.looked_at = Some(now);
-        let mut longest: BTreeMap<ObserverId, Duration> = BTreeMap::new();
-        for HeldThread { id, since } in held {
-            let since = (*since).max(self.counts_from);
-            if now.saturating_sub(since) >= STALLED_AFTER {
-                let first = longest.entry(*id).or_insert(since);
-                *first = since.min(*first);
+        let mut longest: BTreeMap<ObserverId, Stall> = BTreeMap::new();
+        for HeldThread { id, since, is_shared } in held {
+            let lasted = now.saturating_sub((*since).max(self.counts_from));
+            if lasted >= STALLED_AFTER {
+                let stall = Stall { id: *id, lasted, is_shared: *is_shared };
+                let known = longest.entry(*id).or_insert(stall);
+                known.lasted = lasted.max(known.lasted);
             }
         }
-        let stall =
-            |(id, since): (&ObserverId, &Duration)| Stall { id: *id, lasted: now.saturating_sub(*since) };
-        let mut stalls: Vec<Stall> = longest.iter().map(stall).collect();
+        let mut stalls: Vec<Stall> = longest.into_values().collect();
         stalls.sort_by_key(|stall| (std::cmp::Reverse(stall.lasted), stall.id));
-        let new = |stall: &&Stall| self.stalled.get(&stall.id) != longest.get(&stall.id);
+        let stalled: BTreeMap<ObserverId, Duration> =
+            stalls.iter().map(|stall| (stall.id, now.saturating_sub(stall.lasted))).collect();
+        let new = |stall: &&Stall| self.stalled.get(&stall.id) != stalled.get(&stall.id);
         let began: Vec<Stall> = stalls.iter().filter(new).copied().collect();
-        let ended = self.stalled.keys().filter(|id| !longest.contains_key(id)).copied().collect();
+        let ended = self.stalled.keys().filter(|id| !stalled.contains_key(id)).copied().collect();
         let count = began.len() as u64;
         let news = self.news(began, now);
-        self.stalled = longest;
-        let over_limit = |stall: &&Stall| self.limit.is_some_and(|limit| stall.lasted >= limit);
-        let replace_for = stalls.first().filter(over_limit).copied();
-        StallPass { stalls, began: count, news, ended, replace_for }
+        self.stalled = stalled;
+        // Code that blocks only the threads of its own kind harms no other kind; to replace the process would.
+        let over_limit =
+            |stall: &&Stall| stall.is_shared && self.limit.is_some_and(|limit| stall.lasted >= limit);
+        let beyond_limit = stalls.iter().filter(over_limit).copied().collect();
+        StallPass { stalls, began: count, news, ended, beyond_limit }
     }
 
     fn news(&mut self, began: Vec<Stall>, now: Duration) -> Vec<Stall> {
@@ -133,7 +140,10 @@ mod tests {
         ObserverId(Uuid::from_u128(number))
     }
     fn held(number: u128, since: u64) -> HeldThread {
-        HeldThread { id: id(number), since: secs(since) }
+        HeldThread { id: id(number), since: secs(since), is_shared: true }
+    }
+    fn stall(number: u128, lasted: u64) -> Stall {
+        Stall { id: id(number), lasted: secs(lasted), is_shared: true }
     }
     fn ids(stalls: &[Stall]) -> Vec<ObserverId> {
         stalls.iter().map(|stall| stall.id).collect()
@@ -151,7 +161,7 @@ mod tests {
         let began = watch.pass(&[held(1, 10)], secs(11));
         assert_eq!((ids(&began.news), began.began, began.is_change()), (vec![id(1)], 1, true));
         let same = watch.pass(&[held(1, 10)], secs(12));
-        assert_eq!(same.stalls, [Stall { id: id(1), lasted: secs(2) }]);
+        assert_eq!(same.stalls, [stall(1, 2)]);
         assert_eq!((same.news.len(), same.is_change()), (0, false));
         let over = watch.pass(&[], secs(13));
         assert_eq!((over.ended, over.stalls.len()), (vec![id(1)], 0));
@@ -178,7 +188,7 @@ mod tests {
     #[test]
     fn the_longest_stall_of_an_observer_counts_and_the_longest_of_all_comes_first() {
         let pass = StallWatch::new(None).pass(&[held(1, 6), held(2, 5), held(2, 3), held(3, 9)], secs(9));
-        let expected = [Stall { id: id(2), lasted: secs(6) }, Stall { id: id(1), lasted: secs(3) }];
+        let expected = [stall(2, 6), stall(1, 3)];
         assert_eq!(pass.stalls, expected);
     }
 
@@ -186,11 +196,20 @@ mod tests {
     fn a_stall_of_the_limit_replaces_the_process() {
         let mut watch = StallWatch::new(Some(secs(60)));
         let before = passes(&mut watch, &[held(1, 5), held(2, 6)], (5, 64));
-        assert_eq!(before.replace_for, None);
+        assert_eq!(before.beyond_limit, []);
         let at = watch.pass(&[held(1, 5), held(2, 6)], secs(65));
-        assert_eq!(at.replace_for, Some(Stall { id: id(1), lasted: secs(60) }));
+        assert_eq!(at.beyond_limit, [stall(1, 60)]);
         let unlimited = passes(&mut StallWatch::new(None), &[held(1, 5)], (5, 500));
-        assert_eq!(unlimited.replace_for, None);
+        assert_eq!(unlimited.beyond_limit, []);
+    }
+
+    #[test]
+    fn code_on_threads_of_its_own_kind_stalls_without_replacing_the_process() {
+        let own = HeldThread { is_shared: false, ..held(1, 0) };
+        let alone = passes(&mut StallWatch::new(Some(secs(60))), &[own], (0, 100));
+        assert_eq!((alone.stalls.len(), alone.beyond_limit), (1, Vec::new()));
+        let beside = passes(&mut StallWatch::new(Some(secs(60))), &[own, held(2, 1)], (0, 100));
+        assert_eq!(beside.beyond_limit, [stall(2, 99)]);
     }
 
     #[test]
@@ -200,12 +219,12 @@ mod tests {
         let thawed = watch.pass(&[held(1, 10)], secs(3600));
         assert_eq!(thawed, StallPass::default());
         let later = watch.pass(&[held(1, 10)], secs(3602));
-        assert_eq!(later.stalls, [Stall { id: id(1), lasted: secs(2) }]);
+        assert_eq!(later.stalls, [stall(1, 2)]);
     }
 
     #[test]
     fn a_replaced_service_waits_for_every_observer_that_may_still_react() {
-        let stalls = [Stall { id: id(1), lasted: secs(61) }, Stall { id: id(2), lasted: secs(3) }];
+        let stalls = [stall(1, 61), stall(2, 3)];
         assert!(!only_stalled_remain(0, &[], secs(60)), "nothing remains: it ends in order");
         assert!(!only_stalled_remain(3, &stalls, secs(60)));
         assert!(!only_stalled_remain(2, &stalls, secs(60)), "the second one may still react");
