@@ -12,7 +12,9 @@ pub(super) fn findings(services: &[ServiceRow]) -> Vec<Finding> {
 
 fn finding(service: &ServiceRow) -> Option<Finding> {
     let stalled = &service.heartbeat.as_ref()?.stalled;
-    let longest = stalled.first().filter(|_| !service.state().is_over())?;
+    // The heartbeat of a silent service is too old to tell.
+    let is_current = service.suspect_since.is_none() && !service.state().is_over();
+    let longest = stalled.first().filter(|_| is_current)?;
     let lasted = show(Duration::from_secs(longest.stalled_ms / 1000));
     let others = match stalled.len() - 1 {
         0 => String::new(),
@@ -65,7 +67,10 @@ mod tests {
     }
 
     #[test]
-    fn the_stall_of_an_ended_service_is_over() {
+    fn the_stall_of_an_ended_or_silent_service_is_over() {
+        let mut silent = service(&[("hog", 61_000)]);
+        assert!(silent.suspect(silent.heard_at));
+        assert_eq!(findings(&[silent]), []);
         let mut over = service(&[("hog", 61_000)]);
         over.on_session_gone(over.heard_at);
         assert_eq!(findings(&[over]), []);
