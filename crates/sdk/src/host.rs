@@ -2,6 +2,7 @@
 
 mod health;
 mod limits;
+mod resources;
 mod settings;
 mod shutdown;
 mod stderr;
@@ -16,11 +17,17 @@ pub use shutdown::on_signals;
 pub use stderr::last_words;
 pub use telemetry::{Teller, Telling, init_telemetry};
 
+use self::resources::Resources;
+use crate::error::Error;
 use crate::handle::Handle;
 use crate::runtime::{self, RunError};
 use crate::safety::fence::MUST_BE_REPLACED;
+use crate::tasks::context::Context;
+use crate::tasks::exit::Exit;
 use crate::tasks::observer::Observer;
-use crate::tasks::registry::Registry;
+use crate::tasks::registry::{Registry, RunFuture};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -47,6 +54,14 @@ pub enum HostError {
     /// The operating system starts no more threads: exit code 1.
     #[error("cannot start the threads for {purpose}: {error}")]
     NoThread { purpose: &'static str, error: std::io::Error },
+    /// A shared value could not be set up: exit code 1.
+    #[error("the set-up of the shared value {name} failed: {error}")]
+    SetUp {
+        /// Its type.
+        name: &'static str,
+        /// The error or the panic.
+        error: String,
+    },
     /// The operating system delivers no signals: exit code 1.
     #[error("cannot listen for signals: {0}")]
     NoSignals(std::io::Error),
@@ -64,6 +79,7 @@ impl HostError {
             | Self::NoMetrics(_)
             | Self::ListenerEnded
             | Self::NoThread { .. }
+            | Self::SetUp { .. }
             | Self::NoSignals(_) => 1,
         }
     }
@@ -87,6 +103,7 @@ impl HostError {
 pub struct Service {
     registry: Registry,
     built_in: bool,
+    resources: Resources,
 }
 
 impl Service {
@@ -101,6 +118,58 @@ impl Service {
         self.registry = self.registry.observer::<O>();
         self
     }
+    /// Offers a kind whose code is a function of its spec and its context, beside the trait [`Observer`]. It is ready at
+    /// its start and gives no signs of life.
+    ///
+    /// ```no_run
+    /// use everwatch::{Context, Exit, Service};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Greeting { to: String }
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     let greet = |greeting: Greeting, ctx: Context| async move {
+    ///         ctx.emit(greeting.to).await?;
+    ///         ctx.cancelled().await;
+    ///         Ok(Exit::Stopped)
+    ///     };
+    ///     Service::new().observer_fn("greeting", greet).main()
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// If `kind` is not 1 to 64 of `a-z 0-9 . _ -`: that is a mistake in the program.
+    #[must_use]
+    pub fn observer_fn<S, F, R>(mut self, kind: &str, code: F) -> Self
+    where
+        S: DeserializeOwned + JsonSchema,
+        F: Fn(S, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Exit, Error>> + Send + 'static,
+    {
+        self.registry = self.registry.observer_fn(kind, code);
+        self
+    }
+    /// Runs a function around the code of every attempt, of every kind of this service. The code runs when the function
+    /// awaits it, and the function returns how the attempt ends. The function that was added first is the outermost.
+    ///
+    /// ```no_run
+    /// # fn service() -> everwatch::Service {
+    /// everwatch::Service::new().around(|ctx, code| async move {
+    ///     let ended = code.await;
+    ///     tracing::info!(attempt = ctx.attempt(), ?ended, "the code has ended");
+    ///     ended
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn around<F, R>(mut self, hook: F) -> Self
+    where
+        F: Fn(Context, RunFuture) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Exit, Error>> + Send + 'static,
+    {
+        self.registry = self.registry.around(hook);
+        self
+    }
     /// Offers the built-in kinds too ([`crate::kinds`]).
     #[must_use]
     pub fn built_in(mut self) -> Self {
@@ -111,6 +180,42 @@ impl Service {
     #[must_use]
     pub fn share<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.registry = self.registry.share(value);
+        self
+    }
+    /// Gives every observer access to the output of a future, by its type. The future runs once, before the service
+    /// takes its first observer. If it fails, the program ends with exit code 1.
+    ///
+    /// ```no_run
+    /// # struct Pool;
+    /// # impl Pool {
+    /// #     async fn connect(url: &str) -> Result<Self, everwatch::Error> { Ok(Self) }
+    /// #     async fn close(&self) {}
+    /// # }
+    /// # fn service() -> everwatch::Service {
+    /// everwatch::Service::new()
+    ///     .share_with(async { Pool::connect("postgres://localhost/prices").await })
+    ///     .tear_down(|pool: std::sync::Arc<Pool>| async move { pool.close().await })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn share_with<T, F>(mut self, set_up: F) -> Self
+    where
+        T: Send + Sync + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        self.resources.add(set_up);
+        self
+    }
+    /// Runs a function on a shared value after all observers of the service have stopped, for at most 10 s. Values are
+    /// torn down in reverse order of these calls. A process that is killed tears nothing down.
+    #[must_use]
+    pub fn tear_down<T, F, R>(mut self, tear_down: F) -> Self
+    where
+        T: Send + Sync + 'static,
+        F: FnOnce(Arc<T>) -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        self.resources.tear_down(tear_down);
         self
     }
 
@@ -142,7 +247,7 @@ impl Service {
             self.registry =
                 crate::kinds::add_built_in(self.registry, settings.service.kind_settings(&settings.broker));
         }
-        run(&settings.broker, &settings.service, self.registry)
+        host(&settings.broker, &settings.service, self.registry, self.resources)
     }
 }
 
@@ -165,6 +270,15 @@ fn config_file() -> Result<Option<PathBuf>, SettingsError> {
 /// # Errors
 /// If an operator must act; the error says how.
 pub fn run(broker: &Broker, section: &ServiceSection, registry: Registry) -> Result<(), HostError> {
+    host(broker, section, registry, Resources::default())
+}
+
+fn host(
+    broker: &Broker,
+    section: &ServiceSection,
+    registry: Registry,
+    resources: Resources,
+) -> Result<(), HostError> {
     let service = section.settings(broker)?;
     let broker = Arc::new(broker.connectable()?);
     let tasks = observer_runtime(section.threads)?;
@@ -174,10 +288,15 @@ pub fn run(broker: &Broker, section: &ServiceSection, registry: Registry) -> Res
     let handle = Handle::default();
     let ended = control.block_on(async {
         let health = health::Listener::bind(&section.listen, &handle)?;
+        let work = async {
+            let (tasks, stop) = (tasks.handle(), &handle.stop);
+            let run = |registry| async {
+                Ok(runtime::run(service, registry, broker, tasks.clone(), handle.clone()).await?)
+            };
+            resources.around(registry, (tasks, stop), run).await
+        };
         tokio::select! {
-            ended = runtime::run(service, registry, broker, tasks.handle().clone(), handle.clone()) => {
-                ended.map_err(HostError::from)
-            }
+            ended = work => ended,
             error = health.serve() => Err(error),
             Err(error) = on_signals(handle.stop.clone(), handle.hard_stop.clone()) => {
                 Err(HostError::NoSignals(error))

@@ -13,6 +13,9 @@ pub(crate) const SESSIONS: &str = "everwatch_service_sessions_total";
 pub(crate) const STARTS: &str = "everwatch_service_starts_total";
 pub(crate) const FENCED: &str = "everwatch_service_fenced_observers_total";
 pub(crate) const STALLS: &str = "everwatch_service_stalls_total";
+/// Of the code of observers, by kind and name.
+pub(crate) const COUNTED: &str = "everwatch_observer_counted_total";
+pub(crate) const GAUGED: &str = "everwatch_observer_gauged";
 pub(crate) const UNREADABLE: &str = "everwatch_service_unreadable_commands_total";
 
 const GAUGES: [(&str, Unit, &str); 5] = [
@@ -42,6 +45,8 @@ pub(crate) fn describe() {
         metrics::describe_counter!(name, unit, help);
         metrics::counter!(name).absolute(0);
     }
+    metrics::describe_counter!(COUNTED, Unit::Count, "what the code of all observers of a kind has counted");
+    metrics::describe_gauge!(GAUGED, Unit::Count, "sum of a gauge over the running observers of a kind");
 }
 
 /// What is told to managers is told here too.

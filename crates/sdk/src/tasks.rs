@@ -5,6 +5,7 @@ pub(crate) mod context;
 pub(crate) mod exit;
 pub(crate) mod log_capture;
 pub(crate) mod logs;
+pub(crate) mod measures;
 pub(crate) mod observer;
 pub(crate) mod poll_clock;
 pub(crate) mod readiness;

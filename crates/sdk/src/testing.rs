@@ -195,6 +195,7 @@ impl<O: Observer> TrialBuilder<O> {
             outlet: Arc::new(TestOutlet { values: sender, seen: seen.clone() }),
             shared: Arc::new(self.shared),
             logs: logs.session(),
+            exported: Arc::default(),
         };
         let run = (Arc::new(work(O::KIND, &self.labels)), self.epoch, self.attempt);
         let attempt = Arc::new(Attempt::new(run, None, Arc::new(outlets)));
@@ -305,6 +306,18 @@ impl Trial {
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The values of its counters ([`Context::counter`]), by name.
+    #[must_use]
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        self.attempt.measures().counters()
+    }
+
+    /// The values of its gauges ([`Context::gauge`]), by name.
+    #[must_use]
+    pub fn gauges(&self) -> BTreeMap<String, f64> {
+        self.attempt.measures().gauges()
     }
 
     /// The newest lines that it has logged ([`Context::log`]), the last one last; at most 1000.

@@ -7,10 +7,11 @@ use everwatch_broker::{BrokerError, Consume, Consumer, Session, ack_timeout};
 use everwatch_core::capacity::blocks::{BlockId, ChannelId};
 use futures::FutureExt as _;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -95,12 +96,7 @@ impl ServiceSession {
         let (sender, orders) = mpsc::channel(ORDERS_MAX);
         self.channels.insert(channel, sender);
         let worker = self.worker(self.closing.clone());
-        self.helpers.tracker.spawn(async move {
-            match worker.within(&consume, worker.session.consume(&consume)).await {
-                Ok(consumer) => worker.serve(consumer, block, orders).await,
-                Err(error) => worker.fence.trip(&error.to_string()),
-            }
-        });
+        self.helpers.tracker.spawn(worker.run((block, consume), orders));
     }
 
     pub(super) fn cancel_block(&self, channel: ChannelId) {
@@ -130,7 +126,7 @@ impl ServiceSession {
     pub(super) async fn listen(&self, queue: String) -> Result<(), BrokerError> {
         let worker = self.worker(CancellationToken::new());
         let consume = Consume { queue, prefetch: COMMANDS_AHEAD, priority: 0 };
-        let mut consumer = worker.within(&consume, worker.session.consume(&consume)).await?;
+        let mut consumer = worker.answered(&consume, worker.session.consume(&consume)).await?;
         self.helpers.tracker.spawn(async move {
             while let Some(Some(command)) = worker.over.run_until_cancelled(consumer.next()).await {
                 if worker.arrivals.send(Incoming::Command(command)).await.is_err() {
@@ -146,13 +142,66 @@ impl ServiceSession {
 }
 
 impl Worker {
-    async fn within<T>(
+    async fn run(self, first: (BlockId, Consume), orders: mpsc::Receiver<Order>) {
+        if let Err(error) = self.serve(first, orders).await {
+            self.fence.trip(&error.to_string());
+        }
+    }
+
+    /// Consumes one block after the other, as ordered.
+    async fn serve(
+        &self,
+        first: (BlockId, Consume),
+        mut orders: mpsc::Receiver<Order>,
+    ) -> Result<(), BrokerError> {
+        let mut consumer = None;
+        let mut next = Some(first);
+        while let Some((block, consume)) = next {
+            if let Some(turn) = self.turn(&mut orders).await {
+                let consumer = self.open(&mut consumer, &consume).await?;
+                drop(turn);
+                if self.deliver(consumer, block, &mut orders).await?.is_break() {
+                    break;
+                }
+            }
+            if self.arrivals.send(Incoming::Ended(block)).await.is_err() {
+                break;
+            }
+            next = self.next_block(&mut orders).await;
+        }
+        Ok(())
+    }
+
+    /// Waits for this channel's turn to open a block; `None` if the block is cancelled meanwhile.
+    async fn turn(&self, orders: &mut mpsc::Receiver<Order>) -> Option<SemaphorePermit<'_>> {
+        tokio::select! {
+            biased;
+            _cancelled = orders.recv() => None,
+            () = self.closing.cancelled() => None,
+            () = self.over.cancelled() => None,
+            turn = self.opening.acquire() => turn.ok(),
+        }
+    }
+
+    async fn open<'a>(
+        &self,
+        consumer: &'a mut Option<Box<dyn Consumer>>,
+        consume: &Consume,
+    ) -> Result<&'a mut Box<dyn Consumer>, BrokerError> {
+        Ok(match consumer {
+            Some(consumer) => {
+                self.answered(consume, consumer.again(consume)).await?;
+                consumer
+            }
+            None => consumer.insert(self.answered(consume, self.session.consume(consume)).await?),
+        })
+    }
+
+    async fn answered<T>(
         &self,
         consume: &Consume,
         opened: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
-        // Never closed, so there is always a permit.
-        let _turn = self.opening.acquire().await;
         // A quorum queue without a leader never answers.
         self.latest.wait(OPEN_WITHIN, opened).await.unwrap_or_else(|| {
             let queue = &consume.queue;
@@ -161,51 +210,51 @@ impl Worker {
         })
     }
 
-    async fn serve(
-        self,
-        mut consumer: Box<dyn Consumer>,
-        mut block: BlockId,
-        mut orders: mpsc::Receiver<Order>,
-    ) {
-        let (mut open, mut closing) = (true, false);
+    /// Hands on the deliveries of an open block until it has ended (`Continue`) or the session is over (`Break`).
+    async fn deliver(
+        &self,
+        consumer: &mut Box<dyn Consumer>,
+        block: BlockId,
+        orders: &mut mpsc::Receiver<Order>,
+    ) -> Result<ControlFlow<()>, BrokerError> {
+        let mut closing = false;
         loop {
-            let order = tokio::select! {
-                next = consumer.next(), if open => {
-                    let incoming = match next {
-                        Some(delivery) => {
-                            self.latest.note();
-                            Incoming::Work(block, delivery)
+            tokio::select! {
+                next = consumer.next() => match next {
+                    Some(delivery) => {
+                        self.latest.note();
+                        if self.arrivals.send(Incoming::Work(block, delivery)).await.is_err() {
+                            return Ok(ControlFlow::Break(()));
                         }
-                        None if consumer.cancelled_here() => {
-                            open = false;
-                            Incoming::Ended(block)
-                        }
-                        None => return self.report_loss(),
-                    };
-                    if self.arrivals.send(incoming).await.is_err() {
-                        return;
                     }
-                    continue;
-                }
+                    None if consumer.cancelled_here() => return Ok(ControlFlow::Continue(())),
+                    None => {
+                        self.report_loss();
+                        return Ok(ControlFlow::Break(()));
+                    }
+                },
                 order = orders.recv() => match order {
-                    Some(order) => order,
-                    None => return,
+                    Some(Order::Cancel) => consumer.cancel().await?,
+                    Some(Order::Again(..)) => {
+                        return Err(BrokerError::Lost("a channel got a second block".to_owned()));
+                    }
+                    None => return Ok(ControlFlow::Break(())),
                 },
                 () = self.closing.cancelled(), if !closing => {
                     closing = true;
-                    Order::Cancel
+                    consumer.cancel().await?;
                 }
-                () = self.over.cancelled() => return,
-            };
-            let done = match order {
-                Order::Cancel => consumer.cancel().await,
-                Order::Again(next, consume) => {
-                    (block, open) = (next, true);
-                    self.within(&consume, consumer.again(&consume)).await
-                }
-            };
-            if let Err(error) = done {
-                return self.fence.trip(&error.to_string());
+                () = self.over.cancelled() => return Ok(ControlFlow::Break(())),
+            }
+        }
+    }
+
+    async fn next_block(&self, orders: &mut mpsc::Receiver<Order>) -> Option<(BlockId, Consume)> {
+        loop {
+            match self.over.run_until_cancelled(orders.recv()).await?? {
+                Order::Again(block, consume) => return Some((block, consume)),
+                // The block had ended already.
+                Order::Cancel => {}
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::boot_clock::{boottime, millis};
 use crate::error::Error;
 use crate::tasks::logs::{LogBuffer, SessionLogs};
+use crate::tasks::measures::{Exported, Measures};
 use crate::tasks::poll_clock::{PollClock, PollClocks};
 use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
@@ -29,7 +30,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// State that all observers of a service share, by its type.
-pub(crate) type Shared = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+pub(crate) type Shared = HashMap<TypeId, SharedValue>;
+pub(crate) type SharedValue = Arc<dyn Any + Send + Sync>;
 
 /// A value that is emitted.
 pub(crate) struct Emission {
@@ -56,6 +58,7 @@ pub(crate) struct Outlets {
     pub(crate) outlet: Arc<dyn Outlet>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) logs: SessionLogs,
+    pub(crate) exported: Arc<Exported>,
 }
 
 /// One start of the code of an observer.
@@ -79,8 +82,8 @@ pub(crate) struct Attempt {
     /// Whether the code has ended, and only what it left behind remains.
     pub(crate) let_go: AtomicBool,
     pub(crate) leftovers: Leftovers,
-    /// Made by the first task on the side.
-    side_tasks: OnceLock<Box<SideTasks>>,
+    /// What most code does not use; made by the first use.
+    extras: OnceLock<Box<Extras>>,
     /// Whether its task has ended.
     over: AtomicBool,
     /// Its log, from its first line on.
@@ -110,7 +113,7 @@ impl Attempt {
             abort: Abort::default(),
             let_go: AtomicBool::new(false),
             leftovers: Leftovers::default(),
-            side_tasks: OnceLock::new(),
+            extras: OnceLock::new(),
             over: AtomicBool::new(false),
             book,
         }
@@ -127,7 +130,7 @@ impl Attempt {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        let tasks = self.side_tasks.get_or_init(Box::default);
+        let tasks = &self.extras.get_or_init(Box::default).side_tasks;
         let (clock, attempt) = (tasks.clocks.add(), self.clone());
         tasks.spawn(async move {
             let mut future = std::pin::pin!(future);
@@ -142,14 +145,17 @@ impl Attempt {
             .await
         })
     }
+    pub(crate) fn measures(&self) -> &Measures {
+        &self.extras.get_or_init(Box::default).measures
+    }
     /// Ends all tasks on the side: the code has ended.
     pub(crate) fn end_side_tasks(&self) -> Option<BoxFuture<'static, ()>> {
-        self.side_tasks.get().map(|tasks| tasks.end().boxed())
+        self.extras.get().map(|extras| extras.side_tasks.end().boxed())
     }
 
     /// Since when its code or one of its tasks on the side has held a thread.
     pub(crate) fn holds_thread_since(&self) -> Option<Duration> {
-        let beside = self.side_tasks.get().and_then(|tasks| tasks.clocks.since());
+        let beside = self.extras.get().and_then(|extras| extras.side_tasks.clocks.since());
         self.poll_clock.since().into_iter().chain(beside).min()
     }
 
@@ -162,6 +168,12 @@ impl Attempt {
     pub(crate) fn set_over(&self) {
         self.over.store(true, Ordering::Release);
     }
+}
+
+#[derive(Default)]
+struct Extras {
+    side_tasks: SideTasks,
+    measures: Measures,
 }
 
 /// Whether code must stop, why, and until when. A `CancellationToken` would take a node in a tree for each attempt.

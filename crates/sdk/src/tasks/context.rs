@@ -4,6 +4,7 @@ use crate::boot_clock::{boottime, millis};
 use crate::error::{Error, OrPermanent as _, Permanent};
 use crate::tasks::attempt::{Attempt, Emission, StopOrder};
 use crate::tasks::exit::Exit;
+use crate::tasks::measures::{Counter, Gauge};
 use everwatch_core::run::slots::CancelReason;
 use everwatch_core::wire::logs::Stream;
 use everwatch_trace::Trace;
@@ -222,6 +223,41 @@ impl Context {
     /// Shows the progress, as "37 of 120".
     pub fn progress(&self, done: u64, of: u64) {
         self.status(&format!("{done} of {of}"));
+    }
+    /// A counter of this attempt, which starts at 0. If `service.listen` is set, `/metrics` of the service shows the sum
+    /// over all observers of a kind as `everwatch_observer_counted_total{kind="…",name="…"}`, for at most 20 names of a
+    /// kind. The sum goes on where an attempt has ended.
+    ///
+    /// ```no_run
+    /// # async fn run(ctx: everwatch::Context) -> Result<(), everwatch::Error> {
+    /// let messages = ctx.counter("messages");
+    /// messages.add(1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If the name is not 1 to 64 of `a-z 0-9 _`, or is the 21st of a counter of this attempt.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> Counter {
+        self.0.measures().counter(name, (&self.0.work.kind, &self.0.outlets.exported))
+    }
+    /// A gauge of this attempt, which starts at 0. If `service.listen` is set, `/metrics` of the service shows the sum
+    /// over all running observers of a kind as `everwatch_observer_gauged{kind="…",name="…"}`, for at most 20 names of a
+    /// kind.
+    ///
+    /// ```no_run
+    /// # async fn run(ctx: everwatch::Context) -> Result<(), everwatch::Error> {
+    /// ctx.gauge("bytes_behind").set(4096.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If the name is not 1 to 64 of `a-z 0-9 _`, or is the 21st of a gauge of this attempt.
+    #[must_use]
+    pub fn gauge(&self, name: &str) -> Gauge {
+        self.0.measures().gauge(name, (&self.0.work.kind, &self.0.outlets.exported))
     }
     /// Adds lines to the logs that `everwatch observer logs` shows. The service keeps the newest lines of each
     /// observer, each cut at 4 KiB. `tracing` events of the code are added too, as far as `[log] filter` lets them

@@ -1,9 +1,10 @@
 //! The kinds that a service offers.
 
 use crate::error::Error;
-use crate::tasks::attempt::Shared;
+use crate::tasks::attempt::{Shared, SharedValue};
 use crate::tasks::context::Context;
 use crate::tasks::exit::Exit;
+use crate::tasks::measures::Exported;
 use crate::tasks::observer::Observer;
 use crate::tasks::threads::Threads;
 use everwatch_core::id::Kind;
@@ -11,15 +12,19 @@ use everwatch_core::run::vigil::Vigil;
 use everwatch_core::wire::report::KindInfo;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use std::any::TypeId;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-pub(crate) type Running = BoxFuture<'static, Result<Exit, Error>>;
-type Start = Box<dyn Fn(&str, Context) -> Result<Running, serde_json::Error> + Send + Sync>;
+/// The code of one attempt, not started yet: [`crate::Service::around`].
+pub type RunFuture = BoxFuture<'static, Result<Exit, Error>>;
+type Start = Arc<dyn Fn(&str, Context) -> Result<RunFuture, serde_json::Error> + Send + Sync>;
+type Hook = Arc<dyn Fn(Context, RunFuture) -> RunFuture + Send + Sync>;
 
-/// The kinds that a service offers, and the state that they share.
-#[derive(Default)]
+/// The kinds that a service offers, and the state that they share. Clones share it, too.
+#[derive(Clone, Default)]
 pub struct Registry {
     starts: HashMap<Kind, Start>,
     infos: Vec<KindInfo>,
@@ -28,7 +33,10 @@ pub struct Registry {
     vigils: HashMap<Kind, Vigil>,
     /// The number of threads of kinds that do not share those of others.
     own_threads: HashMap<Kind, u16>,
+    /// Around every run; the first one is the outermost.
+    hooks: Vec<Hook>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) exported: Arc<Exported>,
 }
 
 impl Registry {
@@ -43,33 +51,64 @@ impl Registry {
     /// If `O::KIND` is not a valid kind: that is a mistake in the program.
     #[must_use]
     pub fn observer<O: Observer>(mut self) -> Self {
-        let name = Kind::new(O::KIND).expect("Observer::KIND is 1 to 64 of a-z 0-9 . _ -");
-        let schema = serde_json::to_value(schemars::schema_for!(O)).unwrap_or_default();
-        self.infos.push(KindInfo { name: name.clone(), schema: schema.into() });
-        let start: Start = Box::new(|spec, ctx| {
-            let observer: O = serde_json::from_str(spec)?;
-            Ok(observer.run(ctx).boxed())
-        });
+        let name = self.offer::<O>(O::KIND, |spec, ctx| spec.run(ctx).boxed());
         let vigil = Vigil { ready_within: O::READINESS.within(), alive_within: O::ALIVE_WITHIN };
         if O::READINESS.is_announced() {
             self.announce_readiness.insert(name.clone());
         }
-        if !vigil.is_empty() {
-            self.vigils.insert(name.clone(), vigil);
-        }
         if let Threads::Own(count) = O::THREADS {
             self.own_threads.insert(name.clone(), count);
         }
-        self.starts.insert(name, start);
+        if !vigil.is_empty() {
+            self.vigils.insert(name, vigil);
+        }
+        self
+    }
+    /// Offers a kind whose code is a function of its spec and its context: [`crate::Service::observer_fn`].
+    ///
+    /// # Panics
+    /// If `kind` is not a valid kind: that is a mistake in the program.
+    #[must_use]
+    pub fn observer_fn<S, F, R>(mut self, kind: &str, code: F) -> Self
+    where
+        S: DeserializeOwned + JsonSchema,
+        F: Fn(S, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Exit, Error>> + Send + 'static,
+    {
+        self.offer::<S>(kind, move |spec, ctx| code(spec, ctx).boxed());
+        self
+    }
+    fn offer<S: DeserializeOwned + JsonSchema>(
+        &mut self,
+        kind: &str,
+        code: impl Fn(S, Context) -> RunFuture + Send + Sync + 'static,
+    ) -> Kind {
+        let name = Kind::new(kind).expect("a kind is 1 to 64 of a-z 0-9 . _ -");
+        let schema = serde_json::to_value(schemars::schema_for!(S)).unwrap_or_default();
+        self.infos.retain(|info| info.name != name);
+        self.infos.push(KindInfo { name: name.clone(), schema: schema.into() });
+        let start: Start = Arc::new(move |spec, ctx| Ok(code(serde_json::from_str(spec)?, ctx)));
+        self.starts.insert(name.clone(), start);
+        name
+    }
+    /// Runs this around the code of every attempt of every kind: [`crate::Service::around`].
+    #[must_use]
+    pub fn around<F, R>(mut self, hook: F) -> Self
+    where
+        F: Fn(Context, RunFuture) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Exit, Error>> + Send + 'static,
+    {
+        self.hooks.push(Arc::new(move |ctx, code| hook(ctx, code).boxed()));
         self
     }
     /// Gives every observer of this service access to a value, by its type.
     #[must_use]
     pub fn share<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        let mut shared = self.shared.as_ref().clone();
-        shared.insert(TypeId::of::<T>(), Arc::new(value));
-        self.shared = Arc::new(shared);
+        self.share_value(TypeId::of::<T>(), Arc::new(value));
         self
+    }
+    pub(crate) fn share_value(&mut self, of: TypeId, value: SharedValue) {
+        Arc::make_mut(&mut self.shared).insert(of, value);
     }
     pub(crate) fn infos(&self) -> Vec<KindInfo> {
         self.infos.clone()
@@ -94,8 +133,10 @@ impl Registry {
         self.starts.keys().cloned().collect()
     }
     /// The code of `kind`, started; an error is about the spec and will not go away.
-    pub(crate) fn start(&self, kind: &Kind, spec: &str, ctx: Context) -> Result<Running, String> {
+    pub(crate) fn start(&self, kind: &Kind, spec: &str, ctx: &Context) -> Result<RunFuture, String> {
         let start = self.starts.get(kind).ok_or_else(|| format!("kind `{kind}` is not offered"))?;
-        start(spec, ctx).map_err(|error| format!("the spec does not fit kind `{kind}`: {error}"))
+        let code = start(spec, ctx.clone())
+            .map_err(|error| format!("the spec does not fit kind `{kind}`: {error}"))?;
+        Ok(self.hooks.iter().rev().fold(code, |code, hook| hook(ctx.clone(), code)))
     }
 }

@@ -8,7 +8,7 @@ use crate::tasks::context::Context;
 use crate::tasks::exit::Exit;
 use crate::tasks::log_capture::as_speaker;
 use crate::tasks::logs::Logs;
-use crate::tasks::registry::{Registry, Running};
+use crate::tasks::registry::{Registry, RunFuture};
 use crate::tasks::threads::Runtimes;
 use crate::tasks::traces::describe;
 use everwatch_core::epoch::Epoch;
@@ -130,7 +130,7 @@ impl AttemptTask {
     }
 
     /// Polls the code until it ends, panics or is aborted, and drops it then.
-    fn poll(&self, code: &mut Option<Running>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
+    fn poll(&self, code: &mut Option<RunFuture>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
         let attempt = &self.attempt;
         let polled = if attempt.abort.is_aborted() {
             Poll::Ready(aborted(attempt))
@@ -163,13 +163,13 @@ impl AttemptTask {
     }
 
     /// Starts the code at the first poll.
-    fn poll_code(&self, code: &mut Option<Running>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
+    fn poll_code(&self, code: &mut Option<RunFuture>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
         let attempt = &self.attempt;
         let code = match code {
             Some(code) => code,
             None => {
                 let ctx = Context::new(attempt.clone());
-                match self.shared.registry.start(&attempt.work.kind, attempt.work.spec.get(), ctx) {
+                match self.shared.registry.start(&attempt.work.kind, attempt.work.spec.get(), &ctx) {
                     Ok(running) => code.insert(running),
                     Err(spec) => return Poll::Ready(Outcome::Failed(spec)),
                 }
@@ -199,7 +199,8 @@ impl Drop for AttemptTask {
 impl Units {
     pub(crate) fn new(runtimes: impl Into<Runtimes>, code: Code, ended: UnboundedSender<Ended>) -> Self {
         let Code { registry, outlet, logs, frost } = code;
-        let outlets = Outlets { outlet, shared: registry.shared.clone(), logs: logs.session() };
+        let (shared, exported) = (registry.shared.clone(), registry.exported.clone());
+        let outlets = Outlets { outlet, shared, logs: logs.session(), exported };
         let (outlets, running) = (Arc::new(outlets), Mutex::default());
         let shared = Arc::new(SessionTasks { registry, outlets, frost, ended, running });
         Self { runtimes: runtimes.into(), shared }

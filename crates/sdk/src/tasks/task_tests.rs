@@ -158,8 +158,11 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
+        Self::of(Registry::new().observer::<Ends>())
+    }
+    fn of(registry: Registry) -> Self {
         let (sender, ended) = unbounded_channel();
-        let registry = Arc::new(Registry::new().observer::<Ends>());
+        let registry = Arc::new(registry);
         let logs = Arc::new(Logs::new(10));
         let code = Code { registry, outlet: Arc::new(Silent), logs: logs.clone(), frost: Default::default() };
         Self { units: Units::new(Handle::current(), code, sender), logs, ended }
@@ -248,6 +251,38 @@ async fn tasks_on_the_side_end_before_the_report() {
     let id = stage.start("with_a_task_on_the_side");
     assert_eq!(stage.outcome().await, Outcome::Done);
     assert_eq!(stage.logged(id), ["left behind"]);
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Greeting(String);
+
+#[tokio::test]
+async fn functions_run_around_code_the_first_one_outermost() {
+    let greet = |Greeting(to), ctx: Context| async move {
+        ctx.log(&format!("hello {to}"));
+        Exit::done_with(to)
+    };
+    let registry = Registry::new()
+        .observer_fn("ends", greet)
+        .around(|ctx, code| async move {
+            ctx.log("first");
+            let ended = code.await;
+            ctx.log("last");
+            match ended? {
+                Exit::DoneWith(to) if to == "nobody" => Ok(Exit::Failed("nobody is there".to_owned())),
+                ended => Ok(ended),
+            }
+        })
+        .around(|ctx, code| async move {
+            ctx.log("second");
+            code.await
+        });
+    let mut stage = Stage::of(registry);
+    let id = stage.start("you");
+    assert_eq!(stage.outcome().await, Outcome::DoneWith("\"you\"".to_owned()));
+    assert_eq!(stage.logged(id), ["first", "second", "hello you", "last"]);
+    stage.start("nobody");
+    assert_eq!(stage.outcome().await, Outcome::Failed("nobody is there".to_owned()));
 }
 
 #[tokio::test]

@@ -251,6 +251,21 @@ impl Stage {
         depth.map(|depth| depth.ready).map_err(|error| error.to_string())
     }
 
+    /// Waits until the work queue has no consumers.
+    pub(super) async fn until_unconsumed(&mut self, within: Duration) -> Verdict {
+        let deadline = Instant::now() + within;
+        loop {
+            let depth = self.session.depth(&self.work_queue()).await.map_err(|error| error.to_string())?;
+            if depth.consumers == 0 {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(format!("{} consumers of the work queue are left", depth.consumers));
+            }
+            self.pass(LOOK_EVERY).await;
+        }
+    }
+
     /// Waits until this many messages wait in the work queue.
     pub(super) async fn until_waiting(&mut self, count: u32, within: Duration) -> Verdict {
         let deadline = Instant::now() + within;
