@@ -38,7 +38,7 @@ const STATE: [&str; 8] = [
     "report-traced",
     "state-watermark",
 ];
-const HEARTBEATS: [&str; 3] = ["heartbeat", "heartbeat-sent-at", "probe"];
+const HEARTBEATS: [&str; 4] = ["heartbeat", "heartbeat-sent-at", "heartbeat-stalled", "probe"];
 const COMMANDS: [&str; 13] = [
     "revoke",
     "revoke-cause",

@@ -19,6 +19,7 @@ mod flood;
 mod garbage;
 mod greeting;
 mod health;
+mod isolation;
 mod kinds;
 mod logs;
 mod managers;

@@ -85,7 +85,7 @@ async fn one_that_blocks_its_thread_or_panics_does_not_disturb_its_neighbours() 
     let now = cluster.api.observer("neighbour").await;
     assert_eq!((now.epoch, now.attempt), (neighbour.epoch, 1), "{now:?}");
     let log = cluster.full_log("a");
-    assert!(log.contains("held a thread") && log.contains("blocks3"), "{log}");
+    assert!(log.contains("stalled: its code blocks a thread") && log.contains("blocks3"), "{log}");
     let (status, _) = cluster.api.call("DELETE", "/v1/observers/neighbour?wait=10s", None).await;
     assert_eq!(status, 200);
 }

@@ -63,6 +63,23 @@ pub fn read(folder: &Path) -> BTreeMap<String, Vec<Run>> {
     all
 }
 
+/// The longest pause within one run of any observer, in ms, with the observer's name.
+pub fn longest_pause(folder: &Path) -> (i64, String) {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+    let longest = files.map(|file| {
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        let beacons: Vec<(&str, i64)> = lines
+            .map(|line| line.split_once(' ').unwrap())
+            .map(|(run, at)| (run, at.parse().unwrap()))
+            .collect();
+        let pauses =
+            beacons.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1 - pair[0].1);
+        (pauses.max().unwrap_or(0), file.file_name().into_string().unwrap())
+    });
+    longest.max().unwrap()
+}
+
 /// The time between consecutive runs, in ms: positive for a gap, negative for an overlap.
 pub fn changes(runs: &[Run]) -> Vec<i64> {
     runs.windows(2).map(|pair| pair[1].first - pair[0].last).collect()

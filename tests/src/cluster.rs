@@ -4,6 +4,7 @@ use crate::http::Api;
 use crate::script;
 use crate::wait::wait_for;
 use everwatch_core::record::service::ServiceState;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::PipeWriter;
 use std::path::{Path, PathBuf};
@@ -319,6 +320,16 @@ impl Cluster {
             self.processes.remove(name);
         }
         ended
+    }
+
+    /// Waits until the process has ended by itself; answers its exit code. It may be started again under its name.
+    pub async fn ended(&mut self, name: &str) -> Option<i32> {
+        let process = RefCell::new(self.processes.remove(name).unwrap());
+        wait_for(&format!("{name} to end by itself"), || async {
+            let ended = process.borrow_mut().try_wait().unwrap();
+            ended.map(|status| status.code()).ok_or_else(|| "it runs".to_owned())
+        })
+        .await
     }
 
     /// `kill -9` of everything that runs.

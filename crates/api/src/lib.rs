@@ -15,7 +15,7 @@ pub use self::logs::{LogLine, LogNote, Logs};
 pub use self::observer::{Desired, Observer, Outcome, Outcomes};
 pub use self::operations::{Finding, Health, ParkedMessage, SafeMode, Stats, Version};
 pub use self::rebalance::{PoolBalance, Rebalance, ServiceBalance};
-pub use self::service::{DrainState, Kind, Pool, Service};
+pub use self::service::{DrainState, Kind, Pool, Service, Stalled};
 
 use everwatch_core::observer::definition::FieldError;
 use serde::{Deserialize, Serialize};

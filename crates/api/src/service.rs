@@ -3,6 +3,7 @@
 use everwatch_core::capacity::maintenance::{self, DrainProgress, Orders};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::record::service::{ServiceRow, ServiceState};
+use everwatch_core::wire::heartbeat::StalledObserver;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -46,6 +47,30 @@ pub struct Service {
     /// The orders that it has not confirmed, as a sentence: they are new, or the service is too old to know them.
     #[serde(default)]
     pub unconfirmed: Option<String>,
+    /// Resident memory of its process in bytes, as of its last heartbeat.
+    #[serde(default)]
+    pub resident_bytes: Option<u64>,
+    /// By how many milliseconds its control loop woke late before its last heartbeat.
+    #[serde(default)]
+    pub loop_lag_ms: Option<u32>,
+    /// Observers whose code blocks one of its threads, the longest first; at most 10.
+    #[serde(default)]
+    pub stalled: Vec<Stalled>,
+}
+
+/// An observer whose code blocks a thread of its service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Stalled {
+    pub id: Uuid,
+    pub name: String,
+    /// For how long it had blocked the thread at the last heartbeat, in milliseconds.
+    pub stalled_ms: u64,
+}
+
+impl Stalled {
+    fn of(stalled: &StalledObserver) -> Self {
+        Self { id: stalled.id.0, name: stalled.name.to_string(), stalled_ms: stalled.stalled_ms }
+    }
 }
 
 impl Service {
@@ -58,6 +83,7 @@ impl Service {
             DrainState { of, moved, per_second, until, force, waits }
         });
         let over = row.state().is_over();
+        let heartbeat = row.heartbeat.as_ref().filter(|_| !over);
         let (capacity, held) = (row.capacity(), if over { 0 } else { row.held() });
         Self {
             id: row.id.0,
@@ -79,6 +105,9 @@ impl Service {
             capacity_set: orders.and_then(|orders| orders.capacity),
             drain: drain.filter(|_| !over),
             unconfirmed: orders.and_then(|orders| maintenance::unconfirmed(orders, row, now)),
+            resident_bytes: heartbeat.map(|heartbeat| heartbeat.rss_bytes),
+            loop_lag_ms: heartbeat.map(|heartbeat| heartbeat.loop_lag_ms),
+            stalled: heartbeat.map_or_else(Vec::new, |it| it.stalled.iter().map(Stalled::of).collect()),
         }
     }
 }

@@ -6,6 +6,7 @@ mod capacity;
 mod fleet;
 mod observers;
 mod queue;
+mod stalls;
 mod state_queues;
 
 pub use capacity::losses_survived;

@@ -2,4 +2,5 @@
 
 pub mod machine;
 pub mod slots;
+pub mod stall;
 pub mod vigil;

@@ -13,7 +13,7 @@ use everwatch_core::wire::checkpoint::{
 use everwatch_core::wire::command::{
     Cause, Command, HandOver, Revocation, RevocationCause, ServiceDirectives, Welcome,
 };
-use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent, Watermark};
+use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent, StalledObserver, Watermark};
 use everwatch_core::wire::logs::{Answer, AskLogs, Line, Lines, LogCursor, LogsAnswer, Stream};
 use everwatch_core::wire::message::{decode, encode};
 use everwatch_core::wire::report::{
@@ -193,11 +193,17 @@ fn heartbeats() {
         loop_lag_ms: 2,
         rss_bytes: 1 << 20,
         sent_at: None,
+        stalled: Vec::new(),
     };
     both_ways("heartbeat", &HeartbeatMessage::Heartbeat(heartbeat.clone()));
     both_ways(
         "heartbeat-sent-at",
-        &HeartbeatMessage::Heartbeat(Heartbeat { sent_at: Some(at(3)), ..heartbeat }),
+        &HeartbeatMessage::Heartbeat(Heartbeat { sent_at: Some(at(3)), ..heartbeat.clone() }),
+    );
+    let stalled = vec![StalledObserver { id: observer(), name: Name::new("o").unwrap(), stalled_ms: 61_000 }];
+    both_ways(
+        "heartbeat-stalled",
+        &HeartbeatMessage::Heartbeat(Heartbeat { sent_at: Some(at(3)), stalled, ..heartbeat }),
     );
     both_ways("probe", &HeartbeatMessage::Probe { service: service() });
 }

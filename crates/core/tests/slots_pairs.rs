@@ -61,7 +61,7 @@ const STATES: [(&str, Path); 12] = [
     ("running", || vec![take()]),
     ("backoff", || vec![take(), ended(Outcome::Errored("e".into()))]),
     ("ending by a revocation", || vec![take(), doomed()]),
-    ("ending by hand-over", || vec![take(), Input::Drain]),
+    ("ending by hand-over", || vec![take(), Input::Drain(None)]),
     ("refusing", || vec![special("unknown", "allow")]),
     ("settling", || vec![take(), ended(Outcome::Done)]),
     ("unstarted, settling", || vec![doomed(), take()]),
@@ -89,7 +89,7 @@ const INPUTS: [(&str, Make); 20] = [
     ("hand it over", || Input::HandOver(vec![ID], Cause::Move)),
     ("hand over all but one", || Input::HandOverDownTo(1, Cause::Drain)),
     ("hand over all", || Input::HandOverDownTo(0, Cause::Drain)),
-    ("drain", || Input::Drain),
+    ("drain", || Input::Drain(None)),
     ("abort all", || Input::AbortAll),
 ];
 

@@ -2,7 +2,7 @@
 import { call, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
-import { bar, counted, empty, number, state, table, time } from "./show.js";
+import { bar, bytes, counted, duration, empty, number, observerLink, state, table, time } from "./show.js";
 
 const CARDS = 200;
 const ORDER = ["suspect", "draining", "cordoned", "active"];
@@ -74,6 +74,12 @@ function progress({ of, moved, waits }) {
     waits ? h("p", { class: "fine warn" }, `Waiting: ${waits}`) : null);
 }
 
+/** The observers whose code blocks a thread of the service. */
+function stalls({ stalled }) {
+  return h("p", { class: "fine warn", key: "stalled" }, "Stalled by ",
+    stalled.flatMap((it, at) => [at ? ", " : null, observerLink(it), ` for ${duration(it.stalled_ms)}`]));
+}
+
 function card(it, context) {
   const fact = (title, value) => h("div", {}, h("dt", {}, title), h("dd", {}, value));
   return h("li", { class: "card", key: it.id, "data-state": it.state },
@@ -81,9 +87,11 @@ function card(it, context) {
     h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${number(it.free)} free`)),
     bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
     it.drain ? progress(it.drain) : null,
+    it.stalled.length ? stalls(it) : null,
     it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, it.unconfirmed) : null,
     h("dl", { class: "facts" },
       fact("Last heartbeat", time(it.last_heartbeat_at)), fact("Up since", time(it.created_at)), fact("Pool", it.pool), fact("Host", it.host),
+      fact("Memory", it.resident_bytes == null ? "–" : bytes(it.resident_bytes)), fact("Loop lag", it.loop_lag_ms == null ? "–" : duration(it.loop_lag_ms)),
       fact("Version", it.version), fact("Incarnation", h("code", { title: it.id }, it.id.slice(0, 8))), fact("Kinds", it.kinds.join(", "))),
     orders(it, context),
     h("a", { class: "more", href: `#/observers?service=${it.id}` }, "Its observers", h("span", { class: "unseen" }, ` (${it.name})`)));

@@ -24,6 +24,12 @@ export function duration(ms) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
+export function bytes(count) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const unit = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(count, 1)) / 10));
+  return `${(count / 1024 ** unit).toFixed(unit < 2 ? 0 : 1)} ${units[unit]}`;
+}
+
 function ago(at) {
   const ms = Date.now() - Date.parse(at);
   if (Math.abs(ms) < 1500) return "now";

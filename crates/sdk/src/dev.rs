@@ -272,7 +272,9 @@ impl Fleet {
         let no_thread = |error| HostError::NoThread { purpose: "a service", error };
         let mut section = settings.service.clone();
         name.clone_into(&mut section.name);
-        let service = section.settings(&settings.broker)?;
+        let mut service = section.settings(&settings.broker)?;
+        // All services and the manager share this process: a stall is shown, and ends nothing.
+        (service.stall_limit, service.memory_limit) = (None, None);
         let control =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
         let (tasks, handle) = (self.tasks.clone(), handle.clone());

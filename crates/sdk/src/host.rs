@@ -1,12 +1,14 @@
 //! A service as a program: configuration, log, signals and health around [`crate::run`].
 
 mod health;
+mod limits;
 mod resources;
 mod settings;
 mod shutdown;
 mod stderr;
 mod telemetry;
 
+pub use limits::{SizeLimitText, TimeLimitText};
 pub use settings::{
     Broker, CapacityText, Log, LogFormat, Service as ServiceSection, Settings, SettingsError, Telemetry,
     check, load,
@@ -18,6 +20,7 @@ pub use telemetry::{Teller, Telling, init_telemetry};
 pub(crate) use self::resources::Resources;
 use crate::handle::Handle;
 use crate::runtime::{self, RunError};
+use crate::safety::fence::MUST_BE_REPLACED;
 use crate::tasks::registry::Registry;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +32,7 @@ pub enum HostError {
     /// The configuration is wrong: exit code 2.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// Access refused, unknown vhost, no threads: exit code 1.
+    /// Access refused, unknown vhost, no threads: exit code 1. The process must be replaced: exit code 70.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The address `service.listen` cannot be used: exit code 1.
@@ -73,6 +76,7 @@ impl HostError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Settings(_) => 2,
+            Self::Run(RunError::MustBeReplaced(_)) => MUST_BE_REPLACED,
             Self::Run(_)
             | Self::CannotListen { .. }
             | Self::NoMetrics(_)

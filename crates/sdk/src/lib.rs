@@ -54,3 +54,4 @@ pub use tasks::measures::{Counter, Gauge};
 pub use tasks::observer::Observer;
 pub use tasks::readiness::Readiness;
 pub use tasks::registry::{Registry, RunFuture};
+pub use tasks::threads::Threads;

@@ -12,6 +12,7 @@ pub(crate) const BLOCKED: &str = "everwatch_service_blocked_threads";
 pub(crate) const SESSIONS: &str = "everwatch_service_sessions_total";
 pub(crate) const STARTS: &str = "everwatch_service_starts_total";
 pub(crate) const FENCED: &str = "everwatch_service_fenced_observers_total";
+pub(crate) const STALLS: &str = "everwatch_service_stalls_total";
 /// Of the code of observers, by kind and name.
 pub(crate) const COUNTED: &str = "everwatch_observer_counted_total";
 pub(crate) const GAUGED: &str = "everwatch_observer_gauged";
@@ -22,15 +23,16 @@ const GAUGES: [(&str, Unit, &str); 5] = [
     (HELD, Unit::Count, "slots in use"),
     (LOOP_LAG, Unit::Seconds, "by how much the control loop woke late before the newest heartbeat"),
     (RESIDENT, Unit::Bytes, "resident memory of the process"),
-    (BLOCKED, Unit::Count, "threads that the code of observers has held for too long"),
+    (BLOCKED, Unit::Count, "observers whose code blocks a thread, for a second or more"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 6] = [
+const COUNTERS: [(&str, Unit, &str); 7] = [
     (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
     (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
     (SESSIONS, Unit::Count, "sessions with the broker that began; more than one: sessions were lost"),
     (STARTS, Unit::Count, "starts of the code of observers, those after an error included"),
     (FENCED, Unit::Count, "observers that were ended because the broker could not be heard"),
+    (STALLS, Unit::Count, "stalls: code of an observer that blocked a thread for a second or more"),
     (UNREADABLE, Unit::Count, "commands that could not be read"),
 ];
 

@@ -1,11 +1,13 @@
 //! A service process: one incarnation after another until it is told to stop.
 
 use crate::handle::Handle;
+use crate::host_info::FenceOn;
 use crate::safety::child_watchdog::ChildWatchdogs;
 use crate::session::{self, End, Incarnation, Unlived};
 use crate::settings::ServiceSettings;
 use crate::tasks::logs::Logs;
 use crate::tasks::registry::Registry;
+use crate::tasks::threads::{OwnRuntimes, Runtimes};
 use everwatch_broker::{Broker, ConnectError, Session, ack_timeout};
 use everwatch_core::failure::reconnect::ReconnectBackoff;
 use everwatch_core::id::ServiceId;
@@ -23,6 +25,9 @@ pub enum RunError {
     /// The broker refuses the service, and a retry is useless.
     #[error("{0}")]
     Refused(String),
+    /// The process must be replaced: its supervisor is to start it again. Everything is handed over.
+    #[error("{0}")]
+    MustBeReplaced(String),
     /// The operating system starts no more threads.
     #[error("cannot start a thread: {0}")]
     NoThread(#[from] std::io::Error),
@@ -41,8 +46,13 @@ pub async fn run(
     handle: Handle,
 ) -> Result<(), RunError> {
     let frost = handle.frost.clone();
+    // In simulated time, no code blocks.
+    let may_block = handle.machine.fence == FenceOn::Thread;
+    let own = OwnRuntimes::start(registry.own_threads())?;
+    let runtimes = own.beside(tasks);
     tokio::select! {
-        ended = incarnations(settings, registry, broker, tasks, handle) => ended,
+        ended = incarnations(settings, registry, broker, runtimes.clone(), handle) => ended,
+        never = runtimes.keep_served(), if may_block => match never {},
         never = frost.hold_runtime() => match never {},
     }
 }
@@ -51,7 +61,7 @@ async fn incarnations(
     settings: ServiceSettings,
     registry: Registry,
     broker: Arc<dyn Broker>,
-    tasks: tokio::runtime::Handle,
+    runtimes: Runtimes,
     handle: Handle,
 ) -> Result<(), RunError> {
     let pulses = ChildWatchdogs::default();
@@ -79,7 +89,7 @@ async fn incarnations(
             settings: settings.clone(),
             registry: registry.clone(),
             session,
-            tasks: tasks.clone(),
+            runtimes: runtimes.clone(),
             pulses: pulses.clone(),
             logs: logs.clone(),
             predecessor: predecessor.take(),
@@ -99,6 +109,7 @@ async fn incarnations(
         logs.close_all();
         match end {
             End::Stopped => return Ok(()),
+            End::Replaced(why) => return Err(RunError::MustBeReplaced(why)),
             End::Killed => {
                 tracing::warn!(service = %id, "killed; starts again in 5 s");
                 comes_last = false;

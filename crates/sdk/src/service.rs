@@ -146,7 +146,8 @@ impl Service {
 
     /// Reads the configuration (`--config FILE` or `EVERWATCH_CONFIG`, then `EVERWATCH_SECTION__KEY`), runs
     /// until SIGTERM or Ctrl-C, hands everything over and ends: 0 as asked, 1 refused by broker or machine,
-    /// 2 wrong configuration, 70 code that could not be stopped.
+    /// 2 wrong configuration, 70 code that could not be stopped, or that blocks a thread or uses memory beyond the
+    /// limits of `[service]`: start the program again.
     ///
     /// With the cargo feature `dev`, the program has a subcommand `dev`, which runs a manager and several services with
     /// these kinds in one process. It needs neither a broker nor a database.

@@ -5,8 +5,10 @@ mod checkpoints;
 mod describing;
 mod effects;
 mod emitter;
+mod heartbeats;
 mod log_replies;
 mod opening;
+mod replacement;
 mod reporter;
 mod shutdown;
 
@@ -23,6 +25,7 @@ use crate::settings::ServiceSettings;
 use crate::tasks::logs::Logs;
 use crate::tasks::registry::Registry;
 use crate::tasks::task::{Code, Ended, Units};
+use crate::tasks::threads::Runtimes;
 use crate::tasks::traces;
 use channels::Channels;
 use everwatch_broker::{
@@ -33,14 +36,14 @@ use everwatch_core::clock;
 use everwatch_core::id::ServiceId;
 use everwatch_core::run::machine::{Input, Machine};
 use everwatch_core::run::slots::Now;
+use everwatch_core::run::stall::StallWatch;
 use everwatch_core::wire::command::Command;
-use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage};
+use everwatch_core::wire::heartbeat::HeartbeatMessage;
 use everwatch_core::wire::message::decode;
 use everwatch_core::wire::message::encode;
-use everwatch_core::wire::report::{
-    InventoryChunk, InventoryDigest, InventoryRange, Predecessor, Registration, Report, RunReport,
-};
+use everwatch_core::wire::report::{Predecessor, Registration, Report, RunReport};
 use everwatch_core::wire::work::{DecodedWork, Work};
+use heartbeats::Pulse;
 use opening::{declare, machine, watch};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,7 +64,7 @@ pub(crate) struct Incarnation {
     pub(crate) settings: ServiceSettings,
     pub(crate) registry: Arc<Registry>,
     pub(crate) session: Arc<dyn Session>,
-    pub(crate) tasks: tokio::runtime::Handle,
+    pub(crate) runtimes: Runtimes,
     pub(crate) pulses: ChildWatchdogs,
     pub(crate) logs: Arc<Logs>,
     pub(crate) predecessor: Option<Predecessor>,
@@ -74,6 +77,8 @@ pub(crate) struct Incarnation {
 pub(crate) enum End {
     /// As asked.
     Stopped,
+    /// It handed everything over, because its process must be replaced: why.
+    Replaced(String),
     /// As asked for trying out failover.
     Killed,
     /// It lost its session.
@@ -156,16 +161,6 @@ impl Helpers {
     }
 }
 
-/// The numbers and contents of the newest heartbeat and inventory.
-#[derive(Default)]
-struct Pulse {
-    heartbeats: u64,
-    /// The number of held messages in the newest heartbeat.
-    held: u32,
-    inventories: u64,
-    loop_lag: Duration,
-}
-
 /// The loop around one [`Machine`]: feeds it what happens, and carries out its effects.
 struct ServiceSession {
     me: Incarnation,
@@ -190,6 +185,7 @@ struct ServiceSession {
     arrivals: mpsc::Sender<Incoming>,
     inboxes: Inboxes,
     pulse: Pulse,
+    stalls: StallWatch,
     starts: metrics::Counter,
 }
 
@@ -216,7 +212,7 @@ impl ServiceSession {
         let (ended_sender, ended) = mpsc::unbounded_channel();
         let (registry, frost) = (me.registry.clone(), me.handle.frost.clone());
         let code = Code { registry, outlet: emitter.clone(), logs: me.logs.clone(), frost };
-        let units = Arc::new(Units::new(me.tasks.clone(), code, ended_sender));
+        let units = Arc::new(Units::new(me.runtimes.clone(), code, ended_sender));
         let fence = watch(&me, &units, tracker)?;
         let (confirmed_sender, confirmed) = mpsc::unbounded_channel();
         let sender = Sender {
@@ -248,6 +244,7 @@ impl ServiceSession {
             arrivals,
             inboxes: Inboxes { incoming, ended, confirmed, ready },
             pulse: Pulse::default(),
+            stalls: StallWatch::new(me.settings.stall_limit),
             starts: metrics::counter!(metric::STARTS),
             topology,
             me,
@@ -309,6 +306,9 @@ impl ServiceSession {
                 _ = progress.tick() => {
                     self.emitter.tell_progress();
                     self.units.abort_faulty();
+                    if let Some(why) = self.watch_process() {
+                        return self.replace(&why).await;
+                    }
                     self.checkpoints.repeat();
                     self.step(Input::Wake).await;
                     if self.machine.held() != self.pulse.held {
@@ -416,45 +416,6 @@ impl ServiceSession {
     fn on_settle(&self, settle: Settle) {
         if settle == Settle::NotOurs {
             self.fence.trip("a message is no longer ours");
-        }
-    }
-
-    /// Sends a heartbeat. Nothing waits for it: the next one repeats its content.
-    fn heartbeat(&mut self) {
-        self.pulse.heartbeats += 1;
-        self.pulse.held = self.machine.held();
-        let heartbeat = Heartbeat {
-            service: self.me.id,
-            seq: self.pulse.heartbeats,
-            state: self.machine.intent(),
-            capacity: self.machine.capacity(),
-            held: self.pulse.held,
-            loop_lag_ms: u32::try_from(self.pulse.loop_lag.as_millis()).unwrap_or(u32::MAX),
-            rss_bytes: (self.me.handle.machine.resident_bytes)(),
-            sent_at: Some(clock::now()),
-        };
-        metric::heartbeat(&heartbeat);
-        let Ok(body) = encode(&HeartbeatMessage::Heartbeat(heartbeat)) else { return };
-        let (session, target) = (self.me.session.clone(), Target::Queue(self.topology.heartbeats()));
-        self.helpers.spawn(async move {
-            let message = Message { body: body.into(), headers: Vec::new() };
-            if let Err(error) = session.publish(&target, message).await {
-                tracing::debug!(%error, "a heartbeat was not accepted");
-            }
-        });
-    }
-
-    /// Sends the digests of the inventory.
-    async fn digest(&mut self) {
-        self.pulse.inventories += 1;
-        let digest = InventoryDigest::of(self.pulse.inventories, self.machine.list(self.now()));
-        self.reporter.say(Say::Tell(Report::InventoryDigest(digest))).await;
-    }
-
-    /// Sends these ranges of the inventory.
-    async fn list(&mut self, ranges: &[InventoryRange]) {
-        for chunk in InventoryChunk::within(self.pulse.inventories, ranges, self.machine.list(self.now())) {
-            self.reporter.say(Say::Tell(Report::Inventory(chunk))).await;
         }
     }
 }

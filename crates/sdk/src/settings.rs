@@ -75,6 +75,11 @@ pub struct ServiceSettings {
     pub start_rate: f64,
     /// The most starts per second of single kinds.
     pub start_rates: BTreeMap<Kind, f64>,
+    /// If the code of an observer blocks a thread for this long, the service hands over all observers, and the process
+    /// ends with exit code 70, so that its supervisor starts it again; `None`: never (default).
+    pub stall_limit: Option<Duration>,
+    /// If the process uses more memory than this, in bytes, the service does the same; `None`: no limit (default).
+    pub memory_limit: Option<u64>,
     /// Maximum number of log lines to keep for each observer, and of KiB for them (default 100).
     pub log_lines: u32,
 }
@@ -97,6 +102,8 @@ impl ServiceSettings {
             drain_timeout: Duration::from_secs(20),
             start_rate: 0.0,
             start_rates: BTreeMap::new(),
+            stall_limit: None,
+            memory_limit: None,
             log_lines: 100,
         }
     }

@@ -1,6 +1,6 @@
 //! A service for the live tests: the built-in kinds, and observers that write beacons or misbehave.
 
-use everwatch::{Context, Error, Exit, Observer, Readiness, Service};
+use everwatch::{Context, Error, Exit, Observer, Readiness, Service, Threads};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::io::Write as _;
@@ -13,9 +13,30 @@ use tracing::Instrument as _;
 #[derive(Deserialize, JsonSchema)]
 struct Beacon {
     folder: PathBuf,
+    /// Whether it blocks its thread between two beacons, for ever.
+    #[serde(default)]
+    blocks: Blocking,
     /// How long it goes on after it was told to stop, in ms.
     #[serde(default)]
     lingers: u64,
+}
+
+/// When a beacon blocks its thread.
+#[derive(Deserialize, JsonSchema, Default, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Blocking {
+    #[default]
+    Never,
+    /// In the first run of a generation only.
+    Once,
+    Always,
+}
+
+impl Blocking {
+    fn applies(self, epoch: u64) -> bool {
+        let first = epoch & u64::from(u32::MAX) == 0;
+        self == Self::Always || (self == Self::Once && first)
+    }
 }
 
 /// The current time in ms, read directly from the kernel: faketime may have replaced the clock of the C
@@ -32,6 +53,10 @@ impl Observer for Beacon {
         let mut file = std::fs::File::options().create(true).append(true).open(path)?;
         let mut ticks = tokio::time::interval(Duration::from_millis(20));
         let mut shine = || file.write_all(format!("{} {}\n", ctx.epoch(), now()).as_bytes());
+        while self.blocks.applies(ctx.epoch()) {
+            shine()?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
         while ctx.until_cancelled(ticks.tick()).await.is_some() {
             shine()?;
         }
@@ -65,6 +90,76 @@ impl Observer for Blocks {
     async fn run(self, _ctx: Context) -> Result<Exit, Error> {
         loop {
             std::thread::park();
+        }
+    }
+}
+
+/// Blocks threads of its own kind for ever.
+#[derive(Deserialize, JsonSchema)]
+struct BlocksItsOwn {}
+
+impl Observer for BlocksItsOwn {
+    const KIND: &'static str = "blocks-its-own";
+    const THREADS: Threads = Threads::Own(2);
+    async fn run(self, _ctx: Context) -> Result<Exit, Error> {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Misbehaves as its spec says.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Misbehaves {
+    /// Uses all the processor time that a thread can get.
+    Spins,
+    /// Blocks its thread for this many milliseconds, and behaves well afterwards.
+    SleepsFor(u64),
+    /// Allocates a MiB every 10 ms up to this many, and uses each of them.
+    Leaks(usize),
+    /// Awaits other things when it is told to stop.
+    IgnoresCancellation,
+    /// Fails and panics when it is dropped, every time.
+    PanicsInDrop,
+}
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    #[expect(clippy::panic, reason = "that is what it is for")]
+    fn drop(&mut self) {
+        panic!("dropped on purpose")
+    }
+}
+
+impl Observer for Misbehaves {
+    const KIND: &'static str = "misbehaves";
+    async fn run(self, ctx: Context) -> Result<Exit, Error> {
+        match self {
+            Self::Spins => loop {
+                std::hint::spin_loop();
+            },
+            Self::SleepsFor(ms) => {
+                std::thread::sleep(Duration::from_millis(ms));
+                ctx.cancelled().await;
+                Ok(Exit::Stopped)
+            }
+            Self::Leaks(most) => {
+                let (mut leaked, mut ticks) = (Vec::new(), tokio::time::interval(Duration::from_millis(10)));
+                while ctx.until_cancelled(ticks.tick()).await.is_some() {
+                    if leaked.len() < most {
+                        leaked.push(vec![1_u8; 1 << 20]);
+                    }
+                }
+                Ok(Exit::Stopped)
+            }
+            Self::IgnoresCancellation => std::future::pending().await,
+            Self::PanicsInDrop => {
+                let _panics = PanicsWhenDropped;
+                tokio::task::yield_now().await;
+                Ok(Exit::Done)
+            }
         }
     }
 }
@@ -180,6 +275,8 @@ fn main() -> ExitCode {
         .observer::<Beacon>()
         .observer::<Panics>()
         .observer::<Blocks>()
+        .observer::<BlocksItsOwn>()
+        .observer::<Misbehaves>()
         .observer::<Fails>()
         .observer::<Looker>()
         .observer::<Counter>()

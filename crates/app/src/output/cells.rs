@@ -53,6 +53,19 @@ pub(super) fn millis(ms: u64) -> String {
     if ms < 1000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1000, ms % 1000 / 100) }
 }
 
+/// A size in bytes for display: `512 KiB`, `46.0 MiB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    const KIB: u64 = 1 << 10;
+    let tenths = |unit: u64| (bytes / unit, bytes % unit * 10 / unit);
+    let ((whole, part), unit) = match bytes {
+        0..KIB => return format!("{bytes} B"),
+        KIB..0x10_0000 => return format!("{} KiB", bytes / KIB),
+        0x10_0000..0x4000_0000 => (tenths(1 << 20), "MiB"),
+        _ => (tenths(1 << 30), "GiB"),
+    };
+    format!("{whole}.{part} {unit}")
+}
+
 /// The observer that it is about, or how many observers a summary stands for.
 pub(super) fn observers(event: &Event) -> Option<String> {
     match &event.burst {
@@ -73,6 +86,13 @@ pub(super) fn cause(event: &Event) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_told_in_their_largest_unit() {
+        for (size, text) in [(0, "0 B"), (2047, "1 KiB"), (46 << 20, "46.0 MiB"), (3 << 29, "1.5 GiB")] {
+            assert_eq!(bytes(size), text);
+        }
+    }
 
     #[test]
     fn ages_are_told_in_their_largest_unit() {

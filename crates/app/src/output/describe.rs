@@ -1,7 +1,7 @@
 //! The text of `describe` for one observer or service: its definition, its state with the reason, and its
 //! history.
 
-use super::cells::{epoch, labels, line, millis, or_dash, second};
+use super::cells::{bytes, epoch, labels, line, millis, or_dash, second};
 use super::views::note;
 use super::{Column, EVENTS, Lines, Output, TerminalStyle, View, age, yaml};
 use crate::item::Item;
@@ -78,6 +78,9 @@ pub(crate) fn service(
         ("Pool", it.pool.clone()),
         ("Capacity", format!("{} of {} held, {} free", it.held, it.capacity, it.free)),
         ("Last heartbeat", when(it.last_heartbeat_at, now)),
+        ("Memory", it.resident_bytes.map_or_else(String::new, bytes)),
+        ("Loop lag", it.loop_lag_ms.map_or_else(String::new, |ms| millis(ms.into()))),
+        ("Stalled", stalled(it)),
         ("Registered", when(it.created_at, now)),
         ("Host", it.host.clone()),
         ("Version", it.version.clone()),
@@ -92,6 +95,12 @@ pub(crate) fn service(
     }
     let events = listed("Events", &EVENTS, &oldest_first(events), on);
     [aligned(&facts), names, events].join("\n\n")
+}
+
+/// The observers whose code blocks a thread.
+fn stalled(it: &Service) -> String {
+    let each = it.stalled.iter().map(|it| format!("{} for {}", it.name, millis(it.stalled_ms)));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 const RUNS: View<Run> = View {

@@ -70,6 +70,10 @@ fn service(name: &str, state: &str) -> Item<Service> {
         "is_deleted": false, "cordoned": state != "active", "capacity_set": if state == "active" { json!(10) } else { Value::Null },
         "drain": if state == "draining" { json!({"of": 9, "moved": 6, "per_second": 100, "until": null, "force": false,
             "waits": "no other service of pool default has a free slot"}) } else { Value::Null },
+        "resident_bytes": 48_234_496, "loop_lag_ms": 3,
+        "stalled": if state == "active" { json!([]) } else { json!([
+            {"id": "0198c1de-4e6b-7c33-9d0a-1f2e3d4c5b6a", "name": "prices-nyse", "stalled_ms": 12_400},
+            {"id": "0198c1de-4e6b-7c33-9d0a-1f2e3d4c5b6b", "name": "news", "stalled_ms": 1200}]) },
     }))
 }
 

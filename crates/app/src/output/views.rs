@@ -1,6 +1,6 @@
 //! The columns of each kind of list.
 
-use super::cells::{cause, epoch, labels, observers, or_dash, second, since};
+use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{Event, Observer, ParkedMessage, Pool, Service, ServiceBalance};
 use everwatch_core::clock::Timestamp;
@@ -45,6 +45,10 @@ pub(crate) const SERVICES: View<Service> = View {
         Column::<Service>::new("HEARTBEAT", |it, now| since(it.last_heartbeat_at, now)).right().moving(),
         Column::<Service>::new("AGE", |it, now| since(it.created_at, now)).right().moving(),
         Column::<Service>::new("HOST", |it, _| it.host.clone()).least(6),
+        Column::<Service>::new("MEMORY", |it, _| or_dash(it.resident_bytes.map(bytes))).right().wide(),
+        Column::<Service>::new("LOOP LAG", |it, _| or_dash(it.loop_lag_ms.map(|ms| millis(ms.into()))))
+            .right()
+            .wide(),
         Column::<Service>::new("VERSION", |it, _| it.version.clone()).wide(),
         Column::<Service>::new("KINDS", |it, _| it.kinds.join(",")).least(8).wide(),
         Column::<Service>::new("LABELS", |it, _| or_dash(Some(labels(&it.labels)))).least(8).wide(),
@@ -138,9 +142,14 @@ fn count(counts: &BTreeMap<String, u64>, word: &str) -> String {
     counts.get(word).copied().unwrap_or(0).to_string()
 }
 
-/// What operators have set for this service: drain, cordon, capacity.
+/// The code that blocks its threads, and what operators have set for this service: drain, cordon, capacity.
 pub(super) fn note(it: &Service) -> String {
     let mut told = Vec::new();
+    if let Some(longest) = it.stalled.first() {
+        let more = it.stalled.len() - 1;
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        told.push(format!("stalled by {} for {}{more}", longest.name, millis(longest.stalled_ms)));
+    }
     if let Some(drain) = &it.drain {
         told.push(format!("{} of {} moved", drain.moved, drain.of));
         told.extend(drain.waits.clone());

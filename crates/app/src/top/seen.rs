@@ -54,6 +54,8 @@ pub(super) struct Service {
     pub(super) drain: Option<Drain>,
     #[serde(default)]
     pub(super) unconfirmed: Option<String>,
+    #[serde(default)]
+    pub(super) stalled: Vec<Named>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

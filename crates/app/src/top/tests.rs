@@ -28,6 +28,7 @@ fn service(name: &str, state: &str, held: u32, heartbeat: i64) -> Service {
         capacity_set: None,
         drain: None,
         unconfirmed: None,
+        stalled: Vec::new(),
     }
 }
 

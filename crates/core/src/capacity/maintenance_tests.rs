@@ -31,6 +31,7 @@ fn service(number: u32, held: u32, state: Intent) -> ServiceRow {
         loop_lag_ms: 0,
         rss_bytes: 0,
         sent_at: None,
+        stalled: Vec::new(),
     };
     row.on_heartbeat(&heartbeat, at(0));
     row

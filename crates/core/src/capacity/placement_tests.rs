@@ -50,6 +50,7 @@ fn service(kinds: &[&str], (held, capacity): (u32, u32), state: Intent) -> Servi
         loop_lag_ms: 0,
         rss_bytes: 0,
         sent_at: None,
+        stalled: Vec::new(),
     };
     assert!(row.on_heartbeat(&heartbeat, at(0)));
     row

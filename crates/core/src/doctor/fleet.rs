@@ -1,6 +1,6 @@
 //! Services and observers, as the database records them.
 
-use super::{Facts, Finding, FleetFacts, Severity, UnreadableRow, capacity};
+use super::{Facts, Finding, FleetFacts, Severity, UnreadableRow, capacity, stalls};
 use crate::capacity::maintenance::{progress, room_by_pool};
 use crate::clock::{Timestamp, show};
 use crate::id::{Kind, Pool};
@@ -25,6 +25,7 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     findings.extend(losing(fleet));
     findings.extend(versions(fleet, facts.now));
     findings.extend(drains(fleet, facts.now));
+    findings.extend(stalls::findings(&fleet.services));
     findings.extend(waiting(fleet, facts.now));
     findings.extend(capacity::findings(fleet));
     findings

@@ -23,7 +23,7 @@ fn now() -> Timestamp {
     at(30 * DAY_S)
 }
 
-fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
+pub(super) fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
     let registration = Registration {
         name: Name::new(name).unwrap(),
         pool: Pool::default(),
@@ -41,8 +41,17 @@ fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
     let id = ServiceId(Uuid::from_u128(number));
     let mut row = ServiceRow::registered(id, registration, at(0), at(0));
     let (state, sent_at) = (Intent::Active, Some(now()));
-    let heartbeat =
-        Heartbeat { service: id, seq: 1, state, capacity, held: 0, loop_lag_ms: 0, rss_bytes: 0, sent_at };
+    let heartbeat = Heartbeat {
+        service: id,
+        seq: 1,
+        state,
+        capacity,
+        held: 0,
+        loop_lag_ms: 0,
+        rss_bytes: 0,
+        sent_at,
+        stalled: Vec::new(),
+    };
     assert!(row.on_heartbeat(&heartbeat, now()));
     row
 }

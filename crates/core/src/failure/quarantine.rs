@@ -8,6 +8,7 @@ use crate::record::observed::{Key, Settlement, Stamped, WAITED_MAX};
 use crate::record::row::{Desired, ResendTimer, Row};
 use crate::record::row_policy::doubled;
 use crate::record::service::{Ended, ServiceRow};
+use crate::wire::heartbeat::Intent;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -41,6 +42,9 @@ pub struct Killed {
     pub name: Name,
     /// Its last sign of life.
     pub at: Timestamp,
+    /// The observers whose code blocked a thread while it handed over all others: nothing but the end of the process
+    /// could end that code, whenever it was started.
+    pub stalled: BTreeSet<ObserverId>,
 }
 
 /// The death of a service that may be attributed to an observer.
@@ -72,7 +76,17 @@ pub fn killed(services: &[ServiceRow], now: Timestamp) -> BTreeMap<ServiceId, Ki
             fresh.get(&it.registration.name).is_some_and(|registered| *registered > it.registered_at);
         !reborn.contains(&it.id) && (replaced || now.since(end.at) >= REBORN_WITHIN)
     });
-    dead.map(|it| (it.id, Killed { name: it.registration.name.clone(), at: it.heard_at })).collect()
+    let killed = |it: &ServiceRow| Killed {
+        name: it.registration.name.clone(),
+        at: it.heard_at,
+        stalled: stalled_in_drain(it).collect(),
+    };
+    dead.map(|it| (it.id, killed(it))).collect()
+}
+
+fn stalled_in_drain(service: &ServiceRow) -> impl Iterator<Item = ObserverId> {
+    let last = service.heartbeat.as_ref().filter(|heartbeat| heartbeat.state == Intent::Draining);
+    last.into_iter().flat_map(|heartbeat| heartbeat.stalled.iter().map(|stalled| stalled.id))
 }
 
 impl Row {
@@ -95,7 +109,7 @@ impl Row {
         self.crash_check.is_some_and(|watch| watch.next_at <= now)
     }
 
-    /// The services that died shortly after it started there.
+    /// The services that died shortly after it started there, or that were replaced because its code blocked a thread.
     #[must_use]
     pub fn deaths(&self, killed: &BTreeMap<ServiceId, Killed>, now: Timestamp) -> Deaths {
         let before = self.generation.saturating_sub(1);
@@ -105,8 +119,10 @@ impl Row {
             let (started, killed) = (run.started.as_ref()?.value, killed.get(&run.service)?);
             let soon = killed.at.since(started) + HEARD_BEFORE <= BLAME_WITHIN;
             let soon = soon && now.since(started) <= WINDOW;
+            let stalled = killed.stalled.contains(&self.id) && now.since(killed.at) <= WINDOW;
             let epoch = Epoch::new(generation, run.acquisitions);
-            soon.then(|| (run.service, Death { name: killed.name.clone(), at: killed.at, run: epoch }))
+            (soon || stalled)
+                .then(|| (run.service, Death { name: killed.name.clone(), at: killed.at, run: epoch }))
         });
         blamed.collect()
     }
@@ -145,7 +161,7 @@ impl Row {
         in_order.sort_unstable_by_key(|death| death.run);
         let names = in_order.iter().map(|death| death.name.as_str()).collect::<Vec<_>>().join(", ");
         let error = format!(
-            "quarantined: {} services died within {} s of its start: {names}",
+            "quarantined: {} services died within {} s of its start, or because its code blocked a thread: {names}",
             deaths.len(),
             BLAME_WITHIN.as_secs()
         );

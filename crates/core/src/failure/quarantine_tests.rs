@@ -4,6 +4,7 @@ use super::*;
 use crate::observer::definition::ObserverDefinition;
 use crate::record::row_policy::RowPolicy;
 use crate::record::status::Status;
+use crate::wire::heartbeat::{Heartbeat, StalledObserver};
 use crate::wire::hold_reasons;
 use crate::wire::report::{Predecessor, Registration, RunEvent, RunReport};
 use serde_json::json;
@@ -88,6 +89,41 @@ fn five_process_deaths_quarantine_and_five_lost_sessions_do_not() {
         }
         assert_eq!(row.verdict().status, expected);
     }
+}
+
+#[test]
+fn a_service_that_was_replaced_for_a_stall_counts_against_the_stalled_observer_alone() {
+    let stalls = |number: u32, state: Intent, stalled: &[u128]| {
+        let mut row = lost(number, "s", (0, 5), None);
+        row.end = None;
+        let stalled = stalled.iter().map(|id| StalledObserver {
+            id: ObserverId(Uuid::from_u128(*id)),
+            name: Name::new("a").unwrap(),
+            stalled_ms: 60_000,
+        });
+        let heartbeat = Heartbeat {
+            service: row.id,
+            seq: 1,
+            state,
+            capacity: 1,
+            held: 1,
+            loop_lag_ms: 0,
+            rss_bytes: 0,
+            sent_at: None,
+            stalled: stalled.collect(),
+        };
+        assert!(row.on_heartbeat(&heartbeat, at(900)));
+        assert!(row.on_session_gone(at(900)));
+        row
+    };
+    let count = |row: &Row, service: ServiceRow| row.deaths(&killed(&[service], at(990)), at(990)).len();
+    let (mut culprit, mut beside) = (row(1), row(2));
+    start(&mut culprit, 0, 1);
+    start(&mut beside, 0, 1);
+    let replaced = stalls(0, Intent::Draining, &[1]);
+    assert_eq!((count(&culprit, replaced.clone()), count(&beside, replaced)), (1, 0));
+    let died = stalls(0, Intent::Active, &[1]);
+    assert_eq!(count(&culprit, died), 0, "it died of something else");
 }
 
 #[test]

@@ -116,6 +116,7 @@ mod tests {
             loop_lag_ms: 0,
             rss_bytes: 0,
             sent_at: None,
+            stalled: Vec::new(),
         };
         assert!(silent.on_heartbeat(&heartbeat, at(22)));
         assert_eq!(silent.suspect_since, None);

@@ -95,6 +95,7 @@ mod tests {
             loop_lag_ms: 0,
             rss_bytes: 0,
             sent_at: None,
+            stalled: Vec::new(),
         };
         assert!(row.on_heartbeat(&heartbeat, Timestamp(0)));
         row

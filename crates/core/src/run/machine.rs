@@ -57,8 +57,8 @@ pub enum Input<R> {
     Confirmed(RunReport),
     /// A deadline has passed ([`Machine::next_deadline`]).
     Wake,
-    /// The service stops: hand everything over and take nothing more.
-    Drain,
+    /// The service stops: hand everything over and take nothing more. Without a cause, it was told to stop.
+    Drain(Option<Cause>),
     /// Stop waiting for code that is ending.
     AbortAll,
 }
@@ -224,9 +224,9 @@ impl<R: Copy + Debug> Machine<R> {
                 self.slots_step(if event.settles() { settled } else { announced }, now, &mut effects);
             }
             Input::Wake => self.slots_step(slots::Input::Wake, now, &mut effects),
-            Input::Drain => {
+            Input::Drain(cause) => {
                 self.draining = true;
-                self.slots_step(slots::Input::Drain, now, &mut effects);
+                self.slots_step(slots::Input::Drain(cause), now, &mut effects);
             }
             Input::AbortAll => self.slots_step(slots::Input::AbortAll, now, &mut effects),
         }

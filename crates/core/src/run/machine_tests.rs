@@ -205,7 +205,7 @@ fn an_unreadable_message_uses_a_slot_until_it_is_parked() {
 fn a_service_that_stops_hands_everything_over_and_opens_nothing() {
     let mut script = Script::serving(2);
     script.on(delivered(2, 7), &["start 7", "report Started 7"]);
-    script.on(Input::Drain, &["cancel 7"]);
+    script.on(Input::Drain(None), &["cancel 7"]);
     assert_eq!(script.machine.intent(), Intent::Draining);
     script.on(Input::BlockEnded(BlockId(2)), &[]).on(Input::BlockEnded(BlockId(4)), &[]);
     script.after(5000).on(Input::AbortAll, &["abort 7"]);

@@ -165,7 +165,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 let ids = self.beyond(most);
                 self.hand_over(ids, Some(cause), now, &mut effects);
             }
-            Input::Drain => self.on_drain(now, &mut effects),
+            Input::Drain(cause) => self.on_drain(cause, now, &mut effects),
             Input::AbortAll => self.on_abort_all(&mut effects),
         }
         effects

@@ -162,7 +162,7 @@ fn code_that_does_not_end_is_aborted_after_its_grace() {
 fn a_drain_hands_over_all_observers_and_takes_no_more() {
     Script::new()
         .on(delivered(7, 1, 0), &["start 1.0 attempt 1", "report Started 1.0"])
-        .on(Input::Drain, &["cancel Drained"])
+        .on(Input::Drain(None), &["cancel Drained"])
         .on(ended(1, 0, Outcome::Done), &["report HandedOver 1.0", "requeue 7"])
         .on(delivered(8, 1, 1), &["requeue 8"]);
 }
@@ -370,10 +370,12 @@ fn code_learns_why_it_must_stop() {
         (Cause::Rebalance, "cancel Moved"),
         (Cause::Drain, "cancel Drained"),
         (Cause::Resize, "cancel Drained"),
+        (Cause::Stall, "cancel Drained"),
+        (Cause::Memory, "cancel Drained"),
     ] {
         running().on(Input::HandOver(vec![id()], cause), &[expected]);
     }
-    running().on(Input::Drain, &["cancel Drained"]);
+    running().on(Input::Drain(None), &["cancel Drained"]);
 }
 
 #[test]

@@ -104,6 +104,10 @@ pub enum Cause {
     Move,
     /// Its capacity is less than the number of held observers.
     Resize,
+    /// The process is replaced, because the code of another observer blocks one of its threads for too long.
+    Stall,
+    /// The process is replaced, because it uses more memory than it may.
+    Memory,
     /// Sent by a newer version.
     #[serde(other)]
     Other,
@@ -118,6 +122,8 @@ impl Cause {
             Self::Rebalance => "rebalance",
             Self::Move => "move",
             Self::Resize => "resize",
+            Self::Stall => "stall",
+            Self::Memory => "memory",
             Self::Other => "other",
         }
     }

@@ -1,7 +1,7 @@
 //! Heartbeats of services, and the watermarks that managers leave in their queues.
 
 use crate::clock::Timestamp;
-use crate::id::{ManagerId, ServiceId};
+use crate::id::{ManagerId, Name, ObserverId, ServiceId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,21 @@ pub struct Heartbeat {
     /// By the clock of the service's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_at: Option<Timestamp>,
+    /// Observers whose code currently blocks a thread, the longest first; at most [`STALLED_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stalled: Vec<StalledObserver>,
+}
+
+/// The most observers in [`Heartbeat::stalled`].
+pub const STALLED_MAX: usize = 10;
+
+/// An observer whose code blocks a thread of its service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StalledObserver {
+    pub id: ObserverId,
+    pub name: Name,
+    /// For how long its code has held the thread.
+    pub stalled_ms: u64,
 }
 
 /// The state that a service reports about itself.

@@ -153,8 +153,17 @@ async fn an_order_that_a_service_does_not_follow_is_shown_as_asked() {
     let heartbeat = async |seq, state| {
         let (capacity, sent_at) = (4, Some(clock::now()));
         let id = service.id;
-        let heartbeat =
-            Heartbeat { service: id, seq, state, capacity, held: 0, loop_lag_ms: 0, rss_bytes: 0, sent_at };
+        let heartbeat = Heartbeat {
+            service: id,
+            seq,
+            state,
+            capacity,
+            held: 0,
+            loop_lag_ms: 0,
+            rss_bytes: 0,
+            sent_at,
+            stalled: Vec::new(),
+        };
         let body = encode(&HeartbeatMessage::Heartbeat(heartbeat)).unwrap();
         let message = Message { body: body.into(), headers: Vec::new() };
         let heartbeats = Target::Queue(stage.manager.link.topology.heartbeats());

@@ -61,8 +61,17 @@ impl Voice {
     async fn heartbeat(&mut self, held: u32, capacity: u32) {
         self.seq += 1;
         let (service, seq, state) = (self.id, self.seq, Intent::Active);
-        let heartbeat =
-            Heartbeat { service, seq, state, capacity, held, loop_lag_ms: 0, rss_bytes: 1, sent_at: None };
+        let heartbeat = Heartbeat {
+            service,
+            seq,
+            state,
+            capacity,
+            held,
+            loop_lag_ms: 0,
+            rss_bytes: 1,
+            sent_at: None,
+            stalled: Vec::new(),
+        };
         self.publish(self.topology.heartbeats(), encode(&HeartbeatMessage::Heartbeat(heartbeat)).unwrap())
             .await;
     }

@@ -1,5 +1,6 @@
 //! The configuration of a service program: defaults < file < environment. Unknown keys are refused.
 
+use super::limits::{SizeLimitText, TimeLimitText};
 use super::secret;
 use crate::kinds::exec::ENV_PASS;
 use crate::kinds::{ExecSettings, FilesSettings, KindSettings, PostgresSettings};
@@ -90,6 +91,10 @@ pub struct Service {
     /// How long the service may take to hand over its observers when it stops.
     #[serde(with = "friendly")]
     pub drain_timeout: Duration,
+    /// If code blocks a thread for this long, the process is replaced; `"off"`: never.
+    pub stall_limit: TimeLimitText,
+    /// If the process uses more memory than this, it is replaced; `"off"`: no limit.
+    pub memory_limit: SizeLimitText,
     /// Maximum number of starts per second, over all kinds; 0: no limit.
     pub start_rate: f64,
     /// Maximum number of starts per second of single kinds.
@@ -220,6 +225,8 @@ impl Default for Service {
             heartbeat_interval: Duration::from_secs(5),
             fence_grace: Duration::from_millis(500),
             drain_timeout: Duration::from_secs(20),
+            stall_limit: TimeLimitText(Some(Duration::from_secs(60))),
+            memory_limit: SizeLimitText(None),
             start_rate: 0.0,
             start_rates: BTreeMap::new(),
             log_lines: 100,
@@ -294,6 +301,10 @@ pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError
     })
 }
 
+/// A shorter stall may be a busy machine; a process without observers needs less memory.
+const STALL_LIMIT_MIN: Duration = Duration::from_secs(5);
+const MEMORY_LIMIT_MIN: u64 = 64 << 20;
+
 /// The rules that concern several keys.
 ///
 /// # Errors
@@ -319,6 +330,12 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
         || service.heartbeat_interval > Duration::from_secs(60)
     {
         return wrong("service.heartbeat_interval: from 1s to 60s");
+    }
+    if service.stall_limit.0.is_some_and(|limit| limit < STALL_LIMIT_MIN) {
+        return wrong("service.stall_limit: at least 5s, or \"off\"");
+    }
+    if service.memory_limit.0.is_some_and(|limit| limit < MEMORY_LIMIT_MIN) {
+        return wrong("service.memory_limit: at least 64MiB, or \"off\"");
     }
     let kinds = service.kind_settings(broker);
     kinds.exec.check().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
@@ -378,6 +395,8 @@ impl Service {
         settings.fence_after = broker.heartbeat;
         settings.fence_grace = self.fence_grace;
         settings.drain_timeout = self.drain_timeout;
+        settings.stall_limit = self.stall_limit.0;
+        settings.memory_limit = self.memory_limit.0;
         let rates = self.start_rates.iter().map(|(kind, rate)| (format!("s.{kind}"), *rate));
         if let Some((of, rate)) =
             rates.chain([(String::new(), self.start_rate)]).find(|(_, rate)| !is_rate(*rate))
@@ -460,6 +479,10 @@ mod tests {
         assert!(name.unwrap_err().starts_with("service.exec.env_allow: `LD_PRELOAD`"));
         let folder = checked(|_, service| service.files.read.push("logs".to_owned()));
         assert!(folder.unwrap_err().starts_with("service.files.read: `logs`"));
+        let stall = checked(|_, service| service.stall_limit.0 = Some(Duration::from_secs(4)));
+        assert!(stall.unwrap_err().starts_with("service.stall_limit"));
+        let memory = checked(|_, service| service.memory_limit.0 = Some(1 << 20));
+        assert!(memory.unwrap_err().starts_with("service.memory_limit"));
         let lines = checked(|_, service| service.log_lines = LINES_MAX + 1);
         assert!(lines.unwrap_err().starts_with("service.log_lines"));
     }

@@ -9,9 +9,7 @@ use crate::safety::child_watchdog::ChildWatchdogs;
 use crate::tasks::task::Units;
 use everwatch_broker::Session;
 use everwatch_core::failure::fence::{Proofs, Silence};
-use everwatch_core::id::ObserverId;
 use futures::FutureExt as _;
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -24,17 +22,14 @@ use tokio_util::task::TaskTracker;
 const LOOK: Duration = Duration::from_millis(100);
 /// The number of checks between two pulses on the pipes.
 const PULSE_EVERY: u32 = 5;
-/// The number of checks between two searches for code that blocks its thread, and what counts as blocking.
-const BLOCKED_EVERY: u32 = 10;
-const BLOCKED: Duration = Duration::from_secs(2);
 /// The time that killed processes may take to die.
 const DEATHS_WITHIN: Duration = Duration::from_secs(30);
 /// The time that the log has to take the last line before the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 /// The most log lines that may wait.
 const UNSAID: usize = 64;
-/// The exit code of a process whose code could not be stopped.
-const CODE_NOT_STOPPED: i32 = 70;
+/// The exit code of a process whose code could not be stopped, or that must be replaced.
+pub(crate) const MUST_BE_REPLACED: u8 = 70;
 
 /// The state that the probes write and the thread reads.
 pub(crate) struct Fence {
@@ -67,18 +62,8 @@ enum Waker {
 
 /// A log line of the fence.
 enum Said {
-    Fenced {
-        observers: usize,
-        reason: String,
-    },
-    NotStopped {
-        observers: usize,
-    },
-    /// The number of blocked threads, and the observers that block since the last check.
-    Blocking {
-        threads: usize,
-        new: Vec<String>,
-    },
+    Fenced { observers: usize, reason: String },
+    NotStopped { observers: usize },
 }
 
 /// Writes the log lines of the fence without delaying it.
@@ -121,16 +106,6 @@ impl Said {
             }
             Self::NotStopped { observers } => {
                 tracing::error!(observers, "code did not stop at the fence: ending the process");
-            }
-            Self::Blocking { threads, new } => {
-                metrics::gauge!(metric::BLOCKED).set(u32::try_from(threads).unwrap_or(u32::MAX));
-                for observer in new {
-                    tracing::warn!(
-                        observer,
-                        "its code has held a thread for {BLOCKED:?}: others may have to wait; code that blocks \
-                         belongs into tokio::task::spawn_blocking"
-                    );
-                }
             }
         }
     }
@@ -225,7 +200,7 @@ impl Fence {
 
     async fn run<P: Future<Output = ()>>(&self, watched: &Watched, pause: impl Fn(Duration) -> P) {
         let Watched { session, units, pulses, .. } = watched;
-        let (mut looks, mut blocking) = (0_u32, HashSet::new());
+        let mut looks = 0_u32;
         while !self.closed.load(Ordering::Relaxed) {
             units.hold_thread();
             if session.is_blocked() {
@@ -237,9 +212,6 @@ impl Fence {
             }
             if let Some(reason) = self.reason() {
                 return self.enforce(&reason, watched, pause).await;
-            }
-            if looks.is_multiple_of(BLOCKED_EVERY) {
-                self.voice.say(look_for_blocking(units, &mut blocking));
             }
             if looks.is_multiple_of(PULSE_EVERY) {
                 pulses.heartbeat();
@@ -291,23 +263,13 @@ impl Fence {
                 if matches!(self.voice, Voice::Thread(_)) {
                     pause(LAST_WORDS).await;
                 }
-                end_process(CODE_NOT_STOPPED);
+                end_process(MUST_BE_REPLACED.into());
                 // A simulated process ends a moment after this call.
                 return std::future::pending().await;
             }
         }
         self.tripped.cancel();
     }
-}
-
-/// Looks for code that blocks; names each observer once.
-fn look_for_blocking(units: &Units, known: &mut HashSet<ObserverId>) -> Said {
-    let now = units.blocking(BLOCKED);
-    let ids = now.iter().map(|(id, _)| *id).collect();
-    let threads = now.len();
-    let new = now.into_iter().filter(|(id, _)| !known.contains(id)).map(|(_, name)| name).collect();
-    *known = ids;
-    Said::Blocking { threads, new }
 }
 
 async fn wait_until<P: Future<Output = ()>>(

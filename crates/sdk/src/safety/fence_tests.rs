@@ -12,6 +12,7 @@ use crate::tasks::task::{Code, Ended};
 use async_trait::async_trait;
 use everwatch_broker::{Broker as _, MemoryBroker};
 use everwatch_core::epoch::Epoch;
+use everwatch_core::id::ObserverId;
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::run::slots::Outcome;
 use everwatch_core::wire::checkpoint::SavedCheckpoint;
@@ -191,7 +192,7 @@ fn code_that_holds_its_thread_ends_the_process() {
     let stage = Stage::new(|code| ENDED_WITH.store(code, Ordering::Relaxed));
     stage.start(1, "blocks");
     let deadline = Instant::now() + Duration::from_secs(5);
-    while stage.units.blocking(Duration::from_millis(1)).is_empty() {
+    while stage.units.held_threads().is_empty() {
         assert!(Instant::now() < deadline, "the code has not started");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -201,7 +202,7 @@ fn code_that_holds_its_thread_ends_the_process() {
         assert!(Instant::now() < deadline, "the process goes on");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(ENDED_WITH.load(Ordering::Relaxed), CODE_NOT_STOPPED);
+    assert_eq!(ENDED_WITH.load(Ordering::Relaxed), i32::from(MUST_BE_REPLACED));
     assert!(!stage.fence.tripped.is_cancelled(), "its messages are not given back while the code runs");
 }
 

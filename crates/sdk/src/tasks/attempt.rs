@@ -4,6 +4,7 @@ use crate::boot_clock::{boottime, millis};
 use crate::error::Error;
 use crate::tasks::logs::{LogBuffer, SessionLogs};
 use crate::tasks::measures::{Exported, Measures};
+use crate::tasks::poll_clock::{PollClock, PollClocks};
 use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::run::slots::CancelReason;
@@ -17,6 +18,8 @@ use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
@@ -70,8 +73,8 @@ pub(crate) struct Attempt {
     /// When its code last gave a sign of life, in ms of the fence's clock: its start, `ready` or `alive`.
     pub(crate) alive_at: AtomicU64,
     pub(crate) is_ready: AtomicBool,
-    /// Since when its code has held a thread, in ms of the fence's clock; 0 if it does not.
-    pub(crate) on_thread: AtomicU64,
+    /// Since when its code, without its tasks on the side, has held a thread.
+    pub(crate) poll_clock: PollClock,
     /// Tells the code to stop.
     pub(crate) stop: Stop,
     /// Ends the code, not the task: the task waits for what the code leaves behind.
@@ -105,7 +108,7 @@ impl Attempt {
             started_at: now,
             alive_at: AtomicU64::new(now),
             is_ready: AtomicBool::new(false),
-            on_thread: AtomicU64::new(0),
+            poll_clock: PollClock::default(),
             stop: Stop::default(),
             abort: Abort::default(),
             let_go: AtomicBool::new(false),
@@ -122,8 +125,25 @@ impl Attempt {
         self.book.get_or_init(open).write(self.epoch, stream, text);
     }
 
-    pub(crate) fn side_tasks(&self) -> &SideTasks {
-        &self.extras.get_or_init(Box::default).side_tasks
+    /// Runs a future on the side, which ends with the code. A panic in it is logged, because nothing may wait for it.
+    pub(crate) fn spawn_beside<F>(self: &Arc<Self>, future: F) -> JoinHandle<Option<F::Output>>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let tasks = &self.extras.get_or_init(Box::default).side_tasks;
+        let (clock, attempt) = (tasks.clocks.add(), self.clone());
+        tasks.spawn(async move {
+            let mut future = std::pin::pin!(future);
+            poll_fn(|context| {
+                let poll = AssertUnwindSafe(|| clock.during(|| future.as_mut().poll(context)));
+                catch_unwind(poll).unwrap_or_else(|panic| {
+                    let text = panic_text(panic.as_ref());
+                    attempt.say(Stream::Log, &format!("a task on the side panicked: {text}"));
+                    resume_unwind(panic)
+                })
+            })
+            .await
+        })
     }
     pub(crate) fn measures(&self) -> &Measures {
         &self.extras.get_or_init(Box::default).measures
@@ -131,6 +151,12 @@ impl Attempt {
     /// Ends all tasks on the side: the code has ended.
     pub(crate) fn end_side_tasks(&self) -> Option<BoxFuture<'static, ()>> {
         self.extras.get().map(|extras| extras.side_tasks.end().boxed())
+    }
+
+    /// Since when its code or one of its tasks on the side has held a thread.
+    pub(crate) fn holds_thread_since(&self) -> Option<Duration> {
+        let beside = self.extras.get().and_then(|extras| extras.side_tasks.clocks.since());
+        self.poll_clock.since().into_iter().chain(beside).min()
     }
 
     /// Its code gives a sign of life.
@@ -185,6 +211,12 @@ impl Stop {
     }
 }
 
+/// The message of a panic.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
 /// Whether code was aborted.
 #[derive(Default)]
 pub(crate) struct Abort {
@@ -222,10 +254,11 @@ impl Abort {
 pub(crate) struct SideTasks {
     over: CancellationToken,
     tracker: TaskTracker,
+    clocks: PollClocks,
 }
 
 impl SideTasks {
-    pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<Option<F::Output>>
+    fn spawn<F>(&self, future: F) -> JoinHandle<Option<F::Output>>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {

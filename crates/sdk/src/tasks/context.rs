@@ -151,7 +151,7 @@ impl Context {
         self.0.set_alive();
     }
     /// Runs a future on the side, until it ends or this attempt does, whichever comes first. A panic or an error in it
-    /// does not end the attempt; wait for the handle to learn of it. Dropping the handle does not stop the future.
+    /// does not end the attempt; wait for the handle to learn of it. The log of the observer shows a panic. Dropping the handle does not stop the future.
     ///
     /// Unlike tasks of `tokio::spawn`, the future cannot outlive the run and work for an observer that runs elsewhere.
     ///
@@ -166,7 +166,7 @@ impl Context {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.0.side_tasks().spawn(future)
+        self.0.spawn_beside(future)
     }
     /// Calls `round` again and again, with this pause between the end of one call and the start of the next, until the
     /// code must stop. The first call comes after a random part of the pause, so that a service that takes over many

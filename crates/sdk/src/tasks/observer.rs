@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::tasks::context::Context;
 use crate::tasks::exit::Exit;
 use crate::tasks::readiness::Readiness;
+use crate::tasks::threads::Threads;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::future::Future;
@@ -21,6 +22,10 @@ pub trait Observer: DeserializeOwned + JsonSchema + Send + 'static {
     /// If set, the code calls [`Context::alive`] at least this often. Code that is silent for longer is aborted, and
     /// starts again as the retry policy says. At most a second late.
     const ALIVE_WITHIN: Option<Duration> = None;
+
+    /// The threads on which the code runs. Code that must not block the threads of others, and cannot move its blocking
+    /// calls to `tokio::task::spawn_blocking`, asks for threads of its own.
+    const THREADS: Threads = Threads::Shared;
 
     /// Runs until it is done or [`Context::cancelled`]; returning `Ok` soon after a cancel is a clean end.
     ///

@@ -6,6 +6,7 @@ use crate::tasks::context::Context;
 use crate::tasks::exit::Exit;
 use crate::tasks::measures::Exported;
 use crate::tasks::observer::Observer;
+use crate::tasks::threads::Threads;
 use everwatch_core::id::Kind;
 use everwatch_core::run::vigil::Vigil;
 use everwatch_core::wire::report::KindInfo;
@@ -30,6 +31,8 @@ pub struct Registry {
     announce_readiness: BTreeSet<Kind>,
     /// Of those kinds that promise something within a time.
     vigils: HashMap<Kind, Vigil>,
+    /// The number of threads of kinds that do not share those of others.
+    own_threads: HashMap<Kind, u16>,
     /// Around every run; the first one is the outermost.
     hooks: Vec<Hook>,
     pub(crate) shared: Arc<Shared>,
@@ -52,6 +55,9 @@ impl Registry {
         let vigil = Vigil { ready_within: O::READINESS.within(), alive_within: O::ALIVE_WITHIN };
         if O::READINESS.is_announced() {
             self.announce_readiness.insert(name.clone());
+        }
+        if let Threads::Own(count) = O::THREADS {
+            self.own_threads.insert(name.clone(), count);
         }
         if !vigil.is_empty() {
             self.vigils.insert(name, vigil);
@@ -110,6 +116,10 @@ impl Registry {
     /// What the code of this kind promises.
     pub(crate) fn vigil(&self, kind: &Kind) -> Vigil {
         self.vigils.get(kind).copied().unwrap_or_default()
+    }
+    /// The kinds with threads of their own, and how many.
+    pub(crate) fn own_threads(&self) -> impl Iterator<Item = (&Kind, u16)> {
+        self.own_threads.iter().map(|(kind, count)| (kind, *count))
     }
     /// Whether the code of any kind promises something within a time.
     pub(crate) fn has_vigils(&self) -> bool {

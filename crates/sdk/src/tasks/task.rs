@@ -3,16 +3,18 @@
 use crate::boot_clock::{boottime, millis};
 use crate::error::{Error, is_permanent};
 use crate::freeze::FreezeProof;
-use crate::tasks::attempt::{Attempt, Outlet, Outlets};
+use crate::tasks::attempt::{Attempt, Outlet, Outlets, panic_text};
 use crate::tasks::context::Context;
 use crate::tasks::exit::Exit;
 use crate::tasks::log_capture::as_speaker;
 use crate::tasks::logs::Logs;
 use crate::tasks::registry::{Registry, RunFuture};
+use crate::tasks::threads::Runtimes;
 use crate::tasks::traces::describe;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
 use everwatch_core::run::slots::{CancelReason, Outcome};
+use everwatch_core::run::stall::HeldThread;
 use everwatch_core::run::vigil::Signs;
 use everwatch_core::wire::checkpoint::CHECKPOINT_MAX_BYTES;
 use everwatch_core::wire::logs::Stream;
@@ -25,7 +27,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// The end of one unit. At most one for each unit that was started, so no more than the capacity.
@@ -46,7 +47,7 @@ pub(crate) struct Code {
 
 /// The code that runs in one session.
 pub(crate) struct Units {
-    tasks: Handle,
+    runtimes: Runtimes,
     shared: Arc<SessionTasks>,
 }
 
@@ -135,10 +136,8 @@ impl AttemptTask {
             Poll::Ready(aborted(attempt))
         } else {
             std::task::ready!(self.shared.frost.hold_task(context));
-            attempt.on_thread.store(millis(boottime()), Ordering::Relaxed);
-            let polled = caught(|| self.within(|| self.poll_code(code, context)));
-            attempt.on_thread.store(0, Ordering::Relaxed);
-            polled
+            let poll = || self.within(|| self.poll_code(code, context));
+            attempt.poll_clock.during(|| caught(poll))
         };
         let outcome = match polled {
             Poll::Ready(outcome) => outcome,
@@ -152,12 +151,11 @@ impl AttemptTask {
         };
         // Code may leave something behind, or log, when it is dropped.
         let ended = code.take();
-        let dropped = caught(|| {
-            self.within(|| {
-                drop(ended);
-                Poll::Pending
-            })
-        });
+        let drop_code = || {
+            drop(ended);
+            Poll::Pending
+        };
+        let dropped = attempt.poll_clock.during(|| caught(|| self.within(drop_code)));
         Poll::Ready(match (outcome, dropped) {
             (Outcome::Done | Outcome::DoneWith(_) | Outcome::Failed(_), Poll::Ready(panicked)) => panicked,
             (outcome, _) => outcome,
@@ -199,16 +197,17 @@ impl Drop for AttemptTask {
 }
 
 impl Units {
-    pub(crate) fn new(tasks: Handle, code: Code, ended: UnboundedSender<Ended>) -> Self {
+    pub(crate) fn new(runtimes: impl Into<Runtimes>, code: Code, ended: UnboundedSender<Ended>) -> Self {
         let Code { registry, outlet, logs, frost } = code;
         let (shared, exported) = (registry.shared.clone(), registry.exported.clone());
         let outlets = Outlets { outlet, shared, logs: logs.session(), exported };
         let (outlets, running) = (Arc::new(outlets), Mutex::default());
-        Self { tasks, shared: Arc::new(SessionTasks { registry, outlets, frost, ended, running }) }
+        let shared = Arc::new(SessionTasks { registry, outlets, frost, ended, running });
+        Self { runtimes: runtimes.into(), shared }
     }
 
     pub(crate) fn start(&self, work: Arc<Work>, epoch: Epoch, number: u32, trace: Option<Trace>) {
-        let id = work.id;
+        let (id, runtime) = (work.id, self.runtimes.of(&work.kind));
         let attempt = Arc::new(Attempt::new((work, epoch, number), trace, self.shared.outlets.clone()));
         let task = AttemptTask { attempt: attempt.clone(), shared: self.shared.clone(), reported: false };
         let mut running = self.lock();
@@ -217,7 +216,7 @@ impl Units {
         }
         let former = running.attempts.insert(id, attempt);
         drop((running, former));
-        self.tasks.spawn(task.run());
+        runtime.spawn(task.run());
     }
 
     pub(crate) fn cancel(&self, id: ObserverId, reason: CancelReason) {
@@ -276,13 +275,18 @@ impl Units {
         self.lock().attempts.values().filter(|attempt| !attempt.let_go.load(Ordering::Acquire)).count()
     }
 
-    /// Observers whose code has held a thread for at least this long, with their names.
-    pub(crate) fn blocking(&self, least: Duration) -> Vec<(ObserverId, String)> {
-        let before = millis(boottime()).saturating_sub(millis(least));
-        let blocks = |attempt: &Attempt| (1..=before).contains(&attempt.on_thread.load(Ordering::Relaxed));
+    /// The code that holds a thread now, at most one entry for each thread.
+    pub(crate) fn held_threads(&self) -> Vec<HeldThread> {
         let running = self.lock();
-        let blocking = running.attempts.iter().filter(|(_, attempt)| blocks(attempt));
-        blocking.map(|(id, attempt)| (*id, attempt.work.name.to_string())).collect()
+        let held = running.attempts.iter().filter_map(|(id, attempt)| {
+            let is_shared = self.runtimes.is_shared(&attempt.work.kind);
+            Some(HeldThread { id: *id, since: attempt.holds_thread_since()?, is_shared })
+        });
+        held.collect()
+    }
+    /// The definition of an observer that runs.
+    pub(crate) fn work(&self, id: ObserverId) -> Option<Arc<Work>> {
+        self.of(id).map(|attempt| attempt.work.clone())
     }
 
     fn of(&self, id: ObserverId) -> Option<Arc<Attempt>> {
@@ -344,11 +348,6 @@ fn note_end(attempt: &Attempt, outcome: &Outcome) {
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::wire::checkpoint::SavedCheckpoint;
 use futures::FutureExt as _;
 use serde_json::json;
+use std::sync::atomic::AtomicBool;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use uuid::Uuid;
 
@@ -34,6 +36,14 @@ enum Ends {
     SayingWhy,
     /// Leaves a task that runs for ever, and says when that is dropped.
     WithATaskOnTheSide,
+    /// Is done, and panics when what it owns is dropped.
+    DoneWithAPanic,
+    /// Has a task on the side that panics, and waits for it.
+    WithAPanicOnTheSide,
+    /// Leaves a task on the side that panics when it is dropped.
+    LeavingAPanicOnTheSide,
+    /// Blocks its thread until the test ends, in a task on the side.
+    BlockingOnTheSide,
 }
 
 struct PanicsWhenDropped;
@@ -93,10 +103,35 @@ impl crate::Observer for Ends {
                 }));
                 tokio::task::yield_now().await;
             }
+            Self::DoneWithAPanic => {
+                let _panics = PanicsWhenDropped;
+            }
+            Self::WithAPanicOnTheSide => {
+                let panicked = ctx.spawn(async { panic!("beside") }).await;
+                assert!(panicked.unwrap_err().is_panic());
+            }
+            Self::LeavingAPanicOnTheSide => {
+                drop(ctx.spawn(async {
+                    let _panics = PanicsWhenDropped;
+                    std::future::pending::<()>().await;
+                }));
+                tokio::task::yield_now().await;
+            }
+            Self::BlockingOnTheSide => {
+                drop(ctx.spawn(async {
+                    while !RELEASED.load(Ordering::Relaxed) {
+                        std::thread::park_timeout(Duration::from_millis(1));
+                    }
+                }));
+                ctx.cancelled().await;
+            }
         }
         Ok(Exit::Done)
     }
 }
+
+/// What [`Ends::BlockingOnTheSide`] waits for.
+static RELEASED: AtomicBool = AtomicBool::new(false);
 
 struct Silent;
 
@@ -248,6 +283,38 @@ async fn functions_run_around_code_the_first_one_outermost() {
     assert_eq!(stage.logged(id), ["first", "second", "hello you", "last"]);
     stage.start("nobody");
     assert_eq!(stage.outcome().await, Outcome::Failed("nobody is there".to_owned()));
+}
+
+#[tokio::test]
+async fn a_panic_in_a_destructor_is_an_error_of_the_code() {
+    let mut stage = Stage::new();
+    stage.start("done_with_a_panic");
+    assert_eq!(stage.outcome().await, Outcome::Errored("panicked: dropped".to_owned()));
+}
+
+#[tokio::test]
+async fn a_panic_on_the_side_is_logged_and_does_not_end_the_code() {
+    let mut stage = Stage::new();
+    let id = stage.start("with_a_panic_on_the_side");
+    assert_eq!(stage.outcome().await, Outcome::Done);
+    assert_eq!(stage.logged(id), ["a task on the side panicked: beside"]);
+    stage.start("leaving_a_panic_on_the_side");
+    assert_eq!(stage.outcome().await, Outcome::Done);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_on_the_side_that_blocks_its_thread_is_attributed_to_its_observer() {
+    let mut stage = Stage::new();
+    let id = stage.start("blocking_on_the_side");
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    let held = || stage.units.held_threads().into_iter().find(|held| held.id == id);
+    while held().is_none_or(|held| boottime().saturating_sub(held.since) < Duration::from_millis(50)) {
+        assert!(tokio::time::Instant::now() < deadline, "the blocked thread is not attributed");
+        tokio::task::yield_now().await;
+    }
+    RELEASED.store(true, Ordering::Relaxed);
+    stage.units.cancel(id, CancelReason::Paused);
+    assert_eq!(stage.outcome().await, Outcome::Done);
 }
 
 #[tokio::test]

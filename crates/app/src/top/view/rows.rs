@@ -106,6 +106,7 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
 
 fn note(it: &Service) -> String {
     let mut told = Vec::new();
+    told.extend(it.stalled.first().map(|stalled| format!("stalled by {}", stalled.name)));
     if let Some(drain) = &it.drain {
         told.push(format!("{} of {} moved", drain.moved, drain.of));
         told.extend(drain.waits.clone());

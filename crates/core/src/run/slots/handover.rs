@@ -26,10 +26,10 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         }
     }
 
-    pub(super) fn on_drain(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
+    pub(super) fn on_drain(&mut self, cause: Option<Cause>, now: Now, effects: &mut Vec<Effect<R>>) {
         self.draining = true;
         let ids = self.slots.keys().copied().collect();
-        self.hand_over(ids, None, now, effects);
+        self.hand_over(ids, cause, now, effects);
     }
 
     /// The observers to hand over when only `most` may stay: those that lose least. Those already ending count as gone.

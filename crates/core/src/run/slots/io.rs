@@ -93,8 +93,8 @@ pub enum Input<R> {
     HandOver(Vec<ObserverId>, Cause),
     /// Hand over observers until this many are held, those with the shortest run first.
     HandOverDownTo(u32, Cause),
-    /// Hand everything over and take nothing more.
-    Drain,
+    /// Hand everything over and take nothing more. Without a cause, the service was told to end.
+    Drain(Option<Cause>),
     /// Stop waiting for code that is ending.
     AbortAll,
 }

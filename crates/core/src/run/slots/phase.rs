@@ -46,7 +46,9 @@ impl Why {
             Self::Revocation(Some(RevocationCause::Restarted)) => CancelReason::Restarted,
             Self::Revocation(Some(RevocationCause::Other) | None) => CancelReason::Replaced,
             Self::HandOver(Some(Cause::Move | Cause::Rebalance | Cause::Other)) => CancelReason::Moved,
-            Self::HandOver(Some(Cause::Drain | Cause::Resize) | None) => CancelReason::Drained,
+            Self::HandOver(Some(Cause::Drain | Cause::Resize | Cause::Stall | Cause::Memory) | None) => {
+                CancelReason::Drained
+            }
         }
     }
 }
