@@ -77,18 +77,18 @@ enum Command {
 pub(super) fn greet(kinds: &[String], address: std::net::SocketAddr, services: u32) {
     use std::io::Write as _;
 
-    let first = kinds.first().map_or("ticker", String::as_str);
-    let offered = if kinds.is_empty() { "no kinds of their own".to_owned() } else { kinds.join(", ") };
-    let definition = format!(r#"{{"name": "first", "kind": "{first}", "spec": {{}}}}"#);
+    let offered = if kinds.is_empty() { "no kinds".to_owned() } else { kinds.join(", ") };
     // A closed pipe, as after `head`, is not a failure.
     let _closed = writeln!(
         std::io::stdout(),
         "Everwatch runs: one manager and {services} services, which offer {offered}.
+Create an observer in the console: http://{address}/
 
-  console:    http://{address}/
-  create:     curl http://{address}/v1/observers -H 'content-type: application/json' -d '{definition}'
-  list:       curl http://{address}/v1/observers
-  kill one:   curl -X POST http://{address}/dev/chaos/service-1/kill
+In another terminal, try:
+
+  curl http://{address}/v1/observers      # the observers, and where each runs
+  curl -X POST http://{address}/dev/chaos/service-1/kill
+  curl http://{address}/v1/kinds          # the kinds, and the schemas of their specs
 
 Ctrl-C stops everything."
     );
