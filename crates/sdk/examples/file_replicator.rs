@@ -1,11 +1,12 @@
-//! Keeps a folder in step with another one. Its checkpoint lists the files that it has copied, so that the next run
-//! copies and deletes only what has changed since.
+//! Copies a folder, and keeps the copy up to date. Its checkpoint lists the files that it has copied, so that the next
+//! run copies and deletes only what has changed since.
 //!
 //! ```sh
 //! cargo run --example file_replicator
 //! everwatch observer create photos --kind file-replicator --overlap forbid \
 //!     --spec '{"from": "/srv/photos", "to": "/mnt/backup/photos"}'
 //! ```
+//! Every service that offers this kind must reach both folders under these paths, for example on a network file system.
 //! With `--overlap forbid`, no two runs write to the folder at once. The built-in kind `replicate` also copies
 //! subfolders, and has no limit of 64 KiB for the list of files.
 
@@ -24,7 +25,7 @@ use tokio::sync::Mutex;
 /// The name of an unfinished copy begins so.
 const UNFINISHED: &str = ".copy-";
 
-/// Keeps a folder in step with another one.
+/// Keeps a copy of a folder up to date.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FileReplicator {

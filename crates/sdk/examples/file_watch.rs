@@ -1,4 +1,4 @@
-//! An observer of one's own in a binary of one's own: watches a file and emits its size when it changes.
+//! A service with one kind: watches a file and emits its size when it changes.
 //!
 //! ```sh
 //! cargo run --example file_watch
@@ -36,7 +36,7 @@ impl Observer for FileWatch {
                 last = Some(size);
             }
         }
-        Ok(Exit::Done)
+        Ok(Exit::Stopped)
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(trial.emitted().await.unwrap()["size"], 3);
         std::fs::write(&path, "one two").unwrap();
         assert_eq!(trial.emitted().await.unwrap()["size"], 7);
-        assert_eq!(trial.stop().await.unwrap().unwrap(), Exit::Done);
+        assert_eq!(trial.stop().await.unwrap().unwrap(), Exit::Stopped);
         std::fs::remove_file(&path).unwrap();
     }
 }

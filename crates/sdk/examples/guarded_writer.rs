@@ -1,5 +1,7 @@
-//! Writes to PostgreSQL so that a replaced run cannot: every write carries the epoch of its run, and the statement
-//! writes nothing if a later run has already written.
+//! Writes to PostgreSQL so that a replaced run cannot overwrite newer data: every write carries the epoch of its run,
+//! and the statement writes nothing if a later run has already written.
+//!
+//! Needs RabbitMQ and a manager: `everwatch dev --broker amqp://guest:guest@127.0.0.1:5672/%2f`.
 //!
 //! ```sh
 //! GUARDED_WRITER_DATABASE_URL=postgres://user:password@host/database cargo run --example guarded_writer

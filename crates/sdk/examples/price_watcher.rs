@@ -1,14 +1,17 @@
 //! Follows the prices of an exchange over a WebSocket, and emits each price under a routing key of its own.
 //!
+//! Needs RabbitMQ and a manager: `everwatch dev --broker amqp://guest:guest@127.0.0.1:5672/%2f`.
+//!
 //! ```sh
 //! cargo run --example price_watcher
 //! everwatch observer create euro --kind price-watcher \
 //!     --spec '{"url": "wss://exchange.example/feed", "symbols": ["btc-eur", "eth-eur"]}'
 //! ```
 //! It shows a kind that keeps a connection: it announces that it is ready after the first answer, connects again after
-//! growing pauses, and leaves a server that has fallen silent. It saves no checkpoint, because the exchange sends the
-//! current prices after each subscription. The exchange answers `{"subscribe": ["btc-eur"]}` with
-//! `{"subscribed": ["btc-eur"]}`, and sends `{"symbol": "btc-eur", "price": "61234.50"}` for each new price.
+//! growing pauses, and closes a connection on which the server has sent nothing for `silence_seconds`. It saves no
+//! checkpoint, because the exchange sends the current prices after each subscription. The exchange answers
+//! `{"subscribe": ["btc-eur"]}` with `{"subscribed": ["btc-eur"]}`, and sends
+//! `{"symbol": "btc-eur", "price": "61234.50"}` for each new price.
 
 use everwatch::{Context, Error, Exit, Observer, Readiness, Reconnect, Service};
 use futures::{SinkExt as _, StreamExt as _};

@@ -1,4 +1,4 @@
-//! `dev`: runs a manager and services in one process, to try Everwatch and one's own kinds within a minute.
+//! `dev`: runs a manager and services in one process, to try Everwatch and your own kinds.
 
 mod chaos;
 mod settings;
@@ -38,16 +38,16 @@ pub struct Options {
     /// Capacity of each service
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200_000))]
     pub capacity: u32,
-    /// Use this RabbitMQ instead of the in-process broker, such as amqp://user:password@host:5672/%2f
+    /// RabbitMQ to use instead of the in-process broker: amqp://user:password@host:5672/%2f
     #[arg(long)]
     pub broker: Option<String>,
-    /// Use this PostgreSQL database or SQLite file instead of a temporary file, such as sqlite://dev.db
+    /// Database to use instead of a temporary SQLite file: postgres://… or sqlite://dev.db
     #[arg(long)]
     pub store: Option<String>,
-    /// Prefix of all queue names on a real RabbitMQ
+    /// Prefix of all queue names on a real RabbitMQ [default: that of the configuration, everwatch.]
     #[arg(long)]
     pub prefix: Option<String>,
-    /// Address that the manager listens on
+    /// Address that the manager listens on [default: that of the configuration, 127.0.0.1:7700]
     #[arg(long)]
     pub listen: Option<String>,
     /// Take over observers in the broker that belong to another database
@@ -55,7 +55,7 @@ pub struct Options {
     pub adopt: bool,
 }
 
-/// Why `dev` ended other than as asked.
+/// The error that ended `dev`.
 #[derive(Debug, thiserror::Error)]
 pub enum DevError {
     /// A wrong option: exit code 2.

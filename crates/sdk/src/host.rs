@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
-/// Why a service program ended other than as asked.
+/// The error that ended a service program.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The configuration is wrong: exit code 2.

@@ -13,7 +13,7 @@
 //!         while ctx.until_cancelled(tokio::time::sleep(pause)).await.is_some() {
 //!             ctx.emit(serde_json::json!({"hello": ctx.name()})).await?;
 //!         }
-//!         Ok(Exit::Done)
+//!         Ok(Exit::Stopped)
 //!     }
 //! }
 //! ```

@@ -1,4 +1,4 @@
-//! A service as a program of one's own.
+//! A program that runs a service with your kinds.
 
 mod program;
 
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// # struct Hello {}
 /// # impl Observer for Hello {
 /// #     const KIND: &'static str = "hello";
-/// #     async fn run(self, ctx: Context) -> Result<Exit, Error> { ctx.cancelled().await; Ok(Exit::Done) }
+/// #     async fn run(self, ctx: Context) -> Result<Exit, Error> { ctx.cancelled().await; Ok(Exit::Stopped) }
 /// # }
 /// fn main() -> std::process::ExitCode {
 ///     everwatch::Service::new().observer::<Hello>().main()
@@ -37,7 +37,7 @@ impl Service {
     pub fn new() -> Self {
         Self::default()
     }
-    /// Offers a kind of one's own.
+    /// Offers this kind.
     #[must_use]
     pub fn observer<O: Observer>(mut self) -> Self {
         self.0.registry = self.0.registry.observer::<O>();
@@ -144,10 +144,11 @@ impl Service {
         self
     }
 
-    /// Reads the configuration (`--config FILE` or `EVERWATCH_CONFIG`, then `EVERWATCH_SECTION__KEY`), runs
-    /// until SIGTERM or Ctrl-C, hands everything over and ends: 0 as asked, 1 refused by broker or machine,
-    /// 2 wrong configuration, 70 code that could not be stopped, or that blocks a thread or uses memory beyond the
-    /// limits of `[service]`: start the program again.
+    /// Reads the configuration (`--config FILE` or `EVERWATCH_CONFIG`, then `EVERWATCH_SECTION__KEY`), runs until
+    /// SIGTERM or Ctrl-C, hands over all observers and returns the exit code: 0 after a signal; 1 if the broker refuses
+    /// the credentials or the operating system a resource, or if a set-up fails; 2 if the configuration is wrong; 70 if
+    /// only a new process helps, because code did not stop at the fence, stalled beyond `stall_limit`, or the process
+    /// exceeded `memory_limit`: start the program again.
     ///
     /// With the cargo feature `dev`, the program has a subcommand `dev`, which runs a manager and several services with
     /// these kinds in one process. It needs neither a broker nor a database.

@@ -10,14 +10,14 @@
 //!     async fn run(self, ctx: Context) -> Result<Exit, Error> {
 //!         ctx.emit(serde_json::json!({"hello": self.to})).await?;
 //!         ctx.cancelled().await;
-//!         Ok(Exit::Done)
+//!         Ok(Exit::Stopped)
 //!     }
 //! }
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! let mut trial = Trial::start(Greeter { to: "you".to_owned() });
 //! assert_eq!(trial.emitted().await.unwrap()["hello"], "you");
-//! assert_eq!(trial.stop().await.unwrap().unwrap(), Exit::Done);
+//! assert_eq!(trial.stop().await.unwrap().unwrap(), Exit::Stopped);
 //! # });
 //! ```
 
@@ -213,7 +213,7 @@ impl TrialBuilder {
             if let Some(ends) = speaker.end_side_tasks() {
                 ends.await;
             }
-            futures::future::join_all(speaker.leftovers.take()).await;
+            futures::future::join_all(speaker.take_leftovers()).await;
             ended
         });
         Trial { code, attempt, logs, values, seen }
@@ -378,10 +378,11 @@ impl Trial {
         self.stop_for(CancelReason::Deleted).await
     }
 
-    /// Tells it to stop for this reason, with a grace of 10 s, and waits until it has.
+    /// Tells it to stop for this reason, and checks that the code stops within 10 s, whatever the grace of the
+    /// observer.
     ///
     /// # Errors
-    /// If it has not ended after its grace: a service would abort it.
+    /// If it has not ended after 10 s.
     pub async fn stop_for(mut self, reason: CancelReason) -> Result<Result<Exit, Error>, TooSlow> {
         self.attempt.stop.tell(reason, PATIENCE);
         self.ended().await

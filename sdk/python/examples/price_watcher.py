@@ -1,16 +1,19 @@
 """Follows the prices of an exchange over a WebSocket, and emits each price under a routing key of its own.
 
+Needs RabbitMQ and a manager: ``everwatch dev --broker amqp://guest:guest@127.0.0.1:5672/%2f``.
+
 .. code-block:: sh
 
-    pip install ./sdk/python[examples]
+    pip install './sdk/python[examples]'
     EVERWATCH_SERVICE__NAME=py1 python sdk/python/examples/price_watcher.py
     everwatch observer create euro --kind price-watcher \\
         --spec '{"url": "wss://exchange.example/feed", "symbols": ["btc-eur", "eth-eur"]}'
 
 The same kind in Rust is ``crates/sdk/examples/price_watcher.rs``: services in both languages can share its observers.
 It shows a kind that keeps a connection: it announces that it is ready after the first answer, connects again after
-growing pauses, and leaves a server that has fallen silent. The exchange answers ``{"subscribe": ["btc-eur"]}`` with
-``{"subscribed": ["btc-eur"]}``, and sends ``{"symbol": "btc-eur", "price": "61234.50"}`` for each new price.
+growing pauses, and closes a connection on which the server has sent nothing for ``silence_seconds``. The exchange
+answers ``{"subscribe": ["btc-eur"]}`` with ``{"subscribed": ["btc-eur"]}``, and sends
+``{"symbol": "btc-eur", "price": "61234.50"}`` for each new price.
 """
 
 import asyncio

@@ -313,8 +313,8 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     let wrong = |text: &str| Err(SettingsError(text.to_owned()));
     let heartbeat = broker.heartbeat;
     let whole = heartbeat.subsec_nanos() == 0;
-    if !whole || heartbeat < Duration::from_secs(3) || heartbeat > Duration::from_secs(60) {
-        return wrong("broker.heartbeat: must be whole seconds from 3s to 60s");
+    if !whole || heartbeat < Duration::from_secs(3) || heartbeat > Duration::from_secs(14) {
+        return wrong("broker.heartbeat: must be whole seconds from 3s to 14s");
     }
     if !(1..=STATE_QUEUES_MAX).contains(&broker.state_queues) {
         let text =

@@ -54,7 +54,7 @@ pub(super) fn arguments() -> Result<Arguments, SettingsError> {
     })
 }
 
-/// Runs an observer service until SIGTERM or Ctrl-C
+/// Run the service until SIGTERM or Ctrl-C
 #[cfg(feature = "dev")]
 #[derive(clap::Parser)]
 struct Cli {
@@ -68,7 +68,7 @@ struct Cli {
 #[cfg(feature = "dev")]
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Runs a manager and services with the kinds of this program in one process, to try them
+    /// Run a manager and services with the kinds of this program in one process
     Dev(crate::dev::Options),
 }
 

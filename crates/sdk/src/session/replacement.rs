@@ -85,7 +85,7 @@ impl ServiceSession {
         let Some(work) = self.units.work(stall.id) else { return };
         tracing::warn!(
             observer = work.name.as_str(), id = %work.id, kind = work.kind.as_str(), stalled = ?stall.lasted,
-            "stalled: its code blocks a thread, and others may have to wait; code that blocks belongs into \
+            "stalled: its code blocks a thread, and others may have to wait; move blocking calls to \
              tokio::task::spawn_blocking"
         );
     }

@@ -81,7 +81,6 @@ pub(crate) struct Attempt {
     pub(crate) abort: Abort,
     /// Whether the code has ended, and only what it left behind remains.
     pub(crate) let_go: AtomicBool,
-    pub(crate) leftovers: Leftovers,
     /// What most code does not use; made by the first use.
     extras: OnceLock<Box<Extras>>,
     /// Whether its task has ended.
@@ -112,7 +111,6 @@ impl Attempt {
             stop: Stop::default(),
             abort: Abort::default(),
             let_go: AtomicBool::new(false),
-            leftovers: Leftovers::default(),
             extras: OnceLock::new(),
             over: AtomicBool::new(false),
             book,
@@ -130,7 +128,7 @@ impl Attempt {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        let tasks = &self.extras.get_or_init(Box::default).side_tasks;
+        let tasks = &self.extras().side_tasks;
         let (clock, attempt) = (tasks.clocks.add(), self.clone());
         tasks.spawn(async move {
             let mut future = std::pin::pin!(future);
@@ -145,8 +143,29 @@ impl Attempt {
             .await
         })
     }
+    fn extras(&self) -> &Extras {
+        self.extras.get_or_init(Box::default)
+    }
     pub(crate) fn measures(&self) -> &Measures {
-        &self.extras.get_or_init(Box::default).measures
+        &self.extras().measures
+    }
+    /// The run is over only when this has ended too.
+    pub(crate) fn leave_behind(&self, ends: BoxFuture<'static, ()>) {
+        self.extras().leftovers.push(ends);
+    }
+    /// What the code has left behind until now.
+    pub(crate) fn take_leftovers(&self) -> Vec<BoxFuture<'static, ()>> {
+        self.extras.get().map(|extras| extras.leftovers.take()).unwrap_or_default()
+    }
+    /// Aborts code that does not do what its kind promises; returns whether this is the first time.
+    pub(crate) fn abort_for(&self, fault: Fault) -> bool {
+        let is_first = self.extras().fault.set(fault).is_ok();
+        self.abort.abort();
+        is_first
+    }
+    /// Why its code was aborted, if that counts as an error of the code.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.extras.get()?.fault.get().copied()
     }
     /// Ends all tasks on the side: the code has ended.
     pub(crate) fn end_side_tasks(&self) -> Option<BoxFuture<'static, ()>> {
@@ -173,6 +192,9 @@ impl Attempt {
 #[derive(Default)]
 struct Extras {
     side_tasks: SideTasks,
+    leftovers: Leftovers,
+    /// Why it was aborted, if that counts as an error of the code.
+    fault: OnceLock<Fault>,
     measures: Measures,
 }
 
@@ -221,21 +243,10 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 #[derive(Default)]
 pub(crate) struct Abort {
     done: AtomicBool,
-    /// Why, if it counts as an error of the code.
-    fault: OnceLock<Fault>,
     task: AtomicWaker,
 }
 
 impl Abort {
-    /// Aborts code that does not do what its kind promises; returns whether this is the first time.
-    pub(crate) fn abort_for(&self, fault: Fault) -> bool {
-        let is_first = self.fault.set(fault).is_ok();
-        self.abort();
-        is_first
-    }
-    pub(crate) fn fault(&self) -> Option<Fault> {
-        self.fault.get().copied()
-    }
     pub(crate) fn abort(&self) {
         self.done.store(true, Ordering::Release);
         self.task.wake();
@@ -276,14 +287,14 @@ impl SideTasks {
 /// What code leaves behind when it ends or is aborted, such as processes that take a moment to die: its run is over
 /// only after that. At most one entry for each thing that the code was waiting for.
 #[derive(Default)]
-pub(crate) struct Leftovers(Mutex<Vec<BoxFuture<'static, ()>>>);
+struct Leftovers(Mutex<Vec<BoxFuture<'static, ()>>>);
 
 impl Leftovers {
-    pub(crate) fn push(&self, ends: BoxFuture<'static, ()>) {
+    fn push(&self, ends: BoxFuture<'static, ()>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(ends);
     }
     /// Takes all of them.
-    pub(crate) fn take(&self) -> Vec<BoxFuture<'static, ()>> {
+    fn take(&self) -> Vec<BoxFuture<'static, ()>> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -377,9 +377,9 @@ impl Context {
     pub fn progress(&self, done: u64, of: u64) {
         self.status(&format!("{done} of {of}"));
     }
-    /// A counter of this attempt, which starts at 0. If `service.listen` is set, `/metrics` of the service shows the sum
-    /// over all observers of a kind as `everwatch_observer_counted_total{kind="…",name="…"}`, for at most 20 names of a
-    /// kind. The sum goes on where an attempt has ended.
+    /// A counter of this attempt, which starts at 0. If `service.listen` is set, `/metrics` of the service shows the
+    /// sum over all observers of a kind as `everwatch_observer_counted_total{kind="…",name="…"}`, for at most 20 names
+    /// of a kind. The exported sum keeps what ended attempts have counted.
     ///
     /// ```
     /// # everwatch::testing::example(|ctx| async move {
@@ -391,7 +391,7 @@ impl Context {
     /// ```
     ///
     /// # Panics
-    /// If the name is not 1 to 64 of `a-z 0-9 _`, or is the 21st of a counter of this attempt.
+    /// If the name is not 1 to 64 of `a-z 0-9 _`, or if this attempt already uses 20 other counters.
     #[must_use]
     pub fn counter(&self, name: &str) -> Counter {
         self.0.measures().counter(name, (&self.0.work.kind, &self.0.outlets.exported))
@@ -408,7 +408,7 @@ impl Context {
     /// ```
     ///
     /// # Panics
-    /// If the name is not 1 to 64 of `a-z 0-9 _`, or is the 21st of a gauge of this attempt.
+    /// If the name is not 1 to 64 of `a-z 0-9 _`, or if this attempt already uses 20 other gauges.
     #[must_use]
     pub fn gauge(&self, name: &str) -> Gauge {
         self.0.measures().gauge(name, (&self.0.work.kind, &self.0.outlets.exported))
@@ -432,7 +432,7 @@ impl Context {
     }
     /// The run is over only when this has ended too, even if the code is aborted.
     pub(crate) fn leave_behind(&self, ends: BoxFuture<'static, ()>) {
-        self.0.leftovers.push(ends);
+        self.0.leave_behind(ends);
     }
     /// The headers `traceparent` and `tracestate` (W3C Trace Context) for requests of the code, so that they belong to
     /// the trace of this run. Its own `tracing` spans belong to it anyway.
@@ -440,7 +440,8 @@ impl Context {
         let trace = self.0.trace.as_ref().and_then(Trace::context);
         trace.into_iter().flat_map(|trace| trace.headers().collect::<Vec<_>>())
     }
-    /// State that was given to the service with [`crate::Registry::share`].
+    /// The value of this type that [`crate::Service::share`] or [`crate::Service::share_with`] gave to the service;
+    /// `None` if there is none.
     #[must_use]
     pub fn shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.0.outlets.shared.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok())

@@ -120,7 +120,7 @@ impl AttemptTask {
             // Before the leftovers: a task on the side may leave something behind when it is dropped.
             ends.await;
         }
-        let leftovers = self.attempt.leftovers.take();
+        let leftovers = self.attempt.take_leftovers();
         if !leftovers.is_empty() {
             // Boxed, because every task would reserve room for it.
             Box::pin(futures::future::join_all(leftovers)).await;
@@ -242,7 +242,7 @@ impl Units {
             let is_told = attempt.stop.order().is_some();
             if let Some(fault) = vigil.fault(signs)
                 && !is_told
-                && attempt.abort.abort_for(fault)
+                && attempt.abort_for(fault)
             {
                 tracing::warn!(observer = attempt.work.name.as_str(), id = %attempt.work.id, %fault, "aborted");
             }
@@ -331,7 +331,7 @@ fn done_with(result: &serde_json::Value) -> Outcome {
 
 /// Aborted after its grace, or because its code has broken a promise of its kind.
 fn aborted(attempt: &Attempt) -> Outcome {
-    attempt.abort.fault().map_or(Outcome::Aborted, |fault| Outcome::Errored(fault.to_string()))
+    attempt.fault().map_or(Outcome::Aborted, |fault| Outcome::Errored(fault.to_string()))
 }
 
 /// Writes why the code ended to the log of its observer.

@@ -332,5 +332,5 @@ fn a_start_takes_little_memory() {
     }
     // A service may hold 40,000 observers, most of them idle.
     assert!(size(AttemptTask::run) <= 128, "{}", size(AttemptTask::run));
-    assert!(size_of::<Attempt>() <= 288, "{}", size_of::<Attempt>());
+    assert!(size_of::<Attempt>() <= 216, "{}", size_of::<Attempt>());
 }

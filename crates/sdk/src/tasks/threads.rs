@@ -16,8 +16,9 @@ const SERVED_WITHIN: Duration = Duration::from_millis(100);
 pub enum Threads {
     /// Those of `[service] threads`, which all such kinds share.
     Shared,
-    /// This many threads of its own, at least one: code of this kind that blocks takes no thread from other kinds. The
-    /// service starts them once, at its start, and `[service] stall_limit` does not apply to them.
+    /// This many threads, at least one, which all observers of this kind in one service share: code of this kind that
+    /// blocks takes no thread from other kinds. The service starts them once, at its start, and `[service] stall_limit`
+    /// does not apply to them.
     Own(u16),
 }
 

@@ -64,7 +64,7 @@ class Settings:
     urls: tuple[str, ...] = (_DEFAULT_URL,)
     prefix: str = "everwatch."
     state_queues: int = 1
-    # Of the AMQP connections: whole seconds from 3 to 60. Also the silence of the broker that fences.
+    # Of the AMQP connections: whole seconds from 3 to 14. Also the silence of the broker that fences.
     heartbeat: int = 5
     pool: str = "default"
     # The number of slots, from 0 to 200,000.
@@ -147,8 +147,8 @@ def _settings(values: dict[str, dict[str, Json]]) -> Settings:
     broker, service, log = values["broker"], values["service"], values["log"]
     heartbeat = _duration(broker, "broker.heartbeat", "5s")
     grace = _duration(service, "service.fence_grace", "500ms")
-    if not heartbeat.is_integer() or not 3 <= heartbeat <= 60:
-        raise SettingsError("broker.heartbeat: must be whole seconds from 3s to 60s")
+    if not heartbeat.is_integer() or not 3 <= heartbeat <= 14:
+        raise SettingsError("broker.heartbeat: must be whole seconds from 3s to 14s")
     if heartbeat + grace >= min(heartbeat * 2, 15.0):
         raise SettingsError(
             "service.fence_grace: broker.heartbeat plus service.fence_grace must be below two heartbeats and 15s"
