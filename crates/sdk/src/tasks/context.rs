@@ -38,7 +38,7 @@ pub struct PendingEmission<'a> {
     emission: Emission,
 }
 
-impl PendingEmission<'_> {
+impl<'a> PendingEmission<'a> {
     /// The routing key, instead of `<kind>.<name>`: at most 255 bytes.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.emission.key = Some(key.into());
@@ -55,10 +55,13 @@ impl PendingEmission<'_> {
     /// If the key is too long or a header has a reserved name, which is permanent, or if the session with the broker is
     /// lost.
     pub async fn send(self) -> Result<(), Error> {
+        self.sending()?.await
+    }
+    /// Not asynchronous: the value would take room in the future of code that waits for something else.
+    fn sending(self) -> Result<BoxFuture<'a, Result<(), Error>>, Error> {
         if let Some(key) = self.emission.key.as_ref().filter(|key| key.len() > 255) {
-            return Err(
-                Permanent::new(format!("the key `{key}` has {} bytes; at most 255", key.len())).into()
-            );
+            let text = format!("the key `{key}` has {} bytes; at most 255", key.len());
+            return Err(Permanent::new(text).into());
         }
         let reserved = |(name, _): &&(String, String)| name.starts_with("everwatch-");
         if let Some((name, _)) = self.emission.headers.iter().find(reserved) {
@@ -66,7 +69,7 @@ impl PendingEmission<'_> {
             return Err(Permanent::new(text).into());
         }
         let Attempt { outlets, work, epoch, .. } = &*self.ctx.0;
-        outlets.outlet.emit(work, *epoch, self.emission).await
+        Ok(outlets.outlet.emit(work, *epoch, self.emission))
     }
 }
 
@@ -295,7 +298,7 @@ impl Context {
     /// # Errors
     /// If the value cannot be written as JSON, or if the session with the broker is lost.
     pub async fn emit(&self, value: impl Serialize) -> Result<(), Error> {
-        self.emission(value)?.send().await
+        self.emission(value)?.sending()?.await
     }
     /// A value to publish under another key, or with more headers.
     ///

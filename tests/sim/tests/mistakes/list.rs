@@ -48,6 +48,7 @@ const FENCE: &str = "crates/sdk/src/safety/fence.rs";
 const SESSION: &str = "crates/sdk/src/session.rs";
 const OPENING: &str = "crates/sdk/src/session/opening.rs";
 const MACHINE: &str = "crates/core/src/run/machine.rs";
+const SAVING: &str = "crates/sdk/src/session/checkpoints.rs";
 const EFFECTS: &str = "crates/sdk/src/session/effects.rs";
 const REPORTER: &str = "crates/sdk/src/session/reporter.rs";
 
@@ -107,10 +108,10 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         edits: &[edit(ADMITTING, "epoch < *below", "epoch <= *below")],
     },
     Mistake {
-        name: "store-checkpoints-of-replaced-runs",
+        name: "confirm-checkpoints-before-they-are-stored",
         seed: 31,
         rule: "checkpoints",
-        edits: &[edit(CHECKPOINT, "new.epoch < self.requested_by", "false")],
+        edits: &[edit(SAVING, "of_run.saves.push((of_run.number, sender));", "let _told = sender.send(());")],
     },
     Mistake {
         name: "store-only-the-first-checkpoint",
