@@ -109,7 +109,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "confirm-checkpoints-before-they-are-stored",
-        seed: 31,
+        seed: 81,
         rule: "checkpoints",
         edits: &[edit(SAVING, "of_run.saves.push((of_run.number, sender));", "let _told = sender.send(());")],
     },
