@@ -53,6 +53,9 @@ pub struct ManagerSection {
     /// How long a deleted observer is kept.
     #[serde(with = "friendly")]
     pub retention_deleted: Duration,
+    /// How long a completed observer is kept, with its result.
+    #[serde(with = "friendly")]
+    pub retention_completed: Duration,
     /// How long a failed observer is kept.
     #[serde(with = "friendly")]
     pub retention_failed: Duration,
@@ -108,6 +111,7 @@ impl Default for ManagerSection {
             refused_max: row.refused_max,
             quarantine_after: 5,
             retention_deleted: row.retention_deleted,
+            retention_completed: row.retention_completed,
             retention_failed: row.retention_failed,
             retention_services: Duration::from_secs(86_400),
             retention_events: Duration::from_secs(7 * 86_400),
@@ -146,6 +150,7 @@ impl ManagerSection {
         RowPolicy {
             refused_max: self.refused_max,
             retention_deleted: self.retention_deleted,
+            retention_completed: self.retention_completed,
             retention_failed: self.retention_failed,
             ..RowPolicy::default()
         }

@@ -178,6 +178,22 @@ mod tests {
     }
 
     #[test]
+    fn completed_and_failed_observers_are_forgotten_after_their_own_times() {
+        let hour = 3600;
+        for (event, keep) in [
+            (RunEvent::Completed, hour),
+            (RunEvent::CompletedWith { result: "7".to_owned() }, hour),
+            (RunEvent::Failed { error: "no such host".to_owned(), attempts: 1 }, 72 * hour),
+        ] {
+            let mut row = row();
+            report(&mut row, started(), 1);
+            report(&mut row, event, 2);
+            assert_eq!(due_step(&row, at(2 + keep - 1), &policy()), None);
+            assert_eq!(due_step(&row, at(2 + keep), &policy()), Some(DueStep::Forget));
+        }
+    }
+
+    #[test]
     fn a_delete_before_the_confirm_republishes_under_a_revocation() {
         let mut row = row();
         row.delete(at(1), &policy());

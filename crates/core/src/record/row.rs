@@ -462,7 +462,8 @@ impl Row {
         let ended = self.ended_at?;
         let keep = match self.verdict().status {
             Status::Deleted => policy.retention_deleted,
-            Status::Failed | Status::Completed => policy.retention_failed,
+            Status::Completed => policy.retention_completed,
+            Status::Failed => policy.retention_failed,
             Status::Created | Status::Processing | Status::OnDeleting | Status::Paused => return None,
         };
         Some(ended.plus(keep))

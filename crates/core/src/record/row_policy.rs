@@ -21,8 +21,9 @@ pub struct RowPolicy {
     pub refused_max: Duration,
     /// How long an observer that is being deleted waits in its queue before a manager sweeps the queue (default 30 s).
     pub sweep_after: Duration,
-    /// How long a deleted and a failed or completed observer stays readable (defaults 1 h and 3 days).
+    /// How long a deleted, a completed and a failed observer stays readable (defaults 1 h, 1 h and 3 days).
     pub retention_deleted: Duration,
+    pub retention_completed: Duration,
     pub retention_failed: Duration,
 }
 
@@ -46,6 +47,7 @@ impl Default for RowPolicy {
             refused_max: Duration::from_secs(900),
             sweep_after: Duration::from_secs(30),
             retention_deleted: Duration::from_secs(3600),
+            retention_completed: Duration::from_secs(3600),
             retention_failed: Duration::from_secs(3 * 86_400),
         }
     }
