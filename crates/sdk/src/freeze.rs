@@ -6,6 +6,12 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
 /// Freezes and thaws a service. Cheap to clone.
+///
+/// ```
+/// let frost = everwatch::Handle::default().frost;
+/// let freeze = frost.freeze().unwrap();
+/// assert!(frost.lasts(freeze) && frost.thaw());
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct FreezeProof(Arc<Inner>);
 

@@ -7,6 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 /// Stops, kills and watches one service.
+///
+/// ```
+/// let handle = everwatch::Handle::default();
+/// assert!(!handle.is_ready(), "it watches no service yet");
+/// handle.stop.cancel();
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Handle {
     /// Hand everything over, unregister, end.

@@ -96,12 +96,24 @@ impl Service {
         self
     }
     /// Offers the built-in kinds too ([`crate::kinds`]).
+    ///
+    /// ```no_run
+    /// fn main() -> std::process::ExitCode {
+    ///     everwatch::Service::new().built_in().main()
+    /// }
+    /// ```
     #[must_use]
     pub fn built_in(mut self) -> Self {
         self.0.built_in = true;
         self
     }
     /// Gives every observer access to a value, by its type ([`crate::Context::shared`]).
+    ///
+    /// ```
+    /// struct Limits { per_minute: u32 }
+    ///
+    /// let _service = everwatch::Service::new().share(Limits { per_minute: 60 });
+    /// ```
     #[must_use]
     pub fn share<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.0.registry = self.0.registry.share(value);

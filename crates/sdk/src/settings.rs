@@ -6,6 +6,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The capacity of a service.
+///
+/// ```
+/// use everwatch::Capacity;
+///
+/// assert_eq!(Capacity::Fixed(500).slots(), 500);
+/// assert!(Capacity::Auto.slots() > 0);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capacity {
     /// A fixed number of slots.
@@ -47,6 +54,14 @@ fn memory_bytes() -> u64 {
 }
 
 /// Settings of one service.
+///
+/// ```
+/// use everwatch::{Capacity, ServiceSettings};
+///
+/// let mut settings = ServiceSettings::new("reader-1".parse().unwrap());
+/// settings.capacity = Capacity::Fixed(500);
+/// assert_eq!(settings.prefix, "everwatch.");
+/// ```
 #[derive(Debug, Clone)]
 pub struct ServiceSettings {
     /// Its name, by which operators know it.

@@ -63,6 +63,32 @@ pub struct TooSlow(&'static str);
 
 /// One observer that runs, seen from outside. It uses the clock of tokio, so tests that wait for hours end at once with
 /// `#[tokio::test(start_paused = true)]` (the feature `test-util` of tokio).
+///
+/// ```
+/// use everwatch::{CancelReason, Context, Exit, testing::Trial};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let code = |ctx: Context| async move {
+///     ctx.ready();
+///     ctx.status("connected");
+///     ctx.log("hello");
+///     ctx.counter("messages").add(1);
+///     ctx.checkpoint(&7).await?;
+///     ctx.emission("a price")?.key("prices.eur").header("unit", "cent").send().await?;
+///     ctx.cancelled().await;
+///     Ok(Exit::Stopped)
+/// };
+/// let mut trial = Trial::of(code).start();
+/// let emitted = trial.emission().await.unwrap();
+/// assert_eq!((emitted.value, emitted.key.as_str()), ("a price".into(), "prices.eur"));
+/// assert!(trial.is_ready());
+/// assert_eq!(trial.status().as_deref(), Some("connected"));
+/// assert_eq!(trial.logged(), ["hello"]);
+/// assert_eq!(trial.counters()["messages"], 1);
+/// assert_eq!(trial.checkpointed::<u64>(), Some(7));
+/// assert_eq!(trial.stop_for(CancelReason::Moved).await.unwrap().unwrap(), Exit::Stopped);
+/// # });
+/// ```
 pub struct Trial {
     code: JoinSet<Result<Exit, Error>>,
     attempt: Arc<Attempt>,
@@ -128,6 +154,20 @@ impl Outlet for TestOutlet {
 }
 
 /// The circumstances of a [`Trial`].
+///
+/// ```
+/// use everwatch::{Context, Exit, testing::Trial};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let code = |ctx: Context| async move {
+///     let count = ctx.restored::<u64>().await?.map_or(0, |it| it.value);
+///     Exit::done_with((count, ctx.attempt(), ctx.epoch(), ctx.labels()["region"].clone()))
+/// };
+/// let trial = Trial::of(code).checkpoint(41, 1 << 32).attempt(2).epoch(1 << 32 | 1).label("region", "eu");
+/// let ended = trial.start().ended().await.unwrap().unwrap();
+/// assert_eq!(ended, Exit::done_with((41, 2, 1_u64 << 32 | 1, "eu")).unwrap());
+/// # });
+/// ```
 pub struct TrialBuilder {
     kind: &'static str,
     code: Box<dyn FnOnce(Context) -> RunFuture + Send>,
@@ -435,53 +475,5 @@ fn work(kind: &str, labels: &BTreeMap<String, String>) -> Work {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kinds::{ExecSettings, Ticker};
-
-    #[tokio::test]
-    async fn a_ticker_ticks_until_it_is_stopped() {
-        let ticker: Ticker = serde_json::from_str(r#"{"every": "10ms"}"#).unwrap();
-        let mut trial = Trial::start(ticker);
-        assert_eq!(trial.emitted().await.unwrap()["tick"], 1);
-        assert_eq!(trial.emitted().await.unwrap()["tick"], 2);
-        assert_eq!(trial.logged()[..2], ["tick 1", "tick 2"]);
-        assert_eq!(trial.stop().await.unwrap().unwrap(), Exit::Done);
-    }
-
-    #[derive(serde::Deserialize, schemars::JsonSchema)]
-    struct Talks {}
-
-    impl Observer for Talks {
-        const KIND: &'static str = "talks";
-        async fn run(self, ctx: Context) -> Result<Exit, Error> {
-            ctx.log("said\nby itself");
-            tracing::info!(size = 3, "looked");
-            tracing::debug!("not asked for");
-            tokio::task::yield_now().await;
-            tracing::info!(target: crate::tasks::logs::OUTPUT, "kept already");
-            tracing::warn!("it is late");
-            Ok(Exit::Done)
-        }
-    }
-
-    #[tokio::test]
-    async fn what_is_logged_and_what_is_traced_are_lines() {
-        use tracing_subscriber::layer::SubscriberExt as _;
-        let log = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
-        let _here = tracing::subscriber::set_default(log.with(crate::tasks::log_capture::LogCaptureLayer));
-        let mut trial = Trial::start(Talks {});
-        tracing::info!("by nobody");
-        assert_eq!(trial.ended().await.unwrap().unwrap(), Exit::Done);
-        assert_eq!(trial.logged(), ["said", "by itself", "INFO looked size=3", "WARN it is late"]);
-    }
-
-    #[tokio::test]
-    async fn exec_refuses_what_is_not_allowed_and_names_the_cure() {
-        let exec: crate::kinds::Exec = serde_json::from_str(r#"{"argv": ["/bin/true"]}"#).unwrap();
-        let settings = ExecSettings { allow: vec!["/bin/false".to_owned()], ..ExecSettings::default() };
-        let mut trial = Trial::builder(exec).share(settings).start();
-        let Exit::Failed(reason) = trial.ended().await.unwrap().unwrap() else { panic!("it ran") };
-        assert!(reason.contains("/bin/true") && reason.contains("[service.exec] allow"), "{reason}");
-    }
-}
+#[path = "testing_tests.rs"]
+mod tests;

@@ -255,6 +255,13 @@ impl Context {
         self.0.number
     }
     /// The id of the observer.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// assert_eq!(ctx.id().len(), 36);
+    /// # Ok(())
+    /// # });
+    /// ```
     #[must_use]
     pub fn id(&self) -> String {
         self.0.work.id.to_string()
@@ -439,12 +446,36 @@ impl Context {
     }
     /// The headers `traceparent` and `tracestate` (W3C Trace Context) for requests of the code, so that they belong to
     /// the trace of this run. Its own `tracing` spans belong to it anyway.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// for (name, value) in ctx.trace_headers() {
+    ///     println!("{name}: {value}");
+    /// }
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn trace_headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         let trace = self.0.trace.as_ref().and_then(Trace::context);
         trace.into_iter().flat_map(|trace| trace.headers().collect::<Vec<_>>())
     }
     /// The value of this type that [`crate::Service::share`] or [`crate::Service::share_with`] gave to the service;
     /// `None` if there is none.
+    ///
+    /// ```
+    /// use everwatch::{Exit, testing::Trial};
+    ///
+    /// struct Greeting(&'static str);
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let greet = |ctx: everwatch::Context| async move {
+    ///     let greeting = ctx.shared::<Greeting>().ok_or("no greeting is shared")?;
+    ///     Exit::done_with(greeting.0)
+    /// };
+    /// let mut trial = Trial::of(greet).share(Greeting("hello")).start();
+    /// assert_eq!(trial.ended().await.unwrap().unwrap(), Exit::done_with("hello").unwrap());
+    /// # });
+    /// ```
     #[must_use]
     pub fn shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.0.outlets.shared.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok())

@@ -4,6 +4,18 @@ use crate::error::Error;
 use serde::Serialize;
 
 /// How the code of an observer may end on its own.
+///
+/// ```
+/// use everwatch::{Exit, testing::Trial};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let trial = Trial::of(|ctx| async move {
+///     ctx.cancelled().await;
+///     Ok(Exit::Stopped)
+/// });
+/// assert_eq!(trial.start().stop().await.unwrap().unwrap(), Exit::Stopped);
+/// # });
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exit {
@@ -19,6 +31,12 @@ pub enum Exit {
 
 impl Exit {
     /// Finished, with a result of at most 64 KiB of JSON.
+    ///
+    /// ```
+    /// use everwatch::Exit;
+    ///
+    /// assert_eq!(Exit::done_with([1, 2]).unwrap(), Exit::DoneWith(serde_json::json!([1, 2])));
+    /// ```
     ///
     /// # Errors
     /// If the result cannot be written as JSON.

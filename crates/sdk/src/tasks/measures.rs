@@ -13,6 +13,15 @@ const NAMES_MAX: usize = 20;
 const NAME_MAX: usize = 64;
 
 /// A number that only grows: [`crate::Context::counter`]. Cheap to clone and to change.
+///
+/// ```
+/// # everwatch::testing::example(|ctx| async move {
+/// let messages = ctx.counter("messages");
+/// messages.add(2);
+/// assert_eq!(ctx.counter("messages").value(), 2);
+/// # Ok(())
+/// # });
+/// ```
 #[derive(Clone)]
 pub struct Counter(Arc<CounterCell>);
 
@@ -35,6 +44,15 @@ impl Counter {
 }
 
 /// A number that rises and falls: [`crate::Context::gauge`]. Cheap to clone and to change.
+///
+/// ```
+/// # everwatch::testing::example(|ctx| async move {
+/// let behind = ctx.gauge("bytes_behind");
+/// behind.set(4096.0);
+/// assert_eq!(ctx.gauge("bytes_behind").value(), 4096.0);
+/// # Ok(())
+/// # });
+/// ```
 #[derive(Clone)]
 pub struct Gauge(Arc<GaugeCell>);
 

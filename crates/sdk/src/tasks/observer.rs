@@ -12,6 +12,32 @@ use std::time::Duration;
 
 /// Code that watches something until it is cancelled. The type is also its `spec`: it is read from the
 /// observer's JSON arguments.
+///
+/// ```
+/// use everwatch::{Context, Error, Exit, Observer, testing::Trial};
+/// use std::time::Duration;
+///
+/// /// Says hello once.
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Hello {
+///     /// Whom it greets.
+///     to: String,
+/// }
+///
+/// impl Observer for Hello {
+///     const KIND: &'static str = "hello";
+///     const ALIVE_WITHIN: Option<Duration> = Some(Duration::from_secs(60));
+///     async fn run(self, ctx: Context) -> Result<Exit, Error> {
+///         ctx.emit(format!("hello {}", self.to)).await?;
+///         Ok(Exit::Done)
+///     }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let mut trial = Trial::from_spec::<Hello>(&serde_json::json!({"to": "you"})).unwrap().start();
+/// assert_eq!(trial.emitted().await.unwrap(), "hello you");
+/// # });
+/// ```
 pub trait Observer: DeserializeOwned + JsonSchema + Send + 'static {
     /// The kind that names this code in definitions: 1 to 64 of `a-z 0-9 . _ -`.
     const KIND: &'static str;

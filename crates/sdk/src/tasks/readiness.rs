@@ -3,6 +3,33 @@
 use std::time::Duration;
 
 /// When the code of a kind is ready: [`crate::Observer::READINESS`].
+///
+/// ```
+/// use everwatch::{Context, Error, Exit, Observer, Readiness, testing::Trial};
+/// use std::time::Duration;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Feed {}
+///
+/// impl Observer for Feed {
+///     const KIND: &'static str = "feed";
+///     const READINESS: Readiness = Readiness::AnnouncedWithin(Duration::from_secs(30));
+///     async fn run(self, ctx: Context) -> Result<Exit, Error> {
+///         // connected
+///         ctx.ready();
+///         ctx.cancelled().await;
+///         Ok(Exit::Stopped)
+///     }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let trial = Trial::start(Feed {});
+/// while !trial.is_ready() {
+///     tokio::task::yield_now().await;
+/// }
+/// trial.stop().await.unwrap().unwrap();
+/// # });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
     /// As soon as it has started.

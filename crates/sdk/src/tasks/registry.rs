@@ -24,6 +24,21 @@ type Start = Arc<dyn Fn(&str, Context) -> Result<RunFuture, serde_json::Error> +
 type Hook = Arc<dyn Fn(Context, RunFuture) -> RunFuture + Send + Sync>;
 
 /// The kinds that a service offers, and the state that they share. Clones share it, too.
+///
+/// ```
+/// use everwatch::{Exit, Registry};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Nothing {}
+///
+/// let _registry = Registry::new()
+///     .observer::<everwatch::kinds::Ticker>()
+///     .observer_fn("nothing", |_: Nothing, ctx| async move {
+///         ctx.cancelled().await;
+///         Ok(Exit::Stopped)
+///     })
+///     .share(42_u32);
+/// ```
 #[derive(Clone, Default)]
 pub struct Registry {
     starts: HashMap<Kind, Start>,

@@ -12,6 +12,30 @@ use tokio::time::{MissedTickBehavior, interval};
 const SERVED_WITHIN: Duration = Duration::from_millis(100);
 
 /// The threads on which the code of a kind runs: [`crate::Observer::THREADS`].
+///
+/// ```
+/// use everwatch::{Context, Error, Exit, Observer, Threads, testing::Trial};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Sensor {}
+///
+/// impl Observer for Sensor {
+///     const KIND: &'static str = "sensor";
+///     // The driver of the device blocks.
+///     const THREADS: Threads = Threads::Own(4);
+///     async fn run(self, ctx: Context) -> Result<Exit, Error> {
+///         while ctx.cancel_reason().is_none() {
+///             std::thread::sleep(std::time::Duration::from_millis(1));
+///             tokio::task::yield_now().await;
+///         }
+///         Ok(Exit::Stopped)
+///     }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// Trial::start(Sensor {}).stop().await.unwrap().unwrap();
+/// # });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
     /// Those of `[service] threads`, which all such kinds share.
