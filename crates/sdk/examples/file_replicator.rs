@@ -64,7 +64,7 @@ impl Observer for FileReplicator {
         ctx.periodic(Duration::from_millis(self.every_ms), || async {
             let mut copied = copied.lock().await;
             self.pass(&ctx, &mut copied).await?;
-            ctx.status(&format!("{} files in step", copied.len()));
+            ctx.status(&format!("{} files up to date", copied.len()));
             Ok(())
         })
         .await
@@ -157,15 +157,15 @@ mod tests {
         std::fs::create_dir(&from).unwrap();
         std::fs::write(from.join("old"), "old").unwrap();
         let replicator = || FileReplicator { from: from.clone(), to: to.clone(), every_ms: 10 };
-        let until_in_step = async |trial: &Trial, files: usize| {
+        let until_up_to_date = async |trial: &Trial, files: usize| {
             let begun = std::time::Instant::now();
-            while trial.status() != Some(format!("{files} files in step")) {
+            while trial.status() != Some(format!("{files} files up to date")) {
                 assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", trial.status());
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         let trial = Trial::start(replicator());
-        until_in_step(&trial, 1).await;
+        until_up_to_date(&trial, 1).await;
         let checkpoint = trial.checkpointed::<Copied>().unwrap();
         trial.stop().await.unwrap().unwrap();
 
@@ -173,11 +173,11 @@ mod tests {
         std::fs::write(to.join("old"), "the run does not touch this").unwrap();
         std::fs::write(to.join(".copy-new"), "a killed service has left this").unwrap();
         let trial = Trial::builder(replicator()).checkpoint(checkpoint, 1 << 32).start();
-        until_in_step(&trial, 2).await;
+        until_up_to_date(&trial, 2).await;
         assert_eq!(std::fs::read_to_string(to.join("new")).unwrap(), "new");
         assert_eq!(std::fs::read_to_string(to.join("old")).unwrap(), "the run does not touch this");
         std::fs::remove_file(from.join("old")).unwrap();
-        until_in_step(&trial, 1).await;
+        until_up_to_date(&trial, 1).await;
         trial.stop().await.unwrap().unwrap();
         assert!(!to.join("old").exists() && !to.join(".copy-new").exists());
     }

@@ -118,7 +118,7 @@ pub(crate) fn run(
     ended
 }
 
-/// What the options say, and what is allowed on one's own machine.
+/// Applies the options, and allows the built-in kinds everything: the API is reachable from this machine only.
 fn adapt(settings: &mut Settings, options: &Options, scratch: Option<&TempDir>) {
     if settings.log.filter == host::Log::default().filter {
         "warn,lapin=off".clone_into(&mut settings.log.filter);

@@ -250,7 +250,7 @@ impl TrialBuilder {
                 as_speaker(speaker.clone(), || running.as_mut().poll(context))
             });
             let ended = ended.await;
-            if let Some(ends) = speaker.end_side_tasks() {
+            if let Some(ends) = speaker.end_spawned_tasks() {
                 ends.await;
             }
             futures::future::join_all(speaker.take_leftovers()).await;

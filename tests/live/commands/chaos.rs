@@ -48,6 +48,7 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
     for name in ["child", "tick"] {
         until_on(&dev, name, other).await;
     }
+    let heartbeat = dev.api.service(&key).await.last_heartbeat_at;
     // The child processes end because the service sends them no signs of life; no process on the frozen
     // service could stop them.
     wait_for("the child of the frozen one to be gone", || {
@@ -56,8 +57,9 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
     })
     .await;
     let lost = dev.api.until_service(&key, |it| it.state == ServiceState::Lost).await;
-    // What it sent just before may arrive a moment later.
-    let last_heard = lost.last_heartbeat_at.since(frozen_at);
+    assert_eq!(lost.last_heartbeat_at, heartbeat, "it said nothing meanwhile");
+    // A heartbeat that was sent just before the freeze may be stored a moment later.
+    let last_heard = heartbeat.since(frozen_at);
     assert!(last_heard < Duration::from_secs(1), "heard {last_heard:?} after the freeze");
 
     assert_eq!(dev.run(&format!("chaos thaw {frozen}")).0, Some(0));

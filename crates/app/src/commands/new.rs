@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &New) -> anyhow::Result<()> {
         created => created.with_context(|| format!("cannot create the folder {}", folder.display()))?,
     }
     if let Err(error) = write_all(folder, &arguments.name, &sdk) {
-        // Half a project would be in the way of the next attempt.
+        // `new` refuses an existing folder, so an incomplete project would make the next attempt fail.
         let _kept = std::fs::remove_dir_all(folder);
         return Err(error);
     }

@@ -73,7 +73,7 @@ pub(crate) struct Attempt {
     /// When its code last gave a sign of life, in ms of the fence's clock: its start, `ready` or `alive`.
     pub(crate) alive_at: AtomicU64,
     pub(crate) is_ready: AtomicBool,
-    /// Since when its code, without its tasks on the side, has held a thread.
+    /// Since when its code, without its spawned tasks, has held a thread.
     pub(crate) poll_clock: PollClock,
     /// Tells the code to stop.
     pub(crate) stop: Stop,
@@ -123,12 +123,12 @@ impl Attempt {
         self.book.get_or_init(open).write(self.epoch, stream, text);
     }
 
-    /// Runs a future on the side, which ends with the code. A panic in it is logged, because nothing may wait for it.
+    /// Spawns a future, which ends with the code. A panic in it is logged, because nothing may wait for it.
     pub(crate) fn spawn_beside<F>(self: &Arc<Self>, future: F) -> JoinHandle<Option<F::Output>>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        let tasks = &self.extras().side_tasks;
+        let tasks = &self.extras().spawned_tasks;
         let (clock, attempt) = (tasks.clocks.add(), self.clone());
         tasks.spawn(async move {
             let mut future = std::pin::pin!(future);
@@ -136,7 +136,7 @@ impl Attempt {
                 let poll = AssertUnwindSafe(|| clock.during(|| future.as_mut().poll(context)));
                 catch_unwind(poll).unwrap_or_else(|panic| {
                     let text = panic_text(panic.as_ref());
-                    attempt.say(Stream::Log, &format!("a task on the side panicked: {text}"));
+                    attempt.say(Stream::Log, &format!("a spawned task panicked: {text}"));
                     resume_unwind(panic)
                 })
             })
@@ -167,14 +167,14 @@ impl Attempt {
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.extras.get()?.fault.get().copied()
     }
-    /// Ends all tasks on the side: the code has ended.
-    pub(crate) fn end_side_tasks(&self) -> Option<BoxFuture<'static, ()>> {
-        self.extras.get().map(|extras| extras.side_tasks.end().boxed())
+    /// Ends all spawned tasks: the code has ended.
+    pub(crate) fn end_spawned_tasks(&self) -> Option<BoxFuture<'static, ()>> {
+        self.extras.get().map(|extras| extras.spawned_tasks.end().boxed())
     }
 
-    /// Since when its code or one of its tasks on the side has held a thread.
+    /// Since when its code or one of its spawned tasks has held a thread.
     pub(crate) fn holds_thread_since(&self) -> Option<Duration> {
-        let beside = self.extras.get().and_then(|extras| extras.side_tasks.clocks.since());
+        let beside = self.extras.get().and_then(|extras| extras.spawned_tasks.clocks.since());
         self.poll_clock.since().into_iter().chain(beside).min()
     }
 
@@ -191,7 +191,7 @@ impl Attempt {
 
 #[derive(Default)]
 struct Extras {
-    side_tasks: SideTasks,
+    spawned_tasks: SpawnedTasks,
     leftovers: Leftovers,
     /// Why it was aborted, if that counts as an error of the code.
     fault: OnceLock<Fault>,
@@ -262,13 +262,13 @@ impl Abort {
 
 /// Tasks that code has spawned. They end with it.
 #[derive(Default)]
-pub(crate) struct SideTasks {
+pub(crate) struct SpawnedTasks {
     over: CancellationToken,
     tracker: TaskTracker,
     clocks: PollClocks,
 }
 
-impl SideTasks {
+impl SpawnedTasks {
     fn spawn<F>(&self, future: F) -> JoinHandle<Option<F::Output>>
     where
         F: Future<Output: Send + 'static> + Send + 'static,

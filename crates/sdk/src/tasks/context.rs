@@ -98,9 +98,9 @@ impl Context {
     /// use everwatch::CancelReason;
     ///
     /// match ctx.cancel_reason() {
-    ///     Some(CancelReason::Deleted) => println!("nobody continues: delete what it has made"),
+    ///     Some(CancelReason::Deleted) => println!("the observer does not run again: delete its files"),
     ///     Some(reason) => println!("told to stop: {reason:?}"),
-    ///     None => println!("it goes on"),
+    ///     None => println!("the code may continue"),
     /// }
     /// # Ok(())
     /// # });
@@ -153,15 +153,15 @@ impl Context {
     pub fn alive(&self) {
         self.0.set_alive();
     }
-    /// Runs a future on the side, until it ends or this attempt does, whichever comes first. A panic or an error in it
+    /// Runs a future beside the code, until it ends or this attempt does, whichever comes first. A panic or an error in it
     /// does not end the attempt; wait for the handle to learn of it. The log of the observer shows a panic. Dropping the handle does not stop the future.
     ///
     /// Unlike tasks of `tokio::spawn`, the future cannot outlive the run and work for an observer that runs elsewhere.
     ///
     /// ```
     /// # everwatch::testing::example(|ctx| async move {
-    /// let on_the_side = ctx.spawn(async { 6 * 7 });
-    /// assert_eq!(on_the_side.await?, Some(42));
+    /// let spawned = ctx.spawn(async { 6 * 7 });
+    /// assert_eq!(spawned.await?, Some(42));
     /// # Ok(())
     /// # });
     /// ```

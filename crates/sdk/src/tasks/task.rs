@@ -116,8 +116,8 @@ impl AttemptTask {
             poll_fn(|context| self.poll(&mut code, context)).await
         };
         self.attempt.let_go.store(true, Ordering::Release);
-        if let Some(ends) = self.attempt.end_side_tasks() {
-            // Before the leftovers: a task on the side may leave something behind when it is dropped.
+        if let Some(ends) = self.attempt.end_spawned_tasks() {
+            // Before the leftovers: a spawned task may leave something behind when it is dropped.
             ends.await;
         }
         let leftovers = self.attempt.take_leftovers();

@@ -38,11 +38,11 @@ enum Ends {
     WithATaskOnTheSide,
     /// Is done, and panics when what it owns is dropped.
     DoneWithAPanic,
-    /// Has a task on the side that panics, and waits for it.
+    /// Spawns a task that panics, and waits for it.
     WithAPanicOnTheSide,
-    /// Leaves a task on the side that panics when it is dropped.
+    /// Leaves a spawned task that panics when it is dropped.
     LeavingAPanicOnTheSide,
-    /// Blocks its thread until the test ends, in a task on the side.
+    /// Blocks its thread until the test ends, in a spawned task.
     BlockingOnTheSide,
 }
 
@@ -269,7 +269,7 @@ async fn functions_run_around_code_the_first_one_outermost() {
             let ended = code.await;
             ctx.log("last");
             match ended? {
-                Exit::DoneWith(to) if to == "nobody" => Ok(Exit::Failed("nobody is there".to_owned())),
+                Exit::DoneWith(to) if to == "" => Ok(Exit::Failed("the name is empty".to_owned())),
                 ended => Ok(ended),
             }
         })
@@ -281,8 +281,8 @@ async fn functions_run_around_code_the_first_one_outermost() {
     let id = stage.start("you");
     assert_eq!(stage.outcome().await, Outcome::DoneWith("\"you\"".to_owned()));
     assert_eq!(stage.logged(id), ["first", "second", "hello you", "last"]);
-    stage.start("nobody");
-    assert_eq!(stage.outcome().await, Outcome::Failed("nobody is there".to_owned()));
+    stage.start("");
+    assert_eq!(stage.outcome().await, Outcome::Failed("the name is empty".to_owned()));
 }
 
 #[tokio::test]
@@ -297,7 +297,7 @@ async fn a_panic_on_the_side_is_logged_and_does_not_end_the_code() {
     let mut stage = Stage::new();
     let id = stage.start("with_a_panic_on_the_side");
     assert_eq!(stage.outcome().await, Outcome::Done);
-    assert_eq!(stage.logged(id), ["a task on the side panicked: beside"]);
+    assert_eq!(stage.logged(id), ["a spawned task panicked: beside"]);
     stage.start("leaving_a_panic_on_the_side");
     assert_eq!(stage.outcome().await, Outcome::Done);
 }

@@ -1,4 +1,4 @@
-//! A service that runs observers of the kind `my-project`: each one greets somebody again and again.
+//! A service that runs observers of the kind `my-project`. Each observer logs and emits a greeting at an interval.
 
 use everwatch::{Context, Error, Exit, Observer, Service};
 use schemars::JsonSchema;
