@@ -268,7 +268,7 @@ async fn the_file_replicator_keeps_folders_equal_while_its_services_are_killed()
     cluster.api.create(observer).await;
     until_equal(&from, &to).await;
     // The text appears after the checkpoint is stored.
-    let in_step = |it: &Observer| it.progress.as_deref() == Some("1 files up to date");
+    let in_step = |it: &Observer| it.progress.as_deref() == Some("1 files in step");
     cluster.api.until_observer("copy", in_step).await;
     let inode = || std::fs::metadata(to.join("first")).unwrap().ino();
     let first = inode();

@@ -64,7 +64,7 @@ impl Observer for FileReplicator {
         ctx.periodic(Duration::from_millis(self.every_ms), || async {
             let mut copied = copied.lock().await;
             self.pass(&ctx, &mut copied).await?;
-            ctx.status(&format!("{} files up to date", copied.len()));
+            ctx.status(&format!("{} files in step", copied.len()));
             Ok(())
         })
         .await
@@ -159,7 +159,7 @@ mod tests {
         let replicator = || FileReplicator { from: from.clone(), to: to.clone(), every_ms: 10 };
         let until_up_to_date = async |trial: &Trial, files: usize| {
             let begun = std::time::Instant::now();
-            while trial.status() != Some(format!("{files} files up to date")) {
+            while trial.status() != Some(format!("{files} files in step")) {
                 assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", trial.status());
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

@@ -139,7 +139,7 @@ impl Replicate {
             let first = summary.notes.first().map_or("", String::as_str);
             return Err(format!("{} files are not in step: {first}", summary.failed).into());
         }
-        ctx.status(&format!("{files} files up to date; next pass in {}", show(self.every.get())));
+        ctx.status(&format!("{files} files in step; next pass in {}", show(self.every.get())));
         Ok(())
     }
 }
