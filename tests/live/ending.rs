@@ -47,6 +47,8 @@ async fn a_delete_ends_the_code_and_may_be_repeated() {
 #[tokio::test]
 async fn one_that_waits_for_a_slot_can_be_deleted_and_never_starts() {
     let mut cluster = Cluster::new("waiting").with_test_kinds();
+    // Its message waits in the queue.
+    cluster.extra.push(("EVERWATCH_MANAGER__ADMIT_AHEAD".to_owned(), "1".to_owned()));
     cluster.manager().await;
     cluster.service("a", 1).await;
     let api = cluster.api.clone();

@@ -5,6 +5,7 @@
 mod abuse;
 mod ack_timeout;
 mod applying;
+mod backlog;
 mod blackout;
 mod commands;
 mod confinement;

@@ -23,6 +23,9 @@ pub struct NewObserver {
     #[schema(default = "10s")]
     grace: Option<String>,
     on_full: Option<OnFull>,
+    /// Observers with a higher priority get a free slot first.
+    #[schema(minimum = -100, maximum = 100, default = 0)]
+    priority: Option<i8>,
     desired: Option<RunOrRest>,
 }
 
@@ -43,6 +46,8 @@ pub struct ObserverPatch {
     overlap: Option<Overlap>,
     grace: Option<String>,
     on_full: Option<OnFull>,
+    #[schema(minimum = -100, maximum = 100)]
+    priority: Option<i8>,
     desired: Option<RunOrRest>,
 }
 

@@ -39,6 +39,20 @@ impl Desired {
     }
 }
 
+/// The wait of an observer for a slot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Waiting {
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+    /// Its place in the backlog of its pool: 1 is the next. Only in the response about a single observer, and up to
+    /// 10,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<u64>,
+    /// The number of observers in the backlog of its pool. Only in the response about a single observer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u64>,
+}
+
 /// An observer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Observer {
@@ -82,6 +96,12 @@ pub struct Observer {
     pub grace: String,
     #[schema(value_type = String, example = "reject")]
     pub on_full: OnFull,
+    /// Observers with a higher priority get a free slot first: -100 to 100.
+    #[serde(default)]
+    pub priority: i8,
+    /// Its wait for a slot; null if it does not wait.
+    #[serde(default)]
+    pub waiting: Option<Waiting>,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     #[schema(value_type = String, format = DateTime)]
@@ -92,18 +112,28 @@ pub struct Observer {
 }
 
 impl Observer {
+    /// Adds its place in the backlog of its pool, with `ahead` observers before it.
+    pub fn set_place(&mut self, ahead: u64, of: u64) {
+        if let Some(waiting) = &mut self.waiting {
+            let place = ahead + 1;
+            (waiting.place, waiting.of) = (Some(place), Some(of.max(place)));
+            self.reason = format!("{}; number {place} of {} in line", self.reason, of.max(place));
+        }
+    }
+
     /// `service` names the holder, if it still lives; `services` are those that live at `now`.
     #[must_use]
     pub fn of(row: &Row, service: Option<ServiceName>, (services, now): (&[ServiceRow], Timestamp)) -> Self {
         let told = reason::explain(row, service.is_some(), services, now);
         let seen = &row.observed;
+        let waiting = row.waiting.filter(|_| row.is_waiting());
         let ended = seen.settled.as_ref().is_some_and(|settled| match settled.how {
             Settlement::Completed | Settlement::Failed { .. } => true,
             Settlement::Stopped => false,
         });
         let desired = match row.desired {
             row::Desired::Deleted => Desired::Deleted,
-            row::Desired::Running | row::Desired::Paused if ended => Desired::Ended,
+            row::Desired::Running | row::Desired::Paused if ended && row.waiting.is_none() => Desired::Ended,
             row::Desired::Running => Desired::Running,
             row::Desired::Paused => Desired::Paused,
         };
@@ -131,6 +161,8 @@ impl Observer {
             overlap: row.definition.overlap,
             grace: show(row.definition.grace),
             on_full: row.definition.on_full,
+            priority: row.definition.priority,
+            waiting: waiting.map(|it| Waiting { since: it.since, place: None, of: None }),
             created_at: row.created_at,
             modified_at: row.modified_at,
             started_at: seen.started.as_ref().map(|told| told.value.at),

@@ -141,6 +141,9 @@ pub struct Pool {
     pub free: u32,
     /// Observers that wait for a slot, after the newest heartbeats.
     pub pending: u64,
+    /// Observers that wait in the backlog: managers publish them when they have a slot.
+    #[serde(default)]
+    pub waiting: u64,
     /// The slots that all observers need, including those that wait: the figure for a scaler.
     pub needed: u64,
     /// Observers by status.

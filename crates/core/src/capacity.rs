@@ -1,5 +1,6 @@
 //! Who may have a slot: blocks, admission of creates, placement, rebalancing, maintenance.
 
+pub mod admission;
 pub mod blocks;
 pub mod create_admission;
 pub mod kind_offer;

@@ -175,15 +175,19 @@ pub(crate) async fn commit(
         .iter()
         .filter(|it| it.then == Then::Revoke)
         .for_each(|it| commands::revoke_later(manager, &it.after));
-    // No run of an earlier generation may meet the new one: any service may hold one.
-    let published = saved.iter().filter(|it| it.then == Then::Publish);
-    let revocations: Vec<Revocation> = published.map(|it| it.after.revocation()).collect();
-    commands::revocations(&manager.link, &revocations).await;
-    let published: Vec<Row> =
-        saved.iter().filter(|it| it.then == Then::Publish).map(|it| it.after.clone()).collect();
-    metrics::counter!(metric::REPUBLISHES).increment(published.len() as u64);
-    publish::publish(manager, published);
+    let published = saved.iter().filter(|it| it.then == Then::Publish).map(|it| it.after.clone());
+    publish_rows(manager, published.collect()).await;
     Ok(saved)
+}
+
+/// Publishes saved rows whose generation is new. The revocation of each comes first: no run of an earlier generation may
+/// meet the new one, and any service may hold one.
+pub(crate) async fn publish_rows(manager: &Arc<Manager>, rows: Vec<Row>) {
+    let earlier = rows.iter().filter(|row| row.generation > 1);
+    let revocations: Vec<Revocation> = earlier.map(Row::revocation).collect();
+    commands::revocations(&manager.link, &revocations).await;
+    metrics::counter!(metric::REPUBLISHES).increment(revocations.len() as u64);
+    publish::publish(manager, rows);
 }
 
 /// Saves the changes and tells their events; returns those that were saved.

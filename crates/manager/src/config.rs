@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+/// The longest wait that outweighs one point of priority.
+const AGING_MAX: Duration = Duration::from_secs(86_400);
+
 /// What is wrong with a value; names its key and the rule.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -48,6 +51,12 @@ pub struct ManagerSection {
     /// How long an observer may be refused by all services before it fails.
     #[serde(with = "friendly")]
     pub refused_max: Duration,
+    /// The wait for a slot that outweighs one point of priority; 0: no wait does.
+    #[serde(with = "friendly")]
+    pub aging: Duration,
+    /// Observers of each pool that are published beyond its free slots: they start without a manager, in the order of
+    /// the queue.
+    pub admit_ahead: u32,
     /// The number of service deaths soon after a start that quarantines the started observer.
     pub quarantine_after: u32,
     /// How long a deleted observer is kept.
@@ -109,6 +118,8 @@ impl Default for ManagerSection {
             heartbeat_interval: Duration::from_secs(5),
             orphan_after: Duration::from_secs(90),
             refused_max: row.refused_max,
+            aging: Duration::ZERO,
+            admit_ahead: row.admit_ahead,
             quarantine_after: 5,
             retention_deleted: row.retention_deleted,
             retention_completed: row.retention_completed,
@@ -137,6 +148,7 @@ impl ManagerSection {
                 self.quarantine_after >= 2,
                 "manager.quarantine_after: must be at least 2, because a single death does not identify an observer",
             ),
+            (self.aging <= AGING_MAX, "manager.aging: at most 1d"),
             (self.rebalance_moves >= 1, "manager.rebalance_moves: at least 1"),
             (self.orphan_after >= self.lost_after, "manager.orphan_after: at least manager.lost_after"),
         ];
@@ -149,6 +161,8 @@ impl ManagerSection {
     pub fn row_policy(&self) -> RowPolicy {
         RowPolicy {
             refused_max: self.refused_max,
+            admit_ahead: self.admit_ahead,
+            aging: Some(self.aging).filter(|aging| !aging.is_zero()),
             retention_deleted: self.retention_deleted,
             retention_completed: self.retention_completed,
             retention_failed: self.retention_failed,

@@ -29,10 +29,14 @@ use crate::settings::Settings;
 use everwatch_broker::{Broker, Session, Topology};
 use everwatch_store::{Event, Store, StoreError};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
+
+/// A manager looks once a second whether watermarks are due.
+const WATERMARKS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The receiving ends of the queues inside the manager.
 pub(crate) struct Inboxes {
@@ -128,6 +132,15 @@ impl Manager {
             blockers.push("a state queue is not read up to now yet");
         }
         blockers
+    }
+
+    /// Whether recent watermarks of this manager have come out of both queues.
+    ///
+    /// Reports in a state queue may settle what seems due: a manager that read only the rows would republish an observer
+    /// whose lease ended while the database or every manager was away, although it has run or completed since.
+    pub(crate) fn has_read(&self) -> bool {
+        let recently = (self.settings.heartbeat_interval + WATERMARKS_WITHIN) * 2;
+        self.readiness_blockers().is_empty() && self.freshness.is_within(recently)
     }
 
     /// Whether this manager may draw conclusions from the silence of a service.

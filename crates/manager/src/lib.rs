@@ -29,7 +29,8 @@ use everwatch_broker::{Broker, ConnectError};
 use everwatch_door::serve::{Limits, serve};
 use everwatch_store::{Store, StoreError};
 use loops::{
-    confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, revoker, sweep,
+    admission, confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, revoker,
+    sweep,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -125,6 +126,8 @@ pub async fn start(
     loops.spawn(async move { ("link with the broker", link::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("creator", create_batcher::run(it, inboxes.creates).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("admission", admission::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("sender of revocations", revoker::run(it, inboxes.revocations).await) });
     let it = Arc::clone(&manager);

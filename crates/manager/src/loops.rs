@@ -1,5 +1,6 @@
 //! The loops of a manager. Each looks, decides with `core`, and acts through the rooms below it.
 
+pub(crate) mod admission;
 pub(crate) mod confirms;
 pub(crate) mod create_batcher;
 pub(crate) mod event_feed;

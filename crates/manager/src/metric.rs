@@ -10,6 +10,7 @@ pub(crate) const CAPACITY: &str = "everwatch_capacity_slots";
 pub(crate) const HELD: &str = "everwatch_held_slots";
 pub(crate) const FREE: &str = "everwatch_free_slots";
 pub(crate) const READY: &str = "everwatch_ready_messages";
+pub(crate) const WAITING: &str = "everwatch_waiting_observers";
 pub(crate) const PARKED: &str = "everwatch_parked_messages";
 pub(crate) const UNREADABLE_ROWS: &str = "everwatch_unreadable_rows";
 pub(crate) const STATE_LAG: &str = "everwatch_state_queue_lag_seconds";
@@ -17,6 +18,7 @@ pub(crate) const OUTBOX: &str = "everwatch_outbox_publishes";
 pub(crate) const CONNECTED: &str = "everwatch_broker_connected";
 
 pub(crate) const PUBLISHES: &str = "everwatch_publishes_total";
+pub(crate) const ADMISSIONS: &str = "everwatch_admissions_total";
 pub(crate) const REPUBLISHES: &str = "everwatch_republishes_total";
 pub(crate) const REPORTS: &str = "everwatch_reports_total";
 pub(crate) const STALE_REPORTS: &str = "everwatch_stale_reports_total";
@@ -34,17 +36,19 @@ pub(crate) const INTAKE_BATCH: &str = "everwatch_intake_batch_reports";
 pub(crate) const PASS: &str = "everwatch_reconcile_pass_seconds";
 pub(crate) const CREATE_TO_RUNNING: &str = "everwatch_create_to_running_seconds";
 pub(crate) const DELETE_TO_DELETED: &str = "everwatch_delete_to_deleted_seconds";
+pub(crate) const WAITED: &str = "everwatch_waited_seconds";
 pub(crate) const GAP: &str = "everwatch_failover_gap_seconds";
 pub(crate) const OVERLAP: &str = "everwatch_run_overlap_seconds";
 
-const GAUGES: [(&str, Unit, &str); 12] = [
+const GAUGES: [(&str, Unit, &str); 13] = [
     (OBSERVERS, Unit::Count, "observers by pool and status"),
     (OBSERVER_HEALTH, Unit::Count, "observers that are to run, by pool and health"),
     (SERVICES, Unit::Count, "living services by state"),
     (CAPACITY, Unit::Count, "slots of active services by pool"),
     (HELD, Unit::Count, "slots in use by pool, after the newest heartbeats"),
     (FREE, Unit::Count, "slots of active services that are free, by pool, after the newest heartbeats"),
-    (READY, Unit::Count, "observers that wait for a slot in the work queue of a pool"),
+    (READY, Unit::Count, "messages in the work queue of a pool that no service has taken"),
+    (WAITING, Unit::Count, "observers that wait in the backlog of a pool until they have a slot"),
     (PARKED, Unit::Count, "messages that no version could read"),
     (UNREADABLE_ROWS, Unit::Count, "stored rows that this manager has met and cannot read, by table"),
     (
@@ -56,11 +60,12 @@ const GAUGES: [(&str, Unit, &str); 12] = [
     (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 15] = [
+const COUNTERS: [(&str, Unit, &str); 16] = [
     (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
     (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
     (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
     (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
+    (ADMISSIONS, Unit::Count, "observers that were admitted after they had waited for a slot"),
     (REPUBLISHES, Unit::Count, "work messages published again as the next generation"),
     (REPORTS, Unit::Count, "reports read from the state queues"),
     (STALE_REPORTS, Unit::Count, "reports of a generation that is over"),
@@ -79,10 +84,11 @@ const SECONDS: [f64; 15] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 300.0];
 const SIZES: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
 
-const HISTOGRAMS: [(&str, Unit, &[f64], &str); 6] = [
+const HISTOGRAMS: [(&str, Unit, &[f64], &str); 7] = [
     (INTAKE_BATCH, Unit::Count, &SIZES, "reports applied in one transaction"),
     (PASS, Unit::Seconds, &SECONDS, "how long one pass of the reconciler takes"),
     (CREATE_TO_RUNNING, Unit::Seconds, &SECONDS, "from a create to the first start of its code"),
+    (WAITED, Unit::Seconds, &SECONDS, "how long admitted observers waited for a slot"),
     (DELETE_TO_DELETED, Unit::Seconds, &SECONDS, "from a delete to the end of its code"),
     (
         GAP,

@@ -13,7 +13,7 @@ mod health;
 use self::answer::Answer;
 use self::contract::Contract;
 use crate::context::{Inboxes, Manager};
-use crate::loops::{confirms, create_batcher, event_feed, event_writer, link, reconcile, revoker};
+use crate::loops::{admission, confirms, create_batcher, event_feed, event_writer, link, reconcile, revoker};
 use crate::{RunError, Settings, http};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -69,6 +69,7 @@ impl Stage {
         let mut loops = JoinSet::new();
         loops.spawn(link::run(Arc::clone(&manager)));
         loops.spawn(create_batcher::run(Arc::clone(&manager), creates));
+        loops.spawn(admission::run(Arc::clone(&manager)));
         loops.spawn(revoker::run(Arc::clone(&manager), revocations));
         loops.spawn(confirms::run(Arc::clone(&manager), published));
         loops.spawn(event_writer::run(Arc::clone(&manager), events));

@@ -2,19 +2,20 @@
 
 use crate::events::{Event, EventPage};
 use crate::port::{Change, Counts, HealthCounts, StoreError};
+use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{InvalidName, Kind, ObserverId, Pool};
 use everwatch_core::record::health::{Health, Standing, standing};
 use everwatch_core::record::reason::{ReasonCode, stored_code};
-use everwatch_core::record::row::Row;
+use everwatch_core::record::row::{Row, Slot};
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::RangeTotal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -36,7 +37,6 @@ pub(crate) struct WantedColumns {
 pub(crate) struct StateColumns {
     pub(crate) id: Uuid,
     pub(crate) version: i64,
-    pub(crate) kind: String,
     pub(crate) counted: CountKey,
     pub(crate) due_at: Option<i64>,
     pub(crate) commanded_at: Option<i64>,
@@ -45,6 +45,8 @@ pub(crate) struct StateColumns {
     /// The reason code as far as it follows from the row alone.
     pub(crate) reason_code: Option<&'static str>,
     pub(crate) digest: Option<i64>,
+    /// The place in the backlog.
+    pub(crate) rank: Option<i64>,
     pub(crate) state: Vec<u8>,
 }
 
@@ -52,10 +54,12 @@ pub(crate) struct StateColumns {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct CountKey {
     pub(crate) pool: String,
+    pub(crate) kind: String,
     pub(crate) status: &'static str,
     /// The health as far as it follows from the row alone. A read adds the state of the service and the
     /// current time.
     pub(crate) health: Option<&'static str>,
+    pub(crate) slot: &'static str,
     pub(crate) service_id: Option<Uuid>,
 }
 
@@ -118,13 +122,13 @@ impl StateColumns {
         Ok(Self {
             id: row.id.0,
             version,
-            kind: row.definition.kind.to_string(),
             counted: CountKey::of(row),
             due_at: row.due_at(policy).map(|due| due.0),
             commanded_at: row.commanded_at.map(|at| at.0),
             steady_at: said.and_then(|said| said.steady_at).map(|at| at.0),
             reason_code: stored_code(row).map(ReasonCode::as_str),
             digest: row.digest().map(stored_digest),
+            rank: row.rank(policy),
             state: row.written().map_err(|error| StoreError::Corrupt(error.to_string()))?,
         })
     }
@@ -134,8 +138,10 @@ impl CountKey {
     pub(crate) fn of(row: &Row) -> Self {
         Self {
             pool: row.definition.pool.to_string(),
+            kind: row.definition.kind.to_string(),
             status: row.verdict().status.as_str(),
             health: standing(row).map(|said| said.health.as_str()),
+            slot: row.slot().as_str(),
             service_id: row.holder().map(|service| service.0),
         }
     }
@@ -267,6 +273,41 @@ pub(crate) fn health_counts_of(
     }
     Ok(counts)
 }
+
+/// The counts of pools, from rows of pool, kind, what is counted (`capacity` has no kind), number.
+pub(crate) fn pool_counts_of(
+    rows: Vec<(String, String, String, i64)>,
+    pools: &[String],
+    policy: &RowPolicy,
+) -> Result<HashMap<String, PoolCount>, StoreError> {
+    let empty = || PoolCount { ahead: policy.admit_ahead.into(), ..PoolCount::default() };
+    let mut counts: HashMap<String, PoolCount> = pools.iter().map(|pool| (pool.clone(), empty())).collect();
+    for (pool, kind, what, sum) in rows {
+        let count = counts.entry(pool).or_insert_with(empty);
+        if what == CAPACITY {
+            count.capacity = number(sum);
+            continue;
+        }
+        let kind = Kind::new(&kind).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let of_kind = count.kinds.entry(kind).or_default();
+        if what == Slot::Waiting.as_str() {
+            of_kind.waiting = number(sum);
+        } else {
+            of_kind.admitted = number(sum);
+        }
+    }
+    Ok(counts)
+}
+
+/// The counts of pools by their names.
+pub(crate) fn by_pool(counts: HashMap<String, PoolCount>) -> Result<BTreeMap<Pool, PoolCount>, StoreError> {
+    let named = |(name, count): (String, PoolCount)| {
+        Ok((Pool::new(&name).map_err(|error| StoreError::Corrupt(error.to_string()))?, count))
+    };
+    counts.into_iter().map(named).collect()
+}
+
+const CAPACITY: &str = "capacity";
 
 /// A digest of 40 bits as a database stores it.
 pub(crate) fn stored_digest(digest: u64) -> i64 {

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a check fails by panicking")]
 
+mod backlog;
 mod changing;
 mod checkpoints;
 mod creating;
@@ -13,6 +14,7 @@ mod notes;
 mod services;
 mod unreadable;
 
+pub use backlog::*;
 pub use changing::*;
 pub use checkpoints::*;
 pub use creating::*;
@@ -54,21 +56,34 @@ fn named(text: &str) -> ObserverRef {
     ObserverRef::Name(name(text))
 }
 
-/// A new observer of this body, created at `NOW` plus its number in milliseconds.
+/// An observer of this body whose message is in its queue, so that its create needs no free slot; created at `NOW` plus
+/// its number in milliseconds.
 fn observer(number: u128, body: Value) -> Row {
+    let mut row = new(number, body);
+    row.confirmed(1, row.created_at);
+    row
+}
+
+/// A new observer of this body.
+fn new(number: u128, body: Value) -> Row {
     let definition = ObserverDefinition::parse(body, &name("unnamed")).unwrap();
     let at = Timestamp(NOW.0 + i64::try_from(number).unwrap());
     Row::created(id(number), definition, at, &RowPolicy::default())
 }
 
-/// An observer that queues when the pool is full, so that capacity does not matter.
-fn waiting(number: u128, text: &str) -> Row {
-    observer(number, json!({"name": text, "kind": "ticker", "on_full": "queue"}))
+/// An observer whose message is in its queue.
+fn published(number: u128, text: &str) -> Row {
+    observer(number, json!({"name": text, "kind": "ticker"}))
 }
 
 /// An observer whose create is refused when the pool is full.
 fn hasty(number: u128, text: &str) -> Row {
-    observer(number, json!({"name": text, "kind": "ticker"}))
+    new(number, json!({"name": text, "kind": "ticker"}))
+}
+
+/// A new observer that waits when the pool is full.
+fn patient(number: u128, text: &str) -> Row {
+    new(number, json!({"name": text, "kind": "ticker", "on_full": "queue"}))
 }
 
 async fn all_created(store: &dyn Store, rows: &[Row]) {

@@ -96,11 +96,7 @@ impl Parameters {
 
     /// Whether the numbers that each save keeps (`observer_counts`) tell how many rows match.
     pub(crate) fn is_counted(&self) -> bool {
-        self.kind.is_none()
-            && !self.has_labels()
-            && self.q.is_none()
-            && self.health.is_none()
-            && self.reasons.is_none()
+        !self.has_labels() && self.q.is_none() && self.health.is_none() && self.reasons.is_none()
     }
 
     pub(crate) fn has_labels(&self) -> bool {

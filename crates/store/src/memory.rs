@@ -1,6 +1,7 @@
 //! A store in the memory of this process, for tests and simulations. It keeps the promises of the store port.
 //! Its content is lost when the process ends.
 
+mod backlog;
 mod events;
 mod notes;
 
@@ -21,9 +22,9 @@ use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, Service
 use everwatch_core::record::checkpoint::StoredCheckpoint;
 use everwatch_core::record::health::{Health, standing};
 use everwatch_core::record::reason::code_at;
-use everwatch_core::record::row::Row;
+use everwatch_core::record::row::{Row, Slot};
 use everwatch_core::record::row_policy::RowPolicy;
-use everwatch_core::record::service::{ServiceRow, ServiceState};
+use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
@@ -63,6 +64,8 @@ struct Kept {
     status: Status,
     due_at: Option<i64>,
     commanded_at: Option<i64>,
+    /// The place in the backlog.
+    rank: Option<i64>,
     /// Whether its message is refused, or withdrawn (`true`).
     refused: Option<bool>,
     /// Whether the row still holds its name. A row that has given up its name never gets it back.
@@ -71,7 +74,7 @@ struct Kept {
 
 impl Kept {
     fn of(row: &Row, version: i64, policy: &RowPolicy, had_name: bool) -> Result<Self, StoreError> {
-        let StateColumns { due_at, commanded_at, reason_code, state, .. } =
+        let StateColumns { due_at, commanded_at, rank, reason_code, state, .. } =
             StateColumns::of(row, version, policy)?;
         let WantedColumns { name_key, definition, .. } = WantedColumns::of(row)?;
         let refused = [false, true].into_iter().find(|it| reason_code == Some(refused_as(*it)));
@@ -79,10 +82,7 @@ impl Kept {
         let row = Row::read(row.id, version, crate::columns::read(&definition)?, &state)
             .map_err(StoreError::Corrupt)?;
         let (status, has_name) = (row.verdict().status, had_name && name_key.is_some());
-        Ok(Self { row, status, due_at, commanded_at, refused, has_name })
-    }
-    fn is_counted(&self) -> bool {
-        matches!(self.status, Status::Created | Status::Processing | Status::OnDeleting)
+        Ok(Self { row, status, due_at, commanded_at, rank, refused, has_name })
     }
     fn age(&self) -> (Timestamp, ObserverId) {
         (self.row.created_at, self.row.id)
@@ -125,28 +125,21 @@ impl Tables {
         let held = self.observers.values().filter(|kept| kept.has_name);
         held.map(|kept| (kept.row.definition.name.to_string(), kept.status)).collect()
     }
-    fn free(&self) -> HashMap<String, i64> {
-        let mut free = HashMap::new();
-        for it in self.services.values().filter(|it| it.state() == ServiceState::Active) {
-            *free.entry(it.registration.pool.to_string()).or_insert(0) += i64::from(it.capacity());
-        }
-        for it in self.observers.values().filter(|it| it.is_counted()) {
-            *free.entry(it.row.definition.pool.to_string()).or_insert(0) -= 1;
-        }
-        free
-    }
 }
 
 #[async_trait]
 impl Observers for MemoryStore {
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
         let mut tables = self.tables();
-        let mut answers = admit(rows, Occupancy { holders: tables.holders(), free: tables.free() });
-        for (row, answer) in rows.iter().zip(&mut answers).filter(|(_, answer)| **answer == Created::Done) {
+        let occupancy =
+            Occupancy { holders: tables.holders(), pools: tables.pool_counts(rows, &self.policy) };
+        let mut answers = admit(rows, occupancy);
+        for (row, answer) in rows.iter().zip(&mut answers) {
+            let Some(row) = answer.stored(row) else { continue };
             match tables.observers.entry(row.id) {
                 Entry::Occupied(_) => *answer = Created::NameTaken,
                 Entry::Vacant(place) => {
-                    place.insert(Kept::of(row, row.version, &self.policy, true)?);
+                    place.insert(Kept::of(&row, row.version, &self.policy, true)?);
                 }
             }
         }
@@ -309,10 +302,7 @@ impl Worklists for MemoryStore {
     async fn unheld(&self, pool: &Pool, living: &[ServiceId], most: usize) -> Result<Vec<Row>, StoreError> {
         let is_held = |kept: &Kept| kept.row.holder().is_some_and(|holder| living.contains(&holder));
         let is_one = |kept: &Kept| {
-            kept.row.definition.pool == *pool
-                && kept.is_counted()
-                && !is_held(kept)
-                && kept.refused != Some(true)
+            kept.row.definition.pool == *pool && kept.row.slot() == Slot::Admitted && !is_held(kept)
         };
         Ok(self.rows(most, |kept| is_one(kept).then(|| kept.age())))
     }

@@ -6,6 +6,7 @@ pub use crate::events::{Event, EventFilter, EventPage, EventRange};
 use async_trait::async_trait;
 pub use everwatch_core::capacity::create_admission::Created;
 
+use everwatch_core::capacity::admission::{Offers, PoolCount};
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
@@ -14,6 +15,7 @@ use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::row::Row;
+use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
@@ -251,8 +253,8 @@ pub trait Events: Send + Sync + 'static {
 #[async_trait]
 pub trait Observers: Send + Sync + 'static {
     /// Inserts new rows in one transaction, as far as `create_admission` admits them: by name, and, unless they queue,
-    /// by capacity (the pool's Created + Processing + OnDeleting against the capacities of its active services).
-    /// Returns one result for each row, in order. A refused row does not stop the others.
+    /// by the free slots of their pools. A row that must wait for a slot is stored as `Row::created_waiting`. Returns one
+    /// result for each row, in order. A refused row does not stop the others.
     async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError>;
     /// Rows by id; unknown ids are left out.
     async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError>;
@@ -309,6 +311,70 @@ pub trait Worklists: Send + Sync + 'static {
     async fn held_by(&self, service: ServiceId, range: InventoryRange)
     -> Result<Vec<ObserverId>, StoreError>;
 }
+
+/// The admission of one pool's waiting observers.
+#[derive(Debug, Clone, Copy)]
+pub struct Admission<'a> {
+    pub pool: &'a Pool,
+    /// What the pool's active services offer.
+    pub offers: &'a Offers,
+    pub now: Timestamp,
+    /// Whether rows that must wait for inventories are passed over.
+    pub holds_restored: bool,
+    pub most: u64,
+}
+
+/// A row before and after its admission.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Admitted {
+    pub before: Row,
+    pub after: Row,
+}
+
+impl Admission<'_> {
+    /// The admitted among these candidates.
+    pub(crate) fn decide(
+        &self,
+        counted: &PoolCount,
+        mut candidates: Vec<Row>,
+        policy: &RowPolicy,
+    ) -> Vec<Admitted> {
+        candidates.retain(|row| !(self.holds_restored && row.waits_for_lists()));
+        let admitted = counted.choose(candidates, policy).into_iter().map(|before| {
+            let mut after = before.clone();
+            after.admit(self.now, policy);
+            Admitted { before, after }
+        });
+        admitted.collect()
+    }
+}
+
+/// The place of a waiting observer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The observers of its pool that come before it.
+    pub ahead: u64,
+    /// All that wait in its pool.
+    pub waiting: u64,
+}
+
+/// Observers that wait for a slot.
+#[async_trait]
+pub trait Backlog: Send + Sync + 'static {
+    /// The pools in which observers wait, each with its counts.
+    async fn waiting_pools(&self) -> Result<BTreeMap<Pool, PoolCount>, StoreError>;
+    /// Admits waiting observers in one transaction, as `core::capacity::admission` decides: counts, choice and save. No
+    /// two admissions or creates of a pool count at the same time. Rows that another writer changes meanwhile are left
+    /// as they are.
+    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError>;
+    /// The waiting observers of a pool and kind, in the order in which they are admitted.
+    async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError>;
+    /// The place of this waiting row; `None` if it does not wait. Counts at most [`PLACE_MAX`] observers ahead.
+    async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError>;
+}
+
+/// The observers ahead that a place counts at most.
+pub const PLACE_MAX: u32 = 10_000;
 
 /// The rows of services.
 #[async_trait]
@@ -367,7 +433,9 @@ pub trait ParkedMessages: Send + Sync + 'static {
 
 /// The database. All times are by the clock of the database.
 #[async_trait]
-pub trait Store: KeyValue + Events + Observers + Worklists + Services + Checkpoints + ParkedMessages {
+pub trait Store:
+    KeyValue + Events + Observers + Backlog + Worklists + Services + Checkpoints + ParkedMessages
+{
     /// Closes all connections. Everything that was committed is then in the database file itself, not in its log. No
     /// other method works afterwards.
     async fn close(&self);

@@ -1,5 +1,6 @@
 //! The store on PostgreSQL: any number of managers share one.
 
+mod backlog;
 mod checkpoints;
 mod events;
 mod lists;
@@ -13,10 +14,11 @@ use crate::error_mapping::{failure, migration};
 use crate::port::*;
 use crate::unreadable::{Dialect, Ledger};
 use async_trait::async_trait;
+use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
@@ -169,6 +171,22 @@ impl Observers for PgStore {
         answered(observers::look(self.reading())).await?;
         answered(services::look(self.reading())).await?;
         Ok(self.unreadable.all())
+    }
+}
+
+#[async_trait]
+impl Backlog for PgStore {
+    async fn waiting_pools(&self) -> Result<BTreeMap<Pool, PoolCount>, StoreError> {
+        backlog::waiting_pools(&self.pool, &self.policy).await
+    }
+    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError> {
+        backlog::admit(self.reading(), admission, &self.policy).await
+    }
+    async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {
+        backlog::waiting(self.reading(), pool, kind, most).await
+    }
+    async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError> {
+        backlog::place(&self.pool, row, &self.policy).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! The store on SQLite: one manager, one file. One connection writes, four read.
 
+mod backlog;
 mod checkpoints;
 mod events;
 mod group_commit;
@@ -15,10 +16,11 @@ use crate::error_mapping::{failure, migration};
 use crate::port::*;
 use crate::unreadable::{Dialect, Ledger};
 use async_trait::async_trait;
+use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
@@ -236,6 +238,22 @@ impl Observers for SqliteStore {
         observers::look(self.reading()).await?;
         services::look(self.reading()).await?;
         Ok(self.unreadable.all())
+    }
+}
+
+#[async_trait]
+impl Backlog for SqliteStore {
+    async fn waiting_pools(&self) -> Result<BTreeMap<Pool, PoolCount>, StoreError> {
+        backlog::waiting_pools(&self.readers, &self.policy).await
+    }
+    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError> {
+        backlog::admit(self.reading_to_write(), admission, &self.policy).await
+    }
+    async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {
+        backlog::waiting(self.reading(), pool, kind, most).await
+    }
+    async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError> {
+        backlog::place(&self.readers, row, &self.policy).await
     }
 }
 

@@ -72,6 +72,12 @@ both! {
     a_slot_is_free_again_when_its_observer_has_ended
     of_two_creators_of_one_name_exactly_one_wins
     creators_side_by_side_do_not_give_a_slot_twice
+    observers_without_a_slot_wait_until_one_is_free
+    the_first_in_order_are_admitted
+    a_create_takes_no_slot_of_those_that_wait
+    a_kind_takes_only_slots_of_services_that_offer_it
+    what_a_cordoned_service_holds_uses_no_slot_of_others
+    admissions_side_by_side_do_not_give_a_slot_twice
     a_save_stands_under_the_next_version
     a_save_of_an_old_version_changes_nothing
     the_second_of_one_id_in_a_batch_comes_too_late
@@ -158,7 +164,9 @@ fn row() -> Row {
     let body = serde_json::json!({"name": "a", "kind": "ticker", "on_full": "queue"});
     let definition = ObserverDefinition::parse(body, &"b".parse().unwrap()).unwrap();
     let now = everwatch_core::clock::Timestamp(1_800_000_000_000);
-    Row::created(ObserverId(Uuid::from_u128(1)), definition, now, &RowPolicy::default())
+    let mut row = Row::created(ObserverId(Uuid::from_u128(1)), definition, now, &RowPolicy::default());
+    row.confirmed(1, now);
+    row
 }
 
 async fn reopening_keeps_everything(fresh: Fresh) {

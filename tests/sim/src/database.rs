@@ -4,10 +4,11 @@
 use crate::machine;
 use crate::record::{Fact, note};
 use async_trait::async_trait;
+use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
@@ -15,9 +16,10 @@ use everwatch_core::record::status::Status;
 use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use everwatch_store::{
-    Backup, Change, Checkpoints, Counts, Created, Event, EventFilter, EventPage, EventRange, Events, Filter,
-    Found, HealthCounts, KeyValue, ListCursor, MemoryStore, ObserverResult, Observers, Page, Parked,
-    ParkedHead, ParkedMessages, Services, Store, StoreError, Unreadable, Worklists,
+    Admission, Admitted, Backlog, Backup, Change, Checkpoints, Counts, Created, Event, EventFilter,
+    EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, ListCursor, MemoryStore,
+    ObserverResult, Observers, Page, Parked, ParkedHead, ParkedMessages, Place, Services, Store, StoreError,
+    Unreadable, Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -152,11 +154,21 @@ impl RemoteStore {
     async fn insert(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
         let answers = self.memory().create(rows).await?;
         for (row, answer) in rows.iter().zip(&answers) {
-            if *answer == Created::Done {
-                note(Fact::Saved { request: None, before: None, after: Box::new(row.clone()) });
+            if let Some(row) = answer.stored(row) {
+                note(Fact::Saved { request: None, before: None, after: Box::new(row.into_owned()) });
             }
         }
         Ok(answers)
+    }
+
+    /// Admits waiting rows and records their stored state.
+    async fn admit_waiting(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError> {
+        let admitted = self.memory().admit(admission).await?;
+        for Admitted { before, after } in &admitted {
+            let before = Some(Box::new(before.clone()));
+            note(Fact::Saved { request: None, before, after: Box::new(after.clone()) });
+        }
+        Ok(admitted)
     }
 
     async fn update(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
@@ -265,6 +277,22 @@ impl Observers for RemoteStore {
     }
     async fn unreadable(&self) -> Result<Vec<Unreadable>, StoreError> {
         self.operation(Access::Read, self.memory().unreadable()).await
+    }
+}
+
+#[async_trait]
+impl Backlog for RemoteStore {
+    async fn waiting_pools(&self) -> Result<BTreeMap<Pool, PoolCount>, StoreError> {
+        self.operation(Access::Read, self.memory().waiting_pools()).await
+    }
+    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError> {
+        self.operation(Access::Write, self.admit_waiting(admission)).await
+    }
+    async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {
+        self.rows(Vec::len, self.memory().waiting(pool, kind, most)).await
+    }
+    async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError> {
+        self.operation(Access::Read, self.memory().place(row)).await
     }
 }
 

@@ -2,6 +2,7 @@
 //! broker holds, which commits were made. Each rule has its own file. A history ends at the first rule that
 //! is broken.
 
+mod backlog;
 mod capacity;
 mod checkpoints;
 mod conclusions;
@@ -109,6 +110,7 @@ impl Judge {
         self.epochs.hear(now, fact, known, exercised)?;
         self.settlements.hear(fact, known, exercised)?;
         self.capacity.hear(now, fact, known, exercised)?;
+        backlog::hear(fact, known, exercised)?;
         self.checkpoints.hear(fact, known, exercised)?;
         self.conclusions.hear(now, fact, known, exercised)?;
         if self.is_quiet { Quiet::hear(fact, known) } else { Ok(()) }

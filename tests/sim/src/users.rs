@@ -85,11 +85,16 @@ pub(crate) fn observer_name(observer: usize) -> String {
     format!("observer-{}", observer + 1)
 }
 
+/// Observers have this many priorities.
+const PRIORITIES: usize = 3;
+
 fn definition(observer: usize, setup: &ObserverSetup, edition: u32) -> Value {
     let code = Code { edition, ..setup.code };
+    let priority = observer % PRIORITIES;
     json!({
         "name": observer_name(observer), "kind": if setup.is_rare { "rare" } else { "common" },
         "pool": setup.pool, "spec": code, "overlap": setup.overlap, "grace": "3s", "on_full": "queue",
+        "priority": priority,
         "retry": {"kind": "fixed", "every": "1s", "attempts": setup.attempts},
         "desired": if setup.paused { "paused" } else { "running" },
     })

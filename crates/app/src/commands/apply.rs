@@ -22,8 +22,8 @@ const AT_ONCE: usize = 16;
 /// The largest file that is read, in bytes.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
 /// The members of a definition that can be compared, without the name.
-const WANTED: [&str; 9] =
-    ["kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full", "desired"];
+const WANTED: [&str; 10] =
+    ["kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full", "priority", "desired"];
 
 type Manifests = BTreeMap<String, (PathBuf, Map<String, Value>)>;
 

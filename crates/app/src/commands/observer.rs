@@ -60,6 +60,7 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         ("desired", asked.paused.then(|| "paused".to_owned())),
     ];
     body.extend(words.into_iter().filter_map(|(member, word)| Some((member.to_owned(), json!(word?)))));
+    body.extend(asked.priority.map(|priority| ("priority".to_owned(), json!(priority))));
     for (member, given) in [("spec", &asked.spec), ("retry", &asked.retry)] {
         if let Some(given) = given {
             body.insert(member.to_owned(), read_json(member, given)?);

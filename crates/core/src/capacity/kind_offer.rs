@@ -15,15 +15,20 @@ pub enum KindOffer {
     NotOffered(BTreeSet<Kind>),
 }
 
+/// The kinds that the living services of a pool offer.
+#[must_use]
+pub fn offered_kinds(living: &[ServiceRow], pool: &Pool) -> BTreeSet<Kind> {
+    let of_pool = living.iter().filter(|it| it.registration.pool == *pool && it.end.is_none());
+    of_pool.flat_map(|it| &it.registration.kinds).map(|info| info.name.clone()).collect()
+}
+
 /// Decides from the living services.
 #[must_use]
 pub fn kind_offer(living: &[ServiceRow], pool: &Pool, kind: &Kind) -> KindOffer {
-    let of_pool = || living.iter().filter(|it| it.registration.pool == *pool);
-    let offered: BTreeSet<Kind> =
-        of_pool().flat_map(|it| &it.registration.kinds).map(|info| info.name.clone()).collect();
+    let offered = offered_kinds(living, pool);
     if offered.contains(kind) {
         KindOffer::Offered
-    } else if of_pool().next().is_none() {
+    } else if !living.iter().any(|it| it.registration.pool == *pool) {
         KindOffer::NoService
     } else {
         KindOffer::NotOffered(offered)

@@ -71,7 +71,7 @@ impl Row {
     #[must_use]
     pub fn is_withdrawn(&self) -> bool {
         let ended = self.observed.settled.as_ref().is_some_and(|settled| settled.how != Settlement::Stopped);
-        self.withdrawn_at.is_some() && self.desired == Desired::Running && !ended
+        self.withdrawn_at.is_some() && self.desired == Desired::Running && (!ended || self.waiting.is_some())
     }
 
     /// Withdraws its message if it has been refused for [`WITHDRAW_AFTER`]: this generation ends, and the next one
@@ -87,12 +87,18 @@ impl Row {
         true
     }
 
-    /// A service can run it: publishes the next generation.
+    /// A service can run it: lets it wait for a slot.
     pub fn release(&mut self, now: Timestamp) -> bool {
         if !self.is_withdrawn() {
             return false;
         }
-        (self.withdrawn_at, self.modified_at) = (None, now);
+        if self.waiting.is_none() && self.observed.settled.is_none() && self.generation > 0 {
+            // Its message is not withdrawn yet. Its next generation keeps the slot.
+            (self.withdrawn_at, self.modified_at) = (None, now);
+            return true;
+        }
+        let since = self.waiting.map(|it| it.since).or(self.withdrawn_at).unwrap_or(now);
+        self.wait_for_slot(since, now);
         true
     }
 }

@@ -73,6 +73,7 @@ pub fn adopted(
         grace: work.grace,
         // It already has a slot.
         on_full: OnFull::Queue,
+        priority: work.priority,
     };
     let mut row = Row::created(work.id, definition, now, policy);
     (row.generation, row.publish_lease, row.published_at) = (work.generation, None, Some(now));
@@ -116,7 +117,7 @@ impl Row {
     /// until then, every service has sent its inventory.
     #[must_use]
     pub fn waits_for_lists(&self) -> bool {
-        self.reserve > 0 && self.wants_republish()
+        self.reserve > 0 && (self.wants_republish() || self.waiting.is_some())
     }
 }
 

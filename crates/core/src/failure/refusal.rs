@@ -15,7 +15,8 @@ impl Row {
 
     /// Fails it because no service could run it. A service's own report of its end takes precedence.
     pub fn fail_refused(&mut self, now: Timestamp) {
-        let Some(why) = self.observed.refusal() else { return };
+        let unoffered = || format!("none offers its kind {}", self.definition.kind);
+        let why = self.observed.refusal().map_or_else(unoffered, str::to_owned);
         let error = format!("no service of pool {} could run it: {why}", self.definition.pool);
         self.settle_by_manager(Settlement::Failed { error, attempts: 0 }, now);
     }

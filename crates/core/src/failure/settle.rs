@@ -16,7 +16,7 @@ impl Row {
     /// As if a report with this key had said so; reports with a later key still count.
     pub(super) fn settle_at(&mut self, key: Key, how: Settlement, now: Timestamp) {
         self.observed.settled = Some(Settled { key, service: ServiceId(Uuid::nil()), at: now, how });
-        self.commanded_at = Some(now);
+        (self.commanded_at, self.waiting) = (Some(now), None);
         self.note_settled(now);
     }
 }

@@ -18,6 +18,9 @@ pub const LABELS_MAX: usize = 64;
 /// The longest time between telling an observer to stop and aborting it.
 pub const GRACE_MAX: Duration = Duration::from_secs(3600);
 
+/// The highest priority; the lowest one is its negative.
+pub const PRIORITY_MAX: i8 = 100;
+
 /// The reaction to a redelivery while the previous run might still be ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -59,6 +62,14 @@ pub struct ObserverDefinition {
     pub grace: Duration,
     #[serde(default)]
     pub on_full: OnFull,
+    /// Its place among observers that wait for a slot: -100 to 100, the highest first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i8,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &i8) -> bool {
+    *number == 0
 }
 
 fn ten_seconds() -> Duration {
@@ -78,7 +89,8 @@ impl FieldError {
     }
 }
 
-const MEMBERS: [&str; 9] = ["name", "kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full"];
+const MEMBERS: [&str; 10] =
+    ["name", "kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full", "priority"];
 
 /// Takes members out of a JSON object one at a time and collects all errors.
 struct Reader {
@@ -105,6 +117,16 @@ impl Reader {
         crate::clock::parse_duration(&text)
             .map_err(|error| self.errors.push(FieldError::new(format!("/{member}"), error)))
             .ok()
+    }
+    fn priority(&mut self) -> Option<i8> {
+        let number: i64 = self.optional("priority")?;
+        let priority = i8::try_from(number).ok().filter(|it| (-PRIORITY_MAX..=PRIORITY_MAX).contains(it));
+        if priority.is_none() {
+            let detail =
+                format!("is {number}: a priority is a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}");
+            self.errors.push(FieldError::new("/priority", detail));
+        }
+        priority
     }
     fn reject_unknown(&mut self) {
         for member in self.members.keys() {
@@ -138,6 +160,7 @@ impl ObserverDefinition {
         let overlap = reader.optional("overlap");
         let grace = reader.duration("grace");
         let on_full = reader.optional("on_full");
+        let priority = reader.priority();
         reader.reject_unknown();
         match kind {
             Some(kind) if reader.errors.is_empty() => {
@@ -151,6 +174,7 @@ impl ObserverDefinition {
                     overlap: overlap.unwrap_or_default(),
                     grace: grace.unwrap_or_else(ten_seconds),
                     on_full: on_full.unwrap_or_default(),
+                    priority: priority.unwrap_or_default(),
                 };
                 definition.check().map(|()| definition)
             }
@@ -164,6 +188,7 @@ impl ObserverDefinition {
         let told = |it: &Self| Self {
             labels: BTreeMap::new(),
             on_full: OnFull::default(),
+            priority: 0,
             name: other.name.clone(),
             ..it.clone()
         };
@@ -248,6 +273,11 @@ mod tests {
         assert!(parse(spec(SPEC_MAX_BYTES)).is_ok());
         assert_eq!(pointers(spec(SPEC_MAX_BYTES + 1)), ["/spec"]);
         assert_eq!(pointers(json!({"kind": "k", "grace": "61m"})), ["/grace"]);
+        for (priority, wrong) in
+            [(json!(100), false), (json!(-100), false), (json!(101), true), (json!(1.5), true)]
+        {
+            assert_eq!(parse(json!({"kind": "k", "priority": priority})).is_err(), wrong, "{priority}");
+        }
         assert_eq!(pointers(json!({"kind": "k", "labels": {"a b": "x"}})), ["/labels/a b"]);
         let none = json!({"kind": "k", "retry": {"kind": "fixed", "every": "1s", "attempts": 0}});
         assert_eq!(pointers(none), ["/retry/attempts"]);

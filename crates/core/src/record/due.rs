@@ -12,6 +12,8 @@ pub enum DueStep {
     Forget,
     /// Save the row, then send its revocation.
     Revoke(Row),
+    /// Save the row: it waits for a slot.
+    Wait(Row),
     /// Its generation is new: save the row, send its revocation, then publish it.
     Publish(Row),
 }
@@ -22,7 +24,7 @@ impl DueStep {
     pub fn row(&self) -> Option<&Row> {
         match self {
             Self::Forget => None,
-            Self::Revoke(row) | Self::Publish(row) => Some(row),
+            Self::Revoke(row) | Self::Wait(row) | Self::Publish(row) => Some(row),
         }
     }
 }
@@ -32,6 +34,11 @@ impl DueStep {
 pub fn due_step(row: &Row, now: Timestamp, policy: &RowPolicy) -> Option<DueStep> {
     if row.forget_at(policy).is_some_and(|at| at <= now) {
         return Some(DueStep::Forget);
+    }
+    if row.wants_republish() && row.readmitted == Some(row.generation) {
+        let mut row = row.clone();
+        row.wait_for_slot(now, now);
+        return Some(DueStep::Wait(row));
     }
     let lease_over = row.publish_lease.is_some_and(|mark| mark.until <= now);
     if lease_over || row.wants_republish() {

@@ -1,10 +1,10 @@
 //! The events of an observer between two versions of its row, as text, and the timing of a move.
 
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, show};
 use crate::epoch::Epoch;
 use crate::id::{Name, ServiceId};
 use crate::record::observed::{Handover, RunEnding, RunPhase, Settlement, Stamped, Start};
-use crate::record::row::{Desired, Row};
+use crate::record::row::{Desired, Row, Waiting};
 use crate::record::status::Status;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -39,6 +39,10 @@ words! {
     RestartRequested = "restart_requested",
     MoveRequested = "move_requested",
     DeleteRequested = "delete_requested",
+    /// It waits for a slot.
+    Waiting = "waiting",
+    /// It has a slot after a wait: its next generation will be published.
+    Admitted = "admitted",
     /// A new generation will be published.
     Republished = "republished",
     Started = "started",
@@ -110,6 +114,7 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
             EventKind::Created,
             format!("kind {} in pool {}", after.definition.kind, after.definition.pool),
         );
+        told.waits(None);
         return told.list;
     };
     if before.definition != after.definition {
@@ -128,8 +133,15 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
     } else if after.ending.is_some() && before.ending != after.ending {
         told.plainly(EventKind::RestartRequested, String::new());
     }
+    told.waits(Some(before));
     if after.generation > before.generation {
-        told.plainly(EventKind::Republished, cause(before).to_owned());
+        match before.waiting {
+            Some(Waiting { since }) if after.waiting.is_none() => {
+                let waited = show(Duration::from_secs(after.modified_at.since(since).as_secs()));
+                told.plainly(EventKind::Admitted, format!("waited {waited}"));
+            }
+            _ => told.plainly(EventKind::Republished, cause(before).to_owned()),
+        }
     }
     told.seen(before);
     let status = |row: &Row| row.verdict().status;
@@ -177,6 +189,12 @@ impl Teller<'_> {
     fn plainly(&mut self, kind: EventKind, text: String) {
         let (at, epoch) = (self.after.modified_at, self.after.epoch());
         self.list.push(RowEvent { kind, at, epoch, service: None, text });
+    }
+
+    fn waits(&mut self, before: Option<&Row>) {
+        if self.after.is_waiting() && !before.is_some_and(Row::is_waiting) {
+            self.plainly(EventKind::Waiting, format!("for a slot in pool {}", self.after.definition.pool));
+        }
     }
 
     fn say(

@@ -107,6 +107,7 @@ pub fn standing(row: &Row) -> Option<Standing> {
     }
     match (row.desired, row.observed.settled.is_some()) {
         (Desired::Paused | Desired::Deleted, _) => None,
+        (Desired::Running, _) if row.waiting.is_some() => plain(Health::Waiting),
         (Desired::Running, true) if row.wants_republish() || row.is_withdrawn() => plain(Health::Waiting),
         (Desired::Running, true) => None,
         (Desired::Running, false) if row.unlisted.is_some() => plain(Health::Waiting),

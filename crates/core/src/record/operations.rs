@@ -40,13 +40,13 @@ impl Row {
     ///
     /// # Errors
     /// If it is deleted or has not failed.
-    pub fn retry(&mut self, now: Timestamp, policy: &RowPolicy) -> Asked {
+    pub fn retry(&mut self, now: Timestamp, _policy: &RowPolicy) -> Asked {
         self.refuse_deleted()?;
         if self.verdict().status != Status::Failed {
             return Err(Refusal::NotFailed);
         }
         self.desired = Desired::Running;
-        self.republish(now, policy);
+        self.wait_for_slot(now, now);
         Ok(true)
     }
 
@@ -80,7 +80,7 @@ impl Row {
         self.desired = Desired::Running;
         self.modified_at = now;
         if rests {
-            self.republish(now, policy);
+            self.wait_for_slot(now, now);
         } else if !self.verdict().status.is_final() {
             // Services were told that this generation ends; they may not have received that yet.
             (self.ending, self.withdrawn_at) = (Some(self.generation), None);
@@ -89,7 +89,8 @@ impl Row {
         Ok(true)
     }
 
-    /// Stops it and starts it again; an observer that has ended by itself starts at once.
+    /// Stops it and starts it again, in the same slot; an observer that has ended by itself waits for a slot. One that
+    /// waits already stays as it is.
     ///
     /// # Errors
     /// If it is deleted or paused.
@@ -97,6 +98,9 @@ impl Row {
         self.refuse_deleted()?;
         if self.desired == Desired::Paused && !self.verdict().status.is_final() {
             return Err(Refusal::Paused);
+        }
+        if self.is_waiting() {
+            return Ok(false);
         }
         self.desired = Desired::Running;
         self.renew_run(now, policy);
@@ -126,10 +130,19 @@ impl Row {
             return Ok(false);
         }
         let runs_otherwise = !definition.runs_like(&self.definition);
+        let changes_pool = definition.pool != self.definition.pool;
         self.definition = Arc::new(definition);
         self.modified_at = now;
         if runs_otherwise && self.desired == Desired::Running {
-            self.renew_run(now, policy);
+            if changes_pool && self.wants_republish() {
+                self.wait_for_slot(now, now);
+            } else {
+                self.renew_run(now, policy);
+            }
+        }
+        if changes_pool {
+            // It has a slot of its former pool only.
+            self.readmitted = self.ending.filter(|ending| *ending == self.generation);
         }
         Ok(true)
     }
@@ -154,8 +167,12 @@ impl Row {
     }
 
     fn renew_run(&mut self, now: Timestamp, policy: &RowPolicy) {
-        if self.observed.settled.is_some() || self.generation == 0 {
+        if self.is_waiting() {
+            self.modified_at = now;
+        } else if self.wants_republish() {
             self.republish(now, policy);
+        } else if self.observed.settled.is_some() || self.generation == 0 {
+            self.wait_for_slot(now, now);
         } else {
             (self.ending, self.promised) = (Some(self.generation), Some(self.generation));
             self.withdrawn_at = None;
@@ -249,9 +266,13 @@ mod tests {
         fn pass(&mut self) -> &mut Self {
             let at = self.at();
             match due_step(&self.row, at, &policy()) {
-                Some(DueStep::Revoke(row) | DueStep::Publish(row)) => self.row = row,
+                Some(DueStep::Revoke(row) | DueStep::Wait(row) | DueStep::Publish(row)) => self.row = row,
                 Some(DueStep::Forget) => panic!("forgotten"),
                 None => {}
+            }
+            if self.row.is_waiting() {
+                // A slot is free.
+                self.row.admit(at, &policy());
             }
             self
         }
@@ -282,7 +303,8 @@ mod tests {
         it.hear(RunEvent::Stopped).pass().is("1 Paused, ends");
         assert_eq!(it.act(Row::restart), Err(Refusal::Paused));
         assert_eq!(it.act(Row::resume), Ok(true));
-        it.is("2 Created to be published");
+        it.is("1 Created waiting for a slot in pool default, ends");
+        it.pass().is("2 Created to be published");
         assert!(it.row.publish_lease.is_some());
         assert_eq!(it.act(Row::resume), Ok(false));
     }
@@ -348,7 +370,7 @@ mod tests {
         it.pass().is("0 Paused, ends");
         assert_eq!(it.row.due_at(&policy()), None);
         it.act(Row::resume).unwrap();
-        it.is("1 Created to be published");
+        it.pass().is("1 Created to be published");
         let mut other = Script::new();
         other.row = other.row.clone().created_paused();
         assert!(other.row.delete(Timestamp(5), &policy()));
@@ -393,14 +415,14 @@ mod tests {
         assert_eq!(it.act(Row::retry), Err(Refusal::NotFailed));
         it.is("1 Completed, ends");
         assert_eq!(it.act(Row::restart), Ok(true));
-        it.is("2 Created to be published");
+        it.pass().is("2 Created to be published");
         // It fails while it is stopping, and the failure counts as its end.
         it.run();
         it.act(Row::pause).unwrap();
         it.hear(RunEvent::Failed { error: "e".into(), attempts: 1 }).pass();
         it.is("2 Failed gave up after 1 attempts: e, ends");
         assert_eq!(it.act(Row::retry), Ok(true));
-        it.is("3 Created to be published");
+        it.pass().is("3 Created to be published");
     }
 
     #[test]

@@ -210,7 +210,7 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
     };
     if let Some(obstacle) = obstacle.filter(|it| code == Some(it.code())) {
         let why = obstacle.explain(&row.definition.pool);
-        reason = if row.observed.begun { format!("{reason}; {why}") } else { why };
+        reason = if row.observed.begun && row.waiting.is_none() { format!("{reason}; {why}") } else { why };
     }
     Explanation { status: verdict.status, health, code, reason }
 }

@@ -1,7 +1,9 @@
 //! The managers' row of an observer: its definition, its publishes and its observed state. All changes of a row are
 //! decided here, as functions of values.
 
+mod backlog;
 mod beside;
+mod outbox;
 
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
@@ -17,6 +19,8 @@ use crate::wire::trace::{self, TraceContext};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use uuid::Uuid;
+
+pub use backlog::{Slot, Waiting};
 
 /// The state of the observer that its user currently wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +102,16 @@ pub struct Row {
     /// generation when a service can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withdrawn_at: Option<Timestamp>,
+    /// Since when it waits in the backlog: its message is not in the queue, and a manager publishes it when it has a
+    /// slot. `None`: it is admitted, or not meant to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
+    /// How often it failed and was retried since it last completed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: u32,
+    /// This generation must end, and the observer must then wait for a slot: its pool has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readmitted: Option<u32>,
     /// The runs of the previous generation, as long as crash checks are due.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_runs: Vec<Run>,
@@ -155,6 +169,9 @@ impl Row {
             unlisted: None,
             refused_since: None,
             withdrawn_at: None,
+            waiting: None,
+            failures: 0,
+            readmitted: None,
             former_runs: Vec::new(),
             observed: Observed::default(),
             acted: Vec::new(),
@@ -251,6 +268,7 @@ impl Row {
             self.generation = generation;
             self.observed = Observed::default();
             (self.published_at, self.refused_since, self.withdrawn_at) = (None, None, None);
+            self.waiting = None;
         }
         let key = Key { acquisitions: report.epoch.acquisitions(), seq };
         self.observed.join(&ReceivedReport { service, key, at, event: report.event.clone() });
@@ -330,6 +348,7 @@ impl Row {
             return false;
         }
         self.desired = Desired::Deleted;
+        self.waiting = None;
         self.delete_requested_at = Some(now);
         self.modified_at = now;
         self.ended_at = None;
@@ -355,60 +374,6 @@ impl Row {
             Err(status)
         } else {
             Ok(self.delete(now, policy))
-        }
-    }
-
-    /// Raises the generation, leases its publish and discards the observed state of the old one.
-    pub fn republish(&mut self, now: Timestamp, policy: &RowPolicy) {
-        let failures = self.publish_lease.map_or(0, |mark| mark.failures.saturating_add(1));
-        if self.generation.max(self.reserve) > 0 {
-            self.commanded_at = Some(now);
-        }
-        self.generation = self.generation.max(self.reserve).saturating_add(1);
-        self.reserve = 0;
-        let runs = std::mem::take(&mut self.observed).runs;
-        self.former_runs = if self.crash_check.is_some() { runs } else { Vec::new() };
-        (self.ending, self.promised, self.unlisted) = (None, None, None);
-        (self.published_at, self.refused_since, self.withdrawn_at) = (None, None, None);
-        if self.desired == Desired::Running {
-            self.resend = None;
-        }
-        self.publish_lease = Some(PublishLease { until: now.plus(policy.lease), failures });
-        self.ended_at = None;
-        self.modified_at = now;
-    }
-
-    /// The broker has confirmed the publish of `generation`; returns whether the publish was still open.
-    pub fn confirmed(&mut self, generation: u32, at: Timestamp) -> bool {
-        if self.generation != generation || self.publish_lease.is_none() {
-            return false;
-        }
-        self.publish_lease = None;
-        self.published_at = Some(at);
-        self.modified_at = self.modified_at.max(at);
-        true
-    }
-
-    /// The publish of `generation` is still in progress: renews its lease.
-    pub fn renew(&mut self, generation: u32, now: Timestamp, policy: &RowPolicy) -> bool {
-        match &mut self.publish_lease {
-            Some(mark) if self.generation == generation => {
-                mark.until = now.plus(policy.lease);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// The publish of `generation` ended without a confirm: the next one does not wait for the end of the lease, but
-    /// for a pause that grows each time.
-    pub fn publish_unconfirmed(&mut self, generation: u32, now: Timestamp, policy: &RowPolicy) -> bool {
-        match &mut self.publish_lease {
-            Some(mark) if self.generation == generation => {
-                mark.until = now.plus(doubled(policy.republish_first, mark.failures, policy.republish_max));
-                true
-            }
-            _ => false,
         }
     }
 
@@ -439,6 +404,7 @@ impl Row {
         let settled = self.observed.settled.as_ref();
         self.desired == Desired::Running
             && self.withdrawn_at.is_none()
+            && self.waiting.is_none()
             && settled.is_some_and(|settled| {
                 promised || settled.how == crate::record::observed::Settlement::Stopped
             })

@@ -19,6 +19,11 @@ pub struct RowPolicy {
     pub resend_max: Duration,
     /// How long services may refuse an observer before it fails (default 15 min).
     pub refused_max: Duration,
+    /// The wait in the backlog that outweighs one point of priority (default `None`: no wait does).
+    pub aging: Option<Duration>,
+    /// The number of observers of a pool that may be published beyond its free slots: they start in the order of the
+    /// queue, without a manager (default 0).
+    pub admit_ahead: u32,
     /// How long an observer that is being deleted waits in its queue before a manager sweeps the queue (default 30 s).
     pub sweep_after: Duration,
     /// How long a deleted, a completed and a failed observer stays readable (defaults 1 h, 1 h and 3 days).
@@ -45,6 +50,8 @@ impl Default for RowPolicy {
             resend_first: Duration::from_secs(2),
             resend_max: Duration::from_secs(60),
             refused_max: Duration::from_secs(900),
+            aging: None,
+            admit_ahead: 0,
             sweep_after: Duration::from_secs(30),
             retention_deleted: Duration::from_secs(3600),
             retention_completed: Duration::from_secs(3600),

@@ -97,7 +97,7 @@ pub enum Reason {
     None,
     /// Its message is not in the broker yet.
     ToBePublished,
-    /// Its message is in the queue of this pool.
+    /// It waits in the backlog of this pool, or its message is in the queue of this pool.
     WaitingForSlot { pool: String },
     /// Delivered but not started.
     Held { why: String, refuses: bool },

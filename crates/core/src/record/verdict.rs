@@ -14,6 +14,8 @@ impl Row {
             (Desired::Deleted, Some(_)) => to(Status::Deleted, Reason::None),
             (Desired::Deleted, None) if self.generation == 0 => to(Status::Deleted, Reason::None),
             (Desired::Deleted, None) => to(Status::OnDeleting, Reason::Ending),
+            (Desired::Paused, _) if self.waiting.is_some() => to(Status::Paused, Reason::None),
+            (Desired::Running, _) if self.waiting.is_some() => to(Status::Created, why_waiting(self)),
             (Desired::Running, Some(_)) if self.wants_republish() => {
                 to(Status::Created, Reason::ToBePublished)
             }
@@ -27,9 +29,7 @@ impl Row {
             (Desired::Paused, None) if self.generation == 0 => to(Status::Paused, Reason::None),
             (Desired::Paused, None) => to(word(&self.observed), Reason::Pausing),
             (Desired::Running, Some(Settlement::Stopped) | None) if self.is_withdrawn() => {
-                let (kind, pool) = (self.definition.kind.to_string(), self.definition.pool.to_string());
-                let is_out = self.observed.settled.is_some();
-                to(Status::Created, Reason::NoServiceForKind { kind, pool, is_out })
+                to(Status::Created, no_service_for_kind(self, self.observed.settled.is_some()))
             }
             (Desired::Running, Some(Settlement::Stopped)) => to(Status::Created, Reason::ToBePublished),
             (Desired::Running, None) if self.awaits_end() => to(word(&self.observed), Reason::StartingAnew),
@@ -69,6 +69,19 @@ fn why_failed(row: &Row, error: String, attempts: u32) -> Reason {
         (true, _) => Reason::Quarantined { error },
         (false, _) => Reason::GaveUp { error, attempts },
     }
+}
+
+fn why_waiting(row: &Row) -> Reason {
+    if row.withdrawn_at.is_some() {
+        no_service_for_kind(row, true)
+    } else {
+        Reason::WaitingForSlot { pool: row.definition.pool.to_string() }
+    }
+}
+
+fn no_service_for_kind(row: &Row, is_out: bool) -> Reason {
+    let (kind, pool) = (row.definition.kind.to_string(), row.definition.pool.to_string());
+    Reason::NoServiceForKind { kind, pool, is_out }
 }
 
 fn why(row: &Row) -> Reason {

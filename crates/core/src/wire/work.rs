@@ -33,6 +33,10 @@ pub struct Work {
     #[serde(with = "friendly")]
     #[schemars(with = "String")]
     pub grace: Duration,
+    /// Its place among observers that wait for a slot. A service does not use it; if the manager loses the observer's
+    /// row, it restores the priority from here.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i8,
 }
 
 /// The part of a work message that every version can read.
@@ -74,6 +78,7 @@ impl Work {
             retry: definition.retry.clone(),
             overlap: definition.overlap,
             grace: definition.grace,
+            priority: definition.priority,
         })
     }
 
@@ -93,4 +98,9 @@ impl Work {
         };
         Ok(DecodedWork::Foreign(label, why))
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &i8) -> bool {
+    *number == 0
 }

@@ -4,6 +4,7 @@
 use crate::commit::{RowChange, Then, commit};
 use crate::context::Manager;
 use crate::context::records::Records;
+use everwatch_core::capacity::kind_offer::offered_kinds;
 use everwatch_core::capacity::placement::{Placement, Refused};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::record::row::Row;
@@ -16,6 +17,7 @@ use tracing::info;
 const AT_ONCE: u32 = 500;
 
 pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
+    withhold(manager, services).await?;
     for refused in manager.records.store.refused().await? {
         match refused.placement(services) {
             Placement::Leave => {}
@@ -30,12 +32,25 @@ pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Res
                     changes(&manager.records, &refused, (most.min(AT_ONCE), Then::Tell), Row::release)
                         .await?;
                 let count = commit(manager, changes).await?.len();
-                tell(&refused, count, "a service can run these observers: they are published again");
-                if count > 0 {
-                    // The next pass publishes them.
-                    manager.wake.notify_one();
-                }
+                tell(&refused, count, "a service can run these observers: they wait for a slot");
             }
+        }
+    }
+    Ok(())
+}
+
+/// Takes waiting observers whose kind no living service of their pool offers out of the order: they need no slot.
+async fn withhold(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
+    for (pool, count) in manager.records.store.waiting_pools().await? {
+        for kind in count.unoffered(&offered_kinds(services, &pool)) {
+            let now = manager.records.clock.now();
+            let rows = manager.records.store.waiting(&pool, &kind, AT_ONCE as usize).await?;
+            let changes = rows.into_iter().filter_map(|before| {
+                let mut after = before.clone();
+                after.withhold(now).then_some(RowChange { before, after, then: Then::Tell })
+            });
+            let count = commit(manager, changes.collect()).await?.len();
+            info!(%pool, %kind, count, "no service offers the kind of these waiting observers");
         }
     }
     Ok(())

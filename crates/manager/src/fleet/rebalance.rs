@@ -20,6 +20,15 @@ const LIMITED: Duration = Duration::from_secs(10);
 /// The pause between two plans of the same pool, until heartbeats show the result.
 const SETTLES: Duration = Duration::from_secs(15);
 
+/// Whether the limits of a plan hold in this pool: the observers that move need the free slots.
+pub(crate) async fn is_in_progress(records: &Records, pool: &Pool) -> Result<bool, StoreError> {
+    Ok(records.store.note(&in_progress(pool)).await?.is_some())
+}
+
+fn in_progress(pool: &Pool) -> String {
+    format!("rebalancing/{pool}")
+}
+
 /// Plans the moves that even out these pools.
 pub(crate) async fn plan(
     records: &Records,
@@ -37,6 +46,7 @@ pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) ->
     if manager.records.store.claim(&format!("rebalance/{}", plan.pool), &turn, SETTLES).await? != turn {
         return Ok(false);
     }
+    manager.records.store.set_note(&in_progress(&plan.pool), "", LIMITED).await?;
     // The takers are limited too: otherwise the queue would spread the observers evenly, not by need.
     for Share { load, target } in &plan.shares {
         let asked = HandOver {

@@ -62,6 +62,12 @@ pub(super) async fn create_row(
             let shown = Observer::of(&row, None, (&[], manager.records.clock.now()));
             Ok((row, shown))
         }
+        Created::Waits => {
+            info!(observer = %id, %name, kind = %row.definition.kind, "observer created: it waits for a slot");
+            let row = row.created_waiting();
+            let shown = one(&manager.records, &row).await?;
+            Ok((row, shown))
+        }
         Created::NameTaken => {
             // By the same request, sent twice at once?
             if let Identity::Reserved(id) = identity

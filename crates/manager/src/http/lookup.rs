@@ -6,6 +6,7 @@ use crate::context::records::Records;
 use everwatch_api::{Observer, ServiceName};
 use everwatch_core::id::{Name, ObserverRef, ServiceId};
 use everwatch_core::record::row::Row;
+use everwatch_store::Place;
 use std::collections::HashMap;
 use std::time::Duration;
 use uuid::Uuid;
@@ -31,7 +32,11 @@ pub(super) async fn one(records: &Records, row: &Row) -> Result<Observer, Proble
     };
     let holder = holder.map(|it| ServiceName { id: it.id.0, name: it.registration.name.to_string() });
     let services = records.services(SERVICES_MAX_AGE).await?;
-    Ok(Observer::of(row, holder, (&services, records.clock.now())))
+    let mut shown = Observer::of(row, holder, (&services, records.clock.now()));
+    if let Some(Place { ahead, waiting }) = records.store.place(row).await? {
+        shown.set_place(ahead, waiting);
+    }
+    Ok(shown)
 }
 
 pub(super) async fn describe(records: &Records, rows: &[Row]) -> Result<Vec<Observer>, Problem> {

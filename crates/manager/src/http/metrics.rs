@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use everwatch_broker::Session;
+use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::id::Pool;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::service::ServiceState;
@@ -73,6 +74,7 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
     let counts = manager.records.store.counts().await?;
     let healths = manager.records.store.health_counts().await?;
     let services = manager.records.services(Duration::ZERO).await?;
+    let waiting = manager.records.store.waiting_pools().await?;
     let parked = manager.records.store.parked(None, 1).await?.1;
     metrics::gauge!(metric::PARKED).set(parked as f64);
     let unreadable = manager.records.store.unreadable().await?;
@@ -99,6 +101,8 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
             let count = healths.get(&(pool.clone(), health)).copied().unwrap_or_default();
             metrics::gauge!(metric::OBSERVER_HEALTH, &labels).set(count as f64);
         }
+        let waiting = waiting.get(&pool).map_or(0, PoolCount::waiting);
+        metrics::gauge!(metric::WAITING, "pool" => pool.to_string()).set(waiting as f64);
         let of_pool = || services.iter().filter(|service| service.registration.pool == pool);
         let active = || of_pool().filter(|service| service.state() == ServiceState::Active);
         let capacity: f64 = active().map(|service| f64::from(service.capacity())).sum();

@@ -133,6 +133,9 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
             pool.needed += count;
         }
     }
+    for (pool, count) in manager.records.store.waiting_pools().await? {
+        pools.entry(pool.to_string()).or_default().waiting = count.waiting();
+    }
     for ((pool, health), count) in manager.records.store.health_counts().await? {
         pools.entry(pool.to_string()).or_default().health.insert(health.to_string(), count);
     }

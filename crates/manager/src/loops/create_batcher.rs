@@ -48,17 +48,23 @@ async fn commit(manager: &Arc<Manager>, batch: Vec<Create>) {
             rows.iter().map(|_| Err(Arc::clone(&error))).collect()
         }
     };
-    let mut published = Vec::new();
+    let (mut published, mut changed) = (Vec::new(), false);
     for ((row, (by, answer)), outcome) in rows.into_iter().zip(waiting).zip(outcomes) {
-        if matches!(outcome, Ok(Created::Done)) {
+        if let Ok(created) = &outcome
+            && let Some(row) = created.stored(&row)
+        {
+            changed = true;
             actor::on_behalf(by, || manager.records.events.tell(None, &row));
-            published.push(row);
+            if *created == Created::Done {
+                published.push(row.into_owned());
+            }
         }
         if answer.send(outcome).is_err() {
             debug!("who asked for this create has left");
         }
     }
-    if !published.is_empty() {
+    if changed {
+        // Those that wait may find a slot.
         manager.records.note_change();
     }
     publish::publish(manager, published);

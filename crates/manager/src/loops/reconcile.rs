@@ -70,13 +70,8 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     manager.refresh_clock().await?;
     let Some(session) = manager.link.session.get() else { return Ok(()) };
     manager.load_pools().await?;
-    // While the broker blocks publishers, nothing can be sent, and what is due stays due. Reports in the state queue
-    // may also settle what seems due: a manager that read only the rows would republish an observer whose lease ended
-    // while the database or every manager was away, although it has run or completed since. So the pass waits until
-    // recent watermarks of this manager have come out of both queues.
-    let has_read =
-        manager.readiness_blockers().is_empty() && manager.freshness.is_within((heartbeat + EVERY) * 2);
-    if !session.is_blocked() && manager.publishing.leases.have_room() && has_read {
+    // While the broker blocks publishers, nothing can be sent, and what is due stays due.
+    if !session.is_blocked() && manager.publishing.leases.have_room() && manager.has_read() {
         rows(manager).await?;
     }
     let living = manager.records.store.services(manager.records.clock.now()).await?.rows;
@@ -138,6 +133,7 @@ async fn steps(manager: &Arc<Manager>, due: &[Row]) -> Result<bool, StoreError> 
                 continue;
             }
             Some(DueStep::Revoke(after)) => (after, Then::Revoke),
+            Some(DueStep::Wait(after)) => (after, Then::Tell),
             Some(DueStep::Publish(after)) => (after, Then::Publish),
         };
         changes.push(RowChange { before: row.clone(), after, then });

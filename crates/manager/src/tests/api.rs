@@ -210,6 +210,7 @@ async fn a_create_with_a_key_makes_one_observer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_action_or_a_batch_that_is_sent_again_with_its_key_acts_once() {
     let stage = Stage::new().await;
+    let _service = stage.service(9).await;
     let post = |path: &str, key: &str, body: Value| {
         let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
         stage.ask(request.header("idempotency-key", key).body(Body::from(body.to_string())).unwrap())

@@ -62,8 +62,9 @@ async fn an_observer_is_paused_resumed_and_restarted() {
     service.stop(third).await;
     let there = stage.manager.link.topology.work(&Pool::new("other").unwrap());
     let session = Arc::clone(&service.session);
-    stage.until_observer("a", |it| it.reason == "no service in pool other").await;
-    assert_eq!(session.get(&there, 9).await.unwrap().len(), 1);
+    let waits = "no service in pool other; number 1 of 1 in line";
+    stage.until_observer("a", |it| it.reason == waits).await;
+    assert!(session.get(&there, 9).await.is_err(), "it is published when it has a slot");
     stage.send("DELETE", "/v1/observers/a", None).await;
     for what in ["pause", "resume", "restart", "retry", "move"] {
         stage.act(what).await.refused(409, "observer-deleted");
@@ -143,7 +144,8 @@ async fn a_put_creates_then_changes_nothing_then_changes_what_differs() {
     service.stop(run).await;
     stage.until_status(Status::Paused).await;
     let resumed: Observer = put(json!({"kind": "ticker", "desired": "running"})).await.read(200);
-    assert_eq!(resumed.generation, 3);
+    assert_eq!((resumed.status, resumed.desired), (Status::Created, Desired::Running));
+    service.run(&stage, 3).await;
     let renamed = put(json!({"kind": "ticker", "name": "b"})).await;
     assert_eq!(renamed.refused(422, "invalid").errors[0].pointer, "/name");
     let unknown = stage.send("PUT", &format!("/v1/observers/{}", Uuid::nil()), Some(&body.to_string())).await;

@@ -91,14 +91,19 @@ async fn events_are_followed_resumed_and_end_with_the_manager() {
     create("a").await;
     let event = next(&mut live).await;
     assert_eq!((event.kind, event.observer.unwrap().name.as_str()), (EventKind::Created, "a"));
+    assert_eq!(next(&mut live).await.kind, EventKind::Waiting);
     stage.send("POST", "/v1/observers/a/pause", None).await;
     assert_eq!(next(&mut live).await.kind, EventKind::PauseRequested);
     assert_eq!(next(&mut paused).await.kind, EventKind::PauseRequested);
     drop(live);
     create("b").await;
     let mut resumed = stage.follow("/v1/events", Some(&event.id.to_string())).await.unwrap();
+    assert_eq!(next(&mut resumed).await.kind, EventKind::Waiting);
     assert_eq!(next(&mut resumed).await.kind, EventKind::PauseRequested);
-    assert_eq!(next(&mut resumed).await.observer.unwrap().name, "b");
+    for kind in [EventKind::Created, EventKind::Waiting] {
+        let event = next(&mut resumed).await;
+        assert_eq!((event.kind, event.observer.unwrap().name.as_str()), (kind, "b"));
+    }
 
     stage.manager.records.store.forget_events(Timestamp(i64::MAX), 0).await.unwrap();
     for last in ["0", "999999"] {
@@ -165,7 +170,7 @@ async fn one_summary_stands_for_most_of_many_similar_events() {
     assert_eq!(stage.total("/v1/events?type=created&details=true").await, 251);
     stage.get("/v1/events?details=yes").await.refused(400, "bad-query");
     for number in [0, 249] {
-        assert_eq!(stage.words(&format!("/v1/observers/o-{number}/events")).await, ["created"]);
+        assert_eq!(stage.words(&format!("/v1/observers/o-{number}/events")).await, ["waiting", "created"]);
     }
     let mut told = Vec::new();
     for _ in 0..101 {

@@ -33,6 +33,8 @@ pub(crate) fn quick() -> Settings {
     settings.orphan_after = Duration::from_secs(3);
     settings.row.lease = Duration::from_secs(4);
     settings.row.sweep_after = Duration::from_secs(2);
+    // The tests of queues fill them without a service.
+    settings.row.admit_ahead = 10_000;
     settings
 }
 

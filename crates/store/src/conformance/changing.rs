@@ -12,34 +12,34 @@ fn ids(rows: &[Row]) -> Vec<ObserverId> {
 }
 
 pub async fn a_save_stands_under_the_next_version(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a")]).await;
+    all_created(store, &[published(1, "a")]).await;
     change(store, 1, |row| hear(row, 9, 1, started())).await;
     let row = loaded(store, 1).await;
     assert_eq!((row.version, row.observed.holder()), (2, Some(service_id(9))));
 }
 
 pub async fn a_save_of_an_old_version_changes_nothing(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a"), waiting(2, "b")]).await;
+    all_created(store, &[published(1, "a"), published(2, "b")]).await;
     let old = loaded(store, 1).await;
     change(store, 1, |row| hear(row, 9, 1, started())).await;
     let now = loaded(store, 1).await;
     let other = loaded(store, 2).await;
     // The store saves the other row of the batch anyway; a row that does not exist counts as changed.
-    let late = store.save(&[again(&old), again(&other), again(&waiting(3, "c"))]).await.unwrap();
+    let late = store.save(&[again(&old), again(&other), again(&published(3, "c"))]).await.unwrap();
     assert_eq!(late, [id(1), id(3)]);
     assert_eq!(loaded(store, 1).await, now);
     assert_eq!(loaded(store, 2).await.version, 2);
 }
 
 pub async fn the_second_of_one_id_in_a_batch_comes_too_late(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a")]).await;
+    all_created(store, &[published(1, "a")]).await;
     let row = loaded(store, 1).await;
     assert_eq!(store.save(&[again(&row), again(&row)]).await.unwrap(), [id(1)]);
     assert_eq!(loaded(store, 1).await.version, 2);
 }
 
 pub async fn of_savers_side_by_side_each_row_has_one(store: &dyn Store) {
-    let rows: Vec<Row> = (1..=30).map(|number| waiting(number, &format!("n-{number}"))).collect();
+    let rows: Vec<Row> = (1..=30).map(|number| published(number, &format!("n-{number}"))).collect();
     all_created(store, &rows).await;
     for _ in 0..10 {
         let ids: Vec<ObserverId> = rows.iter().map(|row| row.id).collect();
@@ -56,7 +56,7 @@ pub async fn of_savers_side_by_side_each_row_has_one(store: &dyn Store) {
 
 /// A client that disconnects cancels its request at any point, including the middle of a save.
 pub async fn a_client_that_disconnects_during_a_save_blocks_no_other(store: &dyn Store) {
-    let rows: Vec<Row> = (1..=300).map(|number| waiting(number, &format!("n-{number}"))).collect();
+    let rows: Vec<Row> = (1..=300).map(|number| published(number, &format!("n-{number}"))).collect();
     all_created(store, &rows).await;
     for patience in 0..40 {
         let rows = store.load(&ids(&rows)).await.unwrap().rows;
@@ -82,7 +82,7 @@ pub async fn a_client_that_disconnects_during_a_save_blocks_no_other(store: &dyn
 }
 
 pub async fn error_texts_may_hold_anything(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a")]).await;
+    all_created(store, &[published(1, "a")]).await;
     let error = "exit 1: \u{0} \\u0000 \u{feff} ' \" {}".to_owned();
     change(store, 1, |row| {
         let next_at = NOW;
@@ -93,7 +93,8 @@ pub async fn error_texts_may_hold_anything(store: &dyn Store) {
 }
 
 pub async fn due_rows_come_oldest_first(store: &dyn Store) {
-    let rows = [waiting(3, "c"), waiting(1, "a"), waiting(2, "b"), waiting(4, "d")];
+    assert_eq!(store.save_services(&[service(1, "s1", 4)]).await.unwrap(), []);
+    let rows = [hasty(3, "c"), hasty(1, "a"), hasty(2, "b"), hasty(4, "d")];
     all_created(store, &rows).await;
     change(store, 4, |row| {
         row.confirmed(1, NOW);
@@ -109,7 +110,7 @@ pub async fn due_rows_come_oldest_first(store: &dyn Store) {
 }
 
 pub async fn commands_are_remembered_even_once_they_are_answered(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a"), waiting(2, "b"), waiting(3, "c")]).await;
+    all_created(store, &[published(1, "a"), published(2, "b"), published(3, "c")]).await;
     let delete = |number: u128, at: i64| {
         change(store, number, move |row| {
             hear(row, 9, 1, started());
@@ -128,7 +129,7 @@ pub async fn commands_are_remembered_even_once_they_are_answered(store: &dyn Sto
 }
 
 pub async fn what_is_to_end_is_found_until_it_has(store: &dyn Store) {
-    let rows: Vec<Row> = (1..6).map(|number| waiting(number, &format!("o{number}"))).collect();
+    let rows: Vec<Row> = (1..6).map(|number| published(number, &format!("o{number}"))).collect();
     all_created(store, &rows).await;
     let policy = &RowPolicy::default();
     for number in 1..6 {
@@ -148,7 +149,7 @@ pub async fn what_is_to_end_is_found_until_it_has(store: &dyn Store) {
 }
 
 pub async fn what_no_service_can_run_is_counted_and_found(store: &dyn Store) {
-    let rows: Vec<Row> = (1..6).map(|number| waiting(number, &format!("o{number}"))).collect();
+    let rows: Vec<Row> = (1..6).map(|number| published(number, &format!("o{number}"))).collect();
     all_created(store, &rows).await;
     let refused = || RunEvent::Refused { why: "kind".to_owned() };
     let held = || RunEvent::Held { reason: "kind".to_owned(), refuses: true };
@@ -180,15 +181,15 @@ pub async fn what_no_service_can_run_is_counted_and_found(store: &dyn Store) {
 }
 
 pub async fn only_the_version_that_was_looked_at_is_forgotten(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a"), waiting(2, "b")]).await;
+    all_created(store, &[published(1, "a"), published(2, "b")]).await;
     change(store, 2, |row| hear(row, 9, 1, started())).await;
     store.forget(&[(id(1), 1), (id(2), 1), (id(3), 1)]).await.unwrap();
     assert_eq!(ids(&store.load(&[id(1), id(2)]).await.unwrap().rows), [id(2)]);
-    all_created(store, &[waiting(4, "a")]).await;
+    all_created(store, &[published(4, "a")]).await;
 }
 
 pub async fn who_was_forgotten_is_remembered_by_id(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a"), waiting(2, "b"), waiting(3, "c")]).await;
+    all_created(store, &[published(1, "a"), published(2, "b"), published(3, "c")]).await;
     store.forget(&[(id(1), 1), (id(2), 7), (id(3), 1), (id(4), 1)]).await.unwrap();
     let mut forgotten = store.forgotten(&[id(1), id(2), id(3), id(4)]).await.unwrap();
     forgotten.sort_unstable();
@@ -199,7 +200,7 @@ pub async fn who_was_forgotten_is_remembered_by_id(store: &dyn Store) {
 }
 
 pub async fn what_a_service_holds_is_found_by_a_stretch_of_ids(store: &dyn Store) {
-    let rows: Vec<Row> = (1..7).map(|number| waiting(number, &format!("o{number}"))).collect();
+    let rows: Vec<Row> = (1..7).map(|number| published(number, &format!("o{number}"))).collect();
     all_created(store, &rows).await;
     for number in 1..6 {
         change(store, number, |row| hear(row, if number == 2 { 8 } else { 9 }, 1, started())).await;
@@ -219,7 +220,7 @@ pub async fn what_a_service_holds_is_found_by_a_stretch_of_ids(store: &dyn Store
 }
 
 pub async fn the_totals_of_a_service_are_those_of_its_inventory(store: &dyn Store) {
-    let rows: Vec<Row> = (1..7).map(|number| waiting(number, &format!("o{number}"))).collect();
+    let rows: Vec<Row> = (1..7).map(|number| published(number, &format!("o{number}"))).collect();
     all_created(store, &rows).await;
     let held = RunEvent::Held { reason: "r".into(), refuses: true };
     let errored = RunEvent::Errored { attempt: 1, error: "e".into(), next_at: Timestamp(NOW.0 + 5) };

@@ -25,8 +25,8 @@ pub async fn nothing_to_do_is_done(store: &dyn Store) {
 }
 
 pub async fn a_live_name_is_taken_and_an_ending_one_is_ending(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a")]).await;
-    assert_eq!(store.create(&[waiting(2, "a")]).await.unwrap(), [Created::NameTaken]);
+    all_created(store, &[published(1, "a")]).await;
+    assert_eq!(store.create(&[published(2, "a")]).await.unwrap(), [Created::NameTaken]);
     change(store, 1, |row| {
         hear(row, 9, 1, started());
         row.delete(NOW, &RowPolicy::default());
@@ -38,7 +38,7 @@ pub async fn a_live_name_is_taken_and_an_ending_one_is_ending(store: &dyn Store)
 }
 
 pub async fn a_name_is_free_again_after_the_delete(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a")]).await;
+    all_created(store, &[published(1, "a")]).await;
     change(store, 1, |row| {
         hear(row, 9, 1, started());
         row.delete(NOW, &RowPolicy::default());
@@ -47,7 +47,7 @@ pub async fn a_name_is_free_again_after_the_delete(store: &dyn Store) {
     })
     .await;
     assert_eq!(store.find(&named("a")).await.unwrap().unwrap().id, id(1));
-    all_created(store, &[waiting(2, "a")]).await;
+    all_created(store, &[published(2, "a")]).await;
     assert_eq!(store.find(&named("a")).await.unwrap().unwrap().id, id(2));
     assert_eq!(store.find(&ObserverRef::Id(id(1))).await.unwrap().unwrap().id, id(1));
 }
@@ -67,7 +67,7 @@ pub async fn a_name_given_up_is_not_taken_back(store: &dyn Store) {
 
 pub async fn the_newest_deleted_one_is_found_by_a_free_name(store: &dyn Store) {
     for number in 1..=3 {
-        all_created(store, &[waiting(number, "a")]).await;
+        all_created(store, &[published(number, "a")]).await;
         change(store, number, |row| {
             hear(row, 9, 1, started());
             row.delete(NOW, &RowPolicy::default());
@@ -79,7 +79,7 @@ pub async fn the_newest_deleted_one_is_found_by_a_free_name(store: &dyn Store) {
 }
 
 pub async fn the_first_of_a_name_in_a_batch_wins(store: &dyn Store) {
-    let rows = [waiting(1, "a"), waiting(2, "b"), waiting(3, "a")];
+    let rows = [published(1, "a"), published(2, "b"), published(3, "a")];
     let answers = store.create(&rows).await.unwrap();
     assert_eq!(answers, [Created::Done, Created::Done, Created::NameTaken]);
     assert_eq!(store.find(&named("a")).await.unwrap().unwrap().id, id(1));
@@ -90,11 +90,13 @@ pub async fn capacity_is_what_active_services_have(store: &dyn Store) {
     let mut suspect = service(3, "s3", 100);
     suspect.suspect(NOW);
     assert_eq!(store.save_services(&[service(1, "s1", 1), service(2, "s2", 1), suspect]).await.unwrap(), []);
-    let rows = [hasty(1, "a"), hasty(2, "b"), hasty(3, "c"), waiting(4, "d")];
+    let rows = [hasty(1, "a"), hasty(2, "b"), hasty(3, "c"), patient(4, "d"), published(6, "f")];
     let answers = store.create(&rows).await.unwrap();
-    assert_eq!(answers, [Created::Done, Created::Done, Created::NoCapacity, Created::Done]);
+    let (done, waits) = (Created::Done, Created::Waits);
+    assert_eq!(answers, [done, done, Created::NoCapacity, waits, done]);
+    assert_eq!(loaded(store, 4).await, patient(4, "d").created_waiting());
     assert_eq!(store.load(&[id(3)]).await.unwrap().rows, []);
-    let elsewhere = observer(5, json!({"name": "e", "kind": "ticker", "pool": "gpu"}));
+    let elsewhere = new(5, json!({"name": "e", "kind": "ticker", "pool": "gpu"}));
     assert_eq!(store.create(&[elsewhere]).await.unwrap(), [Created::NoCapacity]);
 }
 
@@ -112,7 +114,7 @@ pub async fn of_two_creators_of_one_name_exactly_one_wins(store: &dyn Store) {
     for round in 0..20_u128 {
         let names: Vec<String> = (0..5).map(|each| format!("n-{round}-{each}")).collect();
         let batch = |base: u128| -> Vec<Row> {
-            (0..).zip(&names).map(|(each, name)| waiting(base + round * 10 + each, name)).collect()
+            (0..).zip(&names).map(|(each, name)| published(base + round * 10 + each, name)).collect()
         };
         let (mine, mut theirs) = (batch(1000), batch(2000));
         theirs.reverse();

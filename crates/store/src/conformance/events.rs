@@ -67,7 +67,7 @@ pub async fn a_page_and_its_total_are_of_one_moment(store: &dyn Store) {
     let written = async {
         for number in 1..=60 {
             store.record(&[event(number, EventKind::Created)]).await.unwrap();
-            all_created(store, &[waiting(number, &format!("n-{number}"))]).await;
+            all_created(store, &[published(number, &format!("n-{number}"))]).await;
             let (queue, reason, body) = ("q".to_owned(), "r".to_owned(), b"x".to_vec());
             store.park(&[Parked { id: 0, queue, reason, body, at: NOW }]).await.unwrap();
             tokio::task::yield_now().await;

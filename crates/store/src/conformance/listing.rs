@@ -24,7 +24,7 @@ fn place(row: &Row, sort: Sort) -> ListCursor {
 }
 
 pub async fn what_is_saved_is_found_by_what_it_is_now(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a")]).await;
+    all_created(store, &[published(1, "a")]).await;
     let before = loaded(store, 1).await;
     let in_pool = |pool: &str| Filter { pool: pool.parse().ok(), ..Filter::default() };
     let labelled =
@@ -78,7 +78,7 @@ pub async fn filters_hold_together(store: &dyn Store) {
 }
 
 pub async fn deleted_ones_are_shown_only_on_request(store: &dyn Store) {
-    all_created(store, &[waiting(1, "a"), waiting(2, "b")]).await;
+    all_created(store, &[published(1, "a"), published(2, "b")]).await;
     change(store, 1, |row| {
         hear(row, 9, 1, started());
         row.delete(NOW, &RowPolicy::default());
@@ -91,7 +91,7 @@ pub async fn deleted_ones_are_shown_only_on_request(store: &dyn Store) {
 }
 
 pub async fn pages_show_each_row_once_in_either_order(store: &dyn Store) {
-    let mut rows: Vec<Row> = (1..=11).map(|number| waiting(number, &format!("n{number:02}"))).collect();
+    let mut rows: Vec<Row> = (1..=11).map(|number| published(number, &format!("n{number:02}"))).collect();
     for row in &mut rows {
         // Several rows have the same creation time: the id decides their order.
         row.created_at = Timestamp(NOW.0 + i64::from(row.id.0.as_u128() % 2 == 0));
@@ -123,7 +123,7 @@ pub async fn pages_show_each_row_once_in_either_order(store: &dyn Store) {
 
 pub async fn one_name_of_many_times_is_paged_by_id(store: &dyn Store) {
     for number in 1..=4 {
-        all_created(store, &[waiting(number, "a")]).await;
+        all_created(store, &[published(number, "a")]).await;
         change(store, number, |row| {
             hear(row, 9, 1, started());
             row.delete(NOW, &RowPolicy::default());
@@ -147,7 +147,7 @@ pub async fn a_place_that_is_no_time_is_refused(store: &dyn Store) {
 
 pub async fn counts_are_by_pool_and_status(store: &dyn Store) {
     let gpu = json!({"name": "g", "kind": "ticker", "pool": "gpu", "on_full": "queue"});
-    all_created(store, &[waiting(1, "a"), waiting(2, "b"), waiting(3, "c"), observer(4, gpu)]).await;
+    all_created(store, &[published(1, "a"), published(2, "b"), published(3, "c"), observer(4, gpu)]).await;
     change(store, 3, |row| hear(row, 9, 1, started())).await;
     let counts: Vec<(String, Status, u64)> = store
         .counts()
@@ -169,7 +169,7 @@ pub async fn counts_are_by_pool_and_status(store: &dyn Store) {
 
 pub async fn what_no_living_service_holds_is_found(store: &dyn Store) {
     let names = ["a", "b", "c", "d"];
-    let rows: Vec<Row> = (1..).zip(names).map(|(number, text)| waiting(number, text)).collect();
+    let rows: Vec<Row> = (1..).zip(names).map(|(number, text)| published(number, text)).collect();
     all_created(store, &rows).await;
     change(store, 1, |row| hear(row, 8, 1, started())).await;
     change(store, 2, |row| hear(row, 9, 1, started())).await;
@@ -229,7 +229,7 @@ async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>
             }),
         ),
     ];
-    let rows: Vec<Row> = (1..).zip(&all).map(|(number, (text, ..))| waiting(number, text)).collect();
+    let rows: Vec<Row> = (1..).zip(&all).map(|(number, (text, ..))| published(number, text)).collect();
     all_created(store, &rows).await;
     for (number, (text, _, make)) in (1..).zip(&all) {
         change(store, number, make).await;
@@ -266,7 +266,7 @@ pub async fn health_is_that_of_the_moment(store: &dyn Store) {
 pub async fn reason_codes_are_those_of_the_moment(store: &dyn Store) {
     of_every_health(store).await;
     let others = [("refused", 20), ("withdrawn", 21), ("elsewhere", 22), ("failed", 23)];
-    let mut rows: Vec<Row> = others.iter().map(|(name, number)| waiting(*number, name)).collect();
+    let mut rows: Vec<Row> = others.iter().map(|(name, number)| published(*number, name)).collect();
     Arc::make_mut(&mut rows[2].definition).pool = "gpu".parse().unwrap();
     all_created(store, &rows).await;
     let refused = || RunEvent::Refused { why: "kind".to_owned() };
@@ -302,7 +302,7 @@ pub async fn reason_codes_are_those_of_the_moment(store: &dyn Store) {
 pub async fn health_follows_the_service_without_a_save(store: &dyn Store) {
     let mut row = service(8, "a", 10);
     assert_eq!(store.save_services(&[row.clone()]).await.unwrap(), []);
-    all_created(store, &[waiting(1, "o")]).await;
+    all_created(store, &[published(1, "o")]).await;
     change(store, 1, |row| hear(row, 8, 1, started())).await;
     let of = |health| Filter { health: vec![health], ..Filter::default() };
     assert_eq!(listed(store, of(Health::Running)).await, ["o"]);

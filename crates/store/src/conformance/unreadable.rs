@@ -27,7 +27,7 @@ fn numbers(rows: &[Row]) -> Vec<u128> {
 
 /// `execute` runs a statement in the store's database.
 pub async fn unreadable_observers_hide_no_other(store: &dyn Store, execute: impl AsyncFn(String)) {
-    let rows: Vec<Row> = (1..=8).map(|number| waiting(number, &format!("n-{number}"))).collect();
+    let rows: Vec<Row> = (1..=8).map(|number| published(number, &format!("n-{number}"))).collect();
     all_created(store, &rows).await;
     for number in 1..=8 {
         change(store, number, |row| {
@@ -65,7 +65,7 @@ pub async fn unreadable_observers_hide_no_other(store: &dyn Store, execute: impl
 
 /// `execute` runs a statement in the store's database.
 pub async fn an_unreadable_observer_is_named_with_its_cure(store: &dyn Store, execute: impl AsyncFn(String)) {
-    all_created(store, &[waiting(1, "a"), waiting(2, "b"), waiting(3, "c")]).await;
+    all_created(store, &[published(1, "a"), published(2, "b"), published(3, "c")]).await;
     assert_eq!(store.unreadable().await.unwrap(), []);
     damage(&execute, &[1, 2]).await;
     for which in [ObserverRef::Id(id(1)), named("a")] {
@@ -75,8 +75,8 @@ pub async fn an_unreadable_observer_is_named_with_its_cure(store: &dyn Store, ex
         assert!(text.contains("DELETE FROM observers WHERE id = "), "{text}");
     }
     // Its name and its id stay taken.
-    assert_eq!(store.create(&[waiting(4, "a")]).await.unwrap(), [Created::NameTaken]);
-    assert_eq!(store.create(&[waiting(1, "d")]).await.unwrap(), [Created::NameTaken]);
+    assert_eq!(store.create(&[published(4, "a")]).await.unwrap(), [Created::NameTaken]);
+    assert_eq!(store.create(&[published(1, "d")]).await.unwrap(), [Created::NameTaken]);
     store.load(&[id(1), id(2)]).await.unwrap();
     let known = async || {
         let unreadable = store.unreadable().await.unwrap();
@@ -86,7 +86,7 @@ pub async fn an_unreadable_observer_is_named_with_its_cure(store: &dyn Store, ex
     let intact = "(SELECT state FROM intact WHERE intact.id = observer_states.id)";
     execute(format!("UPDATE observer_states SET state = {intact} WHERE {}", of_number(1))).await;
     assert_eq!(known().await, [(Table::Observers, 2)]);
-    assert_eq!(loaded(store, 1).await, waiting(1, "a"));
+    assert_eq!(loaded(store, 1).await, published(1, "a"));
     let counted = async || store.counts().await.unwrap().values().sum::<u64>();
     assert_eq!(counted().await, 3);
     let cure = store.unreadable().await.unwrap().remove(0).cure();

@@ -55,7 +55,8 @@ const MATCHES: &str =
 
 // The number of matches of a filter that has no other conditions: each save keeps it.
 const COUNTED: &str = "SELECT COALESCE(SUM(number), 0)::bigint FROM observer_counts
-    WHERE status = ANY($1::text[]) AND ($2::text IS NULL OR pool = $2) AND ($3::uuid IS NULL OR service_id = $3)";
+    WHERE status = ANY($1::text[]) AND ($2::text IS NULL OR pool = $2) AND ($3::uuid IS NULL OR service_id = $3)
+        AND ($4::text IS NULL OR kind = $4)";
 
 pub(super) async fn list(
     (pool, ledger): Reading<'_>,
@@ -72,7 +73,7 @@ pub(super) async fn list(
     };
     let the = &Parameters::of(filter, after)?;
     let count = if the.is_counted() {
-        sqlx::query_scalar(COUNTED).bind(&the.status).bind(&the.pool).bind(the.service)
+        sqlx::query_scalar(COUNTED).bind(&the.status).bind(&the.pool).bind(the.service).bind(&the.kind)
     } else {
         sqlx::query_scalar(MATCHES)
             .bind(&the.status)

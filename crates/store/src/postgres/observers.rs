@@ -1,5 +1,6 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
+use super::backlog;
 use crate::columns::{CountChanges, StateColumns, WantedColumns, firsts, range_totals, released, unsaved};
 use crate::error_mapping::failure;
 use crate::port::{Change, Created, Found, StoreError, Table};
@@ -12,6 +13,7 @@ use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use sqlx::{PgConnection, PgPool};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU16, Ordering};
 use uuid::Uuid;
@@ -37,9 +39,10 @@ macro_rules! wanted {
 macro_rules! states {
     () => {
         "UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::bigint[],
-            $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bytea[])
+            $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::bigint[],
+            $15::bytea[])
         AS n (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at, reason_code,
-            digest, state)"
+            digest, slot, rank, state)"
     };
 }
 
@@ -67,7 +70,7 @@ const REDEFINE: &str = concat!(
 
 const INSERT_STATES: &str = concat!(
     "INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at, commanded_at, health,
-        steady_at, reason_code, digest, state)
+        steady_at, reason_code, digest, slot, rank, state)
     SELECT * FROM ",
     states!(),
     " RETURNING id"
@@ -83,7 +86,7 @@ const SAVE: &str = concat!(
     UPDATE observer_states s SET version = n.version, kind = n.kind, pool = n.pool, status = n.status,
         service_id = n.service_id, due_at = n.due_at, commanded_at = n.commanded_at, health = n.health,
         steady_at = n.steady_at, reason_code = n.reason_code, digest = n.digest,
-        state = n.state
+        slot = n.slot, rank = n.rank, state = n.state
     FROM ",
     states!(),
     ", mine WHERE s.id = n.id AND s.id = mine.id AND s.version = n.version - 1 RETURNING s.id"
@@ -93,12 +96,12 @@ const SAVE: &str = concat!(
 const COUNT_PARTS: u16 = 8;
 static NEXT_PART: AtomicU16 = AtomicU16::new(0);
 
-const COUNT: &str = "INSERT INTO observer_counts AS c (pool, status, health, service_id, part, number)
-    SELECT pool, status, health, service_id, $6, number
-    FROM UNNEST($1::text[], $2::text[], $3::text[], $4::uuid[], $5::bigint[])
-        WITH ORDINALITY AS n (pool, status, health, service_id, number, place)
+const COUNT: &str = "INSERT INTO observer_counts AS c (pool, kind, status, health, slot, service_id, part, number)
+    SELECT pool, kind, status, health, slot, service_id, $8, number
+    FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::bigint[])
+        WITH ORDINALITY AS n (pool, kind, status, health, slot, service_id, number, place)
     ORDER BY place
-    ON CONFLICT (pool, status, health, service_id, part) DO UPDATE SET number = c.number + EXCLUDED.number";
+    ON CONFLICT (pool, kind, status, health, slot, service_id, part) DO UPDATE SET number = c.number + EXCLUDED.number";
 
 pub(super) async fn create(
     pool: &PgPool,
@@ -106,12 +109,13 @@ pub(super) async fn create(
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
     let mut transaction = pool.begin().await.map_err(failure)?;
-    let free = count_free(&mut transaction, &counted_pools(rows)).await?;
+    let pools = backlog::lock_and_count(&mut transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
-    let mut answers = admit(rows, Occupancy { holders, free });
-    let admitted = rows.iter().zip(&answers).filter(|(_, answer)| **answer == Created::Done);
+    let mut answers = admit(rows, Occupancy { holders, pools });
+    let stored: Vec<Option<Cow<'_, Row>>> =
+        rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
     let wanted: Vec<WantedColumns> =
-        admitted.map(|(row, _)| WantedColumns::of(row)).collect::<Result<_, _>>()?;
+        stored.iter().flatten().map(|row| WantedColumns::of(row)).collect::<Result<_, _>>()?;
     if !wanted.is_empty() {
         let inserted = write_wanted(&mut transaction, INSERT, &wanted).await?;
         if inserted.len() < wanted.len() {
@@ -119,41 +123,19 @@ pub(super) async fn create(
             // it inserted.
             let holders = self::holders(&mut transaction, &names(rows)).await?;
             for (row, answer) in rows.iter().zip(&mut answers) {
-                if *answer == Created::Done && !inserted.contains(&row.id.0) {
+                if answer.is_stored() && !inserted.contains(&row.id.0) {
                     *answer = refused_by(holders.get(row.definition.name.as_str()).copied());
                 }
             }
         }
-        let done: Vec<&Row> = rows.iter().filter(|row| inserted.contains(&row.id.0)).collect();
+        let done = stored.iter().flatten().map(Cow::as_ref).filter(|row| inserted.contains(&row.id.0));
+        let done: Vec<&Row> = done.collect();
         let states = done.iter().map(|row| StateColumns::of(row, row.version, policy));
         write_states(&mut transaction, INSERT_STATES, &states.collect::<Result<Vec<_>, _>>()?).await?;
         count(&mut transaction, CountChanges::of_created(done.into_iter())).await?;
     }
     transaction.commit().await.map_err(failure)?;
     Ok(answers)
-}
-
-/// Counts the free slots of these pools and locks the pools until the transaction ends. Without the lock, two
-/// managers could count the same free slot and both assign it.
-async fn count_free(
-    connection: &mut PgConnection,
-    pools: &[String],
-) -> Result<HashMap<String, i64>, StoreError> {
-    if pools.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let lock = "SELECT pg_advisory_xact_lock(key) FROM (
-        SELECT DISTINCT hashtextextended('everwatch/' || pool, 0) AS key FROM UNNEST($1::text[]) AS p (pool)
-        ORDER BY key) AS keys";
-    sqlx::query(lock).bind(pools).execute(&mut *connection).await.map_err(failure)?;
-    let free = "SELECT pool, (
-            COALESCE((SELECT SUM(capacity) FROM services s WHERE s.pool = p.pool AND s.state = 'active'), 0)
-            - COALESCE((SELECT SUM(number) FROM observer_counts c WHERE c.pool = p.pool
-                AND c.status IN ('Created', 'Processing', 'OnDeleting')), 0))::bigint
-        FROM UNNEST($1::text[]) AS p (pool)";
-    let rows: Vec<(String, i64)> =
-        sqlx::query_as(free).bind(pools).fetch_all(connection).await.map_err(failure)?;
-    Ok(rows.into_iter().collect())
 }
 
 async fn holders(
@@ -195,7 +177,7 @@ async fn write_states(
     let written: Vec<Uuid> = sqlx::query_scalar(statement)
         .bind(rows.iter().map(|row| row.id).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.version).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.kind.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.counted.kind.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.counted.pool.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.counted.status).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.counted.service_id).collect::<Vec<_>>())
@@ -205,6 +187,8 @@ async fn write_states(
         .bind(rows.iter().map(|row| row.steady_at).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.reason_code).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.digest).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.counted.slot).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.rank).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.state.as_slice()).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
@@ -219,8 +203,10 @@ async fn count(connection: &mut PgConnection, changes: CountChanges) -> Result<(
     }
     sqlx::query(COUNT)
         .bind(changes.iter().map(|(key, _)| key.pool.as_str()).collect::<Vec<_>>())
+        .bind(changes.iter().map(|(key, _)| key.kind.as_str()).collect::<Vec<_>>())
         .bind(changes.iter().map(|(key, _)| key.status).collect::<Vec<_>>())
         .bind(changes.iter().map(|(key, _)| key.health.unwrap_or_default()).collect::<Vec<_>>())
+        .bind(changes.iter().map(|(key, _)| key.slot).collect::<Vec<_>>())
         .bind(changes.iter().map(|(key, _)| key.service_id.unwrap_or_default()).collect::<Vec<_>>())
         .bind(changes.iter().map(|(_, by)| *by).collect::<Vec<_>>())
         .bind((NEXT_PART.fetch_add(1, Ordering::Relaxed) % COUNT_PARTS).cast_signed())
@@ -274,21 +260,31 @@ pub(super) async fn save(
     changes: &[Change<'_>],
     policy: &RowPolicy,
 ) -> Result<Vec<ObserverId>, StoreError> {
+    let mut transaction = pool.begin().await.map_err(failure)?;
+    let unsaved = save_within(&mut transaction, changes, policy).await?;
+    transaction.commit().await.map_err(failure)?;
+    Ok(unsaved)
+}
+
+/// Saves these changes in a transaction that the caller commits.
+pub(super) async fn save_within(
+    transaction: &mut PgConnection,
+    changes: &[Change<'_>],
+    policy: &RowPolicy,
+) -> Result<Vec<ObserverId>, StoreError> {
     let firsts = firsts(changes);
     let states = firsts.iter().map(|it| StateColumns::of(it.after, it.before.version + 1, policy));
     let states = states.collect::<Result<Vec<_>, _>>()?;
-    let mut transaction = pool.begin().await.map_err(failure)?;
-    let saved = write_states(&mut transaction, SAVE, &states).await?;
+    let saved = write_states(transaction, SAVE, &states).await?;
     let redefined = WantedColumns::of_redefined(&firsts, &saved)?;
     if !redefined.is_empty() {
-        write_wanted(&mut transaction, REDEFINE, &redefined).await?;
+        write_wanted(transaction, REDEFINE, &redefined).await?;
     }
     let released = released(&firsts, &saved);
     if !released.is_empty() {
         sqlx::query(RELEASE).bind(released).execute(&mut *transaction).await.map_err(failure)?;
     }
-    count(&mut transaction, CountChanges::of_saved(&firsts, &saved)).await?;
-    transaction.commit().await.map_err(failure)?;
+    count(transaction, CountChanges::of_saved(&firsts, &saved)).await?;
     Ok(unsaved(changes, saved))
 }
 

@@ -1,6 +1,7 @@
 //! Observers on SQLite: a batch is a few statements of many rows. Each statement wakes the thread of the database, which
 //! costs more than the write of a row.
 
+use super::backlog;
 use super::statements::{Statement, Statements, gathered};
 use crate::columns::{
     CountChanges, CountKey, StateColumns, WantedColumns, firsts, range_totals, released, unsaved, written,
@@ -17,6 +18,7 @@ use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use sqlx::{SqliteConnection, SqlitePool};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 use uuid::Uuid;
@@ -38,8 +40,9 @@ const RELEASE: &str =
 const REDEFINE: &str = "UPDATE observers SET name = ?2, kind = ?3, pool = ?4, labels = ?5, definition = ?6,
     name_key = CASE WHEN name_key IS NULL THEN NULL ELSE ?2 END WHERE id = ?1";
 
-const COUNT: &str = "INSERT INTO observer_counts (pool, status, health, service_id, number)
-    SELECT value ->> '$[0].pool', value ->> '$[0].status', COALESCE(value ->> '$[0].health', ''),
+const COUNT: &str = "INSERT INTO observer_counts (pool, kind, status, health, slot, service_id, number)
+    SELECT value ->> '$[0].pool', value ->> '$[0].kind', value ->> '$[0].status',
+        COALESCE(value ->> '$[0].health', ''), value ->> '$[0].slot',
         COALESCE(unhex(value ->> '$[0].service_id', '-'), zeroblob(16)), value ->> '$[1]'
     FROM json_each(?1) WHERE true
     ON CONFLICT DO UPDATE SET number = number + excluded.number";
@@ -52,24 +55,25 @@ static INSERT_WANTED: LazyLock<Statements> = LazyLock::new(|| {
 static INSERT_STATES: LazyLock<Statements> = LazyLock::new(|| {
     let insert =
         "INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at, commanded_at,
-        health, steady_at, reason_code, digest, state)";
-    Statements::new(insert, 13, "")
+        health, steady_at, reason_code, digest, slot, rank, state)";
+    Statements::new(insert, 15, "")
 });
 
 // An `UPDATE … FROM` would be shorter, but SQLite then reads the whole table for each statement. The subquery and the
 // conflict are always found by the id.
 static SAVE: LazyLock<Statements> = LazyLock::new(|| {
     let save = "WITH n (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at,
-        reason_code, digest, state) AS (";
+        reason_code, digest, slot, rank, state) AS (";
     let update = ") INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at,
-            commanded_at, health, steady_at, reason_code, digest, state)
+            commanded_at, health, steady_at, reason_code, digest, slot, rank, state)
         SELECT * FROM n
         WHERE (SELECT s.version FROM observer_states AS s WHERE s.id = n.id) = n.version - 1
         ON CONFLICT (id) DO UPDATE SET version = excluded.version, kind = excluded.kind, pool = excluded.pool,
             status = excluded.status, service_id = excluded.service_id, due_at = excluded.due_at,
             commanded_at = excluded.commanded_at, health = excluded.health, steady_at = excluded.steady_at,
-            reason_code = excluded.reason_code, digest = excluded.digest, state = excluded.state";
-    Statements::new(save, 13, update)
+            reason_code = excluded.reason_code, digest = excluded.digest, slot = excluded.slot,
+            rank = excluded.rank, state = excluded.state";
+    Statements::new(save, 15, update)
 });
 
 pub(super) async fn create(
@@ -78,17 +82,19 @@ pub(super) async fn create(
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
     let mut transaction = super::writing(writer).await?;
-    let free = count_free(&mut transaction, &counted_pools(rows)).await?;
+    let pools = backlog::count(&mut transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
-    let mut answers = admit(rows, Occupancy { holders, free });
-    let admitted = rows.iter().zip(&answers).filter(|(_, answer)| **answer == Created::Done);
+    let mut answers = admit(rows, Occupancy { holders, pools });
+    let stored: Vec<Option<Cow<'_, Row>>> =
+        rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
     let wanted: Vec<WantedColumns> =
-        admitted.map(|(row, _)| WantedColumns::of(row)).collect::<Result<_, _>>()?;
+        stored.iter().flatten().map(|row| WantedColumns::of(row)).collect::<Result<_, _>>()?;
     let inserted = INSERT_WANTED.write(&mut transaction, &wanted, |row| row.id, bind_wanted).await?;
     let mut done = Vec::with_capacity(inserted.len());
-    for (row, answer) in rows.iter().zip(&mut answers).filter(|(_, answer)| **answer == Created::Done) {
+    for (row, answer) in stored.iter().zip(&mut answers) {
+        let Some(row) = row else { continue };
         if inserted.contains(&row.id.0) {
-            done.push(row);
+            done.push(row.as_ref());
         } else {
             *answer = Created::NameTaken;
         }
@@ -99,24 +105,6 @@ pub(super) async fn create(
     count(&mut transaction, CountChanges::of_created(done.into_iter())).await?;
     transaction.commit().await.map_err(failure)?;
     Ok(answers)
-}
-
-/// Free slots of these pools.
-async fn count_free(
-    connection: &mut SqliteConnection,
-    pools: &[String],
-) -> Result<HashMap<String, i64>, StoreError> {
-    let free = "SELECT value,
-        COALESCE((SELECT SUM(capacity) FROM services WHERE pool = value AND state = 'active'), 0)
-        - COALESCE((SELECT SUM(number) FROM observer_counts WHERE pool = value
-            AND status IN ('Created', 'Processing', 'OnDeleting')), 0)
-        FROM json_each(?1)";
-    if pools.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let counted: Vec<(String, i64)> =
-        sqlx::query_as(free).bind(array(pools)).fetch_all(connection).await.map_err(failure)?;
-    Ok(counted.into_iter().collect())
 }
 
 async fn holders(
@@ -154,10 +142,11 @@ async fn write_states(
 }
 
 fn bind_state<'q>(query: Statement<'q>, row: &'q StateColumns) -> Statement<'q> {
-    let CountKey { pool, status, health, service_id } = &row.counted;
-    let query = query.bind(row.id).bind(row.version).bind(&row.kind).bind(pool).bind(*status);
+    let CountKey { pool, kind, status, health, slot, service_id } = &row.counted;
+    let query = query.bind(row.id).bind(row.version).bind(kind).bind(pool).bind(*status);
     let query = query.bind(*service_id).bind(row.due_at).bind(row.commanded_at).bind(*health);
-    query.bind(row.steady_at).bind(row.reason_code).bind(row.digest).bind(&row.state)
+    let query = query.bind(row.steady_at).bind(row.reason_code).bind(row.digest);
+    query.bind(*slot).bind(row.rank).bind(&row.state)
 }
 
 async fn count(connection: &mut SqliteConnection, changes: CountChanges) -> Result<(), StoreError> {

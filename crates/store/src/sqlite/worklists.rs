@@ -73,11 +73,9 @@ pub(super) async fn unheld(
 ) -> Result<Vec<Row>, StoreError> {
     // From the holders: in a healthy system, this reads no row of an observer that is held.
     let unheld = observers!(
-        "WHERE s.pool = ?1 AND s.status IN ('Created', 'Processing', 'OnDeleting')
-            AND (s.reason_code IS NULL OR s.reason_code <> 'no-service-for-kind')
+        "WHERE s.pool = ?1 AND s.slot = 'admitted'
             AND s.id IN (
-                SELECT id FROM observer_states
-                WHERE service_id IS NULL AND status IN ('Created', 'Processing', 'OnDeleting') AND pool = ?1
+                SELECT id FROM observer_states WHERE service_id IS NULL AND slot = 'admitted' AND pool = ?1
                 UNION ALL
                 SELECT h.id FROM (SELECT DISTINCT service_id FROM observer_counts
                     WHERE pool = ?1 AND number > 0 AND service_id <> zeroblob(16)

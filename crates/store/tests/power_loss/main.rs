@@ -72,7 +72,9 @@ fn observer(number: u128, spec: &str) -> Row {
     let body =
         json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue", "spec": {"text": spec}});
     let definition = ObserverDefinition::parse(body, &Name::new("unnamed").unwrap()).unwrap();
-    Row::created(id(number), definition, NOW, &RowPolicy::default())
+    let mut row = Row::created(id(number), definition, NOW, &RowPolicy::default());
+    row.confirmed(1, NOW);
+    row
 }
 
 fn hear(row: &mut Row, seq: u64, event: RunEvent) {

@@ -135,7 +135,8 @@ fn on_republished(
     // A report with a higher generation also raises the generation, without a publish.
     let raised =
         after.generation > before.generation && before.generation > 0 && after.publish_lease.is_some();
-    if !raised || before.wants_republish() || known.is_rewound(before.id, before.generation) {
+    let has_message = !before.wants_republish() && (!before.is_waiting() || before.waits_for_lists());
+    if !raised || !has_message || known.is_rewound(before.id, before.generation) {
         return Ok(());
     }
     *exercised.entry("republished").or_default() += 1;

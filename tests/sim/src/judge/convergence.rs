@@ -183,7 +183,11 @@ fn promises_are_kept(users: &Users, rows: &[Row]) -> Settled {
             Some(row) if deleted && row.desired != Desired::Deleted => {
                 return Err(format!("the delete of {name} was promised and is forgotten"));
             }
-            Some(row) if row.desired == Desired::Running && row.generation <= restarted_after => {
+            Some(row)
+                if row.desired == Desired::Running
+                    && row.waiting.is_none()
+                    && row.generation <= restarted_after =>
+            {
                 return Err(format!("the restart of {name} was promised and never came"));
             }
             Some(row) if edition(row) != definition => {
@@ -202,7 +206,7 @@ fn promises_are_kept(users: &Users, rows: &[Row]) -> Settled {
 fn is_live(row: &Row) -> bool {
     let how = row.observed.settled.as_ref().map(|it| &it.how);
     let over = matches!(how, Some(Settlement::Completed | Settlement::Failed { .. }));
-    row.desired == Desired::Running && !over
+    row.desired == Desired::Running && (row.waiting.is_some() || !over)
 }
 
 fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
@@ -227,7 +231,9 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
     match runs.as_slice() {
         // If a manager does not know whether its publish succeeded, a manager republishes once the lease has
         // expired.
-        [] if row.published_at.is_none() => Err(format!("{name} is to be published")),
+        [] if row.published_at.is_none() && row.waiting.is_none() => {
+            Err(format!("{name} is to be published"))
+        }
         [] if !has_room(row, known, orders) => Ok(()),
         [_] if Code::of(&row.definition.spec.to_string()).is_deadly() => {
             Err(format!("{name} ends its services and goes on"))

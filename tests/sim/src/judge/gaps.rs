@@ -61,8 +61,8 @@ impl Gaps {
 /// Whether an observer that does not run should run and could: its code waits for nothing, and a capable
 /// service has a free slot.
 pub(super) fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> bool {
-    let definition = row.desired == Desired::Running && row.observed.settled.is_none() && !row.awaits_end();
-    if !definition || known.setup.services.iter().any(|it| it.start_rate > 0.0) {
+    let is_live = row.desired == Desired::Running && row.observed.settled.is_none() && !row.awaits_end();
+    if !is_live || row.waiting.is_some() || known.setup.services.iter().any(|it| it.start_rate > 0.0) {
         return false;
     }
     // The code waits for its next attempt or has ended by itself.

@@ -24,6 +24,10 @@ const fn edit(file: &'static str, find: &'static str, instead: &'static str) -> 
 }
 
 const ROW: &str = "crates/core/src/record/row.rs";
+const OUTBOX: &str = "crates/core/src/record/row/outbox.rs";
+const ADMISSION: &str = "crates/core/src/capacity/admission.rs";
+const ADMISSION_LOOP: &str = "crates/manager/src/loops/admission.rs";
+const BACKLOG_IN_MEMORY: &str = "crates/store/src/memory/backlog.rs";
 const CHECKPOINT: &str = "crates/core/src/record/checkpoint.rs";
 const DUE: &str = "crates/core/src/record/due.rs";
 const SWEPT: &str = "crates/core/src/failure/sweep.rs";
@@ -58,7 +62,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "republish-under-the-same-generation",
         seed: 0,
         rule: "epochs",
-        edits: &[edit(ROW, "self.generation = self.generation.max(self.reserve).saturating_add(1);", "self.generation = self.generation.max(self.reserve).max(1);")],
+        edits: &[edit(OUTBOX, "self.generation = self.generation.max(self.reserve).saturating_add(1);", "self.generation = self.generation.max(self.reserve).max(1);")],
     },
     Mistake {
         name: "acknowledge-with-the-settlement-still-unsaid",
@@ -354,5 +358,23 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         seed: 19,
         rule: "convergence",
         edits: &[edit(PLACEMENT, "Placement::Release(free.min(u32::try_from(self.count).unwrap_or(u32::MAX)))", "{ let _room = free; Placement::Leave }")],
+    },
+    Mistake {
+        name: "admit-the-last-in-line",
+        seed: 0,
+        rule: "order",
+        edits: &[edit(BACKLOG_IN_MEMORY, "found.sort_by_key(|(rank, row)| (*rank, row.id));", "found.sort_by_key(|(rank, row)| (-*rank, row.id));")],
+    },
+    Mistake {
+        name: "count-a-slot-too-many",
+        seed: 0,
+        rule: "slots",
+        edits: &[edit(ADMISSION, "i64::try_from(self.capacity)", "i64::try_from(self.capacity + 1)")],
+    },
+    Mistake {
+        name: "admit-nobody-who-waits",
+        seed: 0,
+        rule: "convergence",
+        edits: &[edit(ADMISSION_LOOP, "manager.records.store.waiting_pools().await?", "std::collections::BTreeMap::<Pool, PoolCount>::new()")],
     },
 ];

@@ -1,0 +1,213 @@
+//! Admission from the backlog: which of the observers that wait for a slot get one. The databases supply the counts of a
+//! pool in the transaction that saves the admitted rows; this module decides.
+//!
+//! The obvious way publishes every observer at once and lets it wait in the work queue. But a queue delivers in the order
+//! of arrival: it knows neither a priority nor a time, and what was published cannot be taken back without a search.
+
+use crate::id::{Kind, Pool};
+use crate::record::row::Row;
+use crate::record::row_policy::RowPolicy;
+use crate::record::service::{ServiceRow, ServiceState};
+use crate::wire::message::VERSION;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The observers of one kind in a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KindCount {
+    /// Those that use a slot, apart from those on services that are cordoned: their slots are not for others.
+    pub admitted: u64,
+    /// Those that wait in the backlog.
+    pub waiting: u64,
+}
+
+/// The slots of a pool at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PoolCount {
+    /// Slots of the pool's active services.
+    pub capacity: u64,
+    /// Observers that may be published beyond the free slots.
+    pub ahead: u64,
+    pub kinds: BTreeMap<Kind, KindCount>,
+}
+
+/// How many observers of each kind the active services of a pool can run at once.
+pub type Offers = BTreeMap<Kind, u64>;
+
+impl PoolCount {
+    /// Free slots; below zero while fewer slots exist than observers use.
+    #[must_use]
+    pub fn free(&self) -> i64 {
+        let admitted = self.kinds.values().map(|it| it.admitted).sum();
+        i64::try_from(self.capacity).unwrap_or(i64::MAX).saturating_sub_unsigned(admitted)
+    }
+
+    /// Free slots, and what may be published beyond them.
+    #[must_use]
+    pub fn open(&self) -> i64 {
+        self.free().saturating_add_unsigned(self.ahead)
+    }
+
+    /// The observers that wait in the backlog.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.kinds.values().map(|it| it.waiting).sum()
+    }
+
+    /// How many observers of each kind may be admitted now: the free slots, as far as services that offer the kind can
+    /// have them. Kinds of which none waits are missing.
+    #[must_use]
+    pub fn room(&self, offers: &Offers, most: u64) -> BTreeMap<Kind, u64> {
+        let open = u64::try_from(self.open()).unwrap_or(0).min(most);
+        let waiting = self.kinds.iter().filter(|(_, count)| count.waiting > 0);
+        let room = waiting.map(|(kind, count)| {
+            let offered = offers.get(kind).copied().unwrap_or(0).saturating_add(self.ahead);
+            (kind.clone(), open.min(offered.saturating_sub(count.admitted)).min(count.waiting))
+        });
+        room.filter(|(_, room)| *room > 0).collect()
+    }
+
+    /// The kinds that observers wait for and no living service offers, unless the pool has no service at all.
+    #[must_use]
+    pub fn unoffered(&self, offered: &BTreeSet<Kind>) -> Vec<Kind> {
+        if offered.is_empty() {
+            return Vec::new();
+        }
+        let waiting = self.kinds.iter().filter(|(_, count)| count.waiting > 0);
+        waiting.map(|(kind, _)| kind).filter(|kind| !offered.contains(*kind)).cloned().collect()
+    }
+
+    /// Chooses among candidates, of which each kind of [`Self::room`] has contributed its first ones.
+    #[must_use]
+    pub fn choose(&self, mut candidates: Vec<Row>, policy: &RowPolicy) -> Vec<Row> {
+        candidates.retain(Row::is_waiting);
+        candidates.sort_by_cached_key(|row| (row.rank(policy), row.id));
+        candidates.truncate(usize::try_from(self.open()).unwrap_or(0));
+        candidates
+    }
+}
+
+/// What the active services of a pool offer.
+#[must_use]
+pub fn offers(services: &[ServiceRow], pool: &Pool) -> Offers {
+    let mut offers = Offers::new();
+    for service in services {
+        // In an upgrade, older services may not be able to read what a manager publishes.
+        let reads = service.registration.message_version >= VERSION;
+        if service.registration.pool == *pool && service.state() == ServiceState::Active && reads {
+            for info in &service.registration.kinds {
+                let offered = offers.entry(info.name.clone()).or_default();
+                *offered += u64::from(service.capacity());
+            }
+        }
+    }
+    offers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::id::{Name, ObserverId, ServiceId};
+    use crate::observer::definition::ObserverDefinition;
+    use crate::wire::report::{KindInfo, Registration};
+    use serde_json::json;
+    use std::sync::Arc;
+    use uuid::Uuid;
+
+    fn kind(name: &str) -> Kind {
+        Kind::new(name).unwrap()
+    }
+    fn count(capacity: u64, kinds: &[(&str, u64, u64)]) -> PoolCount {
+        let kinds = kinds.iter().map(|(name, admitted, waiting)| {
+            (kind(name), KindCount { admitted: *admitted, waiting: *waiting })
+        });
+        PoolCount { capacity, ahead: 0, kinds: kinds.collect() }
+    }
+    fn offered(kinds: &[(&str, u64)]) -> Offers {
+        kinds.iter().map(|(name, slots)| (kind(name), *slots)).collect()
+    }
+    fn waiting(number: u128, kind: &str, priority: i8) -> Row {
+        let body = json!({"kind": kind, "priority": priority});
+        let definition = ObserverDefinition::parse(body, &Name::new("a").unwrap()).unwrap();
+        let at = Timestamp(i64::try_from(number).unwrap());
+        Row::created(ObserverId(Uuid::from_u128(number)), definition, at, &RowPolicy::default())
+            .created_waiting()
+    }
+    fn service(pool: &str, capacity: u32, kinds: &[&str]) -> ServiceRow {
+        let info = |kind: &&str| KindInfo { name: Kind::new(kind).unwrap(), schema: Arc::default() };
+        let registration = Registration {
+            name: Name::new("s").unwrap(),
+            pool: Pool::new(pool).unwrap(),
+            capacity,
+            kinds: kinds.iter().map(info).collect(),
+            version: String::new(),
+            message_version: VERSION,
+            host: String::new(),
+            labels: BTreeMap::new(),
+            predecessor: None,
+        };
+        ServiceRow::registered(ServiceId(Uuid::from_u128(1)), registration, Timestamp(0), Timestamp(0))
+    }
+
+    #[test]
+    fn only_free_slots_are_given_and_none_while_too_many_are_in_use() {
+        let offers = offered(&[("ticker", 10)]);
+        assert_eq!(count(10, &[("ticker", 7, 5)]).room(&offers, 500), offered(&[("ticker", 3)]));
+        assert_eq!(count(10, &[("ticker", 7, 2)]).room(&offers, 500), offered(&[("ticker", 2)]));
+        assert_eq!(count(10, &[("ticker", 0, 9)]).room(&offers, 4), offered(&[("ticker", 4)]));
+        assert_eq!(count(10, &[("ticker", 10, 5)]).room(&offers, 500), offered(&[]));
+        let after_a_loss = count(10, &[("ticker", 15, 5)]);
+        assert_eq!((after_a_loss.free(), after_a_loss.room(&offers, 500)), (-5, offered(&[])));
+    }
+
+    #[test]
+    fn so_many_may_be_published_ahead_of_their_slots() {
+        let it = PoolCount { ahead: 5, ..count(2, &[("ticker", 2, 9)]) };
+        assert_eq!((it.free(), it.open()), (0, 5));
+        assert_eq!(it.room(&offered(&[("ticker", 2)]), 500), offered(&[("ticker", 5)]));
+        let later = PoolCount { ahead: 5, ..count(2, &[("ticker", 7, 4)]) };
+        assert_eq!(later.room(&offered(&[("ticker", 2)]), 500), offered(&[]));
+        let no_service = PoolCount { ahead: 5, ..count(0, &[("ticker", 0, 9)]) };
+        assert_eq!(no_service.room(&Offers::new(), 500), offered(&[("ticker", 5)]));
+    }
+
+    #[test]
+    fn no_kind_blocks_another() {
+        // Of 20 slots, 5 can run `exec`, and they are in use.
+        let offers = offered(&[("ticker", 20), ("exec", 5)]);
+        let busy = count(20, &[("exec", 5, 100), ("ticker", 2, 7)]);
+        assert_eq!(busy.room(&offers, 500), offered(&[("ticker", 7)]));
+        let living: BTreeSet<Kind> = offers.keys().cloned().collect();
+        assert_eq!(busy.unoffered(&living), []);
+        let none = count(20, &[("http", 0, 3), ("ticker", 2, 0)]);
+        assert_eq!((none.room(&offers, 500), none.unoffered(&living)), (offered(&[]), vec![kind("http")]));
+        assert_eq!(none.unoffered(&BTreeSet::new()), [], "they wait for the first service");
+    }
+
+    #[test]
+    fn the_first_of_all_kinds_are_chosen() {
+        let it = count(4, &[("ticker", 1, 2), ("exec", 0, 2)]);
+        let rows = vec![
+            waiting(1, "ticker", 0),
+            waiting(2, "ticker", 0),
+            waiting(3, "exec", 5),
+            waiting(4, "exec", 0),
+        ];
+        let chosen = it.choose(rows, &RowPolicy::default());
+        assert_eq!(chosen.iter().map(|row| row.id.0.as_u128()).collect::<Vec<_>>(), [3, 1, 2]);
+    }
+
+    #[test]
+    fn active_services_of_the_pool_offer_their_slots() {
+        let mut suspect = service("a", 100, &["ticker"]);
+        suspect.suspect(Timestamp(1));
+        let services = [
+            service("a", 5, &["ticker", "exec"]),
+            service("a", 7, &["ticker"]),
+            service("b", 1, &["http"]),
+            suspect,
+        ];
+        let pool = Pool::new("a").unwrap();
+        assert_eq!(offers(&services, &pool), offered(&[("ticker", 12), ("exec", 5)]));
+    }
+}

@@ -1,0 +1,156 @@
+//! Observers that wait for a slot.
+
+use super::*;
+use crate::port::{Admission, Admitted, Place};
+use everwatch_core::capacity::admission::{Offers, PoolCount};
+use everwatch_core::id::{Kind, Pool};
+use everwatch_core::record::row::Slot;
+use everwatch_core::wire::heartbeat::{Heartbeat, Intent};
+
+fn kind(name: &str) -> Kind {
+    Kind::new(name).unwrap()
+}
+
+fn of_priority(number: u128, priority: i8) -> Row {
+    new(
+        number,
+        json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue", "priority": priority}),
+    )
+}
+
+/// Admits at most `most`, where the services offer so many slots for each kind.
+async fn admitted_of(store: &dyn Store, offers: &[(&str, u64)], most: u64) -> Vec<Admitted> {
+    let offers: Offers = offers.iter().map(|(name, slots)| (kind(name), *slots)).collect();
+    let pool = Pool::default();
+    let admission =
+        Admission { pool: &pool, offers: &offers, now: Timestamp(NOW.0 + 9000), holds_restored: false, most };
+    store.admit(&admission).await.unwrap()
+}
+
+async fn admitted(store: &dyn Store, most: u64) -> Vec<u128> {
+    let admitted = admitted_of(store, &[("ticker", 1000)], most).await;
+    admitted.iter().map(|it| it.after.id.0.as_u128()).collect()
+}
+
+async fn numbers_waiting(store: &dyn Store) -> u64 {
+    store.waiting_pools().await.unwrap().get(&Pool::default()).map_or(0, PoolCount::waiting)
+}
+
+pub async fn observers_without_a_slot_wait_until_one_is_free(store: &dyn Store) {
+    assert_eq!(store.save_services(&[service(1, "s1", 2)]).await.unwrap(), []);
+    let rows: Vec<Row> = (1..=5).map(|number| patient(number, &format!("o{number}"))).collect();
+    let (done, waits) = (Created::Done, Created::Waits);
+    assert_eq!(store.create(&rows).await.unwrap(), [done, done, waits, waits, waits]);
+    assert_eq!(numbers_waiting(store).await, 3);
+    assert_eq!(admitted(store, 100).await, [], "no slot is free");
+    // They are in no worklist: nothing is to be published, and no message is missing.
+    let lasts = Timestamp(i64::MAX);
+    let due: Vec<u128> = store.due(lasts, 100).await.unwrap().iter().map(|row| row.id.0.as_u128()).collect();
+    assert_eq!(due, [1, 2]);
+    assert_eq!(store.unheld(&Pool::default(), &[], 100).await.unwrap().len(), 2);
+
+    change(store, 1, |row| hear(row, 1, 1, RunEvent::Completed)).await;
+    let saved = admitted_of(store, &[("ticker", 2)], 100).await;
+    assert_eq!(saved.len(), 1);
+    let Admitted { before, after } = &saved[0];
+    assert_eq!((before.id, before.slot(), after.slot()), (id(3), Slot::Waiting, Slot::Admitted));
+    assert_eq!(loaded(store, 3).await, Row { version: before.version + 1, ..after.clone() });
+    assert_eq!((after.generation, numbers_waiting(store).await), (1, 2));
+    assert_eq!(admitted(store, 100).await, []);
+}
+
+pub async fn the_first_in_order_are_admitted(store: &dyn Store) {
+    let rows =
+        [of_priority(1, 0), of_priority(2, -5), of_priority(3, 7), of_priority(4, 7), of_priority(5, 0)];
+    assert_eq!(store.create(&rows).await.unwrap(), [Created::Waits; 5]);
+    let place = async |number| store.place(&loaded(store, number).await).await.unwrap().unwrap();
+    assert_eq!(place(3).await, Place { ahead: 0, waiting: 5 });
+    assert_eq!(place(2).await, Place { ahead: 4, waiting: 5 });
+    let order: Vec<u128> = store
+        .waiting(&Pool::default(), &kind("ticker"), 4)
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| row.id.0.as_u128())
+        .collect();
+    assert_eq!(order, [3, 4, 1, 5]);
+    // A change of the priority changes the place, a change of the observer itself does not.
+    change(store, 5, |row| {
+        let definition = ObserverDefinition { priority: 50, ..ObserverDefinition::clone(&row.definition) };
+        assert_eq!(row.update(definition, NOW, &RowPolicy::default()), Ok(true));
+    })
+    .await;
+    assert_eq!(store.save_services(&[service(1, "s1", 4)]).await.unwrap(), []);
+    assert_eq!(admitted(store, 1).await, [5], "one at a time");
+    assert_eq!(admitted(store, 100).await, [3, 4, 1]);
+    assert_eq!(store.place(&loaded(store, 3).await).await.unwrap(), None);
+    change(store, 2, |row| assert!(row.delete(NOW, &RowPolicy::default()))).await;
+    assert_eq!(numbers_waiting(store).await, 0);
+}
+
+pub async fn a_create_takes_no_slot_of_those_that_wait(store: &dyn Store) {
+    assert_eq!(store.create(&[patient(1, "a")]).await.unwrap(), [Created::Waits]);
+    assert_eq!(store.save_services(&[service(1, "s1", 2)]).await.unwrap(), []);
+    let rows = [patient(2, "b"), hasty(3, "c")];
+    assert_eq!(store.create(&rows).await.unwrap(), [Created::Waits, Created::NoCapacity]);
+    assert_eq!(admitted(store, 100).await, [1, 2]);
+}
+
+pub async fn a_kind_takes_only_slots_of_services_that_offer_it(store: &dyn Store) {
+    let of_kind = |number: u128, kind: &str| {
+        new(number, json!({"name": format!("o{number}"), "kind": kind, "on_full": "queue"}))
+    };
+    let rows = [
+        of_kind(1, "exec"),
+        of_kind(2, "exec"),
+        of_kind(3, "exec"),
+        of_kind(4, "ticker"),
+        of_kind(5, "http"),
+    ];
+    assert_eq!(store.create(&rows).await.unwrap(), [Created::Waits; 5]);
+    assert_eq!(store.save_services(&[service(1, "s1", 10)]).await.unwrap(), []);
+    let offers = [("exec", 2), ("ticker", 10)];
+    let mut found: Vec<ObserverId> =
+        admitted_of(store, &offers, 100).await.iter().map(|it| it.after.id).collect();
+    found.sort_unstable();
+    assert_eq!(found, [id(1), id(2), id(4)]);
+    assert_eq!(admitted_of(store, &offers, 100).await, []);
+    let counted = store.waiting_pools().await.unwrap().remove(&Pool::default()).unwrap();
+    assert_eq!((counted.capacity, counted.free(), counted.waiting()), (10, 7, 2));
+    assert_eq!((counted.kinds[&kind("exec")].admitted, counted.kinds[&kind("exec")].waiting), (2, 1));
+}
+
+pub async fn what_a_cordoned_service_holds_uses_no_slot_of_others(store: &dyn Store) {
+    assert_eq!(store.save_services(&[service(1, "s1", 2)]).await.unwrap(), []);
+    all_created(store, &[published(1, "a"), published(2, "b")]).await;
+    change(store, 1, |row| hear(row, 2, 1, started())).await;
+    assert_eq!(store.create(&[patient(3, "c")]).await.unwrap(), [Created::Waits], "both slots are in use");
+    let mut cordoned = service(2, "s2", 5);
+    let heartbeat = Heartbeat {
+        service: cordoned.id,
+        seq: 1,
+        state: Intent::Cordoned,
+        capacity: 5,
+        held: 1,
+        loop_lag_ms: 0,
+        rss_bytes: 0,
+        sent_at: None,
+        stalled: Vec::new(),
+    };
+    assert!(cordoned.on_heartbeat(&heartbeat, NOW));
+    assert_eq!(store.save_services(&[cordoned]).await.unwrap(), []);
+    assert_eq!(admitted(store, 100).await, [3]);
+}
+
+pub async fn admissions_side_by_side_do_not_give_a_slot_twice(store: &dyn Store) {
+    let rows: Vec<Row> = (1..=60).map(|number| patient(number, &format!("o{number}"))).collect();
+    assert_eq!(store.create(&rows).await.unwrap(), vec![Created::Waits; 60]);
+    assert_eq!(store.save_services(&[service(1, "s1", 40)]).await.unwrap(), []);
+    let late: Vec<Row> = (101..=120).map(|number| patient(number, &format!("o{number}"))).collect();
+    let (one, two, made, three) =
+        tokio::join!(admitted(store, 25), admitted(store, 25), store.create(&late), admitted(store, 25));
+    let mut all = [one, two, three].concat();
+    assert!(made.unwrap().iter().all(|created| *created == Created::Waits));
+    all.sort_unstable();
+    assert_eq!(all, (1..=40).collect::<Vec<u128>>());
+}

@@ -1,0 +1,89 @@
+//! Observers that wait for a slot, in memory.
+
+use super::{Kept, MemoryStore, Tables};
+use crate::port::{Admission, Admitted, Backlog, PLACE_MAX, Place, StoreError};
+use async_trait::async_trait;
+use everwatch_core::capacity::admission::PoolCount;
+use everwatch_core::id::{Kind, Pool};
+use everwatch_core::record::row::{Row, Slot};
+use everwatch_core::record::row_policy::RowPolicy;
+use everwatch_core::record::service::ServiceState;
+use std::collections::{BTreeMap, HashMap};
+
+impl Tables {
+    pub(super) fn pool_counts(&self, rows: &[Row], policy: &RowPolicy) -> HashMap<String, PoolCount> {
+        let empty = || PoolCount { ahead: policy.admit_ahead.into(), ..PoolCount::default() };
+        let of_rows = rows.iter().map(|row| (row.definition.pool.to_string(), empty()));
+        let mut counts: HashMap<String, PoolCount> = of_rows.collect();
+        for it in self.services.values().filter(|it| it.state() == ServiceState::Active) {
+            counts.entry(it.registration.pool.to_string()).or_insert_with(empty).capacity +=
+                u64::from(it.capacity());
+        }
+        let is_cordoned = |row: &Row| {
+            let service = row.holder().and_then(|holder| self.services.get(&holder));
+            service.is_some_and(|it| it.state() == ServiceState::Cordoned)
+        };
+        for Kept { row, .. } in self.observers.values() {
+            let definition = &row.definition;
+            let count = counts.entry(definition.pool.to_string()).or_insert_with(empty);
+            let of_kind = count.kinds.entry(definition.kind.clone()).or_default();
+            match row.slot() {
+                Slot::Admitted if is_cordoned(row) => {}
+                Slot::Admitted => of_kind.admitted += 1,
+                Slot::Waiting => of_kind.waiting += 1,
+                Slot::None => {}
+            }
+        }
+        counts
+    }
+
+    fn first_waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Vec<Row> {
+        let is_one = |row: &Row| row.definition.pool == *pool && row.definition.kind == *kind;
+        let of_kind = self.observers.values().filter(|kept| is_one(&kept.row));
+        let mut found: Vec<(i64, &Row)> = of_kind.filter_map(|kept| Some((kept.rank?, &kept.row))).collect();
+        found.sort_by_key(|(rank, row)| (*rank, row.id));
+        found.into_iter().take(most).map(|(_, row)| row.clone()).collect()
+    }
+}
+
+#[async_trait]
+impl Backlog for MemoryStore {
+    async fn waiting_pools(&self) -> Result<BTreeMap<Pool, PoolCount>, StoreError> {
+        let mut counts = self.tables().pool_counts(&[], &self.policy);
+        counts.retain(|_, count| count.waiting() > 0);
+        crate::columns::by_pool(counts)
+    }
+    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError> {
+        let mut tables = self.tables();
+        let mut counts = tables.pool_counts(&[], &self.policy);
+        let counted = counts.remove(admission.pool.as_str()).unwrap_or_default();
+        let room = counted.room(admission.offers, admission.most);
+        let first = |(kind, most): (&Kind, &u64)| {
+            tables.first_waiting(admission.pool, kind, usize::try_from(*most).unwrap_or(usize::MAX))
+        };
+        let candidates = room.iter().flat_map(first).collect();
+        let admitted = admission.decide(&counted, candidates, &self.policy);
+        for it in &admitted {
+            if let Some(kept) = tables.observers.get_mut(&it.after.id) {
+                *kept = Kept::of(&it.after, it.before.version + 1, &self.policy, kept.has_name)?;
+            }
+        }
+        Ok(admitted)
+    }
+    async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {
+        Ok(self.tables().first_waiting(pool, kind, most))
+    }
+    async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError> {
+        let Some(rank) = row.rank(&self.policy) else { return Ok(None) };
+        let tables = self.tables();
+        let of_pool =
+            tables.observers.values().filter(|kept| kept.row.definition.pool == row.definition.pool);
+        let ranks = of_pool.filter_map(|kept| Some((kept.rank?, kept.row.id)));
+        let (mut ahead, mut waiting) = (0, 0);
+        for other in ranks {
+            waiting += 1;
+            ahead += u64::from(other < (rank, row.id));
+        }
+        Ok(Some(Place { ahead: ahead.min(PLACE_MAX.into()), waiting }))
+    }
+}

@@ -1,0 +1,123 @@
+//! Observers that wait for a slot, on PostgreSQL.
+
+use super::observers::{Reading, observers, save_within};
+use crate::columns::{by_pool, number, pool_counts_of};
+use crate::error_mapping::failure;
+use crate::port::{Admission, Admitted, Change, PLACE_MAX, Place, StoreError};
+use crate::unreadable::{Ledger, StoredObserver};
+use everwatch_core::capacity::admission::PoolCount;
+use everwatch_core::id::{Kind, ObserverId, Pool};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::row_policy::RowPolicy;
+use sqlx::{PgConnection, PgPool};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Counts the slots of these pools and locks the pools until the transaction ends. Without the lock, two managers could
+/// count the same free slot and both assign it.
+pub(super) async fn lock_and_count(
+    connection: &mut PgConnection,
+    pools: &[String],
+    policy: &RowPolicy,
+) -> Result<HashMap<String, PoolCount>, StoreError> {
+    if pools.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let lock = "SELECT pg_advisory_xact_lock(key) FROM (
+        SELECT DISTINCT hashtextextended('everwatch/' || pool, 0) AS key FROM UNNEST($1::text[]) AS p (pool)
+        ORDER BY key) AS keys";
+    sqlx::query(lock).bind(pools).execute(&mut *connection).await.map_err(failure)?;
+    count(connection, pools, policy).await
+}
+
+async fn count(
+    connection: &mut PgConnection,
+    pools: &[String],
+    policy: &RowPolicy,
+) -> Result<HashMap<String, PoolCount>, StoreError> {
+    // The slots of a cordoned service are neither capacity nor in use.
+    let counts = "SELECT pool, '' AS kind, 'capacity' AS counted, SUM(capacity)::bigint FROM services
+            WHERE pool = ANY($1::text[]) AND state = 'active' GROUP BY pool
+        UNION ALL
+        SELECT c.pool, c.kind, c.slot, SUM(c.number)::bigint FROM observer_counts AS c
+            WHERE c.pool = ANY($1::text[]) AND c.slot <> '' AND c.service_id NOT IN
+                (SELECT id FROM services WHERE pool = ANY($1::text[]) AND state = 'cordoned')
+            GROUP BY c.pool, c.kind, c.slot";
+    let rows = sqlx::query_as(counts).bind(pools).fetch_all(connection).await.map_err(failure)?;
+    pool_counts_of(rows, pools, policy)
+}
+
+pub(super) async fn waiting_pools(
+    pool: &PgPool,
+    policy: &RowPolicy,
+) -> Result<BTreeMap<Pool, PoolCount>, StoreError> {
+    let waiting =
+        "SELECT pool FROM observer_counts WHERE slot = 'waiting' GROUP BY pool HAVING SUM(number) > 0";
+    let mut snapshot = super::snapshot(pool).await?;
+    let pools: Vec<String> = sqlx::query_scalar(waiting).fetch_all(&mut *snapshot).await.map_err(failure)?;
+    if pools.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let counts = count(&mut snapshot, &pools, policy).await?;
+    by_pool(counts)
+}
+
+pub(super) async fn admit(
+    (pool, ledger): Reading<'_>,
+    admission: &Admission<'_>,
+    policy: &RowPolicy,
+) -> Result<Vec<Admitted>, StoreError> {
+    let mut transaction = pool.begin().await.map_err(failure)?;
+    let name = admission.pool.to_string();
+    let counted = lock_and_count(&mut transaction, std::slice::from_ref(&name), policy).await?;
+    let counted = counted.get(&name).cloned().unwrap_or_default();
+    let mut candidates = Vec::new();
+    for (kind, most) in counted.room(admission.offers, admission.most) {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        candidates.extend(first_of((&mut transaction, ledger), (admission.pool, &kind), most).await?);
+    }
+    let mut admitted = admission.decide(&counted, candidates, policy);
+    let changes: Vec<Change<'_>> =
+        admitted.iter().map(|it| Change { before: &it.before, after: &it.after }).collect();
+    let unsaved = save_within(&mut transaction, &changes, policy).await?;
+    transaction.commit().await.map_err(failure)?;
+    let unsaved: HashSet<ObserverId> = unsaved.into_iter().collect();
+    admitted.retain(|it| !unsaved.contains(&it.after.id));
+    Ok(admitted)
+}
+
+pub(super) async fn waiting(
+    (pool, ledger): Reading<'_>,
+    of: &Pool,
+    kind: &Kind,
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let mut snapshot = super::snapshot(pool).await?;
+    first_of((&mut snapshot, ledger), (of, kind), most).await
+}
+
+/// The first waiting observers of a kind.
+async fn first_of(
+    (connection, ledger): (&mut PgConnection, &Ledger),
+    (pool, kind): (&Pool, &Kind),
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let first = observers!(
+        "WHERE s.pool = $1 AND s.kind = $2 AND s.rank IS NOT NULL ORDER BY s.rank, s.id LIMIT $3 OFFSET $4"
+    );
+    let mut pages = ledger.pages::<StoredObserver>(most);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(first).bind(pool.as_str()).bind(kind.as_str()).bind(limit).bind(offset);
+        pages.add(query.fetch_all(&mut *connection).await.map_err(failure)?);
+    }
+    Ok(pages.rows())
+}
+
+pub(super) async fn place(pool: &PgPool, row: &Row, policy: &RowPolicy) -> Result<Option<Place>, StoreError> {
+    let Some(rank) = row.rank(policy) else { return Ok(None) };
+    let place = "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM observer_states
+            WHERE pool = $1 AND rank IS NOT NULL AND (rank, id) < ($2, $3) LIMIT $4) AS ahead),
+        COALESCE((SELECT SUM(number)::bigint FROM observer_counts WHERE pool = $1 AND slot = 'waiting'), 0)";
+    let query = sqlx::query_as(place).bind(row.definition.pool.as_str()).bind(rank).bind(row.id.0);
+    let (ahead, waiting) = query.bind(i64::from(PLACE_MAX)).fetch_one(pool).await.map_err(failure)?;
+    Ok(Some(Place { ahead: number(ahead), waiting: number(waiting) }))
+}
