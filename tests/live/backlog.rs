@@ -55,7 +55,8 @@ async fn slots_become_free(cluster: &mut Cluster, mut after: impl FnMut(&mut Clu
         if is_in_order(&all(&cluster.api).await) == 0 {
             break;
         }
-        if let Some(it) = cluster.api.processing().await.first() {
+        let running = cluster.api.processing().await;
+        if let Some(it) = running.iter().max_by_key(|it| it.priority) {
             let (status, body) = cluster.api.call("DELETE", &format!("/v1/observers/{}", it.id), None).await;
             assert!(matches!(status, 200 | 202), "{body}");
             deleted += 1;
@@ -63,14 +64,14 @@ async fn slots_become_free(cluster: &mut Cluster, mut after: impl FnMut(&mut Clu
         }
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
+    // Several slots may have become free before the last one was admitted.
     let running = async || {
-        let all = cluster.api.processing().await;
-        if all.len() == 6 { Ok(all) } else { Err(format!("{} run", all.len())) }
+        let all: Vec<Observer> = cluster.api.list("/v1/observers?limit=1000").await;
+        let run = all.iter().filter(|it| it.status == Status::Processing).count();
+        if run == all.len() { Ok(all) } else { Err(format!("{run} of {} run", all.len())) }
     };
-    let last = wait_within(Duration::from_secs(40), "the last six to run", running).await;
-    let mut priorities: Vec<i8> = last.iter().map(|it| it.priority).collect();
-    priorities.sort_unstable();
-    assert_eq!(priorities, [-100; 6], "the last in line");
+    let last = wait_within(Duration::from_secs(40), "all that are left to run", running).await;
+    assert!(last.len() <= 6 && last.iter().all(|it| it.priority == -100), "the last in line: {last:?}");
 }
 
 #[tokio::test]
@@ -80,7 +81,9 @@ async fn slots_that_become_free_go_to_the_highest_priority() {
     let second = cluster.api.observer("w-6").await;
     let waits = second.waiting.expect("it waits");
     assert_eq!((waits.place, waits.of), (Some(2), Some(50)), "the second of priority 90: {}", second.reason);
-    assert_eq!(second.reason, "waiting for a slot in pool default: all 6 are in use; number 2 of 50 in line");
+    // The obstacle is that of the newest heartbeats.
+    let reason = "waiting for a slot in pool default: all 6 are in use; number 2 of 50 in line";
+    cluster.api.until_observer("w-6", |it| it.reason == reason).await;
     // One without a message ends at once.
     let gone: Observer = cluster.api.done("DELETE", "/v1/observers/w-11", None, 200).await;
     assert_eq!(gone.status, Status::Deleted);
