@@ -7,6 +7,7 @@ mod lists;
 mod notes;
 mod observers;
 mod parked;
+mod pool_counts;
 mod services;
 mod worklists;
 

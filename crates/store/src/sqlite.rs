@@ -8,6 +8,7 @@ mod lists;
 mod notes;
 mod observers;
 mod parked;
+mod pool_counts;
 mod services;
 mod statements;
 mod worklists;

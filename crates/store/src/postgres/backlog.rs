@@ -1,7 +1,8 @@
 //! Observers that wait for a slot, on PostgreSQL.
 
 use super::observers::{Reading, observers, save_within};
-use crate::columns::{by_pool, number, pool_counts_of};
+use super::pool_counts::{count, lock_and_count};
+use crate::columns::{by_pool, number};
 use crate::error_mapping::failure;
 use crate::port::{Admission, Admitted, Change, PLACE_MAX, Place, StoreError};
 use crate::unreadable::{Ledger, StoredObserver};
@@ -10,41 +11,7 @@ use everwatch_core::id::{Kind, ObserverId, Pool};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use sqlx::{PgConnection, PgPool};
-use std::collections::{BTreeMap, HashMap, HashSet};
-
-/// Counts the slots of these pools and locks the pools until the transaction ends. Without the lock, two managers could
-/// count the same free slot and both assign it.
-pub(super) async fn lock_and_count(
-    connection: &mut PgConnection,
-    pools: &[String],
-    policy: &RowPolicy,
-) -> Result<HashMap<String, PoolCount>, StoreError> {
-    if pools.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let lock = "SELECT pg_advisory_xact_lock(key) FROM (
-        SELECT DISTINCT hashtextextended('everwatch/' || pool, 0) AS key FROM UNNEST($1::text[]) AS p (pool)
-        ORDER BY key) AS keys";
-    sqlx::query(lock).bind(pools).execute(&mut *connection).await.map_err(failure)?;
-    count(connection, pools, policy).await
-}
-
-async fn count(
-    connection: &mut PgConnection,
-    pools: &[String],
-    policy: &RowPolicy,
-) -> Result<HashMap<String, PoolCount>, StoreError> {
-    // The slots of a cordoned service are neither capacity nor in use.
-    let counts = "SELECT pool, '' AS kind, 'capacity' AS counted, SUM(capacity)::bigint FROM services
-            WHERE pool = ANY($1::text[]) AND state = 'active' GROUP BY pool
-        UNION ALL
-        SELECT c.pool, c.kind, c.slot, SUM(c.number)::bigint FROM observer_counts AS c
-            WHERE c.pool = ANY($1::text[]) AND c.slot <> '' AND c.service_id NOT IN
-                (SELECT id FROM services WHERE pool = ANY($1::text[]) AND state = 'cordoned')
-            GROUP BY c.pool, c.kind, c.slot";
-    let rows = sqlx::query_as(counts).bind(pools).fetch_all(connection).await.map_err(failure)?;
-    pool_counts_of(rows, pools, policy)
-}
+use std::collections::{BTreeMap, HashSet};
 
 pub(super) async fn waiting_pools(
     pool: &PgPool,

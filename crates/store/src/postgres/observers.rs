@@ -1,6 +1,6 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
-use super::backlog;
+use super::pool_counts;
 use crate::columns::{CountChanges, StateColumns, WantedColumns, firsts, range_totals, released, unsaved};
 use crate::error_mapping::failure;
 use crate::port::{Change, Created, Found, StoreError, Table};
@@ -109,7 +109,7 @@ pub(super) async fn create(
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
     let mut transaction = pool.begin().await.map_err(failure)?;
-    let pools = backlog::lock_and_count(&mut transaction, &counted_pools(rows), policy).await?;
+    let pools = pool_counts::lock_and_count(&mut transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
     let mut answers = admit(rows, Occupancy { holders, pools });
     let stored: Vec<Option<Cow<'_, Row>>> =

@@ -1,7 +1,8 @@
 //! Observers that wait for a slot, on SQLite.
 
-use super::observers::{Reading, array, observers, save_within};
-use crate::columns::{number, pool_counts_of};
+use super::observers::{Reading, observers, save_within};
+use super::pool_counts::count;
+use crate::columns::{by_pool, number};
 use crate::error_mapping::failure;
 use crate::port::{Admission, Admitted, Change, PLACE_MAX, Place, StoreError};
 use crate::unreadable::{Ledger, StoredObserver};
@@ -10,28 +11,7 @@ use everwatch_core::id::{Kind, ObserverId, Pool};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use sqlx::{SqliteConnection, SqlitePool};
-use std::collections::{BTreeMap, HashMap, HashSet};
-
-/// Counts the slots of these pools, inside or outside a transaction.
-pub(super) async fn count(
-    connection: &mut SqliteConnection,
-    pools: &[String],
-    policy: &RowPolicy,
-) -> Result<HashMap<String, PoolCount>, StoreError> {
-    // The slots of a cordoned service are neither capacity nor in use.
-    let counts = "SELECT pool, '', 'capacity', SUM(capacity) FROM services
-            WHERE pool IN (SELECT value FROM json_each(?1)) AND state = 'active' GROUP BY pool
-        UNION ALL
-        SELECT c.pool, c.kind, c.slot, SUM(c.number) FROM observer_counts AS c
-            WHERE c.pool IN (SELECT value FROM json_each(?1)) AND c.slot <> '' AND c.service_id NOT IN
-                (SELECT id FROM services WHERE pool = c.pool AND state = 'cordoned')
-            GROUP BY c.pool, c.kind, c.slot";
-    if pools.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let rows = sqlx::query_as(counts).bind(array(pools)).fetch_all(connection).await.map_err(failure)?;
-    pool_counts_of(rows, pools, policy)
-}
+use std::collections::{BTreeMap, HashSet};
 
 pub(super) async fn waiting_pools(
     readers: &SqlitePool,
@@ -42,7 +22,7 @@ pub(super) async fn waiting_pools(
     let mut snapshot = super::snapshot(readers).await?;
     let pools: Vec<String> = sqlx::query_scalar(waiting).fetch_all(&mut *snapshot).await.map_err(failure)?;
     let counts = count(&mut snapshot, &pools, policy).await?;
-    crate::columns::by_pool(counts)
+    by_pool(counts)
 }
 
 pub(super) async fn admit(

@@ -1,7 +1,7 @@
 //! Observers on SQLite: a batch is a few statements of many rows. Each statement wakes the thread of the database, which
 //! costs more than the write of a row.
 
-use super::backlog;
+use super::pool_counts;
 use super::statements::{Statement, Statements, gathered};
 use crate::columns::{
     CountChanges, CountKey, StateColumns, WantedColumns, firsts, range_totals, released, unsaved, written,
@@ -82,7 +82,7 @@ pub(super) async fn create(
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
     let mut transaction = super::writing(writer).await?;
-    let pools = backlog::count(&mut transaction, &counted_pools(rows), policy).await?;
+    let pools = pool_counts::count(&mut transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
     let mut answers = admit(rows, Occupancy { holders, pools });
     let stored: Vec<Option<Cow<'_, Row>>> =
