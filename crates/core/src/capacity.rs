@@ -7,3 +7,5 @@ pub mod kind_offer;
 pub mod maintenance;
 pub mod placement;
 pub mod rebalance;
+#[cfg(test)]
+mod test_services;

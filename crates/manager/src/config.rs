@@ -51,7 +51,7 @@ pub struct ManagerSection {
     /// How long an observer may be refused by all services before it fails.
     #[serde(with = "friendly")]
     pub refused_max: Duration,
-    /// The wait for a slot that outweighs one point of priority; 0: no wait does.
+    /// The waiting time that counts as much as one point of priority; 0 disables aging.
     #[serde(with = "friendly")]
     pub aging: Duration,
     /// Observers of each pool that are published beyond its free slots: they start without a manager, in the order of

@@ -4,6 +4,7 @@
 //! creates them in an empty database, then moves all of them eight times, in batches of 500, as a manager does after the
 //! death of a service. The figures are microseconds of this process; of PostgreSQL, the server's time comes on top.
 
+use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Name, ObserverId, ServiceId};
@@ -44,7 +45,7 @@ async fn measure(store: &dyn Store, count: u32) -> Result<(), Box<dyn Error>> {
     let mut ids = Vec::new();
     for part in (0..count).collect::<Vec<_>>().chunks(BATCH) {
         let rows = part.iter().map(|_| row(&policy)).collect::<Result<Vec<_>, _>>()?;
-        store.create(&rows).await?;
+        store.create(&rows, &PoolOffers::new()).await?;
         ids.extend(rows.iter().map(|row| row.id));
     }
     let created = processor()? - before;

@@ -25,7 +25,8 @@ pub use notes::*;
 pub use services::*;
 pub use unreadable::*;
 
-use crate::port::{Change, Created, Store};
+use crate::port::{Change, Created, Store, StoreError};
+use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, ServiceId};
@@ -86,8 +87,13 @@ fn patient(number: u128, text: &str) -> Row {
     new(number, json!({"name": text, "kind": "ticker", "on_full": "queue"}))
 }
 
+/// Creates these rows where nothing is known about the kinds of services.
+async fn create(store: &dyn Store, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
+    store.create(rows, &PoolOffers::new()).await
+}
+
 async fn all_created(store: &dyn Store, rows: &[Row]) {
-    assert_eq!(store.create(rows).await.unwrap(), vec![Created::Done; rows.len()]);
+    assert_eq!(create(store, rows).await.unwrap(), vec![Created::Done; rows.len()]);
 }
 
 async fn loaded(store: &dyn Store, number: u128) -> Row {

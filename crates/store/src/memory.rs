@@ -13,6 +13,7 @@ use crate::port::{
     Worklists,
 };
 use async_trait::async_trait;
+use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::create_admission::{Occupancy, admit};
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
@@ -129,11 +130,11 @@ impl Tables {
 
 #[async_trait]
 impl Observers for MemoryStore {
-    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
+    async fn create(&self, rows: &[Row], offers: &PoolOffers) -> Result<Vec<Created>, StoreError> {
         let mut tables = self.tables();
         let occupancy =
             Occupancy { holders: tables.holders(), pools: tables.pool_counts(rows, &self.policy) };
-        let mut answers = admit(rows, occupancy);
+        let mut answers = admit(rows, occupancy, offers);
         for (row, answer) in rows.iter().zip(&mut answers) {
             let Some(row) = answer.stored(row) else { continue };
             match tables.observers.entry(row.id) {

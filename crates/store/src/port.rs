@@ -6,7 +6,7 @@ pub use crate::events::{Event, EventFilter, EventPage, EventRange};
 use async_trait::async_trait;
 pub use everwatch_core::capacity::create_admission::Created;
 
-use everwatch_core::capacity::admission::{Offers, PoolCount};
+use everwatch_core::capacity::admission::{Offers, PoolCount, PoolOffers};
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
@@ -253,9 +253,9 @@ pub trait Events: Send + Sync + 'static {
 #[async_trait]
 pub trait Observers: Send + Sync + 'static {
     /// Inserts new rows in one transaction, as far as `create_admission` admits them: by name, and, unless they queue,
-    /// by the free slots of their pools. A row that must wait for a slot is stored as `Row::created_waiting`. Returns one
+    /// by the free slots of their pools, of which each kind can have those of the services that offer it. A row that must wait for a slot is stored as `Row::created_waiting`. Returns one
     /// result for each row, in order. A refused row does not stop the others.
-    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError>;
+    async fn create(&self, rows: &[Row], offers: &PoolOffers) -> Result<Vec<Created>, StoreError>;
     /// Rows by id; unknown ids are left out.
     async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError>;
     /// One observer: a name means the live observer of that name, otherwise the newest deleted one. Corrupt if its row
@@ -369,7 +369,7 @@ pub trait Backlog: Send + Sync + 'static {
     async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError>;
     /// The waiting observers of a pool and kind, in the order in which they are admitted.
     async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError>;
-    /// The place of this waiting row; `None` if it does not wait. Counts at most [`PLACE_MAX`] observers ahead.
+    /// The place of this waiting row; `None` if it does not wait. Counts no more than [`PLACE_MAX`] observers ahead.
     async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError>;
 }
 

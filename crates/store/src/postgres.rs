@@ -15,7 +15,7 @@ use crate::error_mapping::{failure, migration};
 use crate::port::*;
 use crate::unreadable::{Dialect, Ledger};
 use async_trait::async_trait;
-use everwatch_core::capacity::admission::PoolCount;
+use everwatch_core::capacity::admission::{PoolCount, PoolOffers};
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
@@ -136,8 +136,8 @@ impl Events for PgStore {
 
 #[async_trait]
 impl Observers for PgStore {
-    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
-        answered(observers::create(&self.pool, rows, &self.policy)).await
+    async fn create(&self, rows: &[Row], offers: &PoolOffers) -> Result<Vec<Created>, StoreError> {
+        answered(observers::create(&self.pool, (rows, offers), &self.policy)).await
     }
     async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
         answered(observers::load(self.reading(), ids)).await

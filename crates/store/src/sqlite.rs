@@ -17,7 +17,7 @@ use crate::error_mapping::{failure, migration};
 use crate::port::*;
 use crate::unreadable::{Dialect, Ledger};
 use async_trait::async_trait;
-use everwatch_core::capacity::admission::PoolCount;
+use everwatch_core::capacity::admission::{PoolCount, PoolOffers};
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
@@ -203,8 +203,8 @@ impl Events for SqliteStore {
 
 #[async_trait]
 impl Observers for SqliteStore {
-    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
-        observers::create(&self.writer, rows, &self.policy).await
+    async fn create(&self, rows: &[Row], offers: &PoolOffers) -> Result<Vec<Created>, StoreError> {
+        observers::create(&self.writer, (rows, offers), &self.policy).await
     }
     async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
         observers::load(self.reading_to_write(), ids).await

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::id::ObserverId;
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::row::Row;
@@ -171,7 +172,7 @@ fn row() -> Row {
 
 async fn reopening_keeps_everything(fresh: Fresh) {
     let store = opened(&fresh).await;
-    assert_eq!(store.create(&[row()]).await.unwrap(), [Created::Done]);
+    assert_eq!(store.create(&[row()], &PoolOffers::new()).await.unwrap(), [Created::Done]);
     drop(store);
     let store = opened(&fresh).await;
     assert_eq!(store.load(&[row().id]).await.unwrap().rows, [row()]);
@@ -222,8 +223,8 @@ async fn a_newer_schema_is_refused_on_postgres() {
 async fn two_managers_share_a_postgres() {
     let fresh = postgres().await;
     let (one, two) = (opened(&fresh).await, opened(&fresh).await);
-    assert_eq!(one.create(&[row()]).await.unwrap(), [Created::Done]);
-    assert_eq!(two.create(&[row()]).await.unwrap(), [Created::NameTaken]);
+    assert_eq!(one.create(&[row()], &PoolOffers::new()).await.unwrap(), [Created::Done]);
+    assert_eq!(two.create(&[row()], &PoolOffers::new()).await.unwrap(), [Created::NameTaken]);
 }
 
 #[tokio::test]
@@ -297,7 +298,7 @@ async fn a_file_that_is_no_database_is_refused_by_its_name() {
 #[tokio::test]
 async fn sqlite_works_in_memory() {
     let store = open("sqlite::memory:", RowPolicy::default()).await.unwrap();
-    assert_eq!(store.create(&[row()]).await.unwrap(), [Created::Done]);
+    assert_eq!(store.create(&[row()], &PoolOffers::new()).await.unwrap(), [Created::Done]);
     assert_eq!(store.load(&[row().id]).await.unwrap().rows, [row()]);
 }
 

@@ -4,7 +4,7 @@
 use crate::machine;
 use crate::record::{Fact, note};
 use async_trait::async_trait;
-use everwatch_core::capacity::admission::PoolCount;
+use everwatch_core::capacity::admission::{PoolCount, PoolOffers};
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
@@ -151,8 +151,8 @@ impl RemoteStore {
     }
 
     /// Inserts rows and records their stored state.
-    async fn insert(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
-        let answers = self.memory().create(rows).await?;
+    async fn insert(&self, rows: &[Row], offers: &PoolOffers) -> Result<Vec<Created>, StoreError> {
+        let answers = self.memory().create(rows, offers).await?;
         for (row, answer) in rows.iter().zip(&answers) {
             if let Some(row) = answer.stored(row) {
                 note(Fact::Saved { request: None, before: None, after: Box::new(row.into_owned()) });
@@ -243,8 +243,8 @@ impl Events for RemoteStore {
 
 #[async_trait]
 impl Observers for RemoteStore {
-    async fn create(&self, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
-        self.operation(Access::Write, self.insert(rows)).await
+    async fn create(&self, rows: &[Row], offers: &PoolOffers) -> Result<Vec<Created>, StoreError> {
+        self.operation(Access::Write, self.insert(rows, offers)).await
     }
     async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
         self.rows(|found: &Found<_, _>| found.rows.len(), self.memory().load(ids)).await

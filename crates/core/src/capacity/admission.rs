@@ -33,6 +33,9 @@ pub struct PoolCount {
 /// How many observers of each kind the active services of a pool can run at once.
 pub type Offers = BTreeMap<Kind, u64>;
 
+/// The offers of each pool that has an active service.
+pub type PoolOffers = BTreeMap<Pool, Offers>;
+
 impl PoolCount {
     /// Free slots; below zero while fewer slots exist than observers use.
     #[must_use]
@@ -59,11 +62,20 @@ impl PoolCount {
     pub fn room(&self, offers: &Offers, most: u64) -> BTreeMap<Kind, u64> {
         let open = u64::try_from(self.open()).unwrap_or(0).min(most);
         let waiting = self.kinds.iter().filter(|(_, count)| count.waiting > 0);
-        let room = waiting.map(|(kind, count)| {
-            let offered = offers.get(kind).copied().unwrap_or(0).saturating_add(self.ahead);
-            (kind.clone(), open.min(offered.saturating_sub(count.admitted)).min(count.waiting))
-        });
+        let room =
+            waiting.map(|(kind, count)| (kind.clone(), open.min(self.left(kind, offers)).min(count.waiting)));
         room.filter(|(_, room)| *room > 0).collect()
+    }
+
+    /// How many more observers of this kind the services that offer it can have, and what may be published beyond.
+    pub(crate) fn left(&self, kind: &Kind, offers: &Offers) -> u64 {
+        let admitted = self.kinds.get(kind).map_or(0, |count| count.admitted);
+        offers.get(kind).copied().unwrap_or(0).saturating_add(self.ahead).saturating_sub(admitted)
+    }
+
+    /// The number of waiting observers whose kind has room: free slots go to them first.
+    pub(crate) fn claims(&self, offers: &Offers) -> u64 {
+        self.kinds.iter().map(|(kind, count)| count.waiting.min(self.left(kind, offers))).sum()
     }
 
     /// The kinds that observers wait for and no living service offers, unless the pool has no service at all.
@@ -86,32 +98,32 @@ impl PoolCount {
     }
 }
 
-/// What the active services of a pool offer.
+/// What the active services of each pool offer.
 #[must_use]
-pub fn offers(services: &[ServiceRow], pool: &Pool) -> Offers {
-    let mut offers = Offers::new();
+pub fn offers(services: &[ServiceRow]) -> PoolOffers {
+    let mut pools = PoolOffers::new();
     for service in services {
         // In an upgrade, older services may not be able to read what a manager publishes.
         let reads = service.registration.message_version >= VERSION;
-        if service.registration.pool == *pool && service.state() == ServiceState::Active && reads {
+        if service.state() == ServiceState::Active && reads {
+            let offers = pools.entry(service.registration.pool.clone()).or_default();
             for info in &service.registration.kinds {
                 let offered = offers.entry(info.name.clone()).or_default();
                 *offered += u64::from(service.capacity());
             }
         }
     }
-    offers
+    pools
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capacity::test_services::service;
     use crate::clock::Timestamp;
-    use crate::id::{Name, ObserverId, ServiceId};
+    use crate::id::{Name, ObserverId};
     use crate::observer::definition::ObserverDefinition;
-    use crate::wire::report::{KindInfo, Registration};
     use serde_json::json;
-    use std::sync::Arc;
     use uuid::Uuid;
 
     fn kind(name: &str) -> Kind {
@@ -133,22 +145,6 @@ mod tests {
         Row::created(ObserverId(Uuid::from_u128(number)), definition, at, &RowPolicy::default())
             .created_waiting()
     }
-    fn service(pool: &str, capacity: u32, kinds: &[&str]) -> ServiceRow {
-        let info = |kind: &&str| KindInfo { name: Kind::new(kind).unwrap(), schema: Arc::default() };
-        let registration = Registration {
-            name: Name::new("s").unwrap(),
-            pool: Pool::new(pool).unwrap(),
-            capacity,
-            kinds: kinds.iter().map(info).collect(),
-            version: String::new(),
-            message_version: VERSION,
-            host: String::new(),
-            labels: BTreeMap::new(),
-            predecessor: None,
-        };
-        ServiceRow::registered(ServiceId(Uuid::from_u128(1)), registration, Timestamp(0), Timestamp(0))
-    }
-
     #[test]
     fn only_free_slots_are_given_and_none_while_too_many_are_in_use() {
         let offers = offered(&[("ticker", 10)]);
@@ -161,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_may_be_published_ahead_of_their_slots() {
+    fn some_may_be_published_before_they_have_a_slot() {
         let it = PoolCount { ahead: 5, ..count(2, &[("ticker", 2, 9)]) };
         assert_eq!((it.free(), it.open()), (0, 5));
         assert_eq!(it.room(&offered(&[("ticker", 2)]), 500), offered(&[("ticker", 5)]));
@@ -207,7 +203,9 @@ mod tests {
             service("b", 1, &["http"]),
             suspect,
         ];
-        let pool = Pool::new("a").unwrap();
-        assert_eq!(offers(&services, &pool), offered(&[("ticker", 12), ("exec", 5)]));
+        let pool = |name: &str| Pool::new(name).unwrap();
+        let found = offers(&services);
+        assert_eq!(found.keys().cloned().collect::<Vec<_>>(), [pool("a"), pool("b")]);
+        assert_eq!(found[&pool("a")], offered(&[("ticker", 12), ("exec", 5)]));
     }
 }

@@ -1,7 +1,8 @@
-//! Admission of creates: which observers of a batch get their name, and which of those a slot at once. The databases supply the facts; this
-//! module decides.
+//! Admission of creates: which observers of a batch get their name, and which of these get a slot immediately. The
+//! databases supply the facts; this module decides.
 
-use crate::capacity::admission::PoolCount;
+use crate::capacity::admission::{Offers, PoolCount, PoolOffers};
+use crate::id::{Kind, Pool};
 use crate::observer::definition::OnFull;
 use crate::record::row::{Row, Slot};
 use crate::record::status::Status;
@@ -19,8 +20,10 @@ pub enum Created {
     NameTaken,
     /// The observer with this name is being deleted.
     NameEnding,
-    /// The pool has no free slot, and the observer does not wait for one.
+    /// The pool has no free slot for it, and the observer does not wait for one.
     NoCapacity,
+    /// The pool has free slots, but no service that offers its kind has one, and the observer does not wait.
+    NoCapacityForKind,
 }
 
 impl Created {
@@ -29,7 +32,7 @@ impl Created {
     pub fn is_stored(self) -> bool {
         match self {
             Self::Done | Self::Waits => true,
-            Self::NameTaken | Self::NameEnding | Self::NoCapacity => false,
+            Self::NameTaken | Self::NameEnding | Self::NoCapacity | Self::NoCapacityForKind => false,
         }
     }
 
@@ -39,7 +42,7 @@ impl Created {
         match self {
             Self::Done => Some(Cow::Borrowed(row)),
             Self::Waits => Some(Cow::Owned(row.clone().created_waiting())),
-            Self::NameTaken | Self::NameEnding | Self::NoCapacity => None,
+            Self::NameTaken | Self::NameEnding | Self::NoCapacity | Self::NoCapacityForKind => None,
         }
     }
 }
@@ -54,53 +57,96 @@ pub struct Occupancy {
 }
 
 /// The slots of a pool while a batch is decided.
-#[derive(Debug, Clone, Copy, Default)]
-struct Room {
+#[derive(Debug, Default)]
+struct Room<'a> {
+    count: PoolCount,
+    /// `None` if no active service is known: then no kind has a limit of its own.
+    offers: Option<&'a Offers>,
     free: i64,
     /// Free slots, and what may be published beyond them.
     open: i64,
-    waiting: i64,
+    /// The free slots that belong to waiting observers.
+    claimed: i64,
+    /// What this batch has used or claimed, by kind.
+    taken: HashMap<Kind, u64>,
 }
 
-/// Decides in order: the first observer with a name gets it, and each admitted observer uses a slot. None passes
-/// observers that wait already.
+impl<'a> Room<'a> {
+    fn of(count: PoolCount, offers: Option<&'a Offers>) -> Self {
+        let claimed = offers.map_or_else(|| count.waiting(), |offers| count.claims(offers));
+        Self {
+            free: count.free(),
+            open: count.open(),
+            claimed: i64::try_from(claimed).unwrap_or(i64::MAX),
+            count,
+            offers,
+            taken: HashMap::new(),
+        }
+    }
+
+    /// Whether the services that offer this kind can have one more. A kind that none offers was refused before, or its
+    /// service registered a moment ago.
+    fn has_room_for(&self, kind: &Kind, on_full: OnFull) -> bool {
+        let Some(offers) = self.offers.filter(|offers| offers.contains_key(kind)) else { return true };
+        let waiting = self.count.kinds.get(kind).map_or(0, |count| count.waiting);
+        let taken = self.taken.get(kind).copied().unwrap_or(0);
+        let ahead = if on_full == OnFull::Reject { self.count.ahead } else { 0 };
+        self.count.left(kind, offers).saturating_sub(ahead) > waiting.saturating_add(taken)
+    }
+
+    fn admit(&mut self, kind: &Kind, on_full: OnFull) -> Created {
+        let has_room = self.has_room_for(kind, on_full);
+        if on_full == OnFull::Reject && self.free <= self.claimed {
+            return Created::NoCapacity;
+        }
+        if on_full == OnFull::Reject && !has_room {
+            return Created::NoCapacityForKind;
+        }
+        if !has_room {
+            return Created::Waits;
+        }
+        *self.taken.entry(kind.clone()).or_default() += 1;
+        if self.open <= 0 || self.claimed > 0 {
+            self.claimed += 1;
+            return Created::Waits;
+        }
+        (self.free, self.open) = (self.free - 1, self.open - 1);
+        Created::Done
+    }
+}
+
+/// Decides in order: the first observer with a name gets it, and each admitted observer uses a slot. None takes a slot
+/// that a waiting observer can have.
 #[must_use]
-pub fn admit(rows: &[Row], occupancy: Occupancy) -> Vec<Created> {
-    let Occupancy { mut holders, pools } = occupancy;
-    let room = |count: PoolCount| Room {
-        free: count.free(),
-        open: count.open(),
-        waiting: i64::try_from(count.waiting()).unwrap_or(i64::MAX),
-    };
-    let mut rooms = pools.into_iter().map(|(pool, count)| (pool, room(count))).collect();
-    rows.iter().map(|row| admit_one(row, &mut holders, &mut rooms)).collect()
+pub fn admit(rows: &[Row], occupancy: Occupancy, offers: &PoolOffers) -> Vec<Created> {
+    let Occupancy { mut holders, mut pools } = occupancy;
+    let mut rooms: HashMap<&Pool, Room<'_>> = HashMap::new();
+    let mut decided = Vec::with_capacity(rows.len());
+    for row in rows {
+        let (name, pool) = (row.definition.name.as_str(), &row.definition.pool);
+        if let Some(holder) = holders.get(name) {
+            decided.push(refused_by(Some(*holder)));
+            continue;
+        }
+        let created = if needs_slot(row) {
+            let room = rooms.entry(pool).or_insert_with(|| {
+                Room::of(pools.remove(pool.as_str()).unwrap_or_default(), offers.get(pool))
+            });
+            room.admit(&row.definition.kind, row.definition.on_full)
+        } else {
+            Created::Done
+        };
+        if created.is_stored() {
+            holders.insert(name.to_owned(), row.verdict().status);
+        }
+        decided.push(created);
+    }
+    decided
 }
 
 /// Whether it takes a slot. An observer that a manager has adopted has a message, and so a slot.
 fn needs_slot(row: &Row) -> bool {
     row.slot() == Slot::Admitted && row.publish_lease.is_some()
-}
-
-fn admit_one(row: &Row, holders: &mut HashMap<String, Status>, rooms: &mut HashMap<String, Room>) -> Created {
-    let name = row.definition.name.as_str();
-    if let Some(holder) = holders.get(name) {
-        return refused_by(Some(*holder));
-    }
-    let mut created = Created::Done;
-    if needs_slot(row) {
-        let room = rooms.entry(row.definition.pool.to_string()).or_default();
-        if room.free <= room.waiting && row.definition.on_full == OnFull::Reject {
-            return Created::NoCapacity;
-        }
-        if room.open <= 0 || room.waiting > 0 {
-            room.waiting += 1;
-            created = Created::Waits;
-        } else {
-            (room.free, room.open) = (room.free - 1, room.open - 1);
-        }
-    }
-    holders.insert(name.to_owned(), row.verdict().status);
-    created
 }
 
 /// The refusal of a name whose holder has this status; `None` if the holder is unknown.
@@ -151,7 +197,7 @@ mod tests {
     fn queue(name: &str) -> Row {
         row(name, &json!({"on_full": "queue"}))
     }
-    /// A pool with these free slots, in which so many observers wait.
+    /// A pool with this number of free slots and of waiting observers.
     fn occupancy(free: u64, waiting: u64) -> Occupancy {
         let kinds = [(Kind::new("ticker").unwrap(), KindCount { admitted: 4, waiting })].into();
         let pools =
@@ -159,27 +205,57 @@ mod tests {
         Occupancy { pools, ..Occupancy::default() }
     }
 
+    /// The services of the default pool offer so many slots for tickers.
+    fn offered(slots: u64) -> PoolOffers {
+        [(Pool::default(), [(Kind::new("ticker").unwrap(), slots)].into())].into()
+    }
+
+    #[test]
+    fn observers_of_a_full_kind_wait_and_block_no_other_kind() {
+        use Created::{Done, NoCapacityForKind, Waits};
+        // Of ten free slots, none can run `exec`, and three observers wait for one that can.
+        let mut busy = occupancy(10, 0);
+        let exec = Kind::new("exec").unwrap();
+        let count = busy.pools.get_mut("default").unwrap();
+        count.kinds.insert(exec.clone(), KindCount { admitted: 2, waiting: 3 });
+        count.capacity += 2;
+        let mut offers = offered(16);
+        offers.get_mut(&Pool::default()).unwrap().insert(exec, 2);
+        let exec = |name: &str, on_full: &str| row(name, &json!({"kind": "exec", "on_full": on_full}));
+        let rows = [reject("a"), queue("b"), exec("c", "queue"), exec("d", "reject"), reject("e")];
+        assert_eq!(admit(&rows, busy, &offers), [Done, Done, Waits, NoCapacityForKind, Done]);
+        // A batch counts its own observers, too.
+        let rows = [reject("a"), reject("b"), queue("c")];
+        assert_eq!(admit(&rows, occupancy(9, 0), &offered(5)), [Done, NoCapacityForKind, Waits]);
+    }
+
     #[test]
     fn the_first_observer_with_a_name_gets_it() {
         let rows = [queue("a"), queue("a"), queue("b")];
-        assert_eq!(admit(&rows, occupancy(5, 0)), [Created::Done, Created::NameTaken, Created::Done]);
+        assert_eq!(
+            admit(&rows, occupancy(5, 0), &offered(100)),
+            [Created::Done, Created::NameTaken, Created::Done]
+        );
         let mut held = occupancy(5, 0);
         held.holders.insert("a".to_owned(), Status::OnDeleting);
         held.holders.insert("b".to_owned(), Status::Processing);
-        assert_eq!(admit(&rows, held), [Created::NameEnding, Created::NameEnding, Created::NameTaken]);
+        assert_eq!(
+            admit(&rows, held, &offered(100)),
+            [Created::NameEnding, Created::NameEnding, Created::NameTaken]
+        );
     }
 
     #[test]
     fn observers_without_a_slot_wait_or_are_refused() {
         use Created::{Done, NoCapacity, Waits};
         let rows = [reject("a"), queue("b"), reject("c"), queue("d")];
-        assert_eq!(admit(&rows, occupancy(4, 0)), [Done; 4]);
-        assert_eq!(admit(&rows, occupancy(3, 0)), [Done, Done, Done, Waits]);
-        assert_eq!(admit(&rows, occupancy(2, 0)), [Done, Done, NoCapacity, Waits]);
-        assert_eq!(admit(&rows, occupancy(0, 0)), [NoCapacity, Waits, NoCapacity, Waits]);
+        assert_eq!(admit(&rows, occupancy(4, 0), &offered(100)), [Done; 4]);
+        assert_eq!(admit(&rows, occupancy(3, 0), &offered(100)), [Done, Done, Done, Waits]);
+        assert_eq!(admit(&rows, occupancy(2, 0), &offered(100)), [Done, Done, NoCapacity, Waits]);
+        assert_eq!(admit(&rows, occupancy(0, 0), &offered(100)), [NoCapacity, Waits, NoCapacity, Waits]);
         let after_a_loss = PoolCount { capacity: 0, ..occupancy(0, 0).pools["default"].clone() };
         let over = Occupancy { pools: [("default".to_owned(), after_a_loss)].into(), ..Occupancy::default() };
-        assert_eq!(admit(&rows, over), [NoCapacity, Waits, NoCapacity, Waits]);
+        assert_eq!(admit(&rows, over, &offered(100)), [NoCapacity, Waits, NoCapacity, Waits]);
     }
 
     #[test]
@@ -188,7 +264,7 @@ mod tests {
         let mut ahead = occupancy(1, 0);
         ahead.pools.get_mut("default").unwrap().ahead = 2;
         let rows = [queue("a"), queue("b"), reject("c"), queue("d"), queue("e")];
-        assert_eq!(admit(&rows, ahead), [Done, Done, NoCapacity, Done, Waits]);
+        assert_eq!(admit(&rows, ahead, &offered(100)), [Done, Done, NoCapacity, Done, Waits]);
     }
 
     /// Of three free slots, two belong to those that wait.
@@ -196,9 +272,9 @@ mod tests {
     fn a_create_does_not_pass_observers_that_wait() {
         use Created::{NoCapacity, Waits};
         let rows = [queue("a"), reject("b"), queue("c")];
-        assert_eq!(admit(&rows, occupancy(3, 2)), [Waits, NoCapacity, Waits]);
+        assert_eq!(admit(&rows, occupancy(3, 2), &offered(100)), [Waits, NoCapacity, Waits]);
         assert_eq!(
-            admit(&rows[1..], occupancy(3, 2)),
+            admit(&rows[1..], occupancy(3, 2), &offered(100)),
             [Waits, Waits],
             "the manager admits the first one next"
         );
@@ -207,11 +283,14 @@ mod tests {
     #[test]
     fn a_pool_without_services_and_a_refused_name_take_no_slot() {
         assert_eq!(
-            admit(&[reject("a"), queue("b")], Occupancy::default()),
+            admit(&[reject("a"), queue("b")], Occupancy::default(), &offered(100)),
             [Created::NoCapacity, Created::Waits]
         );
         let rows = [reject("a"), reject("a"), reject("b")];
-        assert_eq!(admit(&rows, occupancy(2, 0)), [Created::Done, Created::NameTaken, Created::Done]);
+        assert_eq!(
+            admit(&rows, occupancy(2, 0), &offered(100)),
+            [Created::Done, Created::NameTaken, Created::Done]
+        );
     }
 
     #[test]
@@ -221,7 +300,7 @@ mod tests {
         adopted.confirmed(1, Timestamp(1));
         let rows = [queue("a"), reject("b"), paused, adopted];
         assert_eq!(counted_pools(&rows), ["default"]);
-        assert_eq!(admit(&rows[2..], Occupancy::default()), [Created::Done; 2]);
+        assert_eq!(admit(&rows[2..], Occupancy::default(), &offered(100)), [Created::Done; 2]);
     }
 
     #[test]

@@ -38,39 +38,17 @@ pub fn kind_offer(living: &[ServiceRow], pool: &Pool, kind: &Kind) -> KindOffer 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Timestamp;
-    use crate::id::{Name, ServiceId};
-    use crate::wire::message::VERSION;
-    use crate::wire::report::{KindInfo, Registration};
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-    use uuid::Uuid;
-
-    fn service(pool: &str, kinds: &[&str]) -> ServiceRow {
-        let info = |kind: &&str| KindInfo { name: Kind::new(kind).unwrap(), schema: Arc::default() };
-        let registration = Registration {
-            name: Name::new("s").unwrap(),
-            pool: Pool::new(pool).unwrap(),
-            capacity: 1,
-            kinds: kinds.iter().map(info).collect(),
-            version: String::new(),
-            message_version: VERSION,
-            host: String::new(),
-            labels: BTreeMap::new(),
-            predecessor: None,
-        };
-        ServiceRow::registered(ServiceId(Uuid::from_u128(1)), registration, Timestamp(0), Timestamp(0))
-    }
+    use crate::capacity::test_services::service;
 
     #[test]
     fn a_kind_is_offered_if_one_service_of_the_pool_runs_it() {
-        let living = [service("a", &["ticker"]), service("a", &["http"]), service("b", &["exec"])];
+        let living = [service("a", 1, &["ticker"]), service("a", 1, &["http"]), service("b", 1, &["exec"])];
         let offer = |pool, kind| kind_offer(&living, &Pool::new(pool).unwrap(), &Kind::new(kind).unwrap());
         assert_eq!(offer("a", "http"), KindOffer::Offered);
         let there = ["http", "ticker"].map(|kind| Kind::new(kind).unwrap());
         assert_eq!(offer("a", "exec"), KindOffer::NotOffered(there.into()));
         assert_eq!(offer("c", "exec"), KindOffer::NoService, "it may wait for a service");
-        let none = [service("d", &[])];
+        let none = [service("d", 1, &[])];
         let offer = kind_offer(&none, &Pool::new("d").unwrap(), &Kind::new("http").unwrap());
         assert_eq!(offer, KindOffer::NotOffered(BTreeSet::new()));
     }

@@ -5,6 +5,7 @@
 //! take it again and again, and each holds it for a while so that it does not circle. While held, the message occupies
 //! a slot that other observers need.
 
+use crate::capacity::kind_offer::offered_kinds;
 use crate::clock::Timestamp;
 use crate::id::{Kind, Pool};
 
@@ -38,11 +39,18 @@ pub enum Placement {
     Leave,
     /// Withdraw their messages.
     Withdraw,
-    /// Publish this many of them again, the oldest first.
+    /// Let this many of them wait for a slot again, the oldest first.
     Release(u32),
 }
 
 impl Refused {
+    /// Whether a living service of the pool offers the kind: observers that were withheld from the backlog return to it,
+    /// even if all slots are in use.
+    #[must_use]
+    pub fn is_offered(&self, services: &[ServiceRow]) -> bool {
+        offered_kinds(services, &self.pool).contains(&self.kind)
+    }
+
     /// Decides about them, given the living services.
     #[must_use]
     pub fn placement(&self, services: &[ServiceRow]) -> Placement {
@@ -85,6 +93,11 @@ impl Row {
         (self.withdrawn_at, self.ending, self.modified_at) = (Some(now), Some(self.generation), now);
         self.command(now, policy);
         true
+    }
+
+    /// A service offers its kind: an observer that was withheld from the backlog returns to its place.
+    pub fn readmit(&mut self, now: Timestamp) -> bool {
+        self.waiting.is_some() && self.release(now)
     }
 
     /// A service can run it: lets it wait for a slot.

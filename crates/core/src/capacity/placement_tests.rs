@@ -82,6 +82,10 @@ fn placement_depends_on_the_services_that_run_the_kind() {
     assert_eq!(told(false, &[other.clone(), able.clone()]), Placement::Leave, "it takes them");
     assert_eq!(told(true, &[other, able]), Placement::Release(4), "no more than it has free slots");
     assert_eq!(told(true, &[service(&["b"], (0, 10), Intent::Active)]), Placement::Release(7));
+    let group = Refused { pool: Pool::default(), kind: Kind::new("b").unwrap(), withdrawn: true, count: 7 };
+    let offered = |services: &[ServiceRow]| group.is_offered(services);
+    let full = service(&["a", "b"], (10, 10), Intent::Active);
+    assert!(offered(&[full]) && !offered(&[service(&["a"], (0, 10), Intent::Active)]) && !offered(&[]));
     let mut older = service(&["b"], (0, 10), Intent::Active);
     older.registration.message_version = crate::wire::message::VERSION - 1;
     assert_eq!(told(false, &[older]), Placement::Withdraw, "it cannot read the messages");
@@ -111,6 +115,7 @@ fn a_refused_observer_is_withdrawn_and_returns_as_the_next_generation() {
     assert_eq!((told.status, told.code), (Status::Created, Some(ReasonCode::NoServiceForKind)));
     assert_eq!(told.health, Some(crate::record::health::Health::Waiting));
 
+    assert!(!row.readmit(at(70)), "services have refused it: it returns when one of them has a free slot");
     assert!(row.release(at(70)) && !row.release(at(70)));
     assert_eq!(
         (row.waiting.map(|it| it.since), row.is_waiting()),

@@ -39,13 +39,13 @@ macro_rules! codes {
 codes! {
     /// Its message is on its way into the queue.
     PublishPending = "publish-pending",
-    /// In the queue of its pool, where some service has room.
+    /// Waits for a slot, and a service of its pool has a free one.
     WaitingForSlot = "waiting-for-slot",
-    /// In the queue of its pool; no service serves the pool.
+    /// Waits for a slot or moves; no service serves its pool.
     NoServiceInPool = "no-service-in-pool",
-    /// In the queue of its pool; its services are cordoned, draining or silent.
+    /// Waits for a slot or moves; the services of its pool are cordoned, draining or silent.
     NoActiveService = "no-active-service",
-    /// In the queue of its pool; all slots are in use.
+    /// Waits for a slot or moves; all slots of its pool are in use.
     PoolIsFull = "pool-is-full",
     /// A service holds it and starts it when its turn comes.
     StartRate = "start-rate",

@@ -3,6 +3,7 @@
 use crate::clock::DbClock;
 use crate::events::log::EventLog;
 use crate::lock::lock;
+use everwatch_core::capacity::admission::{PoolOffers, offers};
 use everwatch_core::record::service::ServiceRow;
 use everwatch_store::{Event, Store, StoreError};
 use std::sync::{Arc, Mutex};
@@ -10,8 +11,15 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+/// The living services and what they offer.
+#[derive(Clone, Default)]
+pub(crate) struct LivingServices {
+    pub(crate) rows: Arc<Vec<ServiceRow>>,
+    pub(crate) offers: Arc<PoolOffers>,
+}
+
 /// The living services, and when they were read.
-type CachedServices = Option<(Instant, Arc<Vec<ServiceRow>>)>;
+type CachedServices = Option<(Instant, LivingServices)>;
 
 pub(crate) struct Records {
     pub(crate) store: Arc<dyn Store>,
@@ -40,16 +48,26 @@ impl Records {
 
     /// The living services, as they were at most `max_age` ago.
     pub(crate) async fn services(&self, max_age: Duration) -> Result<Arc<Vec<ServiceRow>>, StoreError> {
+        Ok(self.living(max_age).await?.rows)
+    }
+
+    /// What the active services of each pool offer, as it was at most `max_age` ago.
+    pub(crate) async fn offers(&self, max_age: Duration) -> Result<Arc<PoolOffers>, StoreError> {
+        Ok(self.living(max_age).await?.offers)
+    }
+
+    async fn living(&self, max_age: Duration) -> Result<LivingServices, StoreError> {
         if let Some((at, services)) = lock(&self.services).as_ref()
             && at.elapsed() < max_age
         {
-            return Ok(Arc::clone(services));
+            return Ok(services.clone());
         }
         let mut services = self.store.services(self.clock.now()).await?.rows;
         services.retain(|service| service.end.is_none());
         self.events.known.learn(&services);
-        let services = Arc::new(services);
-        *lock(&self.services) = Some((Instant::now(), Arc::clone(&services)));
+        let offers = Arc::new(offers(&services));
+        let services = LivingServices { rows: Arc::new(services), offers };
+        *lock(&self.services) = Some((Instant::now(), services.clone()));
         Ok(services)
     }
 }

@@ -1,4 +1,5 @@
-//! Withdraws messages that no service of their pool can run, and publishes them again when a service can.
+//! Withdraws messages that no service of their pool can run, and returns their observers to the backlog when a service
+//! can.
 //! [`everwatch_core::capacity::placement`] decides which.
 
 use crate::commit::{RowChange, Then, commit};
@@ -19,6 +20,11 @@ const AT_ONCE: u32 = 500;
 pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
     withhold(manager, services).await?;
     for refused in manager.records.store.refused().await? {
+        if refused.withdrawn && refused.is_offered(services) {
+            let changes = changes(&manager.records, &refused, (AT_ONCE, Then::Tell), Row::readmit).await?;
+            let count = commit(manager, changes).await?.len();
+            tell(&refused, count, "returned observers to the backlog: a service offers their kind");
+        }
         match refused.placement(services) {
             Placement::Leave => {}
             Placement::Withdraw => {
@@ -32,7 +38,7 @@ pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Res
                     changes(&manager.records, &refused, (most.min(AT_ONCE), Then::Tell), Row::release)
                         .await?;
                 let count = commit(manager, changes).await?.len();
-                tell(&refused, count, "a service can run these observers: they wait for a slot");
+                tell(&refused, count, "returned observers to the backlog: a service can run them");
             }
         }
     }
@@ -50,7 +56,9 @@ async fn withhold(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(),
                 after.withhold(now).then_some(RowChange { before, after, then: Then::Tell })
             });
             let count = commit(manager, changes.collect()).await?.len();
-            info!(%pool, %kind, count, "no service offers the kind of these waiting observers");
+            if count > 0 {
+                info!(%pool, %kind, count, "withheld waiting observers: no service offers their kind");
+            }
         }
     }
     Ok(())

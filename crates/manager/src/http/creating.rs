@@ -63,7 +63,7 @@ pub(super) async fn create_row(
             Ok((row, shown))
         }
         Created::Waits => {
-            info!(observer = %id, %name, kind = %row.definition.kind, "observer created: it waits for a slot");
+            info!(observer = %id, %name, kind = %row.definition.kind, waits_for_slot = true, "observer created");
             let row = row.created_waiting();
             let shown = one(&manager.records, &row).await?;
             Ok((row, shown))
@@ -86,13 +86,24 @@ pub(super) async fn create_row(
             let detail = without_room(&row.definition.pool, &manager.records.services(SERVICES_AGE).await?);
             Err(Problem::new(Code::NoCapacity, detail))
         }
+        Created::NoCapacityForKind => {
+            let (pool, kind) = (&row.definition.pool, &row.definition.kind);
+            let detail = format!(
+                "no service of pool {pool} that runs kind {kind} has a free slot; add such a service, or create with \
+                 on_full \"queue\""
+            );
+            Err(Problem::new(Code::NoCapacity, detail))
+        }
     }
 }
 
 /// Why a pool has no room, and what to do.
 fn without_room(pool: &Pool, services: &[ServiceRow]) -> String {
     if services.iter().any(|it| it.registration.pool == *pool) {
-        return format!("pool {pool} has no free slot; add a service, or create with on_full \"queue\"");
+        return format!(
+            "pool {pool} has no free slot for another observer: its slots are in use, or observers wait for them; add \
+             a service, or create with on_full \"queue\""
+        );
     }
     let pools: BTreeSet<&str> = services.iter().map(|it| it.registration.pool.as_str()).collect();
     let there = if pools.is_empty() { "none".to_owned() } else { Vec::from_iter(pools).join(", ") };

@@ -92,8 +92,8 @@ pub(crate) async fn pools(
 
 /// Read a pool: `needed` is what a scaler goes by.
 ///
-/// The length of the work queue is not: it is 0 as long as everybody finds a slot, so a scaler that goes by it
-/// takes services away that are full.
+/// Do not scale by the length of the work queue: observers without a slot wait in the database, so the queue is
+/// usually empty.
 #[utoipa::path(get, path = "/v1/pools/{pool}", tag = "services",
     params(("pool" = String, Path, description = "its name")),
     responses((status = 200, body = api::Pool), (status = 404, body = ProblemBody, description = "not-found")))]

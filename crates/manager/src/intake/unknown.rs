@@ -6,6 +6,7 @@ use crate::context::records::Records;
 use crate::context::revocations::Revoked;
 use crate::metric;
 use crate::outgoing::commands;
+use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::failure::adoption::{self, Unknown, adopted, other_name};
 use everwatch_core::id::{Name, ObserverId, ServiceId};
 use everwatch_core::record::row::Row;
@@ -149,7 +150,8 @@ async fn insert(
     if rows.is_empty() {
         return Ok(rows);
     }
-    let answers = records.store.create(&rows).await?;
+    // They have their slots already.
+    let answers = records.store.create(&rows, &PoolOffers::new()).await?;
     let mut late = Vec::new();
     for (row, answer) in rows.into_iter().zip(answers) {
         if answer == Created::Done {

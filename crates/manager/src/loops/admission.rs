@@ -6,18 +6,19 @@ use crate::commit::publish_rows;
 use crate::context::Manager;
 use crate::fleet::{rebalance, safe_mode};
 use crate::metric;
-use everwatch_core::capacity::admission::{PoolCount, offers};
+use everwatch_core::capacity::admission::{Offers, PoolCount};
 use everwatch_core::id::Pool;
 use everwatch_core::record::row::Row;
-use everwatch_core::record::service::ServiceRow;
 use everwatch_store::{Admission, Admitted, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
 
 const EVERY: Duration = Duration::from_secs(1);
-/// The shortest time between two passes. While many observers change, each commit would otherwise cause one.
+/// The shortest time between two passes, and after one that found no waiting observer. While many observers change, each
+/// commit would otherwise cause a pass.
 const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_IF_NONE_WAITS: Duration = Duration::from_millis(50);
 /// The most observers that one transaction admits.
 const BATCH: u64 = 500;
 /// The maximum age of the cached services. What a new service offers is read at once if slots are free.
@@ -41,27 +42,28 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
             warn!(%error, "admission of waiting observers failed; retrying");
         }
         failing = passed.is_err();
-        tokio::time::sleep(PAUSE).await;
+        let waits = passed.unwrap_or(true);
+        tokio::time::sleep(if waits { PAUSE } else { PAUSE_IF_NONE_WAITS }).await;
     }
 }
 
-async fn pass(manager: &Arc<Manager>) -> Result<(), StoreError> {
+/// Returns whether observers wait.
+async fn pass(manager: &Arc<Manager>) -> Result<bool, StoreError> {
     if manager.link.open_session().is_none() || !manager.has_read() {
-        return Ok(());
+        return Ok(false);
     }
     let pools = manager.records.store.waiting_pools().await?;
-    for (pool, count) in pools {
-        admit(manager, &pool, &count).await?;
+    for (pool, count) in &pools {
+        admit(manager, pool, count).await?;
     }
-    Ok(())
+    Ok(!pools.is_empty())
 }
 
 async fn admit(manager: &Arc<Manager>, pool: &Pool, count: &PoolCount) -> Result<(), StoreError> {
     if count.open() <= 0 || rebalance::is_in_progress(&manager.records, pool).await? {
         return Ok(());
     }
-    let Some(services) = services_with_room(manager, pool, count).await? else { return Ok(()) };
-    let offers = offers(&services, pool);
+    let Some(offers) = offers_with_room(manager, pool, count).await? else { return Ok(()) };
     let holds_restored = safe_mode::is_on(&manager.records).await?;
     while manager.publishing.leases.have_room() {
         let now = manager.records.clock.now();
@@ -77,16 +79,16 @@ async fn admit(manager: &Arc<Manager>, pool: &Pool, count: &PoolCount) -> Result
     Ok(())
 }
 
-/// The services of the pool, if one of them offers a kind that an observer waits for.
-async fn services_with_room(
+/// What the services of the pool offer, if that is a slot for an observer that waits.
+async fn offers_with_room(
     manager: &Manager,
     pool: &Pool,
     count: &PoolCount,
-) -> Result<Option<Arc<Vec<ServiceRow>>>, StoreError> {
+) -> Result<Option<Offers>, StoreError> {
     for age in [SERVICES_AGE, SERVICES_AGE_IF_FREE] {
-        let services = manager.records.services(age).await?;
-        if !count.room(&offers(&services, pool), BATCH).is_empty() {
-            return Ok(Some(services));
+        let offers = manager.records.offers(age).await?.get(pool).cloned().unwrap_or_default();
+        if !count.room(&offers, BATCH).is_empty() {
+            return Ok(Some(offers));
         }
     }
     Ok(None)

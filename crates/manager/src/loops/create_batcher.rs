@@ -4,15 +4,19 @@ use super::gather::gather;
 use crate::RunError;
 use crate::context::Manager;
 use crate::context::creates::{Create, Outcome};
+use crate::context::records::Records;
 use crate::events::actor;
 use crate::outgoing::publish;
-use everwatch_store::Created;
+use everwatch_core::record::row::Row;
+use everwatch_store::{Created, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tracing::debug;
 
 const BATCH: usize = 500;
+/// The maximum age of the cached services.
+const SERVICES_AGE: Duration = Duration::from_secs(1);
 /// While one transaction commits, the next batch is gathered.
 const IN_FLIGHT: usize = 2;
 
@@ -39,9 +43,24 @@ pub(crate) async fn run(manager: Arc<Manager>, mut creates: mpsc::Receiver<Creat
     }
 }
 
+/// Creates rows. What was refused because of the kinds of the cached services is tried again with those that live now.
+async fn create(records: &Records, rows: &[Row]) -> Result<Vec<Created>, StoreError> {
+    let mut created = records.store.create(rows, &*records.offers(SERVICES_AGE).await?).await?;
+    let refused: Vec<usize> =
+        (0..rows.len()).filter(|place| created[*place] == Created::NoCapacityForKind).collect();
+    if !refused.is_empty() {
+        let again: Vec<Row> = refused.iter().map(|place| rows[*place].clone()).collect();
+        let offers = records.offers(Duration::ZERO).await?;
+        for (place, outcome) in refused.into_iter().zip(records.store.create(&again, &offers).await?) {
+            created[place] = outcome;
+        }
+    }
+    Ok(created)
+}
+
 async fn commit(manager: &Arc<Manager>, batch: Vec<Create>) {
     let (rows, waiting): (Vec<_>, Vec<_>) = batch.into_iter().map(|it| (it.row, (it.by, it.answer))).unzip();
-    let outcomes: Vec<Outcome> = match manager.records.store.create(&rows).await {
+    let outcomes: Vec<Outcome> = match create(&manager.records, &rows).await {
         Ok(created) => created.into_iter().map(Ok).collect(),
         Err(error) => {
             let error = Arc::new(error);

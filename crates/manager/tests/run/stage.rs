@@ -33,7 +33,7 @@ pub(crate) fn quick() -> Settings {
     settings.orphan_after = Duration::from_secs(3);
     settings.row.lease = Duration::from_secs(4);
     settings.row.sweep_after = Duration::from_secs(2);
-    // The tests of queues fill them without a service.
+    // Some tests fill a work queue before a service lives.
     settings.row.admit_ahead = 10_000;
     settings
 }

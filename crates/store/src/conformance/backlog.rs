@@ -18,7 +18,7 @@ fn of_priority(number: u128, priority: i8) -> Row {
     )
 }
 
-/// Admits at most `most`, where the services offer so many slots for each kind.
+/// Admits up to `most` observers. `offers`: the slots of the services that offer each kind.
 async fn admitted_of(store: &dyn Store, offers: &[(&str, u64)], most: u64) -> Vec<Admitted> {
     let offers: Offers = offers.iter().map(|(name, slots)| (kind(name), *slots)).collect();
     let pool = Pool::default();
@@ -40,10 +40,10 @@ pub async fn observers_without_a_slot_wait_until_one_is_free(store: &dyn Store) 
     assert_eq!(store.save_services(&[service(1, "s1", 2)]).await.unwrap(), []);
     let rows: Vec<Row> = (1..=5).map(|number| patient(number, &format!("o{number}"))).collect();
     let (done, waits) = (Created::Done, Created::Waits);
-    assert_eq!(store.create(&rows).await.unwrap(), [done, done, waits, waits, waits]);
+    assert_eq!(create(store, &rows).await.unwrap(), [done, done, waits, waits, waits]);
     assert_eq!(numbers_waiting(store).await, 3);
     assert_eq!(admitted(store, 100).await, [], "no slot is free");
-    // They are in no worklist: nothing is to be published, and no message is missing.
+    // No worklist contains the waiting ones: managers publish none of them, and search for no message of them.
     let lasts = Timestamp(i64::MAX);
     let due: Vec<u128> = store.due(lasts, 100).await.unwrap().iter().map(|row| row.id.0.as_u128()).collect();
     assert_eq!(due, [1, 2]);
@@ -62,7 +62,7 @@ pub async fn observers_without_a_slot_wait_until_one_is_free(store: &dyn Store) 
 pub async fn the_first_in_order_are_admitted(store: &dyn Store) {
     let rows =
         [of_priority(1, 0), of_priority(2, -5), of_priority(3, 7), of_priority(4, 7), of_priority(5, 0)];
-    assert_eq!(store.create(&rows).await.unwrap(), [Created::Waits; 5]);
+    assert_eq!(create(store, &rows).await.unwrap(), [Created::Waits; 5]);
     let place = async |number| store.place(&loaded(store, number).await).await.unwrap().unwrap();
     assert_eq!(place(3).await, Place { ahead: 0, waiting: 5 });
     assert_eq!(place(2).await, Place { ahead: 4, waiting: 5 });
@@ -89,10 +89,10 @@ pub async fn the_first_in_order_are_admitted(store: &dyn Store) {
 }
 
 pub async fn a_create_takes_no_slot_of_those_that_wait(store: &dyn Store) {
-    assert_eq!(store.create(&[patient(1, "a")]).await.unwrap(), [Created::Waits]);
+    assert_eq!(create(store, &[patient(1, "a")]).await.unwrap(), [Created::Waits]);
     assert_eq!(store.save_services(&[service(1, "s1", 2)]).await.unwrap(), []);
     let rows = [patient(2, "b"), hasty(3, "c")];
-    assert_eq!(store.create(&rows).await.unwrap(), [Created::Waits, Created::NoCapacity]);
+    assert_eq!(create(store, &rows).await.unwrap(), [Created::Waits, Created::NoCapacity]);
     assert_eq!(admitted(store, 100).await, [1, 2]);
 }
 
@@ -107,7 +107,7 @@ pub async fn a_kind_takes_only_slots_of_services_that_offer_it(store: &dyn Store
         of_kind(4, "ticker"),
         of_kind(5, "http"),
     ];
-    assert_eq!(store.create(&rows).await.unwrap(), [Created::Waits; 5]);
+    assert_eq!(create(store, &rows).await.unwrap(), [Created::Waits; 5]);
     assert_eq!(store.save_services(&[service(1, "s1", 10)]).await.unwrap(), []);
     let offers = [("exec", 2), ("ticker", 10)];
     let mut found: Vec<ObserverId> =
@@ -124,7 +124,7 @@ pub async fn what_a_cordoned_service_holds_uses_no_slot_of_others(store: &dyn St
     assert_eq!(store.save_services(&[service(1, "s1", 2)]).await.unwrap(), []);
     all_created(store, &[published(1, "a"), published(2, "b")]).await;
     change(store, 1, |row| hear(row, 2, 1, started())).await;
-    assert_eq!(store.create(&[patient(3, "c")]).await.unwrap(), [Created::Waits], "both slots are in use");
+    assert_eq!(create(store, &[patient(3, "c")]).await.unwrap(), [Created::Waits], "both slots are in use");
     let mut cordoned = service(2, "s2", 5);
     let heartbeat = Heartbeat {
         service: cordoned.id,
@@ -144,11 +144,11 @@ pub async fn what_a_cordoned_service_holds_uses_no_slot_of_others(store: &dyn St
 
 pub async fn admissions_side_by_side_do_not_give_a_slot_twice(store: &dyn Store) {
     let rows: Vec<Row> = (1..=60).map(|number| patient(number, &format!("o{number}"))).collect();
-    assert_eq!(store.create(&rows).await.unwrap(), vec![Created::Waits; 60]);
+    assert_eq!(create(store, &rows).await.unwrap(), vec![Created::Waits; 60]);
     assert_eq!(store.save_services(&[service(1, "s1", 40)]).await.unwrap(), []);
     let late: Vec<Row> = (101..=120).map(|number| patient(number, &format!("o{number}"))).collect();
     let (one, two, made, three) =
-        tokio::join!(admitted(store, 25), admitted(store, 25), store.create(&late), admitted(store, 25));
+        tokio::join!(admitted(store, 25), admitted(store, 25), create(store, &late), admitted(store, 25));
     let mut all = [one, two, three].concat();
     assert!(made.unwrap().iter().all(|created| *created == Created::Waits));
     all.sort_unstable();

@@ -31,7 +31,7 @@ async fn restored(store: &dyn Store, observer: u128, run: u32) -> Option<String>
 }
 
 pub async fn a_run_continues_from_the_newest_checkpoint(store: &dyn Store) {
-    store.create(&[published(1, "a"), published(2, "b")]).await.unwrap();
+    create(store, &[published(1, "a"), published(2, "b")]).await.unwrap();
     assert_eq!(restored(store, 1, 0).await.unwrap(), "");
     assert_eq!(stored(store, &[checkpoint(1, 0, 1), checkpoint(2, 0, 7)]).await, [(1, 1), (2, 7)]);
     assert_eq!(stored(store, &[checkpoint(1, 0, 3), checkpoint(1, 0, 2)]).await, [(1, 3), (1, 2)]);
@@ -40,7 +40,7 @@ pub async fn a_run_continues_from_the_newest_checkpoint(store: &dyn Store) {
 }
 
 pub async fn a_replaced_run_neither_saves_nor_requests_a_checkpoint(store: &dyn Store) {
-    store.create(&[published(1, "a")]).await.unwrap();
+    create(store, &[published(1, "a")]).await.unwrap();
     assert_eq!(stored(store, &[checkpoint(1, 0, 1)]).await, [(1, 1)]);
     assert_eq!(restored(store, 1, 1).await.unwrap(), "\"1: 0.1\"");
     assert_eq!(stored(store, &[checkpoint(1, 0, 2)]).await, []);
@@ -56,18 +56,18 @@ pub async fn observers_without_a_row_have_no_checkpoint(store: &dyn Store) {
 }
 
 pub async fn what_code_saves_is_deleted_with_its_observer(store: &dyn Store) {
-    store.create(&[published(1, "a")]).await.unwrap();
+    create(store, &[published(1, "a")]).await.unwrap();
     stored(store, &[checkpoint(1, 0, 1)]).await;
     store.save_results(&[result(1, 0, "1")]).await.unwrap();
     store.forget(&[(id(1), 1)]).await.unwrap();
     assert_eq!(store.result(id(1)).await.unwrap(), None);
-    store.create(&[published(1, "a")]).await.unwrap();
+    create(store, &[published(1, "a")]).await.unwrap();
     assert_eq!(restored(store, 1, 0).await.unwrap(), "");
     assert_eq!(store.result(id(1)).await.unwrap(), None);
 }
 
 pub async fn the_result_of_the_latest_run_is_kept(store: &dyn Store) {
-    store.create(&[published(1, "a")]).await.unwrap();
+    create(store, &[published(1, "a")]).await.unwrap();
     store.save_results(&[result(1, 1, "[1]"), result(1, 0, "0")]).await.unwrap();
     assert_eq!(store.result(id(1)).await.unwrap(), Some(result(1, 1, "[1]")));
     store.save_results(&[result(1, 2, "null")]).await.unwrap();

@@ -75,8 +75,8 @@ pub async fn an_unreadable_observer_is_named_with_its_cure(store: &dyn Store, ex
         assert!(text.contains("DELETE FROM observers WHERE id = "), "{text}");
     }
     // Its name and its id stay taken.
-    assert_eq!(store.create(&[published(4, "a")]).await.unwrap(), [Created::NameTaken]);
-    assert_eq!(store.create(&[published(1, "d")]).await.unwrap(), [Created::NameTaken]);
+    assert_eq!(create(store, &[published(4, "a")]).await.unwrap(), [Created::NameTaken]);
+    assert_eq!(create(store, &[published(1, "d")]).await.unwrap(), [Created::NameTaken]);
     store.load(&[id(1), id(2)]).await.unwrap();
     let known = async || {
         let unreadable = store.unreadable().await.unwrap();

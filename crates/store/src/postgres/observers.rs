@@ -5,6 +5,7 @@ use crate::columns::{CountChanges, StateColumns, WantedColumns, firsts, range_to
 use crate::error_mapping::failure;
 use crate::port::{Change, Created, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
+use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_pools, names, refused_by};
 use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
@@ -105,13 +106,13 @@ const COUNT: &str = "INSERT INTO observer_counts AS c (pool, kind, status, healt
 
 pub(super) async fn create(
     pool: &PgPool,
-    rows: &[Row],
+    (rows, offers): (&[Row], &PoolOffers),
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
     let mut transaction = pool.begin().await.map_err(failure)?;
     let pools = pool_counts::lock_and_count(&mut transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
-    let mut answers = admit(rows, Occupancy { holders, pools });
+    let mut answers = admit(rows, Occupancy { holders, pools }, offers);
     let stored: Vec<Option<Cow<'_, Row>>> =
         rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
     let wanted: Vec<WantedColumns> =

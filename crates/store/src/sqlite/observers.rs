@@ -9,6 +9,7 @@ use crate::columns::{
 use crate::error_mapping::failure;
 use crate::port::{Change, Created, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
+use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_pools, names};
 use everwatch_core::clock::{self};
 use everwatch_core::failure::adoption::REMEMBERED;
@@ -78,13 +79,13 @@ static SAVE: LazyLock<Statements> = LazyLock::new(|| {
 
 pub(super) async fn create(
     writer: &SqlitePool,
-    rows: &[Row],
+    (rows, offers): (&[Row], &PoolOffers),
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
     let mut transaction = super::writing(writer).await?;
     let pools = pool_counts::count(&mut transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
-    let mut answers = admit(rows, Occupancy { holders, pools });
+    let mut answers = admit(rows, Occupancy { holders, pools }, offers);
     let stored: Vec<Option<Cow<'_, Row>>> =
         rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
     let wanted: Vec<WantedColumns> =

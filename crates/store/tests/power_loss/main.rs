@@ -6,6 +6,7 @@
 mod disk;
 
 use disk::Disk;
+use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{Name, ObserverId, ServiceId};
@@ -101,7 +102,10 @@ fn service(number: u128) -> ServiceRow {
 async fn observers_are_as_the_last_answer_said() {
     let machine = Machine::started().await;
     let policy = RowPolicy::default();
-    assert_eq!(machine.store.create(&[observer(1, ""), observer(2, "")]).await.unwrap(), [Created::Done; 2]);
+    assert_eq!(
+        machine.store.create(&[observer(1, ""), observer(2, "")], &PoolOffers::new()).await.unwrap(),
+        [Created::Done; 2]
+    );
     let survivor = machine.after_power_loss().await;
     assert_eq!([survivor.row(1).await, survivor.row(2).await], [observer(1, ""), observer(2, "")]);
     // A manager must not raise a generation to the same number twice.
@@ -158,7 +162,10 @@ async fn nothing_is_lost_while_the_log_is_written_back() {
     for batch in 0..BATCHES {
         let rows: Vec<Row> =
             (batch * BATCH..(batch + 1) * BATCH).map(|number| observer(number, &spec)).collect();
-        assert_eq!(machine.store.create(&rows).await.unwrap(), vec![Created::Done; rows.len()]);
+        assert_eq!(
+            machine.store.create(&rows, &PoolOffers::new()).await.unwrap(),
+            vec![Created::Done; rows.len()]
+        );
         if batch % 3 == 2 {
             let survivor = machine.after_power_loss().await;
             let ids: Vec<ObserverId> = (0..(batch + 1) * BATCH).map(id).collect();

@@ -37,7 +37,8 @@ impl Slot {
     }
 }
 
-/// The bits of a rank below those of the number of failures, which leave room for times until the year 2248.
+/// A rank is a priority, a number of failures and a time, the most significant part first. A time in milliseconds has
+/// this many bits, enough until the year 2248.
 const TIME_BITS: u32 = 43;
 const FAILURE_BITS: u32 = 10;
 
@@ -78,8 +79,8 @@ impl Row {
                 let since = since.0.clamp(0, (1 << TIME_BITS) - 1);
                 below_highest(priority) + (failures << TIME_BITS) + since
             }
-            // As if its priority were 0, so that the ranks of both kinds have a sensible order after a change of the
-            // setting.
+            // A change of the setting leaves ranks of both forms in the backlog. The part for the priority is that of
+            // priority 0, so that they compare by time and not by form.
             Some(aging) => {
                 let point = i64::try_from(aging.as_millis()).unwrap_or(i64::MAX);
                 below_highest(0) + since.0.saturating_sub(priority.saturating_mul(point))
@@ -204,7 +205,7 @@ mod tests {
         let rank = |priority, secs| row(priority, secs).created_waiting().rank(&policy).unwrap();
         assert!(rank(1, 1599) < rank(0, 1000) && rank(0, 1000) < rank(1, 1601));
         assert!(rank(-1, 0) < rank(0, 601) && rank(0, 599) < rank(-1, 0));
-        // Those that waited before the setting was changed keep a sensible place.
+        // Ranks from before the setting was changed compare with new ones by time and priority.
         let before = |priority| row(priority, 1000).created_waiting().rank(&RowPolicy::default()).unwrap();
         assert!(before(1) < rank(100, 1000) && rank(-100, 1000) < before(-1));
     }
@@ -290,6 +291,8 @@ mod tests {
         let mut back = it.clone();
         assert!(back.release(at(20)));
         assert_eq!((back.waiting, back.due_at(&policy())), (Some(Waiting { since: at(0) }), None));
+        let mut offered = it.clone();
+        assert!(offered.readmit(at(20)) && offered.is_waiting() && !offered.readmit(at(21)));
         let Some(DueStep::Revoke(failed)) = due_step(&it, at(910), &policy()) else { panic!() };
         assert_eq!((failed.verdict().status, failed.slot()), (Status::Failed, Slot::None));
     }

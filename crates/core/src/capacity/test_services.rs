@@ -1,0 +1,27 @@
+//! Services for the tests of this room.
+
+use crate::clock::Timestamp;
+use crate::id::{Kind, Name, Pool, ServiceId};
+use crate::record::service::ServiceRow;
+use crate::wire::message::VERSION;
+use crate::wire::report::{KindInfo, Registration};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// A service that has just registered.
+pub(super) fn service(pool: &str, capacity: u32, kinds: &[&str]) -> ServiceRow {
+    let info = |kind: &&str| KindInfo { name: Kind::new(kind).unwrap(), schema: Arc::default() };
+    let registration = Registration {
+        name: Name::new("s").unwrap(),
+        pool: Pool::new(pool).unwrap(),
+        capacity,
+        kinds: kinds.iter().map(info).collect(),
+        version: String::new(),
+        message_version: VERSION,
+        host: String::new(),
+        labels: BTreeMap::new(),
+        predecessor: None,
+    };
+    ServiceRow::registered(ServiceId(Uuid::from_u128(1)), registration, Timestamp(0), Timestamp(0))
+}
