@@ -23,7 +23,7 @@ pub struct NewObserver {
     #[schema(default = "10s")]
     grace: Option<String>,
     on_full: Option<OnFull>,
-    /// Observers with a higher priority get a free slot first.
+    /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100, default = 0)]
     priority: Option<i8>,
     desired: Option<RunOrRest>,
@@ -46,6 +46,7 @@ pub struct ObserverPatch {
     overlap: Option<Overlap>,
     grace: Option<String>,
     on_full: Option<OnFull>,
+    /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100)]
     priority: Option<i8>,
     desired: Option<RunOrRest>,

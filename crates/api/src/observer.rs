@@ -44,8 +44,8 @@ impl Desired {
 pub struct Waiting {
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// Its place in the backlog of its pool: 1 is the next. Only in the response about a single observer, and up to
-    /// 10,000.
+    /// Its place in the backlog of its pool; the observer in place 1 is admitted first. 10,001 means this place or a
+    /// later one. Only in the response about a single observer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<u64>,
     /// The number of observers in the backlog of its pool. Only in the response about a single observer.
@@ -96,7 +96,7 @@ pub struct Observer {
     pub grace: String,
     #[schema(value_type = String, example = "reject")]
     pub on_full: OnFull,
-    /// Observers with a higher priority get a free slot first: -100 to 100.
+    /// Priority from -100 to 100: free slots go to the highest priority first.
     #[serde(default)]
     pub priority: i8,
     /// Its wait for a slot; null if it does not wait.

@@ -139,9 +139,9 @@ pub struct Pool {
     /// Slots in use.
     pub held: u32,
     pub free: u32,
-    /// Observers that wait for a slot, after the newest heartbeats.
+    /// Needed slots minus held slots, by the newest heartbeats.
     pub pending: u64,
-    /// Observers that wait in the backlog: managers publish them when they have a slot.
+    /// Observers in the backlog: they wait in the database for a slot and are not published yet.
     #[serde(default)]
     pub waiting: u64,
     /// The slots that all observers need, including those that wait: the figure for a scaler.

@@ -26,7 +26,7 @@ pub(crate) struct Create {
     /// What to do when the pool is full
     #[arg(long, value_parser = ["reject", "queue"])]
     pub(crate) on_full: Option<String>,
-    /// Observers with a higher priority get a free slot first: -100 to 100
+    /// Priority from -100 to 100: free slots go to the highest priority first
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
     pub(crate) priority: Option<i8>,
     /// Retry policy after an error, as JSON or @FILE

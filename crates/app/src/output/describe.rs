@@ -51,7 +51,7 @@ pub(crate) fn observer(
         ("Grace", it.grace.clone()),
         ("When full", on_full.to_owned()),
         ("Priority", if it.priority == 0 { String::new() } else { it.priority.to_string() }),
-        ("Waits since", it.waiting.as_ref().map_or_else(String::new, |waits| when(waits.since, now))),
+        ("Waiting since", it.waiting.as_ref().map_or_else(String::new, |waits| when(waits.since, now))),
     ];
     facts.retain(|(_, told)| !told.is_empty());
     let mut blocks = vec![aligned(&facts)];
