@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+import pytest
+
 from everwatch import _commands as commands
 from everwatch._commands import Describe, Direct, Directives, HandOver, ListHeld, Welcome
 from everwatch._effects import Done
@@ -59,11 +61,11 @@ class Script(MachineScript):
 
 def test_no_work_is_taken_before_the_welcome_and_the_service_is_ready_once_all_blocks_are_open() -> None:
     script = Script(2)
-    assert script.machine.next_deadline(0.0) is None
+    assert script.machine.next_deadline(script.now) is None
     script.later(3000).wake().registered()
-    assert script.machine.next_deadline(3.0) == 4.0
+    assert script.machine.next_deadline(script.now) == 4.0
     script.later(300).command(Welcome(ME, []), "open 1").later(50).wake("open 1", "ready")
-    assert script.machine.next_deadline(script.now.mono) is None
+    assert script.machine.next_deadline(script.now) is None
 
 
 def test_without_a_manager_the_welcome_is_awaited_for_a_second() -> None:
@@ -79,6 +81,17 @@ def test_a_late_welcome_still_brings_the_directives_of_the_predecessor() -> None
 
 def test_a_returning_service_is_served_first() -> None:
     Script(1).registered().command(Welcome(ME, [], returning=True), "open 1 at priority 1", "ready")
+
+
+def test_managers_tell_the_time_of_the_database() -> None:
+    script = Script.serving(1)
+    # The wall clock of the service says 0.
+    script.command(Welcome(UUID(int=1), [], time=50_000)).command(Direct(ME, Directives(1)), "directed to 1 slots")
+    expected = script.now.mono + 10
+    script.expect(script.machine.on_delivered(2, 7, work(7, finish_at=60_000), 0, script.now), *STARTED)
+    assert script.machine.next_deadline(script.now) == pytest.approx(expected)
+    script.command(commands.Time(58_000)).later(1999).wake().later(1).wake("cancel finished")
+    script.stopped(7, "settle finished 1.0")
 
 
 def test_directives_of_an_older_revision_or_for_another_service_have_no_effect() -> None:

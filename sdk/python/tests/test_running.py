@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from everwatch import Context, GiveUp, observer
+from everwatch import CancelReason, Context, GiveUp, observer
 from everwatch._broker_errors import SessionLost
 from everwatch._checkpoints import CheckpointRequests
 from everwatch._commands import Checkpoints
@@ -78,6 +78,31 @@ async def test_code_is_told_to_stop_even_before_it_starts_and_after_all_must_sto
     stage.start()
     assert await stage.outcome() == Done()
     assert stage.units.alive == 0
+
+
+async def test_code_sees_the_first_reason_for_which_it_must_stop() -> None:
+    async def says_why(ctx: Context, spec: dict[str, Any]) -> Any:
+        before = ctx.cancel_reason
+        await ctx.cancelled()
+        return [before, ctx.cancel_reason]
+
+    stage = Stage(says_why)
+    # Told before the code runs, and while it does.
+    for pause in (0.0, 0.05):
+        stage.start()
+        await asyncio.sleep(pause)
+        stage.units.cancel(ID, CancelReason.TIMED_OUT)
+        stage.units.cancel(ID, CancelReason.FINISHED)
+        ended = await stage.outcome()
+        assert isinstance(ended, Done)
+        assert ended.result[1] == "timed_out"
+    assert ended == Done([None, "timed_out"])
+    stage.start()
+    stage.units.cancel(ID)
+    stage.units.cancel(ID, CancelReason.FINISHED)
+    ended = await stage.outcome()
+    assert isinstance(ended, Done)
+    assert ended.result[1] is None
 
 
 async def test_what_code_raises_decides_what_follows() -> None:

@@ -177,4 +177,4 @@ def test_timers_of_phases_that_are_over_do_not_add_up() -> None:
         script.slots.on_ended(UUID(int=1), epoch, Done(), script.now)
         script.slots.on_confirmed(UUID(int=1), epoch, script.now)
     assert len(script.slots._timers) <= 1002
-    assert script.slots.next_deadline() is None
+    assert script.slots.next_deadline(script.now) is None

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from everwatch import _commands as commands
-from everwatch._clock import parse_duration, timestamp
+from everwatch._clock import parse_duration, parse_timestamp, show_duration, timestamp
 from everwatch._commands import AskLogs, Directives, read_command
 from everwatch._inventory import Range, chunks, digest, digests
 from everwatch._topology import Topology
@@ -24,6 +24,7 @@ from everwatch._wire import (
     check_pool,
     encode,
     epoch_of,
+    finished,
     held,
     read_work,
     show_epoch,
@@ -79,6 +80,18 @@ def test_checkpoints_are_read() -> None:
     assert found == commands.Checkpoints(A, [(B, 5, 2)], [(B, 5, None), (D, 6, (4, [1]))])
 
 
+def test_the_time_of_the_database_is_read() -> None:
+    at = 1_795_975_200_000
+    assert read_command(encode({"time": timestamp(at)})) == commands.Time(at)
+    assert read_command(encode({"time": "2026-11-29T18:00:00Z"})) == commands.Time(at)
+    welcome = {"service": str(A), "revocations": []}
+    for time, expected in ((timestamp(at), at), (None, None)):
+        assert read_command(encode({"welcome": {**welcome, "time": time}})) == commands.Welcome(A, [], time=expected)
+    for wrong in (7, None, "soon", {"at": timestamp(at)}):
+        with pytest.raises(Unreadable, match="not a command `time`"):
+            read_command(encode({"time": wrong}))
+
+
 def test_a_command_of_a_newer_version_is_passed_over_and_garbage_is_named() -> None:
     assert read_command(encode({"dance": {"service": str(A)}})) is None
     bodies = [b"\xff", b"[]", b"{}", b'{"v":2,"body":{}}', b'{"v":1,"body":{"revoke":7}}', b"[" * 100_000]
@@ -101,6 +114,16 @@ def test_a_work_message_is_read() -> None:
     assert read.text == golden("work").decode()
 
 
+def test_the_times_of_a_work_message_are_read_if_it_has_them() -> None:
+    read = read_work(changed(attempt_timeout="1m 30s", finish_at="1970-01-01T00:00:07.250Z"))
+    assert isinstance(read, Work)
+    assert (read.attempt_timeout, read.finish_at) == (90.0, 7250)
+    for without in (golden("work"), changed(attempt_timeout=None, finish_at=None)):
+        read = read_work(without)
+        assert isinstance(read, Work)
+        assert (read.attempt_timeout, read.finish_at) == (None, None)
+
+
 def changed(**members: Any) -> bytes:
     return json.dumps(json.loads(golden("work")) | members).encode()
 
@@ -111,6 +134,9 @@ def changed(**members: Any) -> bytes:
         ({"v": 2}, "message version 2 is unknown here"),
         ({"retry": {"kind": "lunar"}}, "cannot be read here: retry kind `lunar` is unknown here"),
         ({"grace": "soon"}, "cannot be read here: `soon` is not a duration"),
+        ({"attempt_timeout": "soon"}, "cannot be read here: `soon` is not a duration"),
+        ({"finish_at": "soon"}, "cannot be read here: `soon` is not a time"),
+        ({"finish_at": 7}, "cannot be read here: `time` must be text"),
         ({"overlap": "perhaps"}, "cannot be read here: overlap `perhaps` is unknown here"),
         ({"kind": "NO"}, "cannot be read here: kind `NO` is not valid"),
     ],
@@ -142,6 +168,12 @@ def test_events_are_written_as_the_reference_does() -> None:
     assert settling == ["stopped", "completed", {"failed": {"error": "e", "attempts": 4}}]
     holding = [RunReport(B, 1, event).type for event in runs if RunReport(B, 1, event).holds]
     assert holding == ["held", "started", "errored", "progress"]
+
+
+def test_finished_is_a_settlement() -> None:
+    report = RunReport(B, 1, finished(7250))
+    assert report.event == {"finished": {"at": "1970-01-01T00:00:07.250Z"}}
+    assert (report.type, report.settles, report.holds, digest(report)) == ("finished", True, False, 0)
 
 
 def test_digests_are_those_of_the_reference() -> None:
@@ -209,6 +241,17 @@ def test_durations_and_times() -> None:
     for text in ("", "5", "-5s", "soon", "5 parsecs"):
         with pytest.raises(ValueError, match="is not a duration"):
             parse_duration(text)
+    shown = {"30s": 30.0, "5m": 300.0, "1h 30m": 5400.0, "24h": 86_400.0, "1s 500ms": 1.5, "0s": 0.0, "20µs": 2e-5}
+    assert {show_duration(seconds): seconds for seconds in shown.values()} == shown
+    times = {
+        "2023-11-14T22:13:20.123Z": 1_700_000_000_123,
+        "2023-11-14T23:13:20.123999999+01:00": 1_700_000_000_123,
+        "1969-12-31t23:59:59.5z": -500,
+    }
+    assert {text: parse_timestamp(text) for text in times} == times
+    for text in ("", "now", "2023-11-14", "2023-11-14T22:13:20", "2023-13-14T22:13:20Z", "20231114T221320Z"):
+        with pytest.raises(ValueError, match="is not a time"):
+            parse_timestamp(text)
     assert timestamp(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
     assert timestamp(1 << 62) == "9999-12-31T23:59:59.999Z"
 

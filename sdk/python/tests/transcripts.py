@@ -17,9 +17,28 @@ POLICY = SlotPolicy(kinds=frozenset({"ticker"}), fence_grace=0.5, consumers=2)
 TWICE = Retry("fixed", first=1.0, attempts=2, reset_after=None)
 
 
-def work(observer: int = 1, generation: int = 1, *, forbids_overlap: bool = False, kind: str = "ticker") -> Work:
+def work(
+    observer: int = 1,
+    generation: int = 1,
+    *,
+    forbids_overlap: bool = False,
+    kind: str = "ticker",
+    retry: Retry = TWICE,
+    attempt_timeout: float | None = None,
+    finish_at: int | None = None,
+) -> Work:
     """A readable message."""
-    return Work(UUID(int=observer), generation, kind, "w", {}, retry=TWICE, forbids_overlap=forbids_overlap)
+    return Work(
+        UUID(int=observer),
+        generation,
+        kind,
+        "w",
+        {},
+        retry=retry,
+        forbids_overlap=forbids_overlap,
+        attempt_timeout=attempt_timeout,
+        finish_at=finish_at,
+    )
 
 
 def _report(word: str, run: RunReport) -> str:
@@ -31,8 +50,8 @@ def told(effect: MachineEffect) -> str:
     match effect:
         case effects.Start(epoch, attempt, _):
             return f"start {show_epoch(epoch)} attempt {attempt}"
-        case effects.CancelRun():
-            return "cancel"
+        case effects.CancelRun(_, reason):
+            return "cancel" if reason is None else f"cancel {reason}"
         case effects.AbortRun():
             return "abort"
         case effects.Report(run):
@@ -97,6 +116,14 @@ class SlotScript:
     def confirmed(self, epoch: int, *expected: str) -> "SlotScript":
         """The settlement of observer 1 is confirmed."""
         return self.expect(self.slots.on_confirmed(UUID(int=1), epoch, self.now), *expected)
+
+    def hand_over(self, *expected: str) -> "SlotScript":
+        """A manager moves observer 1."""
+        return self.expect(self.slots.on_hand_over([UUID(int=1)], "move", self.now), *expected)
+
+    def drain(self, *expected: str) -> "SlotScript":
+        """The service ends."""
+        return self.expect(self.slots.on_drain(self.now), *expected)
 
     def wake(self, *expected: str) -> "SlotScript":
         """A deadline has passed."""

@@ -22,6 +22,7 @@
 
 from everwatch._broker_errors import SessionLost
 from everwatch._context import Context
+from everwatch._effects import CancelReason
 from everwatch._kinds import GiveUp, Kind, observer
 from everwatch._runtime import RunError
 from everwatch._schema import SpecError
@@ -29,6 +30,7 @@ from everwatch._service import Service
 from everwatch._settings import Settings, SettingsError, load
 
 __all__ = [
+    "CancelReason",
     "Context",
     "GiveUp",
     "Kind",

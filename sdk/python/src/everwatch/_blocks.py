@@ -97,7 +97,7 @@ class _Block:
 
 @dataclass(slots=True)
 class Blocks:
-    """All blocks of one session. Times are in seconds of the session's clock."""
+    """All blocks of one session. Times are in seconds of the service's clock."""
 
     capacity: int
     _blocks: dict[int, _Block] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 # The clock of the fence also counts while the machine sleeps, where the system has such a clock.
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -29,6 +29,10 @@ _UNITS = {
     "hours": 3600.0,
 }
 _PART = re.compile(r"(\d+(?:[.,]\d+)?)\s*([a-zµ]+)")
+# The units in which durations are written, in nanoseconds.
+_SHOWN = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "µs": 1_000, "ns": 1}
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def boottime() -> float:
@@ -52,6 +56,22 @@ def timestamp(ms: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
+def parse_timestamp(text: str) -> int:
+    """Reads a time in RFC 3339; returns milliseconds since 1970-01-01 UTC.
+
+    Raises:
+        ValueError: names the text and the form that is expected.
+    """
+    expected = f'`{text}` is not a time: write it like "2026-01-31T12:00:00Z"'
+    if not _TIMESTAMP.fullmatch(text):
+        raise ValueError(expected)
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError as error:
+        raise ValueError(expected) from error
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
 def parse_duration(text: str) -> float:
     """Reads a duration such as ``500ms``, ``30s`` or ``1h 30m``; returns seconds.
 
@@ -69,6 +89,16 @@ def parse_duration(text: str) -> float:
         seconds += float(found[1].replace(",", ".")) * _UNITS[found[2]]
         rest = rest[found.end() :].lstrip(" ,")
     return seconds
+
+
+def show_duration(seconds: float) -> str:
+    """Writes a duration in its shortest form, such as ``1m 30s``."""
+    rest, parts = round(seconds * 1_000_000_000), []
+    for unit, size in _SHOWN.items():
+        count, rest = divmod(rest, size)
+        if count > 0:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts) or "0s"
 
 
 def _not_a_duration(text: str) -> str:

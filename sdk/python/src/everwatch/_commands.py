@@ -7,7 +7,7 @@ from uuid import UUID
 
 from everwatch._clock import parse_duration
 from everwatch._inventory import Range
-from everwatch._wire import Unreadable, decode, read_epoch, read_id
+from everwatch._wire import Unreadable, decode, read_epoch, read_id, read_time
 
 Json = Any
 CAUSES = ("drain", "rebalance", "move", "resize")
@@ -40,13 +40,14 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The answer to a registration."""
+    """The answer to a registration; ``time`` is that of the database, in milliseconds since 1970."""
 
     service: UUID
     revocations: list[tuple[UUID, int]]
     crash_looping: list[UUID] = field(default_factory=list)
     directives: Directives | None = None
     returning: bool = False
+    time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,13 @@ class CrashLooping:
     """Observers that may end their services: start them one at a time."""
 
     ids: list[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """The time of the database, in milliseconds since 1970."""
+
+    time: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,7 @@ class Checkpoints:
     restored: list[tuple[UUID, int, tuple[int, Json] | None]]
 
 
-Command = Revoke | Direct | Welcome | HandOver | CrashLooping | ListHeld | Describe | AskLogs | Checkpoints
+Command = Revoke | Direct | Welcome | HandOver | CrashLooping | Time | ListHeld | Describe | AskLogs | Checkpoints
 
 
 def read_command(data: bytes) -> Command | None:
@@ -156,13 +164,14 @@ def _directives(value: Json) -> Directives:
 
 
 def _welcome(value: Json) -> Welcome:
-    directives = value.get("directives")
+    directives, time = value.get("directives"), value.get("time")
     return Welcome(
         service=read_id(value["service"]),
         revocations=_revocations(value["revocations"]),
         crash_looping=_ids(value.get("crash_looping", [])),
         directives=None if directives is None else _directives(directives),
         returning=_flag(value.get("returning", False)),
+        time=None if time is None else read_time(time),
     )
 
 
@@ -208,6 +217,7 @@ _READERS: dict[str, Callable[[Json], Command]] = {
     "directives": lambda value: Direct(read_id(value["service"]), _directives(value["directives"])),
     "hand_over": _hand_over,
     "crash_looping": lambda value: CrashLooping(_ids(value)),
+    "time": lambda value: Time(read_time(value)),
     "list_held": lambda value: ListHeld(read_id(value["service"]), [Range.read(it) for it in value["ranges"]]),
     "describe": lambda value: Describe(read_id(value["service"]), _ids(value["ids"])),
     "logs": _logs,

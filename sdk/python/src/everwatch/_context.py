@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
+from everwatch._effects import CancelReason
 from everwatch._wire import Work, dumps
 
 Json = Any
@@ -50,6 +51,7 @@ class Context:
         self._attempt = attempt
         self._outlet = outlet
         self._stop = asyncio.Event()
+        self._reason: CancelReason | None = None
 
     @property
     def id(self) -> UUID:
@@ -90,8 +92,19 @@ class Context:
         """Whether the code must stop."""
         return self._stop.is_set()
 
-    def stop(self) -> None:
-        """Tells the code to stop. The service calls this; a test may."""
+    @property
+    def cancel_reason(self) -> CancelReason | None:
+        """Why the code must stop.
+
+        ``CancelReason.TIMED_OUT`` or ``CancelReason.FINISHED``; None if the code need not stop, and for every other
+        reason: ask ``is_cancelled`` whether it must.
+        """
+        return self._reason
+
+    def stop(self, reason: CancelReason | None = None) -> None:
+        """Tells the code to stop; the first call sets the reason. The service calls this; a test may."""
+        if not self._stop.is_set():
+            self._reason = reason
         self._stop.set()
 
     async def cancelled(self) -> None:

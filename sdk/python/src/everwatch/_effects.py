@@ -1,6 +1,7 @@
 """The inputs and effects of a service's decisions about its observers."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from everwatch._wire import RunReport, Work
 class Now:
     """The current time, as the caller passes it in."""
 
-    # Seconds since the session started.
+    # Seconds since the service started.
     mono: float
     # Milliseconds since 1970, for display.
     wall: int
@@ -32,6 +33,15 @@ class SlotPolicy:
     # The first and the longest pause before a refused message is given back.
     refuse_first: float = 1.0
     refuse_max: float = 60.0
+
+
+class CancelReason(StrEnum):
+    """Why code is told to stop."""
+
+    #: This attempt has run for the ``attempt_timeout`` of the observer.
+    TIMED_OUT = "timed_out"
+    #: The ``finish_at`` of the observer has come.
+    FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +84,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class CancelRun:
-    """Tell the code to stop."""
+    """Tell the code to stop. ``reason`` is None for a revocation and a handover."""
 
     id: UUID
+    reason: CancelReason | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from uuid import UUID
 
+from everwatch._database_clock import DatabaseClock
 from everwatch._kinds import Registry
 from everwatch._logs import Logs
 from everwatch._settings import Settings
@@ -44,6 +45,9 @@ class Incarnation:
     # The loop that runs the code of observers.
     tasks: asyncio.AbstractEventLoop
     handle: Handle
+    # When the service started, by the clock of the fence: the machine counts its seconds from then.
+    started: float
+    database_clock: DatabaseClock
     # The previous incarnation in this process, and how it ended.
     predecessor: tuple[UUID, str] | None = None
     # It may lose its session as quickly as the previous one: the queue serves it last for a while.

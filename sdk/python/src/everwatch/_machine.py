@@ -117,10 +117,10 @@ class Machine:
             return "draining"
         return "cordoned" if self.directives.cordoned else "active"
 
-    def next_deadline(self, now: float) -> float | None:
+    def next_deadline(self, now: Now) -> float | None:
         """When ``on_wake`` must run without another input."""
         welcome = self._welcome_until if self._start is _Phase.AWAITS_WELCOME else None
-        times = (self.slots.next_deadline(), self.blocks.next_deadline(now), welcome)
+        times = (self.slots.next_deadline(now), self.blocks.next_deadline(now.mono), welcome)
         return min((at for at in times if at is not None), default=None)
 
     def on_registered(self, now: Now) -> list[MachineEffect]:
@@ -189,6 +189,8 @@ class Machine:
                 self._on_welcome(welcome, now, effects)
             case commands.CrashLooping(ids):
                 self.slots.on_crash_looping(ids, now)
+            case commands.Time(time):
+                self.slots.clock.announce(time, now)
             case commands.AskLogs() as asked:
                 effects.append(AnswerLogs(asked))
             case commands.Describe(service, ids) if service == self.id:
@@ -206,6 +208,8 @@ class Machine:
         return self._follow(effects, now)
 
     def _on_welcome(self, welcome: commands.Welcome, now: Now, effects: list[MachineEffect]) -> None:
+        if welcome.time is not None:
+            self.slots.clock.announce(welcome.time, now)
         self.slots.on_crash_looping(welcome.crash_looping, now)
         effects += self._freeing(self.slots.on_revocations(welcome.revocations, now))
         if welcome.service != self.id:

@@ -1,9 +1,10 @@
-"""The phases of a held message. Times are in seconds of the session's clock."""
+"""The phases of a held message. Times are in seconds of the service's clock."""
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from everwatch import _wire as wire
-from everwatch._effects import Now
+from everwatch._effects import CancelReason, Now
 from everwatch._turns import ENDING, SUSPECTED
 from everwatch._wire import Event, Work, WorkHeader
 
@@ -45,6 +46,7 @@ class Running:
     since: float
     started_at: str
     awaits_ready: bool = False
+    # When the attempt has run for its longest time; None if it may run forever.
     deadline: float | None = None
 
     def inventory(self, _now: Now) -> Event | None:
@@ -70,14 +72,32 @@ class Backoff:
         return self.event
 
 
+class Why(Enum):
+    """Why code must stop."""
+
+    REVOCATION = auto()
+    HAND_OVER = auto()
+    # The attempt has run for its longest time.
+    TIME_OUT = auto()
+    # The ``finish_at`` of the observer has come.
+    FINISH = auto()
+
+    @property
+    def reason(self) -> CancelReason | None:
+        """What the code is told."""
+        return {Why.TIME_OUT: CancelReason.TIMED_OUT, Why.FINISH: CancelReason.FINISHED}.get(self)
+
+
 @dataclass(slots=True)
 class Ending:
     """The code was told to stop. ``cause``: of a handover; None if the service ends."""
 
     attempt: int
+    # When the attempt started.
+    since: float
     # None once it was aborted.
     abort_at: float | None
-    by_revocation: bool
+    why: Why
     cause: str | None = None
 
     @property
@@ -109,9 +129,11 @@ class Refusing:
 
 @dataclass(slots=True)
 class Over:
-    """Revoked before its start; settled at ``until``, when an older run elsewhere has certainly ended."""
+    """Over before its start; settled at ``until``, when an older run elsewhere has certainly ended."""
 
     until: float
+    # The settlement.
+    event: Event
 
     @property
     def deadline(self) -> float | None:
@@ -159,3 +181,5 @@ class Slot:
     apart_until: float
     # A later copy of the same observer; it starts when this one is settled.
     successor: Arrival | None = None
+    # When the observer ends, by the database's clock; also of a message that is refused here.
+    finish_at: int | None = None

@@ -11,6 +11,7 @@ from aio_pika.abc import ExchangeType
 from everwatch._broker import Session
 from everwatch._broker_errors import ConnectError, Refused, SessionLost
 from everwatch._clock import boottime
+from everwatch._database_clock import DatabaseClock
 from everwatch._incarnation import Handle, Incarnation
 from everwatch._kinds import Registry
 from everwatch._logs import Logs
@@ -48,6 +49,8 @@ async def run(settings: Settings, registry: Registry, tasks: asyncio.AbstractEve
     """
     topology = Topology(settings.prefix, settings.state_queues)
     logs = Logs(settings.log_lines)
+    # All incarnations count their time from here, so that what one learned about the database's clock stays right.
+    started, database_clock = boottime(), DatabaseClock()
     backoff, comes_last = ReconnectBackoff(), False
     predecessor: tuple[UUID, str] | None = None
     # A broker that has taken this service once refuses it for a reason that passes.
@@ -58,7 +61,9 @@ async def run(settings: Settings, registry: Registry, tasks: asyncio.AbstractEve
         if session is None:
             return
         began = boottime()
-        me = Incarnation(service, settings, registry, logs, tasks, handle, predecessor, comes_last)
+        me = Incarnation(
+            service, settings, registry, logs, tasks, handle, started, database_clock, predecessor, comes_last
+        )
         try:
             lost = await _live(me, session, topology)
             worked = True

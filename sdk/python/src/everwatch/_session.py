@@ -57,8 +57,7 @@ class ServiceSession:
         self.topology = topology
         self.inbox = Inbox()
         self._loop = asyncio.get_running_loop()
-        self._started = boottime()
-        self.machine = machine.Machine(me.id, _slots(me), _blocks(me))
+        self.machine = machine.Machine(me.id, _slots(me), _blocks(me, self._mono()))
         self.checkpoints = CheckpointRequests(self._mention)
         self.outlet = SessionOutlet(session, topology, me.logs, self.checkpoints, self._on_ready)
         self.units = Units(me.tasks, me.registry, self.outlet, self._on_ended)
@@ -181,13 +180,14 @@ class ServiceSession:
 
     def _pause(self, until: float) -> float:
         """Seconds until a time of the loop, or until the machine's next deadline."""
-        pause = until - self._loop.time()
-        deadline = self.machine.next_deadline(self._mono())
-        return pause if deadline is None else min(pause, deadline - self._mono())
+        pause, now = until - self._loop.time(), self.now()
+        deadline = self.machine.next_deadline(now)
+        return pause if deadline is None else min(pause, deadline - now.mono)
 
     def _is_overdue(self) -> bool:
-        deadline = self.machine.next_deadline(self._mono())
-        return deadline is not None and deadline <= self._mono()
+        now = self.now()
+        deadline = self.machine.next_deadline(now)
+        return deadline is not None and deadline <= now.mono
 
     async def wait_for_input(self, seconds: float) -> None:
         """Waits for inputs and deadlines for at most this long, and handles them."""
@@ -197,7 +197,7 @@ class ServiceSession:
             await self.step(self.machine.on_wake)
 
     def _mono(self) -> float:
-        return boottime() - self._started
+        return boottime() - self.me.started
 
     def now(self) -> Now:
         """The current time for the machine."""
@@ -219,8 +219,8 @@ class ServiceSession:
         match effect:
             case effects.Start(epoch, attempt, work):
                 self.units.start(work, epoch, attempt)
-            case effects.CancelRun(observer):
-                self.units.cancel(observer)
+            case effects.CancelRun(observer, reason):
+                self.units.cancel(observer, reason)
             case effects.AbortRun(observer):
                 self.units.abort(observer)
             case effects.Report(run):
@@ -377,11 +377,11 @@ def _slots(me: Incarnation) -> Slots:
         consumers=len(block_sizes(me.settings.capacity)),
         await_ready=me.registry.await_ready,
     )
-    return Slots(policy, Pace.of(me.settings.start_rate, me.settings.start_rates))
+    return Slots(policy, Pace.of(me.settings.start_rate, me.settings.start_rates), me.database_clock)
 
 
-def _blocks(me: Incarnation) -> Blocks:
+def _blocks(me: Incarnation, now: float) -> Blocks:
     blocks = Blocks(me.settings.capacity)
     if me.comes_last:
-        blocks.defer(STEADY)
+        blocks.defer(now + STEADY)
     return blocks

@@ -1,4 +1,4 @@
-"""The slots of a session and the steps that their inputs share: admission, starts, settlements, handing back."""
+"""The slots of a session and the steps that their inputs share: admission, starts, deadlines, settlements."""
 
 import heapq
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from uuid import UUID
 
 from everwatch import _wire as wire
 from everwatch._clock import timestamp
+from everwatch._database_clock import DatabaseClock
 from everwatch._effects import (
     Announce,
-    CancelRun,
     Effect,
     Now,
     Report,
@@ -21,8 +21,6 @@ from everwatch._effects import (
 from everwatch._phases import (
     Announced,
     Arrival,
-    Backoff,
-    Ending,
     Over,
     Phase,
     Refusing,
@@ -48,11 +46,14 @@ class SlotTable:
 
     policy: SlotPolicy
     pace: Pace = field(default_factory=Pace)
+    clock: DatabaseClock = field(default_factory=DatabaseClock)
     _slots: dict[UUID, Slot] = field(default_factory=dict)
     # Older copies whose end is reported but not confirmed yet.
     _leftovers: dict[tuple[UUID, int], int] = field(default_factory=dict)
     # Deadlines of phases. An entry whose phase has ended is ignored.
     _timers: list[tuple[float, UUID]] = field(default_factory=list)
+    # When observers finish, by the database's clock. An entry whose message is no longer held is ignored.
+    _finishes: list[tuple[int, UUID]] = field(default_factory=list)
     _revocations: dict[UUID, int] = field(default_factory=dict)
     _suspects: Suspects = field(default_factory=Suspects)
     _refusals: Refusals = field(init=False)
@@ -72,15 +73,23 @@ class SlotTable:
         """Whether no message is held."""
         return not self._slots and not self._leftovers
 
-    def next_deadline(self) -> float | None:
+    def next_deadline(self, now: Now) -> float | None:
         """When ``on_wake`` is due."""
         while self._timers and not self._is_due_at(*self._timers[0]):
             heapq.heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        while self._finishes and not self._finishes_at(*self._finishes[0]):
+            heapq.heappop(self._finishes)
+        timers = [at for at, _ in self._timers[:1]]
+        finishes = [self.clock.mono_of(at, now) for at, _ in self._finishes[:1]]
+        return min(timers + finishes, default=None)
 
     def _is_due_at(self, at: float, observer: UUID) -> bool:
         slot = self._slots.get(observer)
         return slot is not None and slot.phase.deadline == at
+
+    def _finishes_at(self, at: int, observer: UUID) -> bool:
+        slot = self._slots.get(observer)
+        return slot is not None and slot.finish_at == at
 
     # Admission of a message without conflict with another copy of its observer.
 
@@ -89,29 +98,40 @@ class SlotTable:
         redelivered = acquisitions_of(epoch) > 0
         apart = redelivered and isinstance(read, Work) and read.forbids_overlap
         apart_until = now.mono + self.policy.fence_grace * 2 if apart else now.mono
+        finish_at = read.finish_at if isinstance(read, Work) else None
         if epoch < self._revocations.get(read.id, 0):
-            if apart:
-                self._put(read.id, Slot(receipt, epoch, None, Over(apart_until), apart_until))
-            else:
-                self._settle_unstarted(receipt, read.id, epoch, effects)
+            self._end_unstarted(arrival, "stopped", apart_until, now, effects)
             return
         if self._draining:
             effects.append(Requeue(receipt))
+            return
+        if finish_at is not None and self.clock.has_reached(finish_at, now):
+            self._end_unstarted(arrival, wire.finished(finish_at), apart_until, now, effects)
             return
         if isinstance(read, WorkHeader) or read.kind not in self.policy.kinds:
             self._refuse(arrival, apart_until, now, effects)
             return
         if self._suspects.contains(read.id, now.mono):
             effects.append(Announce(RunReport(read.id, epoch, wire.held(SUSPECTED))))
-            self._put(read.id, Slot(receipt, epoch, read, Announced(), apart_until))
+            self._put(read.id, Slot(receipt, epoch, read, Announced(), apart_until, finish_at=finish_at))
             return
         until = self.pace.turn(read.kind, apart_until, now.chance)
         why = START_RATE if until > apart_until else REDELIVERED_APART
-        self._put(read.id, Slot(receipt, epoch, read, Waiting(until, 1, why), apart_until))
+        self._put(read.id, Slot(receipt, epoch, read, Waiting(until, 1, why), apart_until, finish_at=finish_at))
         if until <= now.mono:
             self._start(read.id, 1, now, effects)
         elif redelivered or until > now.mono + _TOLD_AFTER:
             effects.append(Report(RunReport(read.id, epoch, wire.held(why))))
+
+    def _end_unstarted(
+        self, arrival: Arrival, event: Event, apart_until: float, now: Now, effects: list[Effect]
+    ) -> None:
+        """Ends a message before its start: at once, or when an older run elsewhere has certainly ended."""
+        receipt, observer, epoch = arrival.receipt, arrival.read.id, arrival.epoch
+        if apart_until > now.mono:
+            self._put(observer, Slot(receipt, epoch, None, Over(apart_until, event), apart_until))
+        else:
+            self._settle_unstarted(receipt, observer, epoch, event, effects)
 
     def _refuse(self, arrival: Arrival, apart_until: float, now: Now, effects: list[Effect]) -> None:
         read = arrival.read
@@ -121,7 +141,9 @@ class SlotTable:
         if pause > 0:
             effects.append(StepBack(until + _STEPS_BACK))
         effects.append(Report(RunReport(read.id, arrival.epoch, wire.held(why, refuses=True))))
-        self._put(read.id, Slot(arrival.receipt, arrival.epoch, None, Refusing(until, why), apart_until))
+        slot = Slot(arrival.receipt, arrival.epoch, None, Refusing(until, why), apart_until)
+        slot.finish_at = read.finish_at if isinstance(read, Work) else None
+        self._put(read.id, slot)
 
     def _start_again(self, observer: UUID, attempt: int, now: Now, effects: list[Effect]) -> None:
         work = self._slots[observer].work
@@ -176,6 +198,13 @@ class SlotTable:
     def _put(self, observer: UUID, slot: Slot) -> None:
         self._slots[observer] = slot
         self._remember_deadline(observer, slot.phase)
+        if slot.finish_at is None:
+            return
+        heapq.heappush(self._finishes, (slot.finish_at, observer))
+        # Entries of messages that left before would otherwise add up.
+        if len(self._finishes) > 2 * len(self._slots) + _STALE_MAX:
+            self._finishes = [it for it in set(self._finishes) if self._finishes_at(*it)]
+            heapq.heapify(self._finishes)
 
     def _set_phase(self, observer: UUID, phase: Phase) -> None:
         self._slots[observer].phase = phase
@@ -199,70 +228,15 @@ class SlotTable:
         effects.append(Start(slot.epoch, attempt, slot.work))
         event = wire.started(attempt, started_at, awaits_ready=awaits_ready)
         effects.append(Report(RunReport(observer, slot.epoch, event)))
-        self._set_phase(observer, Running(attempt, now.mono, started_at, awaits_ready))
+        timeout = slot.work.attempt_timeout
+        deadline = None if timeout is None else now.mono + timeout
+        self._set_phase(observer, Running(attempt, now.mono, started_at, awaits_ready, deadline))
 
-    def _settle_unstarted(self, receipt: int, observer: UUID, epoch: int, effects: list[Effect]) -> None:
+    def _settle_unstarted(self, receipt: int, observer: UUID, epoch: int, event: Event, effects: list[Effect]) -> None:
         """Settles a message whose code was never started here and must not start."""
         self._leftovers[observer, epoch] = receipt
-        effects.append(Settle(RunReport(observer, epoch, "stopped")))
+        effects.append(Settle(RunReport(observer, epoch, event)))
 
     def _settle(self, observer: UUID, event: Event, effects: list[Effect]) -> None:
         self._set_phase(observer, Settling())
         effects.append(Settle(RunReport(observer, self._slots[observer].epoch, event)))
-
-    def _end_run(self, observer: UUID, below: int, now: Now, effects: list[Effect]) -> None:
-        """Ends the held run of the observer if its epoch is below ``below``."""
-        slot = self._slots.get(observer)
-        if slot is None or slot.epoch >= below:
-            return
-        match slot.phase:
-            case Announced() | Waiting() | Backoff() | Refusing():
-                if slot.apart_until > now.mono:
-                    # Settled at once, the next generation would start beside the older run on another service.
-                    self._set_phase(observer, Over(slot.apart_until))
-                else:
-                    self._settle(observer, "stopped", effects)
-            case Running() as running:
-                self._end_code(observer, running, now, effects, by_revocation=True)
-            case Ending() as ending:
-                ending.by_revocation = True
-            case _:
-                pass
-
-    def _end_code(
-        self,
-        observer: UUID,
-        running: Running,
-        now: Now,
-        effects: list[Effect],
-        *,
-        by_revocation: bool,
-        cause: str | None = None,
-    ) -> None:
-        work = self._slots[observer].work
-        grace = 0.0 if work is None else work.grace
-        self._set_phase(observer, Ending(running.attempt, now.mono + grace, by_revocation, cause))
-        effects.append(CancelRun(observer))
-
-    def _on_error(self, observer: UUID, running: Running, error: str, now: Now, effects: list[Effect]) -> None:
-        slot = self._slots[observer]
-        if slot.work is None:
-            return
-        retry, attempt, error = slot.work.retry, running.attempt, wire.shortened(error)
-        if retry.reset_after is not None and now.mono - running.since >= retry.reset_after:
-            attempt = 1
-        pause = retry.after(attempt, now.chance)
-        if pause is None:
-            self._settle(observer, {"failed": {"error": error, "attempts": attempt}}, effects)
-            return
-        next_at = timestamp(now.wall + round(pause * 1000))
-        event: Event = {"errored": {"attempt": attempt, "error": error, "next_at": next_at}}
-        effects.append(Report(RunReport(observer, slot.epoch, event)))
-        self._set_phase(observer, Backoff(attempt, now.mono + pause, event))
-
-    def _give_back(self, observer: UUID, event: Event, now: Now, effects: list[Effect]) -> None:
-        slot = self._slots.pop(observer)
-        effects.append(Report(RunReport(observer, slot.epoch, event)))
-        effects.append(Requeue(slot.receipt))
-        if slot.successor is not None:
-            self._admit(slot.successor, now, effects)

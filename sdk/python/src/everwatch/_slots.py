@@ -1,11 +1,10 @@
 """All decisions of a service about the observers that it holds: inputs in, effects out.
 
 One slot holds one unsettled message. Its phases: waiting → running ⇄ backoff → ending → settling → (acknowledged), or
-ending → (given back). This module knows no broker, no clock and no task.
+ending → (given back), or ending → backoff after a time-out. This module knows no broker, no clock and no task.
 """
 
 import heapq
-import json
 from uuid import UUID
 
 from everwatch import _wire as wire
@@ -33,8 +32,9 @@ from everwatch._phases import (
     Running,
     Settling,
     Waiting,
+    Why,
 )
-from everwatch._slot_table import SlotTable
+from everwatch._slot_ends import SlotEnds
 from everwatch._turns import GATHER, START_RATE, SUSPECTED
 from everwatch._wire import Event, RunReport, Work, WorkHeader, epoch_of, generation_of
 
@@ -42,7 +42,7 @@ from everwatch._wire import Event, RunReport, Work, WorkHeader, epoch_of, genera
 _REVOCATIONS_MAX = 100_000
 
 
-class Slots(SlotTable):
+class Slots(SlotEnds):
     """The slots of one session. Each method that returns effects is one input."""
 
     def inventory(self, now: Now) -> list[RunReport]:
@@ -78,12 +78,12 @@ class Slots(SlotTable):
             # The broker redelivers a message only after it took it from this session: the session has lost it.
             effects.append(Lost(read.id, slot.epoch))
         elif arrival.epoch <= slot.epoch:
-            self._settle_unstarted(receipt, read.id, arrival.epoch, effects)
+            self._settle_unstarted(receipt, read.id, arrival.epoch, "stopped", effects)
         else:
             # The later copy waits until the earlier one is settled, and is never acknowledged in its place.
             older, slot.successor = slot.successor, arrival
             if older is not None:
-                self._settle_unstarted(older.receipt, read.id, older.epoch, effects)
+                self._settle_unstarted(older.receipt, read.id, older.epoch, "stopped", effects)
             self._end_run(read.id, arrival.epoch, now, effects)
         return effects
 
@@ -105,10 +105,8 @@ class Slots(SlotTable):
         if slot is None or slot.epoch != epoch:
             return effects
         match slot.phase:
-            case Ending(by_revocation=True):
-                self._settle(observer, "stopped", effects)
-            case Ending(cause=cause):
-                self._give_back(observer, wire.handed_over(cause), now, effects)
+            case Ending() as ending:
+                self._on_code_stopped(observer, ending, outcome, now, effects)
             case Running() as running:
                 self._on_outcome(observer, running, outcome, now, effects)
             case _:
@@ -120,7 +118,7 @@ class Slots(SlotTable):
             case Done(result=None):
                 self._settle(observer, "completed", effects)
             case Done(result=result):
-                self._settle(observer, {"completed_with": {"result": json.dumps(result)}}, effects)
+                self._settle(observer, wire.completed_with(result), effects)
             case Failed(error):
                 event: Event = {"failed": {"error": wire.shortened(error), "attempts": running.attempt}}
                 self._settle(observer, event, effects)
@@ -182,6 +180,11 @@ class Slots(SlotTable):
     def on_wake(self, now: Now) -> list[Effect]:
         """A deadline has passed."""
         effects: list[Effect] = []
+        # First: what is over must not start.
+        while self._finishes and self.clock.has_reached(self._finishes[0][0], now):
+            finish_at, observer = heapq.heappop(self._finishes)
+            if self._finishes_at(finish_at, observer):
+                self._finish(observer, finish_at, now, effects)
         while self._timers and self._timers[0][0] <= now.mono:
             at, observer = heapq.heappop(self._timers)
             if self._is_due_at(at, observer):
@@ -200,11 +203,13 @@ class Slots(SlotTable):
                 self._start_again(observer, attempt + 1, now, effects)
             case Refusing(why=why):
                 self._give_back(observer, {"refused": {"why": why}}, now, effects)
+            case Running() as running:
+                self._end_code(observer, running, Why.TIME_OUT, now, effects)
             case Ending():
                 phase.abort_at = None
                 effects.append(AbortRun(observer))
-            case Over():
-                self._settle(observer, "stopped", effects)
+            case Over(event=event):
+                self._settle(observer, event, effects)
             case _:
                 pass
 
@@ -215,7 +220,9 @@ class Slots(SlotTable):
             slot = self._slots.get(observer)
             match None if slot is None else slot.phase:
                 case Running() as running:
-                    self._end_code(observer, running, now, effects, by_revocation=False, cause=cause)
+                    self._end_code(observer, running, Why.HAND_OVER, now, effects, cause=cause)
+                case Ending(why=Why.TIME_OUT) as ending:
+                    ending.why, ending.cause = Why.HAND_OVER, cause
                 case Announced() | Waiting() | Backoff() | Refusing() | Over():
                     self._give_back(observer, wire.handed_over(cause), now, effects)
                 case _:
@@ -227,7 +234,7 @@ class Slots(SlotTable):
         staying: list[tuple[bool, float, UUID]] = []
         for observer, slot in self._slots.items():
             match slot.phase:
-                case Running(since=since):
+                case Running(since=since) | Ending(why=Why.TIME_OUT, since=since):
                     staying.append((True, -since, observer))
                 case Announced() | Waiting() | Backoff() | Refusing():
                     staying.append((False, 0.0, observer))

@@ -10,10 +10,11 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from everwatch._context import Context, Outlet
-from everwatch._effects import Aborted, Done, Errored, Failed, Outcome
+from everwatch._effects import Aborted, CancelReason, Done, Errored, Failed, Outcome
 from everwatch._kinds import GiveUp, Registry
 from everwatch._schema import SpecError
 from everwatch._wire import Work, dumps
@@ -41,6 +42,8 @@ class _Attempt:
         self.epoch = epoch
         self.number = number
         self.told = False
+        # Why it was told to stop; the first reason counts.
+        self.reason: CancelReason | None = None
         self.aborted = False
         self.ctx: Context | None = None
         self.task: asyncio.Task[None] | None = None
@@ -80,9 +83,9 @@ class Units:
             self._attempts[work.id] = attempt
         self._call(self._spawn, attempt)
 
-    def cancel(self, observer: UUID) -> None:
+    def cancel(self, observer: UUID, reason: CancelReason | None = None) -> None:
         """Tells the code to stop."""
-        self._with(observer, self._tell)
+        self._with(observer, partial(self._tell, reason=reason))
 
     def abort(self, observer: UUID) -> None:
         """Aborts the code."""
@@ -116,8 +119,10 @@ class Units:
             # The loop is closed: its code does not run any longer.
             self._report(attempt, Aborted())
 
-    def _tell(self, attempt: _Attempt) -> None:
-        attempt.told = True
+    def _tell(self, attempt: _Attempt, *, reason: CancelReason | None = None) -> None:
+        with self._lock:
+            if not attempt.told:
+                attempt.told, attempt.reason = True, reason
         self._call(self._tell_now, attempt)
 
     def _abort(self, attempt: _Attempt) -> None:
@@ -132,12 +137,12 @@ class Units:
             return
         attempt.ctx = Context(attempt.work, attempt.epoch, attempt.number, self._outlet)
         if attempt.told:
-            attempt.ctx.stop()
+            attempt.ctx.stop(attempt.reason)
         attempt.task = self._loop.create_task(self._run(attempt, attempt.ctx), name=f"observer {attempt.work.name}")
 
     def _tell_now(self, attempt: _Attempt) -> None:
         if attempt.ctx is not None:
-            attempt.ctx.stop()
+            attempt.ctx.stop(attempt.reason)
 
     def _abort_now(self, attempt: _Attempt) -> None:
         task = attempt.task

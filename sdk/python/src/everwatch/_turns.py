@@ -1,6 +1,6 @@
 """Who may start when: the start rate, observers that start one at a time, and pauses between refusals.
 
-Times are in seconds of the session's clock.
+Times are in seconds of the service's clock.
 """
 
 from dataclasses import dataclass, field

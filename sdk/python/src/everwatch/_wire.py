@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
-from everwatch._clock import parse_duration
+from everwatch._clock import parse_duration, parse_timestamp, timestamp
 
 VERSION = 1
 # The most entries in one batch of reports or inventory entries.
@@ -18,6 +18,7 @@ _U32 = (1 << 32) - 1
 _U64 = (1 << 64) - 1
 
 Json = Any
+_T = TypeVar("_T")
 # An event of a run as the wire has it: a word, or an object with one member.
 Event = str | dict[str, dict[str, Json]]
 
@@ -198,6 +199,10 @@ class Work:
     forbids_overlap: bool = False
     # Seconds between telling the code to stop and aborting it.
     grace: float = 10.0
+    # The longest time that one attempt may run, in seconds.
+    attempt_timeout: float | None = None
+    # When the observer ends by the database's clock, in milliseconds since 1970.
+    finish_at: int | None = None
     # The message as it was received: numbers that Python would round stay exact.
     text: str = ""
 
@@ -258,8 +263,15 @@ def _work(message: dict[str, Json], observer: UUID, generation: int, text: str) 
         retry=Retry.read(message["retry"]) if "retry" in message else Retry(),
         forbids_overlap=overlap == "forbid",
         grace=_duration(message.get("grace")),
+        attempt_timeout=_optional(message, "attempt_timeout", _duration),
+        finish_at=_optional(message, "finish_at", read_time),
         text=text,
     )
+
+
+def _optional(message: dict[str, Json], member: str, read: Callable[[Json], _T]) -> _T | None:
+    value = message.get(member)
+    return None if value is None else read(value)
 
 
 def _text(value: Json, member: str) -> str:
@@ -292,6 +304,11 @@ def read_epoch(value: Json) -> int:
     return _whole(value, "epoch", _U64)
 
 
+def read_time(value: Json) -> int:
+    """Raises ValueError if the value is not a time; returns milliseconds since 1970."""
+    return parse_timestamp(_text(value, "time"))
+
+
 @dataclass(frozen=True, slots=True)
 class RunReport:
     """One event of one run."""
@@ -308,7 +325,7 @@ class RunReport:
     @property
     def settles(self) -> bool:
         """Whether the run is over and its message will be acknowledged."""
-        return self.type in ("stopped", "completed", "completed_with", "failed")
+        return self.type in ("stopped", "completed", "completed_with", "failed", "finished")
 
     @property
     def holds(self) -> bool:
@@ -329,6 +346,16 @@ def started(attempt: int, started_at: str, *, awaits_ready: bool = False) -> Eve
     """The code was started; ``awaits_ready``: it will report with another event when it is ready."""
     content: dict[str, Json] = {"attempt": attempt, "started_at": started_at}
     return {"starting" if awaits_ready else "started": content}
+
+
+def completed_with(result: Json) -> Event:
+    """The code returned a result."""
+    return {"completed_with": {"result": json.dumps(result)}}
+
+
+def finished(at: int) -> Event:
+    """The observer ended because its ``finish_at`` has come; ``at`` is in milliseconds since 1970."""
+    return {"finished": {"at": timestamp(at)}}
 
 
 def shortened(error: str) -> str:
