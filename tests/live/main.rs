@@ -38,6 +38,7 @@ mod silent;
 mod stalled;
 mod state_queues;
 mod stopping;
+mod times;
 mod tls;
 mod traces;
 mod upgrading;

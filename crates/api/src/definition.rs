@@ -26,6 +26,15 @@ pub struct NewObserver {
     /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100, default = 0)]
     priority: Option<i8>,
+    /// It does not start before this moment, by the database's clock.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    start_at: Option<String>,
+    /// It ends at this moment, by the database's clock: running, waiting or paused.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    finish_at: Option<String>,
+    /// The longest time that one attempt may run; then it is stopped, and the retry policy decides. At least 1s.
+    #[schema(example = "30m")]
+    attempt_timeout: Option<String>,
     desired: Option<RunOrRest>,
 }
 
@@ -49,6 +58,15 @@ pub struct ObserverPatch {
     /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100)]
     priority: Option<i8>,
+    /// It does not start before this moment, by the database's clock.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    start_at: Option<String>,
+    /// It ends at this moment, by the database's clock: running, waiting or paused.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    finish_at: Option<String>,
+    /// The longest time that one attempt may run; then it is stopped, and the retry policy decides. At least 1s.
+    #[schema(example = "30m")]
+    attempt_timeout: Option<String>,
     desired: Option<RunOrRest>,
 }
 

@@ -99,6 +99,18 @@ pub struct Observer {
     /// Priority from -100 to 100: free slots go to the highest priority first.
     #[serde(default)]
     pub priority: i8,
+    /// It does not start before this moment; null if it may start at once.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub start_at: Option<Timestamp>,
+    /// It ends at this moment; null if it has no end.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub finish_at: Option<Timestamp>,
+    /// The longest time that one attempt may run; null if it has no limit.
+    #[serde(default)]
+    #[schema(example = "30m")]
+    pub attempt_timeout: Option<String>,
     /// Its wait for a slot; null if it does not wait.
     #[serde(default)]
     pub waiting: Option<Waiting>,
@@ -127,8 +139,8 @@ impl Observer {
         let told = reason::explain(row, service.is_some(), services, now);
         let seen = &row.observed;
         let waiting = row.waiting.filter(|_| row.is_waiting());
-        let ended = seen.settled.as_ref().is_some_and(|settled| match settled.how {
-            Settlement::Completed | Settlement::Failed { .. } => true,
+        let ended = row.settlement().is_some_and(|how| match how {
+            Settlement::Completed | Settlement::Finished { .. } | Settlement::Failed { .. } => true,
             Settlement::Stopped => false,
         });
         let desired = match row.desired {
@@ -162,6 +174,9 @@ impl Observer {
             grace: show(row.definition.grace),
             on_full: row.definition.on_full,
             priority: row.definition.priority,
+            start_at: row.definition.start_at,
+            finish_at: row.definition.finish_at,
+            attempt_timeout: row.definition.attempt_timeout.map(show),
             waiting: waiting.map(|it| Waiting { since: it.since, place: None, of: None }),
             created_at: row.created_at,
             modified_at: row.modified_at,

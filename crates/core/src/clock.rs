@@ -104,6 +104,24 @@ pub mod friendly {
         let text = String::deserialize(deserializer)?;
         super::parse_duration(&text).map_err(serde::de::Error::custom)
     }
+
+    /// The same for durations that may be missing.
+    pub mod optional {
+        use super::Duration;
+        use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+        /// # Errors
+        /// As the serializer.
+        pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+            value.map(crate::clock::show).serialize(serializer)
+        }
+        /// # Errors
+        /// Names the text and the form that is expected.
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+            let text = Option::<String>::deserialize(deserializer)?;
+            text.map(|text| crate::clock::parse_duration(&text)).transpose().map_err(serde::de::Error::custom)
+        }
+    }
 }
 
 /// Parses a duration in friendly notation: `"10s"`, `"5m"`, `"1h 30m"`.

@@ -1,5 +1,6 @@
 //! What a service does with the observers that it holds: admission, starts, ends, handover.
 
+pub mod database_clock;
 pub mod machine;
 pub mod slots;
 pub mod stall;

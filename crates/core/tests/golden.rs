@@ -89,6 +89,11 @@ fn work() {
     assert_eq!(format!("{read:?}"), format!("{work:?}"));
     let written: Value = serde_json::from_slice(&written).unwrap();
     assert_eq!(written, serde_json::from_slice::<Value>(&kept).unwrap());
+    let (attempt_timeout, finish_at) = (Some(Duration::from_secs(1800)), Some(at(9)));
+    let finite = Work { attempt_timeout, finish_at, ..work };
+    let kept = golden("work-times", &serde_json::to_vec(&finite).unwrap());
+    let DecodedWork::Ours(read) = Work::read(&kept).unwrap() else { panic!("foreign") };
+    assert_eq!(format!("{read:?}"), format!("{finite:?}"));
 }
 
 #[test]
@@ -183,6 +188,14 @@ fn what_code_saves() {
 }
 
 #[test]
+fn an_end_in_time() {
+    let event = RunEvent::Finished { at: at(9) };
+    let ended = Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
+    let entries = vec![SequencedReport::new(1, at(9), ended)];
+    both_ways("finished", &StateMessage::Reports(Reports { service: service(), entries }));
+}
+
+#[test]
 fn heartbeats() {
     let heartbeat = Heartbeat {
         service: service(),
@@ -229,6 +242,9 @@ fn commands() {
     both_ways("welcome", &Command::Welcome(Box::new(welcome.clone())));
     let crash_looping = Welcome { crash_looping: vec![observer()], ..welcome.clone() };
     both_ways("welcome-crash-looping", &Command::Welcome(Box::new(crash_looping)));
+    both_ways("time", &Command::Time(at(0)));
+    let timed = Welcome { time: Some(at(0)), ..welcome.clone() };
+    both_ways("welcome-time", &Command::Welcome(Box::new(timed)));
     let directives = ServiceDirectives { revision: 4, cordoned: true, draining: true, capacity: Some(7) };
     let returning = Welcome { directives: Some(directives), returning: true, ..welcome };
     both_ways("welcome-returning", &Command::Welcome(Box::new(returning)));

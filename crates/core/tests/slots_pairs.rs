@@ -50,10 +50,20 @@ fn take() -> Input<u32> {
     delivered(1, RUN)
 }
 
+/// Its attempt takes at most a second, and it ends when the database's clock shows [`FINISH`].
+fn timed() -> Input<u32> {
+    let Input::Delivered { receipt, read: DecodedWork::Ours(work), acquisitions } = take() else {
+        unreachable!()
+    };
+    let work = Work { attempt_timeout: Some(Duration::from_secs(1)), finish_at: Some(FINISH), ..*work };
+    Input::Delivered { receipt, read: DecodedWork::Ours(Box::new(work)), acquisitions }
+}
+const FINISH: Timestamp = Timestamp(1_000_000);
+
 type Path = fn() -> Vec<Input<u32>>;
 
 /// How each state is reached.
-const STATES: [(&str, Path); 12] = [
+const STATES: [(&str, Path); 15] = [
     ("absent", Vec::new),
     ("absent, under a revocation", || vec![doomed()]),
     ("waiting", || vec![special("ticker", "forbid")]),
@@ -62,6 +72,9 @@ const STATES: [(&str, Path); 12] = [
     ("backoff", || vec![take(), ended(Outcome::Errored("e".into()))]),
     ("ending by a revocation", || vec![take(), doomed()]),
     ("ending by hand-over", || vec![take(), Input::Drain(None)]),
+    ("ending by a time-out", || vec![timed(), Input::Wake]),
+    ("ending by its finish_at", || vec![timed(), Input::Time(FINISH), Input::Wake]),
+    ("backoff, with a finish_at", || vec![timed(), Input::Wake, ended(Outcome::Done)]),
     ("refusing", || vec![special("unknown", "allow")]),
     ("settling", || vec![take(), ended(Outcome::Done)]),
     ("unstarted, settling", || vec![doomed(), take()]),
@@ -70,7 +83,7 @@ const STATES: [(&str, Path); 12] = [
 
 type Make = fn() -> Input<u32>;
 
-const INPUTS: [(&str, Make); 20] = [
+const INPUTS: [(&str, Make); 21] = [
     ("delivery of the run before", || delivered(9, (RUN.0, 0))),
     ("delivery of the next run", || delivered(9, (RUN.0, RUN.1 + 1))),
     ("delivery of the next generation", || delivered(9, (RUN.0 + 1, 0))),
@@ -86,6 +99,7 @@ const INPUTS: [(&str, Make); 20] = [
     ("announced", || Input::Announced { id: ID, epoch: Epoch::new(RUN.0, RUN.1) }),
     ("suspected", || Input::CrashLooping(vec![ID])),
     ("the deadline", || Input::Wake),
+    ("time", || Input::Time(FINISH)),
     ("hand it over", || Input::HandOver(vec![ID], Cause::Move)),
     ("hand over all but one", || Input::HandOverDownTo(1, Cause::Drain)),
     ("hand over all", || Input::HandOverDownTo(0, Cause::Drain)),
@@ -128,8 +142,8 @@ fn every_state_with_every_input() {
                 refuse_max: Duration::from_secs(60),
             };
             let mut slots = Slots::new(policy);
-            for step in path() {
-                slots.step(step, now(0));
+            for (second, step) in (0..).zip(path()) {
+                slots.step(step, now(second));
             }
             let effects = slots.step(make(), now(60));
             // I7: an acknowledgement follows only a confirm.

@@ -16,7 +16,7 @@ async function load({ parts }) {
 
 /** Only what makes sense now. */
 function possible({ status: now }) {
-  const by = { Created: ["pause", "delete"], Processing: ["pause", "restart", "move", "delete"], Paused: ["resume", "delete"], Failed: ["retry", "restart", "delete"], Completed: ["restart", "delete"] };
+  const by = { Scheduled: ["pause", "delete"], Created: ["pause", "delete"], Processing: ["pause", "restart", "move", "delete"], Paused: ["resume", "delete"], Failed: ["retry", "restart", "delete"], Completed: ["restart", "delete"] };
   return by[now] ?? [];
 }
 
@@ -34,6 +34,10 @@ function facts(it) {
     ["Service", it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : "none"],
     ["Running since", time(it.started_at)],
     ["Created", time(it.created_at)],
+    it.start_at ? ["May start", time(it.start_at)] : null,
+    it.finish_at ? ["Finishes", time(it.finish_at)] : null,
+    it.attempt_timeout ? ["Attempt timeout", it.attempt_timeout] : null,
+    it.priority ? ["Priority", number(it.priority)] : null,
     ["Changed", time(it.modified_at)],
     ["Generation", number(it.generation)],
     ["Redelivered", `${number(it.acquisitions)}×`],
@@ -46,7 +50,7 @@ function facts(it) {
     ["Stop timeout", it.grace],
     ["Labels", labels.length ? labels.map(([key, value]) => h("a", { class: "tag", href: `#/observers?label=${encodeURIComponent(`${key}=${value}`)}` }, `${key}=${value}`)) : "none"],
     ["Id", h("code", {}, it.id)],
-  ];
+  ].filter((fact) => fact !== null);
   return h("dl", { class: "facts" }, all.map(([title, value]) => h("div", {}, h("dt", {}, title), h("dd", {}, value))));
 }
 
@@ -65,8 +69,9 @@ function timeline(runs, it) {
         run.gap_ms !== null ? `, after a gap of ${duration(run.gap_ms)}` : "", ` · epoch ${run.generation}.${run.acquisitions}`));
   };
   const shown = runs.slice(0, RUNS);
+  const waits = { Created: it.waiting ? " for a slot" : " in the queue of its pool", Scheduled: " for its start" };
   return h("ol", { class: "timeline" },
-    it.status === "Created" ? h("li", { key: "waits" }, h("p", {}, h("strong", {}, "Waits"), h("span", { class: "how" }, " in the queue of its pool"))) : null,
+    waits[it.status] ? h("li", { key: "waits" }, h("p", {}, h("strong", {}, "Waits"), h("span", { class: "how" }, waits[it.status]))) : null,
     shown.map(line),
     runs.length > RUNS ? h("li", { key: "older" }, h("p", { class: "fine" }, `${number(runs.length - RUNS)} older runs`)) : null,
     h("li", { key: "created" }, h("p", {}, h("strong", {}, "Created")), h("p", { class: "fine" }, time(it.created_at), `, kind ${it.kind} in pool ${it.pool}`)));

@@ -5,8 +5,8 @@ import { h } from "./dom.js";
 export const HEALTHS = ["running", "restarting", "waiting", "moving", "stopping"];
 /** What an observer is that has no health. */
 export const RESTS = ["Paused", "Failed", "Completed"];
-export const STATUSES = ["Processing", "Created", "OnDeleting", "Paused", "Failed", "Completed"];
-const WORDS = { Processing: "Running", Created: "Waiting", OnDeleting: "Deleting", Paused: "Paused", Failed: "Failed", Completed: "Completed", Deleted: "Deleted",
+export const STATUSES = ["Processing", "Scheduled", "Created", "OnDeleting", "Paused", "Failed", "Completed"];
+const WORDS = { Processing: "Running", Scheduled: "Scheduled", Created: "Waiting", OnDeleting: "Deleting", Paused: "Paused", Failed: "Failed", Completed: "Completed", Deleted: "Deleted",
   running: "Running", restarting: "Restarting", waiting: "Waiting", moving: "Moving", stopping: "Stopping" };
 
 const NUMBERS = new Intl.NumberFormat("en");

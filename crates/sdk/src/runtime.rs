@@ -68,6 +68,7 @@ async fn incarnations(
     let logs = Arc::new(Logs::new(settings.log_lines));
     let registry = Arc::new(registry.share(pulses.clone()));
     let mut predecessor: Option<Predecessor> = None;
+    let known_time = Arc::default();
     let mut advised = false;
     let (mut losses, mut comes_last) = (ReconnectBackoff::NONE, false);
     // A broker that has taken this service once refuses it for a reason that passes, as a password that is being
@@ -93,6 +94,7 @@ async fn incarnations(
             pulses: pulses.clone(),
             logs: logs.clone(),
             predecessor: predecessor.take(),
+            known_time: Arc::clone(&known_time),
             comes_last,
             handle: handle.clone(),
         };

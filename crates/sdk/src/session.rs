@@ -32,8 +32,9 @@ use everwatch_broker::{
     BrokerError, Delivery, HeaderValue, Message, Receipt, Session, Settle, Target, Topology,
 };
 use everwatch_core::capacity::blocks::BlockId;
-use everwatch_core::clock;
+use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::ServiceId;
+use everwatch_core::run::database_clock::DatabaseClock;
 use everwatch_core::run::machine::{Input, Machine};
 use everwatch_core::run::slots::Now;
 use everwatch_core::run::stall::StallWatch;
@@ -45,7 +46,7 @@ use everwatch_core::wire::report::{Predecessor, Registration, Report, RunReport}
 use everwatch_core::wire::work::{DecodedWork, Work};
 use heartbeats::Pulse;
 use opening::{declare, machine, watch};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, interval, interval_at};
@@ -68,9 +69,30 @@ pub(crate) struct Incarnation {
     pub(crate) pulses: ChildWatchdogs,
     pub(crate) logs: Arc<Logs>,
     pub(crate) predecessor: Option<Predecessor>,
+    pub(crate) known_time: Arc<KnownTime>,
     /// It may lose this session as quickly as the previous one.
     pub(crate) comes_last: bool,
     pub(crate) handle: Handle,
+}
+
+/// The time that managers announced, which outlives a session: the next one may begin without a manager.
+#[derive(Default)]
+pub(crate) struct KnownTime(Mutex<Option<(Timestamp, Instant)>>);
+
+impl KnownTime {
+    fn keep(&self, time: Option<Timestamp>) {
+        if let Some(time) = time {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((time, Instant::now()));
+        }
+    }
+
+    /// The clock of a session that begins now.
+    fn clock(&self) -> DatabaseClock {
+        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.map_or_else(DatabaseClock::default, |(time, at)| {
+            DatabaseClock::beginning_at(time.plus(at.elapsed()))
+        })
+    }
 }
 
 /// How an incarnation ended.
@@ -382,7 +404,10 @@ impl ServiceSession {
     async fn on_command(&mut self, delivery: Delivery) {
         match decode::<Command>(&delivery.body) {
             Ok(Command::Unknown(_)) => tracing::debug!("a command of a newer version is passed over"),
-            Ok(command) => self.step(Input::Command(command)).await,
+            Ok(command) => {
+                self.step(Input::Command(command)).await;
+                self.me.known_time.keep(self.machine.clock().announced(self.started.elapsed()));
+            }
             Err(error) => {
                 metrics::counter!(metric::UNREADABLE).increment(1);
                 tracing::warn!(%error, "an unreadable command is dropped");

@@ -2,6 +2,7 @@
 
 use super::{Labels, duration};
 use clap::Args;
+use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
@@ -29,6 +30,15 @@ pub(crate) struct Create {
     /// Priority from -100 to 100: free slots go to the highest priority first
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
     pub(crate) priority: Option<i8>,
+    /// When it may start: a moment in RFC 3339, or from now on, as +10m
+    #[arg(long, value_name = "MOMENT", value_parser = moment)]
+    pub(crate) start_at: Option<Timestamp>,
+    /// When it ends: a moment in RFC 3339, or from now on, as +8h
+    #[arg(long, value_name = "MOMENT", value_parser = moment)]
+    pub(crate) finish_at: Option<Timestamp>,
+    /// Longest time that one attempt may run, as 30m
+    #[arg(long, value_name = "TIME")]
+    pub(crate) attempt_timeout: Option<String>,
     /// Retry policy after an error, as JSON or @FILE
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) retry: Option<String>,
@@ -51,7 +61,20 @@ impl Create {
   everwatch observer create hello --kind ticker --spec '{\"every\": \"5s\"}'
   everwatch observer create feed --kind http --spec @feed.json --label team=prices --wait 30s
   everwatch observer create job --kind exec --spec '{\"argv\": [\"./watch.py\"]}' \\
-      --retry '{\"kind\": \"fixed\", \"every\": \"5s\", \"attempts\": 10}'";
+      --retry '{\"kind\": \"fixed\", \"every\": \"5s\", \"attempts\": 10}'
+  everwatch observer create auction --kind websocket --spec @auction.json \\
+      --start-at 2030-01-31T09:30:00Z --finish-at 2030-01-31T16:00:00Z";
+}
+
+/// A moment in RFC 3339, or a time from now on with a leading plus sign.
+fn moment(text: &str) -> Result<Timestamp, String> {
+    if let Some(later) = text.strip_prefix('+') {
+        return clock::parse_duration(later).map(|later| clock::now().plus(later));
+    }
+    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
+        "not a moment: write it in RFC 3339 with its offset, as 2030-01-31T09:30:00Z, or from now on, as +10m"
+            .to_owned()
+    })
 }
 
 /// Observers to list.

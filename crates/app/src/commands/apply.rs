@@ -22,8 +22,21 @@ const AT_ONCE: usize = 16;
 /// The largest file that is read, in bytes.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
 /// The members of a definition that can be compared, without the name.
-const WANTED: [&str; 10] =
-    ["kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full", "priority", "desired"];
+const WANTED: [&str; 13] = [
+    "kind",
+    "spec",
+    "pool",
+    "labels",
+    "retry",
+    "overlap",
+    "grace",
+    "on_full",
+    "priority",
+    "start_at",
+    "finish_at",
+    "attempt_timeout",
+    "desired",
+];
 
 type Manifests = BTreeMap<String, (PathBuf, Map<String, Value>)>;
 

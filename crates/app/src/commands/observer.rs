@@ -57,6 +57,9 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         ("on_full", asked.on_full),
         ("overlap", asked.overlap),
         ("grace", asked.grace),
+        ("start_at", asked.start_at.map(|at| at.to_string())),
+        ("finish_at", asked.finish_at.map(|at| at.to_string())),
+        ("attempt_timeout", asked.attempt_timeout),
         ("desired", asked.paused.then(|| "paused".to_owned())),
     ];
     body.extend(words.into_iter().filter_map(|(member, word)| Some((member.to_owned(), json!(word?)))));

@@ -51,6 +51,9 @@ pub(crate) fn observer(
         ("Grace", it.grace.clone()),
         ("When full", on_full.to_owned()),
         ("Priority", if it.priority == 0 { String::new() } else { it.priority.to_string() }),
+        ("Starts", it.start_at.map_or_else(String::new, |at| when(at, now))),
+        ("Finishes", it.finish_at.map_or_else(String::new, |at| when(at, now))),
+        ("Attempt timeout", it.attempt_timeout.clone().unwrap_or_default()),
         ("Waiting since", it.waiting.as_ref().map_or_else(String::new, |waits| when(waits.since, now))),
     ];
     facts.retain(|(_, told)| !told.is_empty());

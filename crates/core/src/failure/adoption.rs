@@ -74,6 +74,9 @@ pub fn adopted(
         // It already has a slot.
         on_full: OnFull::Queue,
         priority: work.priority,
+        start_at: None,
+        finish_at: work.finish_at,
+        attempt_timeout: work.attempt_timeout,
     };
     let mut row = Row::created(work.id, definition, now, policy);
     (row.generation, row.publish_lease, row.published_at) = (work.generation, None, Some(now));

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 impl Row {
     /// A service's own report of the end takes precedence.
-    pub(super) fn settle_by_manager(&mut self, how: Settlement, now: Timestamp) {
+    pub(crate) fn settle_by_manager(&mut self, how: Settlement, now: Timestamp) {
         let key = Key { acquisitions: self.epoch().acquisitions(), seq: u64::MAX };
         self.settle_at(key, how, now);
     }

@@ -1,6 +1,6 @@
 //! The definition of an observer: its name, code, arguments and policies, validated field by field.
 
-use crate::clock::friendly;
+use crate::clock::{Timestamp, friendly};
 use crate::id::{Kind, Name, Pool};
 use crate::observer::retry::Retry;
 use serde::de::DeserializeOwned;
@@ -17,6 +17,8 @@ pub const SPEC_MAX_DEPTH: usize = 64;
 pub const LABELS_MAX: usize = 64;
 /// The longest time between telling an observer to stop and aborting it.
 pub const GRACE_MAX: Duration = Duration::from_secs(3600);
+/// The shortest `attempt_timeout`.
+pub const ATTEMPT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 /// The highest priority; the lowest one is its negative.
 pub const PRIORITY_MAX: i8 = 100;
@@ -65,6 +67,15 @@ pub struct ObserverDefinition {
     /// Its place among observers that wait for a slot: -100 to 100, the highest first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i8,
+    /// It does not start before this moment, by the database's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Timestamp>,
+    /// It ends at this moment, by the database's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_at: Option<Timestamp>,
+    /// The longest time that one attempt may run; then it is stopped, and the retry policy decides.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    pub attempt_timeout: Option<Duration>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
@@ -89,8 +100,21 @@ impl FieldError {
     }
 }
 
-const MEMBERS: [&str; 10] =
-    ["name", "kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full", "priority"];
+const MEMBERS: [&str; 13] = [
+    "name",
+    "kind",
+    "spec",
+    "pool",
+    "labels",
+    "retry",
+    "overlap",
+    "grace",
+    "on_full",
+    "priority",
+    "start_at",
+    "finish_at",
+    "attempt_timeout",
+];
 
 /// Takes members out of a JSON object one at a time and collects all errors.
 struct Reader {
@@ -118,12 +142,24 @@ impl Reader {
             .map_err(|error| self.errors.push(FieldError::new(format!("/{member}"), error)))
             .ok()
     }
+    fn moment(&mut self, member: &str) -> Option<Timestamp> {
+        let value: Value = self.optional(member)?;
+        let moment = serde_json::from_value(value.clone()).ok();
+        if moment.is_none() {
+            let detail = format!(
+                "is {value}: write a moment in RFC 3339 with its offset, for example \"2030-01-31T09:30:00Z\""
+            );
+            self.errors.push(FieldError::new(format!("/{member}"), detail));
+        }
+        moment
+    }
     fn priority(&mut self) -> Option<i8> {
-        let number: i64 = self.optional("priority")?;
-        let priority = i8::try_from(number).ok().filter(|it| (-PRIORITY_MAX..=PRIORITY_MAX).contains(it));
+        let value: Value = self.optional("priority")?;
+        let number = value.as_i64().and_then(|number| i8::try_from(number).ok());
+        let priority = number.filter(|it| (-PRIORITY_MAX..=PRIORITY_MAX).contains(it));
         if priority.is_none() {
             let detail =
-                format!("is {number}: a priority is a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}");
+                format!("is {value}: a priority is a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}");
             self.errors.push(FieldError::new("/priority", detail));
         }
         priority
@@ -161,6 +197,8 @@ impl ObserverDefinition {
         let grace = reader.duration("grace");
         let on_full = reader.optional("on_full");
         let priority = reader.priority();
+        let (start_at, finish_at) = (reader.moment("start_at"), reader.moment("finish_at"));
+        let attempt_timeout = reader.duration("attempt_timeout");
         reader.reject_unknown();
         match kind {
             Some(kind) if reader.errors.is_empty() => {
@@ -175,6 +213,9 @@ impl ObserverDefinition {
                     grace: grace.unwrap_or_else(ten_seconds),
                     on_full: on_full.unwrap_or_default(),
                     priority: priority.unwrap_or_default(),
+                    start_at,
+                    finish_at,
+                    attempt_timeout,
                 };
                 definition.check().map(|()| definition)
             }
@@ -189,10 +230,26 @@ impl ObserverDefinition {
             labels: BTreeMap::new(),
             on_full: OnFull::default(),
             priority: 0,
+            start_at: None,
             name: other.name.clone(),
             ..it.clone()
         };
         told(self) == told(other)
+    }
+
+    /// Whether it may still run at this moment, by the database's clock.
+    ///
+    /// # Errors
+    /// That its `finish_at` has passed.
+    pub fn check_at(&self, now: Timestamp) -> Result<(), FieldError> {
+        match self.finish_at {
+            Some(finish) if finish <= now => {
+                let detail =
+                    format!("is {finish}, which has passed: it is {now} by the clock of the database");
+                Err(FieldError::new("/finish_at", detail))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn check(&self) -> Result<(), Vec<FieldError>> {
@@ -209,6 +266,15 @@ impl ObserverDefinition {
         }
         if self.grace > GRACE_MAX {
             errors.push(FieldError::new("/grace", "at most 1h"));
+        }
+        if self.attempt_timeout.is_some_and(|it| it < ATTEMPT_TIMEOUT_MIN) {
+            errors.push(FieldError::new("/attempt_timeout", "at least 1s"));
+        }
+        if let (Some(start), Some(finish)) = (self.start_at, self.finish_at)
+            && finish <= start
+        {
+            let detail = format!("is {finish}, not after start_at, which is {start}");
+            errors.push(FieldError::new("/finish_at", detail));
         }
         if let Err((pointer, rule)) = self.retry.check() {
             errors.push(FieldError::new(format!("/retry{pointer}"), rule));
@@ -278,9 +344,28 @@ mod tests {
         {
             assert_eq!(parse(json!({"kind": "k", "priority": priority})).is_err(), wrong, "{priority}");
         }
+        let wrong = parse(json!({"kind": "k", "priority": 1.5})).unwrap_err();
+        assert_eq!(wrong[0].detail, "is 1.5: a priority is a whole number from -100 to 100");
+        assert_eq!(pointers(json!({"kind": "k", "attempt_timeout": "999ms"})), ["/attempt_timeout"]);
         assert_eq!(pointers(json!({"kind": "k", "labels": {"a b": "x"}})), ["/labels/a b"]);
         let none = json!({"kind": "k", "retry": {"kind": "fixed", "every": "1s", "attempts": 0}});
         assert_eq!(pointers(none), ["/retry/attempts"]);
+    }
+
+    #[test]
+    fn times_are_moments_with_an_offset_and_in_order() {
+        let times =
+            |start: Value, finish: Value| json!({"kind": "k", "start_at": start, "finish_at": finish});
+        let both = parse(times(json!("2030-01-31T09:30:00+01:00"), json!("2030-01-31T08:30:01Z"))).unwrap();
+        assert_eq!(both.finish_at.unwrap().since(both.start_at.unwrap()), Duration::from_secs(1));
+        for wrong in [json!("2030-01-31 09:30"), json!("tomorrow"), json!(1_900_000_000)] {
+            assert_eq!(pointers(times(wrong.clone(), json!(null))), ["/start_at"], "{wrong}");
+        }
+        let late = times(json!("2030-01-31T09:30:00Z"), json!("2030-01-31T09:30:00Z"));
+        assert_eq!(pointers(late), ["/finish_at"]);
+        let finish = both.finish_at.unwrap();
+        assert!(both.check_at(finish.minus(Duration::from_millis(1))).is_ok());
+        assert_eq!(both.check_at(finish).unwrap_err().pointer, "/finish_at");
     }
 
     #[test]

@@ -35,6 +35,16 @@ pub fn due_step(row: &Row, now: Timestamp, policy: &RowPolicy) -> Option<DueStep
     if row.forget_at(policy).is_some_and(|at| at <= now) {
         return Some(DueStep::Forget);
     }
+    if row.finish_due_at().is_some_and(|at| at <= now) {
+        let mut row = row.clone();
+        row.finish(now);
+        return Some(DueStep::Revoke(row));
+    }
+    if row.opens_at().is_some_and(|at| at <= now) {
+        let mut row = row.clone();
+        row.open(now);
+        return Some(DueStep::Wait(row));
+    }
     if row.wants_republish() && row.readmitted == Some(row.generation) {
         let mut row = row.clone();
         row.wait_for_slot(now, now);

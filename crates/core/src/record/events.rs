@@ -39,6 +39,8 @@ words! {
     RestartRequested = "restart_requested",
     MoveRequested = "move_requested",
     DeleteRequested = "delete_requested",
+    /// It waits for the moment at which it may start.
+    Scheduled = "scheduled",
     /// It waits for a slot.
     Waiting = "waiting",
     /// It has a slot after a wait: its next generation will be published.
@@ -136,7 +138,7 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
     told.waits(Some(before));
     if after.generation > before.generation {
         match before.waiting {
-            Some(Waiting { since }) if after.waiting.is_none() => {
+            Some(Waiting { since, .. }) if after.waiting.is_none() => {
                 let waited = show(Duration::from_secs(after.modified_at.since(since).as_secs()));
                 told.plainly(EventKind::Admitted, format!("waited {waited}"));
             }
@@ -192,6 +194,11 @@ impl Teller<'_> {
     }
 
     fn waits(&mut self, before: Option<&Row>) {
+        if let Some(at) = self.after.opens_at()
+            && before.and_then(Row::opens_at) != Some(at)
+        {
+            self.plainly(EventKind::Scheduled, format!("starts at {at}"));
+        }
         if self.after.is_waiting() && !before.is_some_and(Row::is_waiting) {
             self.plainly(EventKind::Waiting, format!("for a slot in pool {}", self.after.definition.pool));
         }
@@ -267,6 +274,7 @@ impl Teller<'_> {
             let (what, text) = match &settled.how {
                 Settlement::Stopped => (EventKind::Stopped, String::new()),
                 Settlement::Completed => (EventKind::Completed, String::new()),
+                Settlement::Finished { at } => (EventKind::Completed, format!("at its finish_at, {at}")),
                 Settlement::Failed { error, .. } => (EventKind::Failed, error.clone()),
             };
             self.say(what, (settled.service, settled.at), settled.key.acquisitions, text);

@@ -129,7 +129,14 @@ pub struct Settled {
 pub enum Settlement {
     Stopped,
     Completed,
-    Failed { error: String, attempts: u32 },
+    /// The `finish_at` of its message had passed.
+    Finished {
+        at: Timestamp,
+    },
+    Failed {
+        error: String,
+        attempts: u32,
+    },
 }
 
 /// The phase of a run that is not settled.
@@ -178,6 +185,7 @@ impl Observed {
             RunEvent::Stopped => self.settle(heard, Settlement::Stopped),
             // The result is stored apart from the row, so that lists do not load it.
             RunEvent::Completed | RunEvent::CompletedWith { .. } => self.settle(heard, Settlement::Completed),
+            RunEvent::Finished { at } => self.settle(heard, Settlement::Finished { at: *at }),
             RunEvent::Failed { error, attempts } => {
                 raise(&mut self.last_error, key, error.clone());
                 self.settle(heard, Settlement::Failed { error: error.clone(), attempts: *attempts });

@@ -24,6 +24,8 @@ pub enum Refusal {
     NotFailed,
     /// It is paused: resume it instead.
     Paused,
+    /// Its `finish_at` has passed.
+    FinishAtPassed(Timestamp),
 }
 
 type Asked = Result<bool, Refusal>;
@@ -39,9 +41,10 @@ impl Row {
     /// Retries a failed observer.
     ///
     /// # Errors
-    /// If it is deleted or has not failed.
+    /// If it is deleted, has not failed, or its `finish_at` has passed.
     pub fn retry(&mut self, now: Timestamp, _policy: &RowPolicy) -> Asked {
         self.refuse_deleted()?;
+        self.refuse_finished(now)?;
         if self.verdict().status != Status::Failed {
             return Err(Refusal::NotFailed);
         }
@@ -70,9 +73,10 @@ impl Row {
     /// Lets it run again: at once if it has ended, otherwise as soon as it has.
     ///
     /// # Errors
-    /// If it is deleted.
+    /// If it is deleted, or its `finish_at` has passed.
     pub fn resume(&mut self, now: Timestamp, policy: &RowPolicy) -> Asked {
         self.refuse_deleted()?;
+        self.refuse_finished(now)?;
         if self.desired == Desired::Running {
             return Ok(false);
         }
@@ -93,13 +97,14 @@ impl Row {
     /// waits already stays as it is.
     ///
     /// # Errors
-    /// If it is deleted or paused.
+    /// If it is deleted or paused, or its `finish_at` has passed.
     pub fn restart(&mut self, now: Timestamp, policy: &RowPolicy) -> Asked {
         self.refuse_deleted()?;
+        self.refuse_finished(now)?;
         if self.desired == Desired::Paused && !self.verdict().status.is_final() {
             return Err(Refusal::Paused);
         }
-        if self.is_waiting() {
+        if self.is_waiting() || self.opens_at().is_some() {
             return Ok(false);
         }
         self.desired = Desired::Running;
@@ -131,10 +136,16 @@ impl Row {
         }
         let runs_otherwise = !definition.runs_like(&self.definition);
         let changes_pool = definition.pool != self.definition.pool;
+        let has_ended = self.verdict().status.is_final();
+        let changes_start = definition.start_at != self.definition.start_at;
         self.definition = Arc::new(definition);
         self.modified_at = now;
-        if runs_otherwise && self.desired == Desired::Running {
-            if changes_pool && self.wants_republish() {
+        if let Some(waiting) = self.waiting.filter(|_| changes_start) {
+            self.wait_for_slot(waiting.since.min(now), now);
+        }
+        if runs_otherwise && !self.is_past_finish(now) && self.desired == Desired::Running {
+            // An end at a former `finish_at` counts as a stop, but it has given up the slot.
+            if has_ended || changes_pool && self.wants_republish() {
                 self.wait_for_slot(now, now);
             } else {
                 self.renew_run(now, policy);
@@ -167,7 +178,7 @@ impl Row {
     }
 
     fn renew_run(&mut self, now: Timestamp, policy: &RowPolicy) {
-        if self.is_waiting() {
+        if self.is_waiting() || self.opens_at().is_some() {
             self.modified_at = now;
         } else if self.wants_republish() {
             self.republish(now, policy);
@@ -198,6 +209,13 @@ impl Row {
             self.acted.push(key);
         }
         asked
+    }
+
+    fn refuse_finished(&self, now: Timestamp) -> Result<(), Refusal> {
+        match self.definition.finish_at {
+            Some(at) if at <= now => Err(Refusal::FinishAtPassed(at)),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn refuse_deleted(&self) -> Result<(), Refusal> {

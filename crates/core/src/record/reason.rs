@@ -37,6 +37,8 @@ macro_rules! codes {
 }
 
 codes! {
+    /// Waits for the moment at which it may start.
+    Scheduled = "scheduled",
     /// Its message is on its way into the queue.
     PublishPending = "publish-pending",
     /// Waits for a slot, and a service of its pool has a free one.
@@ -79,6 +81,8 @@ codes! {
     Pausing = "pausing",
     /// It was told to stop because it is deleted.
     Deleting = "deleting",
+    /// It ended at its `finish_at`.
+    FinishAt = "finish-at",
     /// Its retry policy ran out, or its code gave up.
     GaveUp = "gave-up",
     /// No service could run it for too long.
@@ -121,6 +125,8 @@ impl Reason {
     pub fn code(&self) -> Option<ReasonCode> {
         Some(match self {
             Self::None => return None,
+            Self::StartsAt { .. } => ReasonCode::Scheduled,
+            Self::FinishedAt { .. } => ReasonCode::FinishAt,
             Self::ToBePublished => ReasonCode::PublishPending,
             Self::WaitingForSlot { .. } => ReasonCode::WaitingForSlot,
             Self::Held { why, refuses } => held(why, *refuses),

@@ -31,6 +31,8 @@ fn reasons() -> Vec<Reason> {
         Reason::Ending,
         Reason::StartingAnew,
         Reason::Pausing,
+        Reason::StartsAt { at: NOW },
+        Reason::FinishedAt { at: NOW },
         Reason::GaveUp { error: error(), attempts: 1 },
         Reason::RefusedTooLong { error: error() },
         Reason::Quarantined { error: error() },

@@ -4,12 +4,13 @@
 mod backlog;
 mod beside;
 mod outbox;
+mod times;
 
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
-use crate::record::observed::{Key, Observed, ReceivedReport, Run, RunPhase};
+use crate::record::observed::{Key, Observed, ReceivedReport, Run, RunPhase, Settlement};
 use crate::record::row_policy::{RowPolicy, doubled};
 use crate::record::status::Status;
 use crate::record::stored_observed;
@@ -401,13 +402,10 @@ impl Row {
     #[must_use]
     pub fn wants_republish(&self) -> bool {
         let promised = self.promised == Some(self.generation);
-        let settled = self.observed.settled.as_ref();
         self.desired == Desired::Running
             && self.withdrawn_at.is_none()
             && self.waiting.is_none()
-            && settled.is_some_and(|settled| {
-                promised || settled.how == crate::record::observed::Settlement::Stopped
-            })
+            && self.settlement().is_some_and(|how| promised || *how == Settlement::Stopped)
     }
 
     /// When the reconciler must check this row again; `None` if only a report or a request can change it.
@@ -419,7 +417,9 @@ impl Row {
         let republish = self.wants_republish().then_some(self.modified_at);
         let forget = self.forget_at(policy);
         let watch = self.crash_check.map(|watch| watch.next_at);
-        [mark, repeat, republish, forget, self.fails_at(policy), watch].into_iter().flatten().min()
+        let times = [self.opens_at(), self.finish_due_at()];
+        let steps = [mark, repeat, republish, forget, self.fails_at(policy), watch];
+        steps.into_iter().chain(times).flatten().min()
     }
 
     /// When the row may be forgotten.
@@ -430,7 +430,11 @@ impl Row {
             Status::Deleted => policy.retention_deleted,
             Status::Completed => policy.retention_completed,
             Status::Failed => policy.retention_failed,
-            Status::Created | Status::Processing | Status::OnDeleting | Status::Paused => return None,
+            Status::Scheduled
+            | Status::Created
+            | Status::Processing
+            | Status::OnDeleting
+            | Status::Paused => return None,
         };
         Some(ended.plus(keep))
     }

@@ -8,6 +8,8 @@ use std::str::FromStr;
 /// The status of an observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Status {
+    /// Waits for the moment at which it may start.
+    Scheduled,
     /// Accepted; no service has reported a run yet.
     Created,
     /// Runs on a service, or moves to the next one.
@@ -26,7 +28,8 @@ pub enum Status {
 
 impl Status {
     /// Every status, in the order of an observer's life cycle.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
+        Self::Scheduled,
         Self::Created,
         Self::Processing,
         Self::OnDeleting,
@@ -41,7 +44,7 @@ impl Status {
     pub fn is_final(self) -> bool {
         match self {
             Self::Deleted | Self::Completed | Self::Failed => true,
-            Self::Created | Self::Processing | Self::OnDeleting | Self::Paused => false,
+            Self::Scheduled | Self::Created | Self::Processing | Self::OnDeleting | Self::Paused => false,
         }
     }
     /// Whether the observer uses or awaits a slot.
@@ -49,13 +52,14 @@ impl Status {
     pub fn uses_slot(self) -> bool {
         match self {
             Self::Created | Self::Processing | Self::OnDeleting => true,
-            Self::Deleted | Self::Paused | Self::Completed | Self::Failed => false,
+            Self::Scheduled | Self::Deleted | Self::Paused | Self::Completed | Self::Failed => false,
         }
     }
     /// The status as text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Scheduled => "Scheduled",
             Self::Created => "Created",
             Self::Processing => "Processing",
             Self::OnDeleting => "OnDeleting",
@@ -97,6 +101,8 @@ pub enum Reason {
     None,
     /// Its message is not in the broker yet.
     ToBePublished,
+    /// It waits for this moment.
+    StartsAt { at: Timestamp },
     /// It waits in the backlog of this pool, or its message is in the queue of this pool.
     WaitingForSlot { pool: String },
     /// Delivered but not started.
@@ -120,6 +126,8 @@ pub enum Reason {
     StartingAnew,
     /// Told to pause, not yet reported as stopped.
     Pausing,
+    /// It ended at its `finish_at`.
+    FinishedAt { at: Timestamp },
     /// It gave up.
     GaveUp { error: String, attempts: u32 },
     /// A manager failed it: no service could run it.
@@ -140,6 +148,8 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => Ok(()),
+            Self::StartsAt { at } => write!(f, "starts at {at}"),
+            Self::FinishedAt { at } => write!(f, "ended at its finish_at, {at}"),
             Self::ToBePublished => f.write_str("to be published"),
             Self::WaitingForSlot { pool } => write!(f, "waiting for a slot in pool {pool}"),
             Self::Held { why, .. } => write!(f, "held: {why}"),

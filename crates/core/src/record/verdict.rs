@@ -9,18 +9,24 @@ impl Row {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let to = |status, reason| Verdict { status, reason };
-        let settled = self.observed.settled.as_ref().map(|settled| &settled.how);
+        let settled = self.settlement();
         match (self.desired, settled) {
             (Desired::Deleted, Some(_)) => to(Status::Deleted, Reason::None),
             (Desired::Deleted, None) if self.generation == 0 => to(Status::Deleted, Reason::None),
             (Desired::Deleted, None) => to(Status::OnDeleting, Reason::Ending),
             (Desired::Paused, _) if self.waiting.is_some() => to(Status::Paused, Reason::None),
+            (Desired::Running, _) if self.opens_at().is_some() => {
+                to(Status::Scheduled, self.opens_at().map_or(Reason::None, |at| Reason::StartsAt { at }))
+            }
             (Desired::Running, _) if self.waiting.is_some() => to(Status::Created, why_waiting(self)),
             (Desired::Running, Some(_)) if self.wants_republish() => {
                 to(Status::Created, Reason::ToBePublished)
             }
             (Desired::Running | Desired::Paused, Some(Settlement::Completed)) => {
                 to(Status::Completed, Reason::None)
+            }
+            (Desired::Running | Desired::Paused, Some(Settlement::Finished { at })) => {
+                to(Status::Completed, Reason::FinishedAt { at: *at })
             }
             (Desired::Running | Desired::Paused, Some(Settlement::Failed { error, attempts })) => {
                 to(Status::Failed, why_failed(self, error.clone(), *attempts))
@@ -51,7 +57,8 @@ impl Row {
             (Desired::Paused, _) if now == Status::Paused => false,
             (Desired::Paused, Status::Processing | Status::Created) => self.awaits_end(),
             (Desired::Running, Status::Paused) => false,
-            (Desired::Running, Status::Created) => self.awaits_end(),
+            (_, Status::Scheduled) => false,
+            (Desired::Running, Status::Created) => self.awaits_end() || now == Status::Scheduled,
             _ => true,
         }
     }

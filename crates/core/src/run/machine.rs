@@ -1,6 +1,7 @@
 //! One incarnation of a service as a pure machine: slots, blocks, directives, readiness and handover, composed here.
 //! The loop around it reads the broker, feeds inputs and carries out effects.
 
+use super::database_clock::DatabaseClock;
 use super::slots::{self, CancelReason, Now, Outcome, Slots};
 use crate::capacity::blocks::{BlockEffect, BlockId, Blocks};
 use crate::epoch::Epoch;
@@ -168,6 +169,11 @@ impl<R: Copy + Debug> Machine<R> {
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
+    /// The database's clock, as managers have announced it.
+    #[must_use]
+    pub fn clock(&self) -> &DatabaseClock {
+        self.slots.clock()
+    }
     /// The state that it reports about itself.
     #[must_use]
     pub fn intent(&self) -> Intent {
@@ -190,12 +196,15 @@ impl<R: Copy + Debug> Machine<R> {
     }
     /// When [`Machine::step`] must run again without another input.
     #[must_use]
-    pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
+    pub fn next_deadline(&self, now: Now) -> Option<Duration> {
         let welcome = match self.start {
             Start::AwaitsWelcome(until) => Some(until),
             Start::Registering | Start::Over => None,
         };
-        [self.slots.next_deadline(), self.blocks.next_deadline(now), welcome].into_iter().flatten().min()
+        [self.slots.next_deadline(now), self.blocks.next_deadline(now.mono), welcome]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Applies one input and returns its effects.
@@ -306,6 +315,7 @@ impl<R: Copy + Debug> Machine<R> {
     fn on_command(&mut self, command: Command, now: Now, effects: &mut Vec<Effect<R>>) {
         match command {
             Command::Revoke(revocations) => self.revoke(revocations, now, effects),
+            Command::Time(time) => self.slots_step(slots::Input::Time(time), now, effects),
             Command::Welcome(welcome) => self.on_welcome(*welcome, now, effects),
             Command::CrashLooping(ids) => self.slots_step(slots::Input::CrashLooping(ids), now, effects),
             Command::Describe { service, ids } if service == self.id => effects.push(Effect::Describe(ids)),
@@ -333,6 +343,9 @@ impl<R: Copy + Debug> Machine<R> {
     }
 
     fn on_welcome(&mut self, welcome: Welcome, now: Now, effects: &mut Vec<Effect<R>>) {
+        if let Some(time) = welcome.time {
+            self.slots_step(slots::Input::Time(time), now, effects);
+        }
         self.slots_step(slots::Input::CrashLooping(welcome.crash_looping), now, effects);
         self.revoke(welcome.revocations, now, effects);
         if welcome.service != self.id {

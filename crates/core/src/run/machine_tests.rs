@@ -124,13 +124,13 @@ impl Script {
 #[test]
 fn no_work_is_taken_before_the_welcome_and_the_service_is_ready_once_all_blocks_are_open() {
     let mut script = Script::new(2);
-    assert_eq!(script.machine.next_deadline(script.now.mono), None, "it is not registered yet");
+    assert_eq!(script.machine.next_deadline(script.now), None, "it is not registered yet");
     script.after(3000).on(Input::Wake, &[]).on(Input::Registered, &[]);
-    assert_eq!(script.machine.next_deadline(script.now.mono), Some(Duration::from_secs(4)));
+    assert_eq!(script.machine.next_deadline(script.now), Some(Duration::from_secs(4)));
     let welcome = Command::Welcome(Box::new(welcome()));
     script.after(300).on(Input::Command(welcome), &["open 1"]);
     script.after(50).on(Input::Wake, &["open 1", "ready"]);
-    assert_eq!(script.machine.next_deadline(script.now.mono), None, "nothing is left to do without an input");
+    assert_eq!(script.machine.next_deadline(script.now), None, "nothing is left to do without an input");
 }
 
 #[test]

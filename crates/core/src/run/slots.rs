@@ -11,13 +11,16 @@ mod io;
 mod phase;
 mod serial_start;
 mod start_rate;
+mod times;
 
 pub use io::{CancelReason, Effect, Input, Now, Outcome, SlotPolicy};
 pub use start_rate::Pace;
 
+use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::ObserverId;
 use crate::observer::retry::Verdict;
+use crate::run::database_clock::DatabaseClock;
 use crate::wire::command::{Revocation, RevocationCause};
 use crate::wire::hold_reasons;
 use crate::wire::report::{RunEvent, RunReport};
@@ -64,6 +67,9 @@ pub struct Slots<R> {
     /// Older copies whose end is reported but not confirmed yet.
     leftovers: HashMap<(ObserverId, Epoch), R>,
     timers: BTreeSet<(Duration, ObserverId)>,
+    /// When held observers end, by the database's clock.
+    finishes: BTreeSet<(Timestamp, ObserverId)>,
+    clock: DatabaseClock,
     revocations: HashMap<ObserverId, Epoch>,
     revocation_order: VecDeque<ObserverId>,
     /// How often each observer was refused, and when last.
@@ -81,6 +87,8 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             slots: BTreeMap::new(),
             leftovers: HashMap::new(),
             timers: BTreeSet::new(),
+            finishes: BTreeSet::new(),
+            clock: DatabaseClock::default(),
             revocations: HashMap::new(),
             revocation_order: VecDeque::new(),
             refusals: HashMap::new(),
@@ -110,19 +118,13 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         self.slots.is_empty() && self.leftovers.is_empty()
     }
 
-    /// When [`Input::Wake`] is due.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Duration> {
-        self.timers.first().map(|(at, _)| *at)
-    }
-
     /// The inventory: each held observer as the report of its current phase.
     #[must_use]
     pub fn list(&self, now: Now) -> Vec<RunReport> {
         let entry = |id: &ObserverId, slot: &Slot<R>| {
             let ago = |since: Duration| now.wall.minus(now.mono.saturating_sub(since));
             let event = match slot.phase {
-                Phase::Running { attempt, since, is_ready } => started(attempt, ago(since), is_ready),
+                Phase::Running { attempt, since, is_ready, .. } => started(attempt, ago(since), is_ready),
                 Phase::Announced => {
                     RunEvent::Held { reason: hold_reasons::SUSPECTED.to_owned(), refuses: false }
                 }
@@ -157,6 +159,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Input::Ended { id, epoch, outcome } => self.on_ended(id, epoch, outcome, now, &mut effects),
             Input::Ready { id, epoch, attempt } => self.on_ready((id, epoch, attempt), now, &mut effects),
             Input::Confirmed { id, epoch } => self.on_confirmed(id, epoch, now, &mut effects),
+            Input::Time(time) => self.clock.announce(time, now.mono),
             Input::CrashLooping(ids) => self.on_crash_looping(&ids, now),
             Input::Announced { id, epoch } => self.on_announced(id, epoch, now),
             Input::Wake => self.on_wake(now, &mut effects),
@@ -196,6 +199,9 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         if let Some(at) = slot.phase.deadline() {
             self.timers.insert((at, id));
         }
+        if let Some(at) = slot.work.as_ref().and_then(|work| work.finish_at) {
+            self.finishes.insert((at, id));
+        }
         self.slots.insert(id, Box::new(slot));
     }
 
@@ -213,12 +219,13 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     fn start(&mut self, id: ObserverId, attempt: u32, now: Now, effects: &mut Vec<Effect<R>>) {
         let Some(slot) = self.slots.get(&id) else { return };
         let Some(work) = slot.work.clone() else { return };
-        let (epoch, kind) = (slot.epoch, work.kind.clone());
+        let (epoch, kind, timeout) = (slot.epoch, work.kind.clone(), work.attempt_timeout);
         effects.push(Effect::Start { epoch, attempt, work });
         let is_ready = !self.policy.announce_readiness.contains(&kind);
         let event = started(attempt, now.wall, is_ready);
         effects.push(Effect::Report(RunReport { id, epoch, event }));
-        self.set_phase(id, Phase::Running { attempt, since: now.mono, is_ready });
+        let timeout_at = timeout.map(|timeout| now.mono + timeout);
+        self.set_phase(id, Phase::Running { attempt, since: now.mono, is_ready, timeout_at });
     }
 
     /// The code of an attempt is ready. A late announcement of an earlier attempt is ignored.
@@ -229,7 +236,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         effects: &mut Vec<Effect<R>>,
     ) {
         let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.epoch == epoch) else { return };
-        if let Phase::Running { attempt, since, is_ready } = &mut slot.phase
+        if let Phase::Running { attempt, since, is_ready, .. } = &mut slot.phase
             && *attempt == ready
             && !*is_ready
         {
@@ -286,7 +293,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 if slot.apart_until > now.mono {
                     // The obvious rule settles a run that never started at once. The next generation would then start
                     // beside the older run. Instead, the settlement waits as long as the start would have waited.
-                    self.set_phase(id, Phase::Over { until: slot.apart_until });
+                    self.set_phase(id, Phase::Over { until: slot.apart_until, finish_at: None });
                 } else {
                     self.settle(id, RunEvent::Stopped, effects);
                 }
@@ -294,7 +301,11 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Phase::Running { attempt, .. } => {
                 self.end_code(id, attempt, Why::Revocation(cause), now, effects);
             }
-            Phase::Ending { attempt, abort_at, why: Why::HandOver(_) } => {
+            Phase::Ending {
+                attempt,
+                abort_at,
+                why: Why::HandOver(_) | Why::Timeout { .. } | Why::Finish(_),
+            } => {
                 self.set_phase(id, Phase::Ending { attempt, why: Why::Revocation(cause), abort_at });
             }
             Phase::Ending { why: Why::Revocation(_), .. } | Phase::Over { .. } | Phase::Settling => {}
@@ -321,6 +332,16 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Phase::Ending { why: Why::Revocation(_), .. } => self.settle(id, RunEvent::Stopped, effects),
             Phase::Ending { why: Why::HandOver(cause), .. } => {
                 self.give_back(id, handover::handed_over(cause), now, effects);
+            }
+            Phase::Ending { why: Why::Finish(at), .. } => {
+                let event = match outcome {
+                    Outcome::DoneWith(result) => RunEvent::CompletedWith { result },
+                    _ => RunEvent::Finished { at },
+                };
+                self.settle(id, event, effects);
+            }
+            Phase::Ending { attempt, why: Why::Timeout { after, .. }, .. } => {
+                self.retry(id, attempt, times::timed_out(after), now, effects);
             }
             Phase::Running { attempt, since, .. } => match outcome {
                 Outcome::Done => self.settle(id, RunEvent::Completed, effects),
@@ -356,6 +377,13 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Some(reset_after) if healthy >= reset_after => 1,
             Some(_) | None => attempt,
         };
+        self.retry(id, attempt, error, now, effects);
+    }
+
+    /// The retry policy decides after the error of an attempt.
+    fn retry(&mut self, id: ObserverId, attempt: u32, error: String, now: Now, effects: &mut Vec<Effect<R>>) {
+        let Some(slot) = self.slots.get(&id) else { return };
+        let Some(work) = slot.work.clone() else { return };
         let error = shortened(error);
         match work.retry.after(attempt, now.chance) {
             Verdict::GiveUp => self.settle(id, RunEvent::Failed { error, attempts: attempt }, effects),
@@ -394,10 +422,14 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         if let Some(at) = slot.phase.deadline() {
             self.timers.remove(&(at, id));
         }
+        if let Some(at) = slot.work.as_ref().and_then(|work| work.finish_at) {
+            self.finishes.remove(&(at, id));
+        }
         Some(slot)
     }
 
     fn on_wake(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
+        self.finish_due(now, effects);
         while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now.mono) {
             self.timers.remove(&(at, id));
             let Some(slot) = self.slots.get(&id) else { continue };
@@ -416,8 +448,12 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                     self.set_phase(id, Phase::Ending { attempt, why, abort_at: None });
                     effects.push(Effect::Abort { id });
                 }
-                Phase::Over { .. } => self.settle(id, RunEvent::Stopped, effects),
-                Phase::Announced | Phase::Running { .. } | Phase::Settling => {}
+                Phase::Over { finish_at: Some(at), .. } => {
+                    self.settle(id, RunEvent::Finished { at }, effects);
+                }
+                Phase::Over { finish_at: None, .. } => self.settle(id, RunEvent::Stopped, effects),
+                Phase::Running { attempt, since, .. } => self.time_out(id, (attempt, since), now, effects),
+                Phase::Announced | Phase::Settling => {}
             }
         }
     }
@@ -443,3 +479,6 @@ fn shortened(error: String) -> String {
 #[cfg(test)]
 #[path = "slots_tests.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "slots/times_tests.rs"]
+mod times_tests;

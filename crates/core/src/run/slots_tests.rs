@@ -9,16 +9,16 @@ use crate::wire::command::Cause;
 use serde_json::json;
 use uuid::Uuid;
 
-struct Script {
-    slots: Slots<u32>,
-    now: Now,
+pub(super) struct Script {
+    pub(super) slots: Slots<u32>,
+    pub(super) now: Now,
 }
 
 fn id() -> ObserverId {
     ObserverId(Uuid::from_u128(1))
 }
 
-fn work(generation: u32, extra: &serde_json::Value) -> DecodedWork {
+pub(super) fn work(generation: u32, extra: &serde_json::Value) -> DecodedWork {
     let mut body = json!({"kind": "ticker", "retry": {"kind": "fixed", "every": "1s", "attempts": 2}});
     for (key, value) in extra.as_object().unwrap() {
         body[key] = value.clone();
@@ -28,7 +28,7 @@ fn work(generation: u32, extra: &serde_json::Value) -> DecodedWork {
 }
 
 impl Script {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let policy = SlotPolicy {
             kinds: [Kind::new("ticker").unwrap()].into(),
             announce_readiness: [].into(),
@@ -40,17 +40,20 @@ impl Script {
         let now = Now { mono: Duration::ZERO, wall: Timestamp(0), chance: 0.5 };
         Self { slots: Slots::new(policy), now }
     }
-    fn at(&mut self, millis: u64) -> &mut Self {
+    pub(super) fn at(&mut self, millis: u64) -> &mut Self {
         self.now.mono = Duration::from_millis(millis);
         self.now.wall = Timestamp(i64::try_from(millis).unwrap());
         self
     }
     /// Feeds one input and compares every effect, none missing and none unexpected.
     #[track_caller]
-    fn on(&mut self, input: Input<u32>, expected: &[&str]) -> &mut Self {
+    pub(super) fn on(&mut self, input: Input<u32>, expected: &[&str]) -> &mut Self {
         let effects: Vec<String> = self.slots.step(input, self.now).iter().map(told).collect();
         assert_eq!(effects, expected);
         self
+    }
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.slots.next_deadline(self.now)
     }
 }
 
@@ -75,16 +78,16 @@ fn told(effect: &Effect<u32>) -> String {
     }
 }
 
-fn delivered(receipt: u32, generation: u32, acquisitions: u32) -> Input<u32> {
+pub(super) fn delivered(receipt: u32, generation: u32, acquisitions: u32) -> Input<u32> {
     Input::Delivered { receipt, read: work(generation, &json!({})), acquisitions }
 }
-fn ended(generation: u32, acquisitions: u32, outcome: Outcome) -> Input<u32> {
+pub(super) fn ended(generation: u32, acquisitions: u32, outcome: Outcome) -> Input<u32> {
     Input::Ended { id: id(), epoch: Epoch::new(generation, acquisitions), outcome }
 }
-fn confirmed(generation: u32, acquisitions: u32) -> Input<u32> {
+pub(super) fn confirmed(generation: u32, acquisitions: u32) -> Input<u32> {
     Input::Confirmed { id: id(), epoch: Epoch::new(generation, acquisitions) }
 }
-fn revocation(below: Epoch) -> Input<u32> {
+pub(super) fn revocation(below: Epoch) -> Input<u32> {
     Input::Revocations(vec![Revocation { id: id(), below, cause: None }])
 }
 

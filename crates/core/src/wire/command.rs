@@ -1,6 +1,6 @@
 //! Commands of managers to services.
 
-use crate::clock::friendly;
+use crate::clock::{Timestamp, friendly};
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
 use crate::wire::checkpoint::CheckpointAnswers;
@@ -17,6 +17,8 @@ use std::time::Duration;
 pub enum Command {
     /// No run of `id` below `below` may start or continue.
     Revoke(Vec<Revocation>),
+    /// The time by the database's clock. Managers announce it once a minute.
+    Time(Timestamp),
     /// The answer to a registration.
     Welcome(Box<Welcome>),
     /// What one service may take.
@@ -52,13 +54,23 @@ pub struct Welcome {
     /// Its predecessor unregistered recently: the queue serves this service first for a while.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returning: bool,
+    /// The time by the database's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Timestamp>,
 }
 
 impl Welcome {
     /// Only revocations.
     #[must_use]
     pub fn new(service: ServiceId, revocations: Vec<Revocation>) -> Self {
-        Self { service, revocations, crash_looping: Vec::new(), directives: None, returning: false }
+        Self {
+            service,
+            revocations,
+            crash_looping: Vec::new(),
+            directives: None,
+            returning: false,
+            time: None,
+        }
     }
 }
 

@@ -142,6 +142,8 @@ pub enum RunEvent {
     Completed,
     /// The same, with a result of at most 64 KiB as JSON text.
     CompletedWith { result: String },
+    /// Ended, or not started, because its `finish_at` has passed.
+    Finished { at: Timestamp },
     /// Ended: it gave up.
     Failed { error: String, attempts: u32 },
 }
@@ -151,7 +153,11 @@ impl RunEvent {
     #[must_use]
     pub fn settles(&self) -> bool {
         match self {
-            Self::Stopped | Self::Completed | Self::CompletedWith { .. } | Self::Failed { .. } => true,
+            Self::Stopped
+            | Self::Completed
+            | Self::CompletedWith { .. }
+            | Self::Finished { .. }
+            | Self::Failed { .. } => true,
             Self::Held { .. }
             | Self::Starting { .. }
             | Self::Started { .. }
@@ -172,7 +178,11 @@ impl RunEvent {
             | Self::Errored { .. }
             | Self::Progress { .. } => true,
             Self::HandedOver | Self::HandedOverFor { .. } | Self::Refused { .. } => false,
-            Self::Stopped | Self::Completed | Self::CompletedWith { .. } | Self::Failed { .. } => false,
+            Self::Stopped
+            | Self::Completed
+            | Self::CompletedWith { .. }
+            | Self::Finished { .. }
+            | Self::Failed { .. } => false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Work messages: an observer on its way to a service.
 
-use crate::clock::friendly;
+use crate::clock::{Timestamp, friendly};
 use crate::id::{Kind, Name, ObserverId};
 use crate::observer::definition::{ObserverDefinition, Overlap};
 use crate::observer::retry::Retry;
@@ -37,6 +37,14 @@ pub struct Work {
     /// row, it restores the priority from here.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i8,
+    /// The longest time that one attempt may run. Then the code is told to stop, and the attempt counts as an error.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub attempt_timeout: Option<Duration>,
+    /// It ends at this moment by the database's clock: the code is told to stop, and a run that has not started yet does
+    /// not start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_at: Option<Timestamp>,
 }
 
 /// The part of a work message that every version can read.
@@ -79,6 +87,8 @@ impl Work {
             overlap: definition.overlap,
             grace: definition.grace,
             priority: definition.priority,
+            attempt_timeout: definition.attempt_timeout,
+            finish_at: definition.finish_at,
         })
     }
 

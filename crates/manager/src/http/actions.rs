@@ -255,6 +255,13 @@ fn refused(row: &Row, refusal: Refusal) -> Problem {
         Refusal::Deleted => (Code::Deleted, "create a new one"),
         Refusal::NotFailed => (Code::NotFailed, "only a failed observer can be retried; use restart"),
         Refusal::Paused => (Code::Paused, "resume it instead"),
+        Refusal::FinishAtPassed(at) => {
+            let cure = "change its finish_at, or remove it";
+            return Problem::new(
+                Code::FinishAtPassed,
+                format!("the finish_at of observer {name} was {at}: {cure}"),
+            );
+        }
     };
     Problem::new(code, format!("observer {name} is {status}: {cure}"))
 }

@@ -47,11 +47,15 @@ pub(super) async fn create_row(
     Draft { definition, paused }: Draft,
 ) -> Result<(Row, Observer), Problem> {
     check_kind(manager, &definition).await?;
+    let now = manager.records.clock.now();
+    definition.check_at(now).map_err(|error| Problem::invalid(vec![error]))?;
     let id = identity.id();
-    let mut row = Row::created(id, definition, manager.records.clock.now(), &manager.settings.row);
+    let mut row = Row::created(id, definition, now, &manager.settings.row);
     row.trace = everwatch_trace::current();
     if paused == Some(true) {
         row = row.created_paused();
+    } else if row.starts_later(now).is_some() {
+        row = row.created_waiting();
     }
     let outcome = manager.requests.creates.create(row.clone(), actor::by()).await;
     let created = outcome.ok_or_else(|| Problem::new(Code::Stopping, "ask another manager"))?;

@@ -32,6 +32,7 @@ pub(crate) enum Code {
     NotFailed,
     Deleted,
     Paused,
+    FinishAtPassed,
     Changed,
     Contended,
     EventsGone,
@@ -60,7 +61,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// All but that of an answer for which the web framework alone has a word.
-    const NAMED: [Self; 38] = [
+    const NAMED: [Self; 39] = [
         Self::MalformedJson,
         Self::BadQuery,
         Self::BadHeader,
@@ -76,6 +77,7 @@ impl Code {
         Self::NotFailed,
         Self::Deleted,
         Self::Paused,
+        Self::FinishAtPassed,
         Self::Changed,
         Self::Contended,
         Self::EventsGone,
@@ -119,6 +121,7 @@ impl Code {
             Self::NotFailed => (S::CONFLICT, "observer-not-failed", "the observer has not failed"),
             Self::Deleted => (S::CONFLICT, "observer-deleted", "the observer is deleted"),
             Self::Paused => (S::CONFLICT, "observer-paused", "the observer is paused"),
+            Self::FinishAtPassed => (S::CONFLICT, "finish-at-passed", "the time of the observer is over"),
             Self::Changed => (S::PRECONDITION_FAILED, "observer-changed", "the observer was changed"),
             Self::Contended => (S::CONFLICT, "changed-too-often", "others keep changing it"),
             Self::EventsGone => (S::GONE, "events-gone", "these events are not kept any more"),
@@ -201,6 +204,7 @@ impl Code {
             | Self::NotFailed
             | Self::Deleted
             | Self::Paused
+            | Self::FinishAtPassed
             | Self::Changed
             | Self::EventsGone
             | Self::TooLarge

@@ -113,6 +113,10 @@ async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> R
     if !draft.definition.runs_like(&seen.definition) {
         check_kind(manager, &draft.definition).await?;
     }
+    if draft.definition.finish_at != seen.definition.finish_at {
+        let now = manager.records.clock.now();
+        draft.definition.check_at(now).map_err(|error| Problem::invalid(vec![error]))?;
+    }
     let mut stale = false;
     let act = |row: &mut Row, now: Timestamp, policy: &RowPolicy| -> Result<bool, Refusal> {
         stale = row.definition != seen.definition || row.desired != seen.desired;

@@ -168,6 +168,7 @@ pub(crate) async fn welcome(manager: &Arc<Manager>, new_services: &[NewService])
             let revocations: Vec<Revocation> = rows.iter().map(Row::revocation).collect();
             for NewService { service, registration, .. } in new_services {
                 let mut welcome = Welcome::new(*service, Vec::new());
+                welcome.time = Some(manager.records.clock.now());
                 welcome.crash_looping.clone_from(&suspects);
                 welcome.directives = book.get(registration.name.as_str()).map(Orders::directives);
                 let mut earlier = by_name.get(&registration.name).into_iter().flatten();

@@ -19,6 +19,8 @@ use tracing::warn;
 
 const EVERY: Duration = Duration::from_secs(1);
 const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// The interval between two announcements of the time: the clocks of machines drift by milliseconds in it.
+const ANNOUNCES_TIME_EVERY: Duration = Duration::from_secs(60);
 const BATCH: usize = 500;
 /// Batches of rows in one pass.
 const ROUNDS: usize = 10;
@@ -28,6 +30,7 @@ const ROUNDS: usize = 10;
 struct Done {
     ticked: Option<Instant>,
     forgot: Option<Instant>,
+    announced: Option<Instant>,
 }
 
 pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
@@ -69,6 +72,10 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     }
     manager.refresh_clock().await?;
     let Some(session) = manager.link.session.get() else { return Ok(()) };
+    if is_over(done.announced, ANNOUNCES_TIME_EVERY) && !session.is_blocked() {
+        commands::time_later(manager);
+        done.announced = Some(Instant::now());
+    }
     manager.load_pools().await?;
     // While the broker blocks publishers, nothing can be sent, and what is due stays due.
     if !session.is_blocked() && manager.publishing.leases.have_room() && manager.has_read() {

@@ -76,6 +76,15 @@ pub(crate) fn suspects_later(manager: &Arc<Manager>, suspects: Vec<ObserverId>) 
     });
 }
 
+/// Announces the time by the database's clock to all services, without waiting.
+pub(crate) fn time_later(manager: &Arc<Manager>) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        let time = Command::Time(it.records.clock.now());
+        say(&it.link, Target::Fanout(it.link.topology.commands()), &time).await;
+    });
+}
+
 /// Asks a service, without waiting, what these observers are that it holds (none: what the service itself is). If no
 /// answer comes, the next report about them makes a manager ask again.
 pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: &[ObserverId]) {

@@ -79,6 +79,7 @@ fn word(event: &RunEvent) -> &'static str {
         RunEvent::Refused { .. } => "refused",
         RunEvent::Stopped => "stopped",
         RunEvent::Completed | RunEvent::CompletedWith { .. } => "completed",
+        RunEvent::Finished { .. } => "finished",
         RunEvent::Failed { .. } => "failed",
     }
 }

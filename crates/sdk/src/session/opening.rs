@@ -54,7 +54,7 @@ pub(super) fn machine(me: &Incarnation) -> Machine<Receipt> {
     if me.comes_last {
         blocks.defer(STEADY);
     }
-    Machine::new(me.id, Slots::new(policy).with_pace(pace), blocks)
+    Machine::new(me.id, Slots::new(policy).with_pace(pace).with_clock(me.known_time.clock()), blocks)
 }
 
 pub(super) async fn declare(me: &Incarnation, topology: &Topology) -> Result<bool, BrokerError> {

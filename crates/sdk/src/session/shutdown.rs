@@ -133,7 +133,7 @@ impl ServiceSession {
 
     /// When the machine must step without an input.
     pub(super) fn next_deadline(&self) -> Instant {
-        let soonest = self.machine.next_deadline(self.started.elapsed());
+        let soonest = self.machine.next_deadline(self.now());
         soonest.map_or_else(|| Instant::now() + LOOKS_AGAIN, |at| self.started + at)
     }
 }

@@ -205,7 +205,8 @@ fn promises_are_kept(users: &Users, rows: &[Row]) -> Settled {
 /// Whether the observer should run and its code has not ended for good.
 fn is_live(row: &Row) -> bool {
     let how = row.observed.settled.as_ref().map(|it| &it.how);
-    let over = matches!(how, Some(Settlement::Completed | Settlement::Failed { .. }));
+    let over =
+        matches!(how, Some(Settlement::Completed | Settlement::Finished { .. } | Settlement::Failed { .. }));
     row.desired == Desired::Running && (row.waiting.is_some() || !over)
 }
 
@@ -366,6 +367,7 @@ fn is(how: &Settlement, event: &RunEvent) -> bool {
     match (how, event) {
         (Settlement::Stopped, RunEvent::Stopped)
         | (Settlement::Completed, RunEvent::Completed | RunEvent::CompletedWith { .. }) => true,
+        (Settlement::Finished { at }, RunEvent::Finished { at: told }) => at == told,
         (Settlement::Failed { attempts, .. }, RunEvent::Failed { attempts: told, .. }) => attempts == told,
         _ => false,
     }
@@ -383,6 +385,7 @@ fn phase(event: &RunEvent) -> Option<u8> {
         | RunEvent::Stopped
         | RunEvent::Completed
         | RunEvent::CompletedWith { .. }
+        | RunEvent::Finished { .. }
         | RunEvent::Failed { .. } => None,
     }
 }

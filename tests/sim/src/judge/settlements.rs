@@ -65,6 +65,7 @@ fn is_true(row: &Row, known: &Knowledge) -> Verdict {
     let holds = match &settled.how {
         Settlement::Stopped => true,
         Settlement::Completed => matches!(ended, Some(Outcome::Done | Outcome::DoneWith(_))),
+        Settlement::Finished { at } => row.definition.finish_at == Some(*at) && settled.at >= *at,
         Settlement::Failed { .. } if settled.service.0.is_nil() => return Ok(()),
         Settlement::Failed { attempts, .. } => {
             matches!(ended, Some(Outcome::Failed(_))) || (exhausted && errors == *attempts)

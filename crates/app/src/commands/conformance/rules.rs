@@ -6,6 +6,7 @@ mod ending;
 mod losing;
 mod refusing;
 mod taking;
+mod timing;
 
 use super::stage::{Stage, Verdict};
 use futures::future::BoxFuture;
@@ -20,9 +21,17 @@ pub(super) struct Rule {
 
 /// All rules, in the order in which an implementation comes to follow them.
 pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
-    [taking::RULES, ending::RULES, refusing::RULES, directing::RULES, answering::RULES, losing::RULES]
-        .into_iter()
-        .flatten()
+    [
+        taking::RULES,
+        ending::RULES,
+        refusing::RULES,
+        directing::RULES,
+        answering::RULES,
+        losing::RULES,
+        timing::RULES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Fails with a text unless it holds.

@@ -11,7 +11,11 @@ use serde::{Deserialize, Serialize};
 /// An observer that waits in the backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
+    /// When it began to wait for a slot; while it waits for a moment, that moment.
     pub since: Timestamp,
+    /// The moment that it waits for before it waits for a slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opens_at: Option<Timestamp>,
 }
 
 /// Whether an observer uses one of its pool's slots.
@@ -54,7 +58,8 @@ impl Row {
     pub fn slot(&self) -> Slot {
         let has_no_message = self.generation == 0 || self.observed.settled.is_some();
         if self.waiting.is_some() {
-            let waits = self.desired == Desired::Running && self.withdrawn_at.is_none();
+            let waits =
+                self.desired == Desired::Running && self.withdrawn_at.is_none() && self.opens_at().is_none();
             if waits { Slot::Waiting } else { Slot::None }
         } else if self.is_withdrawn() && has_no_message || !self.verdict().status.uses_slot() {
             Slot::None
@@ -69,7 +74,7 @@ impl Row {
     /// each point of priority counts as that much waiting.
     #[must_use]
     pub fn rank(&self, policy: &RowPolicy) -> Option<i64> {
-        let Waiting { since } = self.waiting.filter(|_| self.is_waiting())?;
+        let Waiting { since, .. } = self.waiting.filter(|_| self.is_waiting())?;
         let priority = i64::from(self.definition.priority);
         let below_highest =
             |priority: i64| (i64::from(PRIORITY_MAX) - priority) << (TIME_BITS + FAILURE_BITS);
@@ -88,24 +93,30 @@ impl Row {
         })
     }
 
-    /// A new observer for which its pool has no slot: nothing is published, and its generation is 0.
+    /// A new observer for which its pool has no slot, or whose time has not come: nothing is published, and its
+    /// generation is 0.
     #[must_use]
     pub fn created_waiting(mut self) -> Self {
         (self.generation, self.publish_lease) = (0, None);
-        self.waiting = Some(Waiting { since: self.created_at });
+        self.waiting = Some(self.wait(self.created_at, self.created_at));
         self
     }
 
-    /// Lets it wait for a slot. It has no message: it has ended, or was never published.
+    fn wait(&self, since: Timestamp, now: Timestamp) -> Waiting {
+        let opens_at = self.starts_later(now);
+        Waiting { since: opens_at.unwrap_or(since), opens_at }
+    }
+
+    /// Lets it wait for a slot, first for its `start_at`. It has no message: it has ended, or was never published.
     pub(crate) fn wait_for_slot(&mut self, since: Timestamp, now: Timestamp) {
         if self.waiting.is_none() {
             match self.observed.settled.as_ref().map(|settled| &settled.how) {
                 Some(Settlement::Failed { .. }) => self.failures = self.failures.saturating_add(1),
-                Some(Settlement::Completed) => self.failures = 0,
+                Some(Settlement::Completed | Settlement::Finished { .. }) => self.failures = 0,
                 Some(Settlement::Stopped) | None => {}
             }
         }
-        self.waiting = Some(Waiting { since });
+        self.waiting = Some(self.wait(since, now));
         (self.ending, self.promised, self.readmitted) = (None, None, None);
         (self.withdrawn_at, self.refused_since, self.resend) = (None, None, None);
         (self.ended_at, self.modified_at) = (None, now);
@@ -251,7 +262,7 @@ mod tests {
         assert_eq!(it.pause(at(5), &policy()), Ok(true));
         is(&it, "0 Paused  None");
         assert_eq!(it.resume(at(6), &policy()), Ok(true));
-        assert_eq!(it.waiting, Some(Waiting { since: at(6) }));
+        assert_eq!(it.waiting.map(|it| it.since), Some(at(6)));
         assert_eq!(it.restart(at(7), &policy()), Ok(false), "there is no run to restart");
         assert!(it.delete(at(8), &policy()));
         is(&it, "0 Deleted  None");
@@ -290,7 +301,7 @@ mod tests {
         assert_eq!(it.due_at(&policy()), Some(at(910)));
         let mut back = it.clone();
         assert!(back.release(at(20)));
-        assert_eq!((back.waiting, back.due_at(&policy())), (Some(Waiting { since: at(0) }), None));
+        assert_eq!((back.waiting.map(|it| it.since), back.due_at(&policy())), (Some(at(0)), None));
         let mut offered = it.clone();
         assert!(offered.readmit(at(20)) && offered.is_waiting() && !offered.readmit(at(21)));
         let Some(DueStep::Revoke(failed)) = due_step(&it, at(910), &policy()) else { panic!() };

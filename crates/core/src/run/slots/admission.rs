@@ -24,17 +24,25 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         let redelivered = epoch.acquisitions() > 0;
         let apart = redelivered && work.as_ref().is_ok_and(|work| work.overlap == Overlap::Forbid);
         let apart_until = if apart { now.mono + self.policy.fence_grace * 2 } else { now.mono };
+        let put = |slots: &mut Self, work, phase| {
+            slots.put(id, Slot { receipt, epoch, work, phase, apart_until, successor: None });
+        };
         if self.revocations.get(&id).is_some_and(|below| epoch < *below) {
             if !apart {
                 return self.settle_unstarted(receipt, id, epoch, effects);
             }
-            let phase = Phase::Over { until: apart_until };
-            return self
-                .put(id, Slot { receipt, epoch, work: work.ok(), phase, apart_until, successor: None });
+            return put(self, work.ok(), Phase::Over { until: apart_until, finish_at: None });
         }
         if self.draining {
             effects.push(Effect::Requeue(receipt));
             return;
+        }
+        let finish_at = work.as_ref().ok().and_then(|work| work.finish_at);
+        if let Some(finish_at) = finish_at.filter(|at| *at <= self.clock.time(now.mono, now.wall)) {
+            if !apart {
+                return self.finish_unstarted((receipt, id, epoch), finish_at, effects);
+            }
+            return put(self, work.ok(), Phase::Over { until: apart_until, finish_at: Some(finish_at) });
         }
         let taken = |reason: &str, refuses: bool| {
             let event = RunEvent::Held { reason: reason.to_owned(), refuses };
@@ -56,35 +64,24 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                     effects.push(Effect::StepBack { until: until + STEPS_BACK });
                 }
                 effects.push(Effect::Report(taken(&why, true)));
-                let phase = Phase::Refusing { until, why };
-                return self
-                    .put(id, Slot { receipt, epoch, work: None, phase, apart_until, successor: None });
+                return put(self, None, Phase::Refusing { until, why });
             }
         };
         if self.suspects.contains(id, now.mono) {
             effects.push(Effect::Announce(taken(SUSPECTED, false)));
-            let slot = Slot {
-                receipt,
-                epoch,
-                work: Some(work),
-                phase: Phase::Announced,
-                apart_until,
-                successor: None,
-            };
-            return self.put(id, slot);
+            return put(self, Some(work), Phase::Announced);
         }
         let until = self.pace.turn(&work.kind, apart_until, now.chance);
         if until <= now.mono {
-            let phase = Phase::Running { attempt: 1, since: now.mono, is_ready: true };
-            self.put(id, Slot { receipt, epoch, work: Some(work), phase, apart_until, successor: None });
+            let phase = Phase::Running { attempt: 1, since: now.mono, is_ready: true, timeout_at: None };
+            put(self, Some(work), phase);
             return self.start(id, 1, now, effects);
         }
         let why = if until > apart_until { START_RATE } else { REDELIVERED_APART };
         if redelivered || until > now.mono + TOLD_AFTER {
             effects.push(Effect::Report(taken(why, false)));
         }
-        let phase = Phase::Waiting { until, attempt: 1, why };
-        self.put(id, Slot { receipt, epoch, work: Some(work), phase, apart_until, successor: None });
+        put(self, Some(work), Phase::Waiting { until, attempt: 1, why });
     }
 
     /// Starts the next attempt of the same run when its turn comes.

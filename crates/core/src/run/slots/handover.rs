@@ -37,7 +37,9 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         let mut staying: Vec<(Option<Duration>, ObserverId)> = Vec::new();
         for (id, slot) in &self.slots {
             match slot.phase {
-                Phase::Running { since, .. } => staying.push((Some(since), *id)),
+                Phase::Running { since, .. } | Phase::Ending { why: Why::Timeout { since, .. }, .. } => {
+                    staying.push((Some(since), *id));
+                }
                 Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
                     staying.push((None, *id));
                 }
@@ -68,6 +70,10 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 | Phase::Refusing { .. }
                 | Phase::Over { .. } => {
                     self.give_back(id, handed_over(cause), now, effects);
+                }
+                // The end of a timed-out attempt: another service makes the next one.
+                Phase::Ending { attempt, abort_at, why: Why::Timeout { .. } } => {
+                    self.set_phase(id, Phase::Ending { attempt, why: Why::HandOver(cause), abort_at });
                 }
                 Phase::Ending { .. } | Phase::Settling => {}
             }

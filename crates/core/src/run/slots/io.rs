@@ -51,6 +51,10 @@ pub enum CancelReason {
     Moved,
     /// The observer continues on another service, because this one stops, is drained or gets fewer slots.
     Drained,
+    /// The attempt has taken its `attempt_timeout`: the retry policy decides whether another one follows.
+    TimedOut,
+    /// The `finish_at` of the observer has passed.
+    Finished,
     /// The service may have lost its session with the broker, so that another service may run the observer already.
     Fenced,
 }
@@ -83,6 +87,8 @@ pub enum Input<R> {
     Ready { id: ObserverId, epoch: Epoch, attempt: u32 },
     /// The broker has confirmed the settlement report of this run.
     Confirmed { id: ObserverId, epoch: Epoch },
+    /// The time by the database's clock.
+    Time(Timestamp),
     /// Start these one at a time.
     CrashLooping(Vec<ObserverId>),
     /// The broker has confirmed the report of [`Effect::Announce`].

@@ -12,6 +12,10 @@ pub(super) enum Why {
     Revocation(Option<RevocationCause>),
     /// Without a cause, the service ends.
     HandOver(Option<Cause>),
+    /// Its attempt, which began at `since`, has taken `after`, its longest time.
+    Timeout { since: Duration, after: Duration },
+    /// Its `finish_at` has passed.
+    Finish(Timestamp),
 }
 
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub(super) enum Phase {
         since: Duration,
         /// Whether its code is ready, or its kind announces no readiness.
         is_ready: bool,
+        /// When the attempt has taken its longest time.
+        timeout_at: Option<Duration>,
     },
     /// It failed with this error; the next start, by the monotonic and by the wall clock.
     Backoff { attempt: u32, until: Duration, error: String, next_at: Timestamp },
@@ -32,8 +38,9 @@ pub(super) enum Phase {
     Ending { attempt: u32, why: Why, abort_at: Option<Duration> },
     /// This service cannot run it; given back at that time.
     Refusing { until: Duration, why: String },
-    /// Revoked before its start; settled at `until`, when an older run on another service has certainly ended.
-    Over { until: Duration },
+    /// Ended before its start: revoked, or because of its `finish_at`. Settled at `until`, when an older run on another
+    /// service has certainly ended.
+    Over { until: Duration, finish_at: Option<Timestamp> },
     /// Its last report was sent and is not confirmed yet.
     Settling,
 }
@@ -49,6 +56,8 @@ impl Why {
             Self::HandOver(Some(Cause::Drain | Cause::Resize | Cause::Stall | Cause::Memory) | None) => {
                 CancelReason::Drained
             }
+            Self::Timeout { .. } => CancelReason::TimedOut,
+            Self::Finish(_) => CancelReason::Finished,
         }
     }
 }
@@ -59,9 +68,10 @@ impl Phase {
             Self::Waiting { until, .. }
             | Self::Backoff { until, .. }
             | Self::Refusing { until, .. }
-            | Self::Over { until } => Some(*until),
+            | Self::Over { until, .. } => Some(*until),
             Self::Ending { abort_at, .. } => *abort_at,
-            Self::Announced | Self::Running { .. } | Self::Settling => None,
+            Self::Running { timeout_at, .. } => *timeout_at,
+            Self::Announced | Self::Settling => None,
         }
     }
 }

@@ -151,6 +151,7 @@ impl RunReport {
             | RunEvent::Stopped
             | RunEvent::Completed
             | RunEvent::CompletedWith { .. }
+            | RunEvent::Finished { .. }
             | RunEvent::Failed { .. } => return 0,
         };
         phase.digest(self.id, self.epoch)

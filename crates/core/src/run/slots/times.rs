@@ -1,0 +1,89 @@
+//! Ends that are known beforehand: the longest time of an attempt, and the moment at which an observer ends.
+
+use super::phase::{Phase, Why};
+use super::{Effect, Now, Slots};
+use crate::clock::{Timestamp, show};
+use crate::epoch::Epoch;
+use crate::id::ObserverId;
+use crate::run::database_clock::DatabaseClock;
+use crate::wire::report::{RunEvent, RunReport};
+use std::time::Duration;
+
+/// The error of an attempt that took its longest time.
+pub(super) fn timed_out(after: Duration) -> String {
+    format!("timed out after {} (attempt_timeout)", show(after))
+}
+
+impl<R: Copy + std::fmt::Debug> Slots<R> {
+    /// Goes by this clock until a manager announces the time.
+    #[must_use]
+    pub fn with_clock(mut self, clock: DatabaseClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    #[must_use]
+    pub fn clock(&self) -> &DatabaseClock {
+        &self.clock
+    }
+
+    /// When [`Input::Wake`] is due.
+    #[must_use]
+    pub fn next_deadline(&self, now: Now) -> Option<Duration> {
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let finish = self.finishes.first();
+        let finish = finish.map(|(at, _)| now.mono + self.clock.until(*at, now.mono, now.wall));
+        [timer, finish].into_iter().flatten().min()
+    }
+
+    /// The attempt that began at `since` has taken its longest time.
+    pub(super) fn time_out(
+        &mut self,
+        id: ObserverId,
+        (attempt, since): (u32, Duration),
+        now: Now,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        let after = self.slots.get(&id).and_then(|slot| slot.work.as_ref()?.attempt_timeout);
+        let why = Why::Timeout { since, after: after.unwrap_or_default() };
+        self.end_code(id, attempt, why, now, effects);
+    }
+
+    /// Ends the observers whose `finish_at` has passed.
+    pub(super) fn finish_due(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
+        let time = self.clock.time(now.mono, now.wall);
+        while let Some((at, id)) = self.finishes.first().copied().filter(|(at, _)| *at <= time) {
+            self.finishes.remove(&(at, id));
+            self.finish(id, at, now, effects);
+        }
+    }
+
+    fn finish(&mut self, id: ObserverId, at: Timestamp, now: Now, effects: &mut Vec<Effect<R>>) {
+        let Some(slot) = self.slots.get(&id) else { return };
+        match slot.phase {
+            Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
+                if slot.apart_until > now.mono {
+                    self.set_phase(id, Phase::Over { until: slot.apart_until, finish_at: Some(at) });
+                } else {
+                    self.settle(id, RunEvent::Finished { at }, effects);
+                }
+            }
+            Phase::Running { attempt, .. } => self.end_code(id, attempt, Why::Finish(at), now, effects),
+            Phase::Ending { attempt, abort_at, why: Why::HandOver(_) | Why::Timeout { .. } } => {
+                self.set_phase(id, Phase::Ending { attempt, why: Why::Finish(at), abort_at });
+            }
+            Phase::Ending { .. } | Phase::Over { .. } | Phase::Settling => {}
+        }
+    }
+
+    /// Settles a message that arrived after its `finish_at`.
+    pub(super) fn finish_unstarted(
+        &mut self,
+        (receipt, id, epoch): (R, ObserverId, Epoch),
+        at: Timestamp,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        self.leftovers.insert((id, epoch), receipt);
+        effects.push(Effect::Settle(RunReport { id, epoch, event: RunEvent::Finished { at } }));
+    }
+}
