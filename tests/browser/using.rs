@@ -1,6 +1,7 @@
 //! A user creates, filters, selects and deletes observers in the console.
 
 use crate::browser::Browser;
+use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::wait::wait_for;
 use fantoccini::Locator;
@@ -27,6 +28,25 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     page.write("#new-name", "second").await;
     page.press("Create").await;
     page.until_text("#new-name-hint", "second").await;
+
+    // Its times, and an error at the field of one.
+    let fill = async |id: &str, value: &str| {
+        let set = format!("const it = document.querySelector('{id}'); it.value = '{value}';");
+        page.run(&format!("{set} it.dispatchEvent(new Event('input', {{ bubbles: true }}));")).await;
+    };
+    fill("#new-name", "later").await;
+    fill("#new-start", "2099-01-31T09:30").await;
+    fill("#new-timeout", "soon").await;
+    page.press("Create").await;
+    page.until_text("#new-timeout-hint", "is not a duration").await;
+    fill("#new-timeout", "30m").await;
+    page.press("Create").await;
+    page.until_text("h1", "later").await;
+    page.until_text(".facts", "30m").await;
+    page.until_text(".timeline", "for its start").await;
+    let later = cluster.api.observer("later").await;
+    assert_eq!((later.status, later.attempt_timeout.as_deref()), (Status::Scheduled, Some("30m")));
+    assert!(later.start_at.is_some());
     let outside = "return performance.getEntriesByType('resource').filter((it) => !it.name.startsWith(location.origin)).length";
     assert_eq!(page.run(outside).await, 0);
     page.narrow().await;

@@ -28,9 +28,10 @@ struct Channel {
     golden: &'static [&'static str],
 }
 
-const STATE: [&str; 8] = [
+const STATE: [&str; 9] = [
     "reports",
     "checkpoints",
+    "finished",
     "handed_over_for",
     "held-messages",
     "inventory-digest",
@@ -39,12 +40,14 @@ const STATE: [&str; 8] = [
     "state-watermark",
 ];
 const HEARTBEATS: [&str; 4] = ["heartbeat", "heartbeat-sent-at", "heartbeat-stalled", "probe"];
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "revoke",
     "revoke-cause",
     "welcome",
     "welcome-crash-looping",
     "welcome-returning",
+    "welcome-time",
+    "time",
     "directives",
     "hand_over",
     "describe",
@@ -93,7 +96,7 @@ fn heard(schemas: &mut SchemaGenerator) -> Vec<Channel> {
             headers: json!({"type": "object", "properties": {"everwatch-observer": observer(),
                 "traceparent": trace("Whoever sent this, as W3C Trace Context writes it."),
                 "tracestate": trace("What vendors keep beside it.")}}),
-            golden: &["work"],
+            golden: &["work", "work-times"],
         },
         Channel {
             name: "commands",

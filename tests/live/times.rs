@@ -104,7 +104,7 @@ async fn times_that_cannot_be_are_refused() {
     let later = from_now(60).to_string();
     for (times, pointer, says) in [
         (json!({"finish_at": "2020-01-01T00:00:00Z"}), "/finish_at", "has passed"),
-        (json!({"start_at": later, "finish_at": later}), "/finish_at", "not after start_at"),
+        (json!({"start_at": later, "finish_at": later}), "/finish_at", "must be later than start_at"),
         (json!({"start_at": "tomorrow"}), "/start_at", "RFC 3339"),
         (json!({"start_at": "2030-01-31T09:30:00"}), "/start_at", "RFC 3339"),
         (json!({"attempt_timeout": "0s"}), "/attempt_timeout", "at least 1s"),

@@ -26,13 +26,14 @@ pub struct NewObserver {
     /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100, default = 0)]
     priority: Option<i8>,
-    /// It does not start before this moment, by the database's clock.
+    /// The observer does not start before this time, by the database's clock.
     #[schema(value_type = Option<String>, format = DateTime)]
     start_at: Option<String>,
-    /// It ends at this moment, by the database's clock: running, waiting or paused.
+    /// The observer ends at this time, by the database's clock, whether it runs, waits or is paused.
     #[schema(value_type = Option<String>, format = DateTime)]
     finish_at: Option<String>,
-    /// The longest time that one attempt may run; then it is stopped, and the retry policy decides. At least 1s.
+    /// After this time, the service stops the attempt, and the retry policy decides whether another one follows. At least
+    /// 1s.
     #[schema(example = "30m")]
     attempt_timeout: Option<String>,
     desired: Option<RunOrRest>,
@@ -58,13 +59,14 @@ pub struct ObserverPatch {
     /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100)]
     priority: Option<i8>,
-    /// It does not start before this moment, by the database's clock.
+    /// The observer does not start before this time, by the database's clock.
     #[schema(value_type = Option<String>, format = DateTime)]
     start_at: Option<String>,
-    /// It ends at this moment, by the database's clock: running, waiting or paused.
+    /// The observer ends at this time, by the database's clock, whether it runs, waits or is paused.
     #[schema(value_type = Option<String>, format = DateTime)]
     finish_at: Option<String>,
-    /// The longest time that one attempt may run; then it is stopped, and the retry policy decides. At least 1s.
+    /// After this time, the service stops the attempt, and the retry policy decides whether another one follows. At least
+    /// 1s.
     #[schema(example = "30m")]
     attempt_timeout: Option<String>,
     desired: Option<RunOrRest>,

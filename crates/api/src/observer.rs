@@ -99,15 +99,15 @@ pub struct Observer {
     /// Priority from -100 to 100: free slots go to the highest priority first.
     #[serde(default)]
     pub priority: i8,
-    /// It does not start before this moment; null if it may start at once.
+    /// The observer does not start before this time; null if it may start at once.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
-    /// It ends at this moment; null if it has no end.
+    /// The observer ends at this time; null if it has no end.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finish_at: Option<Timestamp>,
-    /// The longest time that one attempt may run; null if it has no limit.
+    /// After this time, the service stops an attempt; null if attempts have no limit.
     #[serde(default)]
     #[schema(example = "30m")]
     pub attempt_timeout: Option<String>,

@@ -5,9 +5,12 @@ import { h } from "./dom.js";
 import { collect, control, fields } from "./schema.js";
 import { empty } from "./show.js";
 
+/** Members of the definition that a field of the form writes, beside those of the spec. */
+const POINTERS = ["/name", "/kind", "/pool", "/labels", "/priority", "/start_at", "/finish_at", "/attempt_timeout"];
 const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind has no schema" }];
-const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, spec: {}, wrong: {}, sending: false });
+const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, priority: "", start: "", finish: "", timeout: "", spec: {}, wrong: {}, sending: false });
 let draft = CLEAN();
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 async function load() {
   const [kinds, pools] = await Promise.all([get("/v1/kinds"), get("/v1/pools")]);
@@ -23,13 +26,18 @@ function body(members, whole) {
   return {
     ...(draft.name.trim() && { name: draft.name.trim() }), kind: draft.kind, spec: whole ? spec.spec ?? {} : spec,
     ...(draft.pool && { pool: draft.pool }), ...(labels.length && { labels: Object.fromEntries(labels) }),
+    ...(draft.priority.trim() && { priority: numbered(draft.priority.trim()) }), ...(draft.timeout.trim() && { attempt_timeout: draft.timeout.trim() }),
+    ...(draft.start && { start_at: new Date(draft.start).toISOString() }), ...(draft.finish && { finish_at: new Date(draft.finish).toISOString() }),
     on_full: draft.queue ? "queue" : "reject", overlap: draft.forbid ? "forbid" : "allow",
   };
 }
 
+/** What the manager can judge: a text that is no number is sent as it is. */
+const numbered = (text) => Number.isNaN(Number(text)) ? text : Number(text);
+
 /** Puts each complaint below the field that it is about; answers those without one. */
 function complain(error, members) {
-  const known = new Set(["/name", "/kind", "/pool", "/labels", ...members.map((it) => it.name)]);
+  const known = new Set([...POINTERS, ...members.map((it) => it.name)]);
   const lost = [];
   for (const { pointer, detail } of error.errors) {
     const name = pointer.startsWith("/spec/") ? pointer.slice(6).split("/")[0] : pointer.startsWith("/labels") ? "/labels" : pointer;
@@ -86,7 +94,12 @@ function draw({ kinds, pools }, _route, context) {
       line("Pool", "/pool", "new-pool", h("select", { name: "pool", onchange: keep("pool") }, h("option", { value: "", selected: !draft.pool }, "default"), pools.filter((it) => it.name !== "default").map((it) => h("option", { value: it.name, selected: draft.pool === it.name }, it.name))), "which services may run it"),
       line("Labels", "/labels", "new-labels", h("input", { name: "labels", value: draft.labels, oninput: keep("labels"), placeholder: "team=a, region=eu", autocomplete: "off", spellcheck: "false" }), "key=value, comma-separated"),
       check("Queue when full", "queue", "otherwise, the manager refuses the observer when the pool is full"),
+      line("Priority", "/priority", "new-priority", h("input", { name: "priority", type: "number", min: -100, max: 100, step: 1, value: draft.priority, oninput: keep("priority"), placeholder: "0" }), "-100 to 100; free slots go to the highest priority first"),
       check("Never overlap", "forbid", "a new run starts only after the previous run has certainly ended")),
+    h("fieldset", {}, h("legend", {}, "Times"),
+      line("Start", "/start_at", "new-start", h("input", { name: "start_at", type: "datetime-local", step: 1, value: draft.start, oninput: keep("start") }), `in the time zone of this browser, ${ZONE}; if empty, at once`),
+      line("Finish", "/finish_at", "new-finish", h("input", { name: "finish_at", type: "datetime-local", step: 1, value: draft.finish, oninput: keep("finish") }), "it ends at this moment; if empty, it has no end"),
+      line("Attempt timeout", "/attempt_timeout", "new-timeout", h("input", { name: "attempt_timeout", value: draft.timeout, oninput: keep("timeout"), placeholder: "30m", autocomplete: "off", spellcheck: "false" }), "the longest time of one attempt, such as 30s or 1h 30m; if empty, no limit")),
     h("p", { class: "row" }, h("button", { type: "submit", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("a", { class: "button", href: "#/observers" }, "Cancel")))];
 }
 

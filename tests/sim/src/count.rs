@@ -78,6 +78,8 @@ fn history(observers: usize, services: usize) -> History {
         overlap: Overlap::Allow,
         attempts: 1,
         paused: false,
+        start_ms: None,
+        finish_ms: None,
     };
     let setup = Setup {
         seed: 1,

@@ -17,6 +17,13 @@ pub(crate) struct Dice {
     calm_at: u64,
 }
 
+/// The time of every third observer, from the one with the number `first` on: other seeds keep their histories if it needs no
+/// random value.
+fn time_of(seed: u64, number: u64, first: u64, within: std::ops::Range<i64>) -> Option<i64> {
+    let spread = i64::try_from((seed * 7919 + number * 104_729) % 1_000_003).unwrap();
+    (number % 3 == first).then(|| within.start + spread % (within.end - within.start))
+}
+
 impl Dice {
     pub(crate) fn history(seed: u64) -> History {
         let mut dice = Self { rng: StdRng::seed_from_u64(seed), calm_at: 60_000 };
@@ -164,6 +171,8 @@ impl Dice {
                 start_rate: 0.0,
             })
             .collect();
+        // Chosen by seed number, as some themes are.
+        let has_times = seed % 4 == 1 && !matches!(theme, Theme::Skewed | Theme::Restored | Theme::Deadly);
         let observers = (0..self.up_to(2, 7)).map(|number| ObserverSetup {
             is_rare: rare && self.one_in(3),
             pool: if two_pools && self.one_in(3) { other.clone() } else { Pool::default() },
@@ -171,6 +180,8 @@ impl Dice {
             overlap: if self.one_in(3) { Overlap::Forbid } else { Overlap::Allow },
             attempts: self.few(3) + 1,
             paused: theme != Theme::Deadly && self.one_in(10),
+            start_ms: has_times.then(|| time_of(seed, number, 2, 5_000..30_000)).flatten(),
+            finish_ms: has_times.then(|| time_of(seed, number, 1, 10_000..55_000)).flatten(),
         });
         let mut observers: Vec<_> = observers.collect();
         // Chosen by seed number, as some themes are.
@@ -188,7 +199,8 @@ impl Dice {
             _ => 10_000,
         };
         let skews = (0..services.len() + managers).map(|_| self.rng.random_range(-skew..=skew));
-        let skews: Vec<_> = skews.collect();
+        // A service that no manager has answered goes by its own clock; the rule of times does not know which one.
+        let skews: Vec<_> = skews.map(|skew| if has_times { 0 } else { skew }).collect();
         // Chosen by seed number, as some themes are. These numbers are of no seed that a test records.
         let state_queues = match seed % 50 {
             11 | 33 => 2,

@@ -49,6 +49,11 @@ pub(crate) struct ObserverSetup {
     pub(crate) attempts: u32,
     /// Created paused.
     pub(crate) paused: bool,
+    /// Its `start_at` and `finish_at`, in ms from the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) start_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) finish_ms: Option<i64>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -14,6 +14,7 @@ mod overlap;
 mod quiet;
 mod refusals;
 mod settlements;
+mod times;
 
 use crate::database::Database;
 use crate::history::{Fault, History};
@@ -111,6 +112,7 @@ impl Judge {
         self.settlements.hear(fact, known, exercised)?;
         self.capacity.hear(now, fact, known, exercised)?;
         backlog::hear(fact, known, exercised)?;
+        times::hear(now, fact, known, exercised)?;
         self.checkpoints.hear(fact, known, exercised)?;
         self.conclusions.hear(now, fact, known, exercised)?;
         if self.is_quiet { Quiet::hear(fact, known) } else { Ok(()) }
@@ -128,7 +130,8 @@ impl Judge {
         }
         let (known, capacity, exercised) = (&self.knowledge, &self.capacity, &mut self.exercised);
         let outcome = self.gaps.tick(now, known, capacity, exercised);
-        self.breach = outcome.and_then(|()| self.refusals.tick(now, known, capacity, exercised)).err();
+        let outcome = outcome.and_then(|()| self.refusals.tick(now, known, capacity, exercised));
+        self.breach = outcome.and_then(|()| times::tick(now, known, exercised)).err();
     }
 
     pub(crate) fn on_fault(&mut self, now: u64, fault: &Fault) {

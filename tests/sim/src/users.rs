@@ -5,11 +5,13 @@ use crate::actors;
 use crate::code::Code;
 use crate::database::REQUEST;
 use crate::history::{Ask, ObserverSetup, Order, Setup};
+use crate::machine::EPOCH_MS;
 use crate::promises::{Answered, PromisedOrders};
 use crate::record::number;
 use crate::world::World;
 use axum::body::Body;
 use axum::http::Request as HttpRequest;
+use everwatch_core::clock::Timestamp;
 use everwatch_core::record::row::{Desired, Row};
 use everwatch_store::Backup;
 use serde_json::{Value, json};
@@ -91,7 +93,9 @@ const PRIORITIES: usize = 3;
 fn definition(observer: usize, setup: &ObserverSetup, edition: u32) -> Value {
     let code = Code { edition, ..setup.code };
     let priority = observer % PRIORITIES;
+    let moment = |ms: Option<i64>| ms.map(|ms| Timestamp(EPOCH_MS + ms));
     json!({
+        "start_at": moment(setup.start_ms), "finish_at": moment(setup.finish_ms),
         "name": observer_name(observer), "kind": if setup.is_rare { "rare" } else { "common" },
         "pool": setup.pool, "spec": code, "overlap": setup.overlap, "grace": "3s", "on_full": "queue",
         "priority": priority,

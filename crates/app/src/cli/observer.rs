@@ -30,13 +30,13 @@ pub(crate) struct Create {
     /// Priority from -100 to 100: free slots go to the highest priority first
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
     pub(crate) priority: Option<i8>,
-    /// When it may start: a moment in RFC 3339, or from now on, as +10m
-    #[arg(long, value_name = "MOMENT", value_parser = moment)]
+    /// Earliest time at which it may start: RFC 3339, or relative to now, such as +10m
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) start_at: Option<Timestamp>,
-    /// When it ends: a moment in RFC 3339, or from now on, as +8h
-    #[arg(long, value_name = "MOMENT", value_parser = moment)]
+    /// Time at which it ends: RFC 3339, or relative to now, such as +8h
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) finish_at: Option<Timestamp>,
-    /// Longest time that one attempt may run, as 30m
+    /// Time after which its service stops an attempt, such as 30m
     #[arg(long, value_name = "TIME")]
     pub(crate) attempt_timeout: Option<String>,
     /// Retry policy after an error, as JSON or @FILE
@@ -66,13 +66,13 @@ impl Create {
       --start-at 2030-01-31T09:30:00Z --finish-at 2030-01-31T16:00:00Z";
 }
 
-/// A moment in RFC 3339, or a time from now on with a leading plus sign.
+/// A time in RFC 3339, or relative to now with a leading plus sign.
 fn moment(text: &str) -> Result<Timestamp, String> {
     if let Some(later) = text.strip_prefix('+') {
         return clock::parse_duration(later).map(|later| clock::now().plus(later));
     }
     serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
-        "not a moment: write it in RFC 3339 with its offset, as 2030-01-31T09:30:00Z, or from now on, as +10m"
+        "not a time: write RFC 3339 with an offset, such as 2030-01-31T09:30:00Z, or a time relative to now, such as +10m"
             .to_owned()
     })
 }

@@ -48,7 +48,7 @@ fn every_command_and_flag_tells_what_it_is_for() {
 fn wrong_arguments_are_refused_with_the_reason() {
     for (words, told) in [
         ("observer list -o xml", "[possible values: table, wide, json, yaml, name]"),
-        ("observer list --status Sleeping", "one of Created, Processing"),
+        ("observer list --status Sleeping", "one of Scheduled, Created, Processing"),
         ("observer list --label x", "write key=value"),
         ("observer list --limit 0", "--limit"),
         ("observer list --sort age", "[possible values: name, -name, created_at, -created_at]"),

@@ -67,13 +67,13 @@ pub struct ObserverDefinition {
     /// Its place among observers that wait for a slot: -100 to 100, the highest first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i8,
-    /// It does not start before this moment, by the database's clock.
+    /// It does not start before this time, by the database's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Timestamp>,
-    /// It ends at this moment, by the database's clock.
+    /// It ends at this time, by the database's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_at: Option<Timestamp>,
-    /// The longest time that one attempt may run; then it is stopped, and the retry policy decides.
+    /// After this time, the service stops an attempt, and the retry policy decides whether another one follows.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
     pub attempt_timeout: Option<Duration>,
 }
@@ -147,7 +147,7 @@ impl Reader {
         let moment = serde_json::from_value(value.clone()).ok();
         if moment.is_none() {
             let detail = format!(
-                "is {value}: write a moment in RFC 3339 with its offset, for example \"2030-01-31T09:30:00Z\""
+                "is {value}: write a time in RFC 3339 with an offset, for example \"2030-01-31T09:30:00Z\""
             );
             self.errors.push(FieldError::new(format!("/{member}"), detail));
         }
@@ -244,8 +244,7 @@ impl ObserverDefinition {
     pub fn check_at(&self, now: Timestamp) -> Result<(), FieldError> {
         match self.finish_at {
             Some(finish) if finish <= now => {
-                let detail =
-                    format!("is {finish}, which has passed: it is {now} by the clock of the database");
+                let detail = format!("is {finish}, which has passed: the clock of the database shows {now}");
                 Err(FieldError::new("/finish_at", detail))
             }
             Some(_) | None => Ok(()),
@@ -273,7 +272,7 @@ impl ObserverDefinition {
         if let (Some(start), Some(finish)) = (self.start_at, self.finish_at)
             && finish <= start
         {
-            let detail = format!("is {finish}, not after start_at, which is {start}");
+            let detail = format!("is {finish}: it must be later than start_at, which is {start}");
             errors.push(FieldError::new("/finish_at", detail));
         }
         if let Err((pointer, rule)) = self.retry.check() {

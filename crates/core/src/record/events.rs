@@ -3,7 +3,7 @@
 use crate::clock::{Timestamp, show};
 use crate::epoch::Epoch;
 use crate::id::{Name, ServiceId};
-use crate::record::observed::{Handover, RunEnding, RunPhase, Settlement, Stamped, Start};
+use crate::record::observed::{Handover, RunEnding, RunPhase, Settled, Settlement, Stamped, Start};
 use crate::record::row::{Desired, Row, Waiting};
 use crate::record::status::Status;
 use serde::{Deserialize, Serialize};
@@ -182,6 +182,11 @@ fn cause(before: &Row) -> &'static str {
     }
 }
 
+/// It may have ended before, for example because it was paused.
+fn is_finished(settled: &Settled) -> bool {
+    matches!(settled.how, Settlement::Finished { .. })
+}
+
 struct Teller<'a> {
     after: &'a Row,
     list: Vec<RowEvent>,
@@ -269,7 +274,7 @@ impl Teller<'_> {
             }
         }
         if let Some(settled) = &new.settled
-            && old.settled.is_none()
+            && (old.settled.is_none() || is_finished(settled) && old.settled.as_ref() != Some(settled))
         {
             let (what, text) = match &settled.how {
                 Settlement::Stopped => (EventKind::Stopped, String::new()),

@@ -20,7 +20,7 @@ pub enum Status {
     Deleted,
     /// Paused by its user.
     Paused,
-    /// Its code reported that it is done.
+    /// Its code reported that it is done, or its `finish_at` has passed.
     Completed,
     /// It gave up.
     Failed,

@@ -54,7 +54,9 @@ impl Row {
             (Desired::Deleted, _) => status == Status::Deleted,
             (_, Status::Deleted | Status::OnDeleting) => false,
             _ if now.is_final() => false,
-            (Desired::Paused, _) if now == Status::Paused => false,
+            (Desired::Paused, _) if now == Status::Paused => {
+                status == Status::Completed && self.definition.finish_at.is_some()
+            }
             (Desired::Paused, Status::Processing | Status::Created) => self.awaits_end(),
             (Desired::Running, Status::Paused) => false,
             (_, Status::Scheduled) => false,

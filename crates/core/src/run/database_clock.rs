@@ -7,8 +7,8 @@
 use crate::clock::Timestamp;
 use std::time::Duration;
 
-/// An announcement that has waited in a queue makes the clock slow, and a drifting monotonic clock makes it fast. So an
-/// earlier time is followed slowly: by this fraction of the time since the last announcement.
+/// An announcement that has waited in a queue makes the clock slow, and a drifting monotonic clock makes it fast. So the
+/// clock follows an earlier time slowly: by 1 ms for each second since the last announcement, one part in this many.
 const FOLLOWS_BACK: u32 = 1000;
 
 /// The database's time at the service's monotonic time zero.

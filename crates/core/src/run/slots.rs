@@ -308,6 +308,9 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             } => {
                 self.set_phase(id, Phase::Ending { attempt, why: Why::Revocation(cause), abort_at });
             }
+            Phase::Over { until, finish_at: Some(_) } => {
+                self.set_phase(id, Phase::Over { until, finish_at: None });
+            }
             Phase::Ending { why: Why::Revocation(_), .. } | Phase::Over { .. } | Phase::Settling => {}
         }
     }

@@ -37,11 +37,11 @@ pub struct Work {
     /// row, it restores the priority from here.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i8,
-    /// The longest time that one attempt may run. Then the code is told to stop, and the attempt counts as an error.
+    /// After this time, the code of an attempt is told to stop, and the attempt counts as an error.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub attempt_timeout: Option<Duration>,
-    /// It ends at this moment by the database's clock: the code is told to stop, and a run that has not started yet does
+    /// It ends at this time by the database's clock: the code is told to stop, and a run that has not started yet does
     /// not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_at: Option<Timestamp>,

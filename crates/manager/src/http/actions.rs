@@ -73,21 +73,21 @@ action!(
     resume,
     "/v1/observers/{key}/resume",
     Row::resume,
-    "observer-deleted",
+    "observer-deleted, finish-at-passed",
     "Run a paused observer again."
 );
 action!(
     restart,
     "/v1/observers/{key}/restart",
     Row::restart,
-    "observer-deleted, observer-paused",
+    "observer-deleted, finish-at-passed, observer-paused",
     "Stop the run and start it again."
 );
 action!(
     retry,
     "/v1/observers/{key}/retry",
     Row::retry,
-    "observer-deleted, observer-not-failed",
+    "observer-deleted, finish-at-passed, observer-not-failed",
     "Run a failed observer again."
 );
 
@@ -256,10 +256,10 @@ fn refused(row: &Row, refusal: Refusal) -> Problem {
         Refusal::NotFailed => (Code::NotFailed, "only a failed observer can be retried; use restart"),
         Refusal::Paused => (Code::Paused, "resume it instead"),
         Refusal::FinishAtPassed(at) => {
-            let cure = "change its finish_at, or remove it";
+            let cure = "change or remove it; that also starts the observer, unless it is paused";
             return Problem::new(
                 Code::FinishAtPassed,
-                format!("the finish_at of observer {name} was {at}: {cure}"),
+                format!("the finish_at of observer {name}, {at}, has passed: {cure}"),
             );
         }
     };

@@ -121,7 +121,9 @@ impl Code {
             Self::NotFailed => (S::CONFLICT, "observer-not-failed", "the observer has not failed"),
             Self::Deleted => (S::CONFLICT, "observer-deleted", "the observer is deleted"),
             Self::Paused => (S::CONFLICT, "observer-paused", "the observer is paused"),
-            Self::FinishAtPassed => (S::CONFLICT, "finish-at-passed", "the time of the observer is over"),
+            Self::FinishAtPassed => {
+                (S::CONFLICT, "finish-at-passed", "the finish_at of the observer has passed")
+            }
             Self::Changed => (S::PRECONDITION_FAILED, "observer-changed", "the observer was changed"),
             Self::Contended => (S::CONFLICT, "changed-too-often", "others keep changing it"),
             Self::EventsGone => (S::GONE, "events-gone", "these events are not kept any more"),

@@ -36,7 +36,7 @@ type Shared = State<Arc<Manager>>;
     responses((status = 200, body = Observer, description = "changed, or nothing to change"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 409, body = ProblemBody, description = "observer-deleted, changed-too-often"),
+    (status = 409, body = ProblemBody, description = "observer-deleted, finish-at-passed, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
     (status = 422, body = ProblemBody, description = "no-service-for-kind")))]
 pub(crate) async fn patch(
@@ -70,7 +70,7 @@ pub(crate) async fn patch(
     (status = 201, body = Observer, description = "created"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found (by id)"),
-    (status = 409, body = ProblemBody, description = "name-exists, observer-deleted, changed-too-often"),
+    (status = 409, body = ProblemBody, description = "name-exists, observer-deleted, finish-at-passed, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
     (status = 422, body = ProblemBody, description = "no-service-for-kind"),
     (status = 503, body = ProblemBody, description = "no-capacity, name-ending, stopping")))]

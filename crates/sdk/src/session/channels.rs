@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The time limit for opening a block on a queue that has delivered nothing to this session.
-const OPEN_WITHIN: Duration = Duration::from_secs(5);
+const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// The same on a queue that has, counted from its latest delivery.
 ///
 /// With the short limit, sessions gave up while the queue served the other services, and returned thousands of messages,

@@ -186,6 +186,7 @@ fn promises_are_kept(users: &Users, rows: &[Row]) -> Settled {
             Some(row)
                 if row.desired == Desired::Running
                     && row.waiting.is_none()
+                    && !matches!(row.settlement(), Some(Settlement::Finished { .. }))
                     && row.generation <= restarted_after =>
             {
                 return Err(format!("the restart of {name} was promised and never came"));

@@ -3,6 +3,8 @@
 
 use super::capacity::Capacity;
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
+use crate::machine::EPOCH_MS;
+use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ObserverId;
 use everwatch_core::observer::definition::Overlap;
 use everwatch_core::record::row::{Desired, Row};
@@ -62,7 +64,12 @@ impl Gaps {
 /// service has a free slot.
 pub(super) fn could_run(now: u64, row: &Row, known: &Knowledge, capacity: &Capacity) -> bool {
     let is_live = row.desired == Desired::Running && row.observed.settled.is_none() && !row.awaits_end();
-    if !is_live || row.waiting.is_some() || known.setup.services.iter().any(|it| it.start_rate > 0.0) {
+    let is_over = row.is_past_finish(Timestamp(EPOCH_MS + i64::try_from(now).unwrap()));
+    if !is_live
+        || is_over
+        || row.waiting.is_some()
+        || known.setup.services.iter().any(|it| it.start_rate > 0.0)
+    {
         return false;
     }
     // The code waits for its next attempt or has ended by itself.

@@ -65,7 +65,14 @@ fn is_true(row: &Row, known: &Knowledge) -> Verdict {
     let holds = match &settled.how {
         Settlement::Stopped => true,
         Settlement::Completed => matches!(ended, Some(Outcome::Done | Outcome::DoneWith(_))),
-        Settlement::Finished { at } => row.definition.finish_at == Some(*at) && settled.at >= *at,
+        Settlement::Finished { at } => {
+            let in_time = row.definition.finish_at == Some(*at) && settled.at >= *at;
+            // A manager does not wait for a service that does not answer.
+            if in_time && settled.service.0.is_nil() {
+                return Ok(());
+            }
+            in_time
+        }
         Settlement::Failed { .. } if settled.service.0.is_nil() => return Ok(()),
         Settlement::Failed { attempts, .. } => {
             matches!(ended, Some(Outcome::Failed(_))) || (exhausted && errors == *attempts)

@@ -25,6 +25,7 @@ const fn edit(file: &'static str, find: &'static str, instead: &'static str) -> 
 
 const ROW: &str = "crates/core/src/record/row.rs";
 const OUTBOX: &str = "crates/core/src/record/row/outbox.rs";
+const TIMES: &str = "crates/core/src/run/slots/times.rs";
 const ADMISSION: &str = "crates/core/src/capacity/admission.rs";
 const ADMISSION_LOOP: &str = "crates/manager/src/loops/admission.rs";
 const BACKLOG_IN_MEMORY: &str = "crates/store/src/memory/backlog.rs";
@@ -40,6 +41,7 @@ const MISSING: &str = "crates/core/src/failure/orphans.rs";
 const BLAME: &str = "crates/core/src/failure/quarantine.rs";
 const PLACEMENT: &str = "crates/core/src/capacity/placement.rs";
 const FLEET: &str = "crates/core/src/capacity/maintenance.rs";
+const CREATING: &str = "crates/manager/src/http/creating.rs";
 const STATE: &str = "crates/manager/src/intake/state.rs";
 const BIRTHS: &str = "crates/manager/src/intake/registrations.rs";
 const RECONCILE: &str = "crates/manager/src/loops/reconcile.rs";
@@ -376,5 +378,29 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         seed: 0,
         rule: "convergence",
         edits: &[edit(ADMISSION_LOOP, "manager.records.store.waiting_pools().await?", "std::collections::BTreeMap::<Pool, PoolCount>::new()")],
+    },
+    Mistake {
+        name: "let-code-run-on-after-its-finish",
+        seed: 1,
+        rule: "times",
+        edits: &[edit(TIMES, "self.finish(id, at, now, effects);", "let _passed_over = (id, at);")],
+    },
+    Mistake {
+        name: "start-what-arrives-after-its-finish",
+        seed: 1,
+        rule: "times",
+        edits: &[edit(ADMITTING, "finish_at.filter(|at| *at <= self.clock.time(now.mono, now.wall))", "finish_at.filter(|_| false)")],
+    },
+    Mistake {
+        name: "let-managers-wait-for-the-end-of-what-no-service-has",
+        seed: 1,
+        rule: "times",
+        edits: &[edit(DUE, "row.finish_due_at().is_some_and(|at| at <= now)", "false")],
+    },
+    Mistake {
+        name: "start-at-once-whatever-the-start",
+        seed: 1,
+        rule: "times",
+        edits: &[edit(CREATING, "row.starts_later(now).is_some()", "false")],
     },
 ];

@@ -5,13 +5,13 @@ use crate::record::observed::Settlement;
 use crate::record::row::{Desired, Row};
 use std::time::Duration;
 
-/// A service ends an observer at its `finish_at`. Only if it has not reported the end by then, a manager ends it.
+/// How long after `finish_at` and the `grace` a manager waits for the report of the service before it ends the observer.
 const FINISH_PATIENCE: Duration = Duration::from_secs(5);
 
 static STOPPED: Settlement = Settlement::Stopped;
 
 impl Row {
-    /// The moment that it waits for before it waits for a slot.
+    /// The `start_at` that a scheduled observer waits for.
     #[must_use]
     pub fn opens_at(&self) -> Option<Timestamp> {
         self.waiting.and_then(|waiting| waiting.opens_at).filter(|_| self.desired == Desired::Running)
@@ -23,7 +23,7 @@ impl Row {
         self.definition.start_at.filter(|at| *at > now)
     }
 
-    /// Its moment has come: it waits for a slot.
+    /// Its `start_at` has passed: it waits for a slot.
     pub(crate) fn open(&mut self, now: Timestamp) {
         if let Some(waiting) = &mut self.waiting
             && let Some(opened) = waiting.opens_at.take()
@@ -38,7 +38,8 @@ impl Row {
         self.definition.finish_at.is_some_and(|at| at <= now)
     }
 
-    /// When a manager ends it because of its `finish_at`; `None` if it has ended or has no end.
+    /// When a manager ends it because of its `finish_at`; `None` if it has ended, is deleted or has no
+    /// `finish_at`.
     #[must_use]
     pub fn finish_due_at(&self) -> Option<Timestamp> {
         let at = self.definition.finish_at?;
@@ -46,7 +47,7 @@ impl Row {
             return None;
         }
         let has_message = self.waiting.is_none() && self.generation > 0 && self.observed.settled.is_none();
-        Some(if has_message { at.plus(FINISH_PATIENCE) } else { at })
+        Some(if has_message { at.plus(self.definition.grace.saturating_add(FINISH_PATIENCE)) } else { at })
     }
 
     /// A manager ends it because its `finish_at` has passed.

@@ -108,10 +108,10 @@ fn its_service_ends_it_in_time_and_a_manager_if_no_service_does() {
     is(&told, "1 Completed ended at its finish_at, 1970-01-01T00:02:00.000Z None");
     assert!(due_step(&told, at(3000), &policy()).is_none());
     let silent = running(&json!({"finish_at": FINISH}));
-    let ended = due(&silent, 125);
+    let ended = due(&silent, 135);
     is(&ended, "1 Completed ended at its finish_at, 1970-01-01T00:02:00.000Z None");
     assert!(ended.revocation().below > ended.epoch(), "its run must end");
-    assert_eq!(ended.commanded_at, Some(at(125)), "also services that register later are told");
+    assert_eq!(ended.commanded_at, Some(at(135)), "also services that register later are told");
 }
 
 #[test]
@@ -148,6 +148,17 @@ fn after_its_finish_it_is_not_started_again() {
     is(&it, "1 Completed ended at its finish_at, 1970-01-01T00:02:00.000Z None");
     it.update(definition(&json!({})), at(131), &policy()).unwrap();
     is(&it, "1 Created waiting for a slot in pool default Waiting");
+}
+
+#[test]
+fn a_wait_for_the_end_of_a_paused_observer_is_possible() {
+    let mut rests = running(&json!({"finish_at": FINISH}));
+    rests.pause(at(2), &policy()).unwrap();
+    hear(&mut rests, RunEvent::Stopped, 3);
+    let reachable = |row: &Row| Status::ALL.into_iter().filter(|it| row.may_become(*it)).collect::<Vec<_>>();
+    assert_eq!(reachable(&rests), [Status::Paused, Status::Completed]);
+    let scheduled = row(&json!({"start_at": START})).created_waiting();
+    assert!(scheduled.may_become(Status::Created) && !rests.may_become(Status::Scheduled));
 }
 
 /// The service ended the run before it heard of the new definition.

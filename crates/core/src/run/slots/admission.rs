@@ -48,23 +48,24 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             let event = RunEvent::Held { reason: reason.to_owned(), refuses };
             RunReport { id, epoch, event }
         };
-        let known = work.and_then(|work| {
-            if self.policy.kinds.contains(&work.kind) {
-                Ok(work)
-            } else {
-                Err(format!("kind `{}` is not offered by this service", work.kind))
+        let known = match work {
+            Ok(work) if self.policy.kinds.contains(&work.kind) => Ok(work),
+            Ok(work) => {
+                let why = format!("kind `{}` is not offered by this service", work.kind);
+                Err((Some(work), why))
             }
-        });
+            Err(why) => Err((None, why)),
+        };
         let work = match known {
             Ok(work) => work,
-            Err(why) => {
+            Err((work, why)) => {
                 let pause = self.refusal_pause(id, now);
                 let until = now.mono + pause;
                 if !pause.is_zero() {
                     effects.push(Effect::StepBack { until: until + STEPS_BACK });
                 }
                 effects.push(Effect::Report(taken(&why, true)));
-                return put(self, None, Phase::Refusing { until, why });
+                return put(self, work, Phase::Refusing { until, why });
             }
         };
         if self.suspects.contains(id, now.mono) {

@@ -51,7 +51,7 @@ pub enum CancelReason {
     Moved,
     /// The observer continues on another service, because this one stops, is drained or gets fewer slots.
     Drained,
-    /// The attempt has taken its `attempt_timeout`: the retry policy decides whether another one follows.
+    /// The attempt has run for its `attempt_timeout`: the retry policy decides whether another one follows.
     TimedOut,
     /// The `finish_at` of the observer has passed.
     Finished,

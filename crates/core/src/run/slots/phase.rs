@@ -12,7 +12,7 @@ pub(super) enum Why {
     Revocation(Option<RevocationCause>),
     /// Without a cause, the service ends.
     HandOver(Option<Cause>),
-    /// Its attempt, which began at `since`, has taken `after`, its longest time.
+    /// Its attempt, which began at `since`, has run for its `attempt_timeout`, which is `after`.
     Timeout { since: Duration, after: Duration },
     /// Its `finish_at` has passed.
     Finish(Timestamp),
@@ -29,7 +29,7 @@ pub(super) enum Phase {
         since: Duration,
         /// Whether its code is ready, or its kind announces no readiness.
         is_ready: bool,
-        /// When the attempt has taken its longest time.
+        /// When the attempt has run for its `attempt_timeout`.
         timeout_at: Option<Duration>,
     },
     /// It failed with this error; the next start, by the monotonic and by the wall clock.

@@ -1,4 +1,4 @@
-//! Ends that are known beforehand: the longest time of an attempt, and the moment at which an observer ends.
+//! Ends that are known beforehand: the `attempt_timeout` of an attempt, and the `finish_at` of an observer.
 
 use super::phase::{Phase, Why};
 use super::{Effect, Now, Slots};
@@ -9,7 +9,7 @@ use crate::run::database_clock::DatabaseClock;
 use crate::wire::report::{RunEvent, RunReport};
 use std::time::Duration;
 
-/// The error of an attempt that took its longest time.
+/// The error of an attempt that has run for its `attempt_timeout`.
 pub(super) fn timed_out(after: Duration) -> String {
     format!("timed out after {} (attempt_timeout)", show(after))
 }
@@ -36,7 +36,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         [timer, finish].into_iter().flatten().min()
     }
 
-    /// The attempt that began at `since` has taken its longest time.
+    /// The attempt that began at `since` has run for its `attempt_timeout`.
     pub(super) fn time_out(
         &mut self,
         id: ObserverId,

@@ -151,8 +151,30 @@ fn what_does_not_run_finishes_without_a_start() {
         .on(Input::Wake, &[])
         .at(60_500)
         .on(Input::Wake, &["settle Finished 1.1"]);
+    // No service of its pool can run it.
+    Script::new()
+        .on(finite(0, &json!({"kind": "other"})), &["report Held 1.0"])
+        .at(0)
+        .on(Input::Wake, &["report Refused 1.0", "requeue 7"])
+        .on(finite(1, &json!({"kind": "other"})), &["report Held 1.1"])
+        .on(Input::Wake, &["report Refused 1.1", "requeue 7"])
+        .at(59_800)
+        .on(finite(2, &json!({"kind": "other"})), &["step back until 62.8 s", "report Held 1.2"])
+        .at(60_000)
+        .on(Input::Wake, &["settle Finished 1.2"]);
     let late = finite(1, &json!({"overlap": "forbid"}));
     Script::new().at(60_000).on(late, &[]).at(61_000).on(Input::Wake, &["settle Finished 1.1"]);
+}
+
+#[test]
+fn a_revocation_takes_over_the_wait_of_what_never_started() {
+    let late = finite(1, &json!({"overlap": "forbid"}));
+    Script::new()
+        .at(60_000)
+        .on(late, &[])
+        .on(revocation(Epoch::after_generation(1)), &[])
+        .at(61_000)
+        .on(Input::Wake, &["settle Stopped 1.1"]);
 }
 
 #[test]

@@ -1,0 +1,64 @@
+//! Checks times: no code starts before its `start_at` or after its `finish_at`, and none runs on after it. Histories
+//! with times have exact wall clocks.
+
+use super::{Exercised, Verdict, breach, knowledge::Knowledge};
+use crate::machine::EPOCH_MS;
+use crate::record::Fact;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::record::row::{Desired, Row};
+
+/// A service that decides at the very moment may start code this much later, in ms.
+const AT_ONCE: i64 = 1000;
+/// How long code may run on while nothing is wrong, in ms: its grace of 3 s, and 2 s.
+const RUNS_ON: i64 = 5000;
+/// How long a row may take to be completed while nothing is wrong, in ms: a manager waits 5 s for its service.
+const COMPLETED_WITHIN: i64 = 15_000;
+
+fn wall(now: u64) -> i64 {
+    EPOCH_MS + i64::try_from(now).unwrap()
+}
+
+pub(super) fn hear(now: u64, fact: &Fact, known: &Knowledge, exercised: &mut Exercised) -> Verdict {
+    let Fact::Started(start) = fact else { return Ok(()) };
+    let Some(row) = known.row(start.id) else { return Ok(()) };
+    let (definition, now) = (&row.definition, wall(now));
+    if let Some(Timestamp(at)) = definition.start_at {
+        *exercised.entry("starts in time").or_default() += 1;
+        if now < at {
+            return breach(
+                "times",
+                format!("{} starts {} ms before its start_at", definition.name, at - now),
+            );
+        }
+    }
+    match definition.finish_at {
+        Some(Timestamp(at)) if now > at + AT_ONCE => {
+            breach("times", format!("{} starts {} ms after its finish_at", definition.name, now - at))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn tick(now: u64, known: &Knowledge, exercised: &mut Exercised) -> Verdict {
+    if !known.is_untroubled(now) {
+        return Ok(());
+    }
+    let late = |row: &Row| row.definition.finish_at.map_or(i64::MIN, |at| wall(now) - at.0);
+    for start in known.alive.iter().map(|start| &known.starts[start]) {
+        if let Some(row) = known.row(start.id)
+            && late(&row) > RUNS_ON
+        {
+            let text = format!("{} runs {} ms after its finish_at", row.definition.name, late(&row));
+            return breach("times", text);
+        }
+    }
+    for row in known.rows().iter().filter(|row| late(row) > COMPLETED_WITHIN) {
+        *exercised.entry("ends in time").or_default() += 1;
+        if row.desired != Desired::Deleted && !row.verdict().status.is_final() {
+            let (name, verdict) = (&row.definition.name, row.verdict());
+            let text = format!("{name} is {} {} ms after its finish_at", verdict.status, late(row));
+            return breach("times", text);
+        }
+    }
+    Ok(())
+}
