@@ -32,6 +32,9 @@ pub struct NewObserver {
     /// The observer ends at this time, by the database's clock, whether it runs, waits or is paused.
     #[schema(value_type = Option<String>, format = DateTime)]
     finish_at: Option<String>,
+    /// The observer fails if it still waits for a slot after this time. At least 1s.
+    #[schema(example = "10m")]
+    start_within: Option<String>,
     /// After this time, the service stops the attempt, and the retry policy decides whether another one follows. At least
     /// 1s.
     #[schema(example = "30m")]
@@ -65,6 +68,9 @@ pub struct ObserverPatch {
     /// The observer ends at this time, by the database's clock, whether it runs, waits or is paused.
     #[schema(value_type = Option<String>, format = DateTime)]
     finish_at: Option<String>,
+    /// The observer fails if it still waits for a slot after this time. At least 1s.
+    #[schema(example = "10m")]
+    start_within: Option<String>,
     /// After this time, the service stops the attempt, and the retry policy decides whether another one follows. At least
     /// 1s.
     #[schema(example = "30m")]

@@ -107,6 +107,10 @@ pub struct Observer {
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finish_at: Option<Timestamp>,
+    /// The observer fails if it still waits for a slot after this time; null if it waits without a limit.
+    #[serde(default)]
+    #[schema(example = "10m")]
+    pub start_within: Option<String>,
     /// After this time, the service stops an attempt; null if attempts have no limit.
     #[serde(default)]
     #[schema(example = "30m")]
@@ -140,7 +144,10 @@ impl Observer {
         let seen = &row.observed;
         let waiting = row.waiting.filter(|_| row.is_waiting());
         let ended = row.settlement().is_some_and(|how| match how {
-            Settlement::Completed | Settlement::Finished { .. } | Settlement::Failed { .. } => true,
+            Settlement::Completed
+            | Settlement::Finished { .. }
+            | Settlement::Failed { .. }
+            | Settlement::NotStarted { .. } => true,
             Settlement::Stopped => false,
         });
         let desired = match row.desired {
@@ -176,6 +183,7 @@ impl Observer {
             priority: row.definition.priority,
             start_at: row.definition.start_at,
             finish_at: row.definition.finish_at,
+            start_within: row.definition.start_within.map(show),
             attempt_timeout: row.definition.attempt_timeout.map(show),
             waiting: waiting.map(|it| Waiting { since: it.since, place: None, of: None }),
             created_at: row.created_at,

@@ -36,6 +36,9 @@ pub(crate) struct Create {
     /// Time at which it ends: RFC 3339, or relative to now, such as +8h
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) finish_at: Option<Timestamp>,
+    /// Time after which it fails if it still waits for a slot, such as 10m
+    #[arg(long, value_name = "TIME")]
+    pub(crate) start_within: Option<String>,
     /// Time after which its service stops an attempt, such as 30m
     #[arg(long, value_name = "TIME")]
     pub(crate) attempt_timeout: Option<String>,

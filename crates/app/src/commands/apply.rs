@@ -22,7 +22,7 @@ const AT_ONCE: usize = 16;
 /// The largest file that is read, in bytes.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
 /// The members of a definition that can be compared, without the name.
-const WANTED: [&str; 13] = [
+const WANTED: [&str; 14] = [
     "kind",
     "spec",
     "pool",
@@ -34,6 +34,7 @@ const WANTED: [&str; 13] = [
     "priority",
     "start_at",
     "finish_at",
+    "start_within",
     "attempt_timeout",
     "desired",
 ];

@@ -59,6 +59,7 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         ("grace", asked.grace),
         ("start_at", asked.start_at.map(|at| at.to_string())),
         ("finish_at", asked.finish_at.map(|at| at.to_string())),
+        ("start_within", asked.start_within),
         ("attempt_timeout", asked.attempt_timeout),
         ("desired", asked.paused.then(|| "paused".to_owned())),
     ];

@@ -53,6 +53,7 @@ pub(crate) fn observer(
         ("Priority", if it.priority == 0 { String::new() } else { it.priority.to_string() }),
         ("Starts", it.start_at.map_or_else(String::new, |at| when(at, now))),
         ("Finishes", it.finish_at.map_or_else(String::new, |at| when(at, now))),
+        ("Start within", it.start_within.clone().unwrap_or_default()),
         ("Attempt timeout", it.attempt_timeout.clone().unwrap_or_default()),
         ("Waiting since", it.waiting.as_ref().map_or_else(String::new, |waits| when(waits.since, now))),
     ];

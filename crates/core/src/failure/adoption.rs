@@ -75,6 +75,7 @@ pub fn adopted(
         on_full: OnFull::Queue,
         priority: work.priority,
         start_at: None,
+        start_within: None,
         finish_at: work.finish_at,
         attempt_timeout: work.attempt_timeout,
     };

@@ -19,6 +19,8 @@ pub const LABELS_MAX: usize = 64;
 pub const GRACE_MAX: Duration = Duration::from_secs(3600);
 /// The shortest `attempt_timeout`.
 pub const ATTEMPT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// The shortest `start_within`: managers look once a second.
+pub const START_WITHIN_MIN: Duration = Duration::from_secs(1);
 
 /// The highest priority; the lowest one is its negative.
 pub const PRIORITY_MAX: i8 = 100;
@@ -73,6 +75,9 @@ pub struct ObserverDefinition {
     /// It ends at this time, by the database's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_at: Option<Timestamp>,
+    /// It fails if it still waits for a slot after this time.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    pub start_within: Option<Duration>,
     /// After this time, the service stops an attempt, and the retry policy decides whether another one follows.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
     pub attempt_timeout: Option<Duration>,
@@ -100,7 +105,7 @@ impl FieldError {
     }
 }
 
-const MEMBERS: [&str; 13] = [
+const MEMBERS: [&str; 14] = [
     "name",
     "kind",
     "spec",
@@ -113,6 +118,7 @@ const MEMBERS: [&str; 13] = [
     "priority",
     "start_at",
     "finish_at",
+    "start_within",
     "attempt_timeout",
 ];
 
@@ -198,6 +204,7 @@ impl ObserverDefinition {
         let on_full = reader.optional("on_full");
         let priority = reader.priority();
         let (start_at, finish_at) = (reader.moment("start_at"), reader.moment("finish_at"));
+        let start_within = reader.duration("start_within");
         let attempt_timeout = reader.duration("attempt_timeout");
         reader.reject_unknown();
         match kind {
@@ -215,6 +222,7 @@ impl ObserverDefinition {
                     priority: priority.unwrap_or_default(),
                     start_at,
                     finish_at,
+                    start_within,
                     attempt_timeout,
                 };
                 definition.check().map(|()| definition)
@@ -231,6 +239,7 @@ impl ObserverDefinition {
             on_full: OnFull::default(),
             priority: 0,
             start_at: None,
+            start_within: None,
             name: other.name.clone(),
             ..it.clone()
         };
@@ -268,6 +277,9 @@ impl ObserverDefinition {
         }
         if self.attempt_timeout.is_some_and(|it| it < ATTEMPT_TIMEOUT_MIN) {
             errors.push(FieldError::new("/attempt_timeout", "at least 1s"));
+        }
+        if self.start_within.is_some_and(|it| it < START_WITHIN_MIN) {
+            errors.push(FieldError::new("/start_within", "at least 1s"));
         }
         if let (Some(start), Some(finish)) = (self.start_at, self.finish_at)
             && finish <= start
@@ -346,6 +358,7 @@ mod tests {
         let wrong = parse(json!({"kind": "k", "priority": 1.5})).unwrap_err();
         assert_eq!(wrong[0].detail, "is 1.5: a priority is a whole number from -100 to 100");
         assert_eq!(pointers(json!({"kind": "k", "attempt_timeout": "999ms"})), ["/attempt_timeout"]);
+        assert_eq!(pointers(json!({"kind": "k", "start_within": "999ms"})), ["/start_within"]);
         assert_eq!(pointers(json!({"kind": "k", "labels": {"a b": "x"}})), ["/labels/a b"]);
         let none = json!({"kind": "k", "retry": {"kind": "fixed", "every": "1s", "attempts": 0}});
         assert_eq!(pointers(none), ["/retry/attempts"]);

@@ -40,6 +40,11 @@ pub fn due_step(row: &Row, now: Timestamp, policy: &RowPolicy) -> Option<DueStep
         row.finish(now);
         return Some(DueStep::Revoke(row));
     }
+    if row.not_started_at().is_some_and(|at| at <= now) {
+        let mut row = row.clone();
+        row.fail_not_started(now);
+        return Some(DueStep::Revoke(row));
+    }
     if row.opens_at().is_some_and(|at| at <= now) {
         let mut row = row.clone();
         row.open(now);

@@ -182,9 +182,9 @@ fn cause(before: &Row) -> &'static str {
     }
 }
 
-/// It may have ended before, for example because it was paused.
-fn is_finished(settled: &Settled) -> bool {
-    matches!(settled.how, Settlement::Finished { .. })
+/// Whether a manager ended it while it did not run: it may have ended before, for example because it was paused.
+fn ended_at_rest(settled: &Settled) -> bool {
+    matches!(settled.how, Settlement::Finished { .. } | Settlement::NotStarted { .. })
 }
 
 struct Teller<'a> {
@@ -274,13 +274,15 @@ impl Teller<'_> {
             }
         }
         if let Some(settled) = &new.settled
-            && (old.settled.is_none() || is_finished(settled) && old.settled.as_ref() != Some(settled))
+            && (old.settled.is_none() || ended_at_rest(settled) && old.settled.as_ref() != Some(settled))
         {
             let (what, text) = match &settled.how {
                 Settlement::Stopped => (EventKind::Stopped, String::new()),
                 Settlement::Completed => (EventKind::Completed, String::new()),
                 Settlement::Finished { at } => (EventKind::Completed, format!("at its finish_at, {at}")),
-                Settlement::Failed { error, .. } => (EventKind::Failed, error.clone()),
+                Settlement::Failed { error, .. } | Settlement::NotStarted { error } => {
+                    (EventKind::Failed, error.clone())
+                }
             };
             self.say(what, (settled.service, settled.at), settled.key.acquisitions, text);
         }

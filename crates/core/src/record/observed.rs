@@ -137,6 +137,10 @@ pub enum Settlement {
         error: String,
         attempts: u32,
     },
+    /// It waited for a slot longer than its `start_within`.
+    NotStarted {
+        error: String,
+    },
 }
 
 /// The phase of a run that is not settled.

@@ -143,7 +143,7 @@ impl Row {
         if let Some(waiting) = self.waiting.filter(|_| changes_start) {
             self.wait_for_slot(waiting.since.min(now), now);
         }
-        if runs_otherwise && !self.is_past_finish(now) && self.desired == Desired::Running {
+        if runs_otherwise && self.desired == Desired::Running && !self.is_past_finish(now) {
             // An end at a former `finish_at` counts as a stop, but it has given up the slot.
             if has_ended || changes_pool && self.wants_republish() {
                 self.wait_for_slot(now, now);

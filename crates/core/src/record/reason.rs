@@ -85,6 +85,8 @@ codes! {
     FinishAt = "finish-at",
     /// Its retry policy ran out, or its code gave up.
     GaveUp = "gave-up",
+    /// It waited for a slot longer than its `start_within`.
+    NotStarted = "not-started",
     /// No service could run it for too long.
     RefusedTooLong = "refused-too-long",
     /// It ended too many services.
@@ -141,6 +143,7 @@ impl Reason {
             Self::StartingAnew => ReasonCode::RestartRequested,
             Self::Pausing => ReasonCode::Pausing,
             Self::GaveUp { .. } => ReasonCode::GaveUp,
+            Self::NotStarted { .. } => ReasonCode::NotStarted,
             Self::RefusedTooLong { .. } => ReasonCode::RefusedTooLong,
             Self::Quarantined { .. } => ReasonCode::Quarantined,
         })

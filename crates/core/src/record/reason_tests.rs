@@ -33,6 +33,7 @@ fn reasons() -> Vec<Reason> {
         Reason::Pausing,
         Reason::StartsAt { at: NOW },
         Reason::FinishedAt { at: NOW },
+        Reason::NotStarted { error: error() },
         Reason::GaveUp { error: error(), attempts: 1 },
         Reason::RefusedTooLong { error: error() },
         Reason::Quarantined { error: error() },

@@ -417,7 +417,7 @@ impl Row {
         let republish = self.wants_republish().then_some(self.modified_at);
         let forget = self.forget_at(policy);
         let watch = self.crash_check.map(|watch| watch.next_at);
-        let times = [self.opens_at(), self.finish_due_at()];
+        let times = [self.opens_at(), self.not_started_at(), self.finish_due_at()];
         let steps = [mark, repeat, republish, forget, self.fails_at(policy), watch];
         steps.into_iter().chain(times).flatten().min()
     }

@@ -130,6 +130,8 @@ pub enum Reason {
     FinishedAt { at: Timestamp },
     /// It gave up.
     GaveUp { error: String, attempts: u32 },
+    /// A manager failed it: it waited for a slot for too long.
+    NotStarted { error: String },
     /// A manager failed it: no service could run it.
     RefusedTooLong { error: String },
     /// A manager quarantined it: it ended too many services.
@@ -164,7 +166,9 @@ impl fmt::Display for Reason {
             Self::Ending => f.write_str("told to stop, waiting for its service to report the end"),
             Self::StartingAnew => f.write_str("told to stop, then restarts"),
             Self::Pausing => f.write_str("pausing"),
-            Self::RefusedTooLong { error } | Self::Quarantined { error } => f.write_str(error),
+            Self::NotStarted { error } | Self::RefusedTooLong { error } | Self::Quarantined { error } => {
+                f.write_str(error)
+            }
             Self::GaveUp { error, attempts } => write!(f, "gave up after {attempts} attempts: {error}"),
         }
     }

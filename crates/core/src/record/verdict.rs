@@ -28,6 +28,9 @@ impl Row {
             (Desired::Running | Desired::Paused, Some(Settlement::Finished { at })) => {
                 to(Status::Completed, Reason::FinishedAt { at: *at })
             }
+            (Desired::Running | Desired::Paused, Some(Settlement::NotStarted { error })) => {
+                to(Status::Failed, Reason::NotStarted { error: error.clone() })
+            }
             (Desired::Running | Desired::Paused, Some(Settlement::Failed { error, attempts })) => {
                 to(Status::Failed, why_failed(self, error.clone(), *attempts))
             }

@@ -206,8 +206,7 @@ fn promises_are_kept(users: &Users, rows: &[Row]) -> Settled {
 /// Whether the observer should run and its code has not ended for good.
 fn is_live(row: &Row) -> bool {
     let how = row.observed.settled.as_ref().map(|it| &it.how);
-    let over =
-        matches!(how, Some(Settlement::Completed | Settlement::Finished { .. } | Settlement::Failed { .. }));
+    let over = matches!(how, Some(how) if *how != Settlement::Stopped);
     row.desired == Desired::Running && (row.waiting.is_some() || !over)
 }
 

@@ -73,6 +73,8 @@ fn is_true(row: &Row, known: &Knowledge) -> Verdict {
             }
             in_time
         }
+        // The users of histories set no limit.
+        Settlement::NotStarted { .. } => false,
         Settlement::Failed { .. } if settled.service.0.is_nil() => return Ok(()),
         Settlement::Failed { attempts, .. } => {
             matches!(ended, Some(Outcome::Failed(_))) || (exhausted && errors == *attempts)

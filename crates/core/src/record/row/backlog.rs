@@ -113,7 +113,7 @@ impl Row {
             match self.observed.settled.as_ref().map(|settled| &settled.how) {
                 Some(Settlement::Failed { .. }) => self.failures = self.failures.saturating_add(1),
                 Some(Settlement::Completed | Settlement::Finished { .. }) => self.failures = 0,
-                Some(Settlement::Stopped) | None => {}
+                Some(Settlement::Stopped | Settlement::NotStarted { .. }) | None => {}
             }
         }
         self.waiting = Some(self.wait(since, now));

@@ -1,6 +1,6 @@
 //! The times of an observer: when it may start, and when it ends.
 
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, show};
 use crate::record::observed::Settlement;
 use crate::record::row::{Desired, Row};
 use std::time::Duration;
@@ -30,6 +30,22 @@ impl Row {
         {
             (waiting.since, self.modified_at) = (opened, now);
         }
+    }
+
+    /// When a manager fails it because it still waits for a slot.
+    #[must_use]
+    pub fn not_started_at(&self) -> Option<Timestamp> {
+        let waits = self.desired == Desired::Running && self.opens_at().is_none();
+        let waiting = self.waiting.filter(|_| waits)?;
+        Some(waiting.since.plus(self.definition.start_within?))
+    }
+
+    /// A manager fails it because it has waited for a slot for its `start_within`.
+    pub(crate) fn fail_not_started(&mut self, now: Timestamp) {
+        let within = self.definition.start_within.map_or_else(String::new, show);
+        let error = format!("did not start within {within} (start_within)");
+        (self.withdrawn_at, self.refused_since) = (None, None);
+        self.settle_by_manager(Settlement::NotStarted { error }, now);
     }
 
     /// Whether its `finish_at` has passed.

@@ -151,6 +151,27 @@ fn after_its_finish_it_is_not_started_again() {
 }
 
 #[test]
+fn what_waits_too_long_for_a_slot_fails() {
+    let mut it = row(&json!({"start_within": "10s", "start_at": START})).created_waiting();
+    assert_eq!(it.not_started_at(), None, "its start is in the future");
+    it = due(&it, 60);
+    let failed = due(&it, 70);
+    is(&failed, "0 Failed did not start within 10s (start_within) None");
+    let mut again = failed.clone();
+    again.retry(at(80), &policy()).unwrap();
+    is(&again, "0 Created waiting for a slot in pool default Waiting");
+    assert_eq!((again.failures, again.due_at(&policy())), (0, Some(at(90))), "it did not run");
+    // Also while no service offers its kind.
+    again.withhold(at(81));
+    is(&due(&again, 90), "0 Failed did not start within 10s (start_within) None");
+    let mut admitted = it.clone();
+    admitted.admit(at(65), &policy());
+    assert_eq!(admitted.not_started_at(), None);
+    it.pause(at(65), &policy()).unwrap();
+    assert_eq!(it.not_started_at(), None);
+}
+
+#[test]
 fn a_wait_for_the_end_of_a_paused_observer_is_possible() {
     let mut rests = running(&json!({"finish_at": FINISH}));
     rests.pause(at(2), &policy()).unwrap();
