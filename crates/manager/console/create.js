@@ -98,8 +98,8 @@ function draw({ kinds, pools }, _route, context) {
       check("Never overlap", "forbid", "a new run starts only after the previous run has certainly ended")),
     h("fieldset", {}, h("legend", {}, "Times"),
       line("Start", "/start_at", "new-start", h("input", { name: "start_at", type: "datetime-local", step: 1, value: draft.start, oninput: keep("start") }), `in the time zone of this browser, ${ZONE}; if empty, at once`),
-      line("Finish", "/finish_at", "new-finish", h("input", { name: "finish_at", type: "datetime-local", step: 1, value: draft.finish, oninput: keep("finish") }), "it ends at this moment; if empty, it has no end"),
-      line("Attempt timeout", "/attempt_timeout", "new-timeout", h("input", { name: "attempt_timeout", value: draft.timeout, oninput: keep("timeout"), placeholder: "30m", autocomplete: "off", spellcheck: "false" }), "the longest time of one attempt, such as 30s or 1h 30m; if empty, no limit")),
+      line("Finish", "/finish_at", "new-finish", h("input", { name: "finish_at", type: "datetime-local", step: 1, value: draft.finish, oninput: keep("finish") }), "it ends at this time; if empty, it has no end"),
+      line("Attempt timeout", "/attempt_timeout", "new-timeout", h("input", { name: "attempt_timeout", value: draft.timeout, oninput: keep("timeout"), placeholder: "30m", autocomplete: "off", spellcheck: "false" }), "time after which its service stops an attempt, such as 30s or 1h 30m; if empty, no limit")),
     h("p", { class: "row" }, h("button", { type: "submit", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("a", { class: "button", href: "#/observers" }, "Cancel")))];
 }
 

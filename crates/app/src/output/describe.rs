@@ -160,7 +160,12 @@ fn because(word: &str, reason: &str) -> String {
 }
 
 fn when(then: Timestamp, now: Timestamp) -> String {
-    format!("{} ({} ago)", second(then), age(now.since(then)))
+    let apart = if then > now {
+        format!("in {}", age(then.since(now)))
+    } else {
+        format!("{} ago", age(now.since(then)))
+    };
+    format!("{} ({apart})", second(then))
 }
 
 fn retry(it: &Retry) -> String {

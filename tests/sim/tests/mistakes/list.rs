@@ -81,7 +81,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "forget-revocations-of-what-is-not-held",
-        seed: 25,
+        seed: 6,
         rule: "revocations",
         edits: &[edit(SLOTS, "self.revocations.insert(revocation.id, revocation.below);", "if self.slots.contains_key(&revocation.id) { self.revocations.insert(revocation.id, revocation.below); }")],
     },
@@ -115,7 +115,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "confirm-checkpoints-before-they-are-stored",
-        seed: 81,
+        seed: 512,
         rule: "checkpoints",
         edits: &[edit(SAVING, "of_run.saves.push((of_run.number, sender));", "let _told = sender.send(());")],
     },
@@ -127,7 +127,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "fence-late",
-        seed: 25,
+        seed: 91,
         rule: "overlap",
         edits: &[edit(OPENING, "(me.settings.fence_after, me.settings.fence_grace)", "(me.settings.fence_after * 4, me.settings.fence_grace)")],
     },
@@ -157,7 +157,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "call-the-unstarted-stopped-when-they-are-deleted",
-        seed: 4,
+        seed: 137,
         rule: "settlements",
         edits: &[edit(ROW, "self.delete_requested_at = Some(now);", "self.delete_requested_at = Some(now);
               if self.observed.latest.is_none() { let key = Key { acquisitions: 0, seq: 0 }; let (service, how) = (ServiceId(uuid::Uuid::nil()), crate::record::observed::Settlement::Stopped); self.observed.settled = Some(crate::record::observed::Settled { key, service, at: now, how }); }")],
@@ -176,7 +176,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "acknowledge-reports-before-the-commit",
-        seed: 1325,
+        seed: 253,
         rule: "convergence",
         edits: &[edit(STATE, "insist(&over, || apply(&manager, &batch)).await", "{ ack_all(session.as_ref(), &batch.receipts).await;
              insist(&over, || apply(&manager, &batch)).await }")],
@@ -189,7 +189,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "leave-lost-messages-unended",
-        seed: 42,
+        seed: 55,
         rule: "convergence",
         edits: &[edit(MISSING, "!published || held || !long", "!published || held || !long || row.awaits_end()")],
     },
@@ -220,13 +220,13 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "take-lost-sessions-for-deaths",
         seed: 405,
-        rule: "failed by a manager",
+        rule: "without managers",
         edits: &[edit(BLAME, "!reborn.contains(&it.id) && (replaced || now.since(end.at) >= REBORN_WITHIN)", "it.end.is_some()")],
     },
     Mistake {
         name: "resume-under-the-same-generation",
         seed: 704,
-        rule: "gaps",
+        rule: "epochs",
         edits: &[edit(ACTIONS, "self.verdict().status == Status::Paused", "{ let rests = self.verdict().status == Status::Paused; if rests { self.generation = self.generation.saturating_sub(1);
              } rests }")],
     },
@@ -238,8 +238,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "forget-what-cancelled-blocks-hold",
-        seed: 630,
-        rule: "capacity",
+        seed: 4,
+        rule: "quiet",
         edits: &[edit(BOOK, "block.state = State::Ending;", "block.state = State::Ended; block.held = 0;")],
     },
     Mistake {
@@ -250,7 +250,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "keep-what-is-beyond-the-capacity",
-        seed: 380,
+        seed: 39,
         rule: "convergence",
         edits: &[edit(MACHINE, "surplus.filter(|_| surplus != self.surplus)", "None")],
     },
@@ -293,7 +293,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "sweep-what-is-to-run",
-        seed: 789,
+        seed: 24,
         rule: "acknowledgements",
         edits: &[edit(SWEPT, "generation < row.generation", "generation <= row.generation")],
     },
@@ -363,7 +363,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "admit-the-last-in-line",
-        seed: 0,
+        seed: 25,
         rule: "order",
         edits: &[edit(BACKLOG_IN_MEMORY, "found.sort_by_key(|(rank, row)| (*rank, row.id));", "found.sort_by_key(|(rank, row)| (-*rank, row.id));")],
     },
@@ -381,25 +381,25 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "let-code-run-on-after-its-finish",
-        seed: 1,
+        seed: 9,
         rule: "times",
         edits: &[edit(TIMES, "self.finish(id, at, now, effects);", "let _passed_over = (id, at);")],
     },
     Mistake {
         name: "start-what-arrives-after-its-finish",
-        seed: 1,
+        seed: 421,
         rule: "times",
         edits: &[edit(ADMITTING, "finish_at.filter(|at| *at <= self.clock.time(now.mono, now.wall))", "finish_at.filter(|_| false)")],
     },
     Mistake {
         name: "let-managers-wait-for-the-end-of-what-no-service-has",
-        seed: 1,
+        seed: 45,
         rule: "times",
         edits: &[edit(DUE, "row.finish_due_at().is_some_and(|at| at <= now)", "false")],
     },
     Mistake {
         name: "start-at-once-whatever-the-start",
-        seed: 1,
+        seed: 5,
         rule: "times",
         edits: &[edit(CREATING, "row.starts_later(now).is_some()", "false")],
     },
