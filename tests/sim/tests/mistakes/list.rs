@@ -317,7 +317,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "republish-an-ended-lease-under-the-same-generation",
-        seed: 628,
+        seed: 1220,
         rule: "epochs",
         edits: &[edit(
             DUE,
