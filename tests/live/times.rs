@@ -1,4 +1,5 @@
-//! Observers start and end at their times, and attempts end after theirs, whoever dies meanwhile.
+//! Observers start at their `start_at`, end at their `finish_at`, and attempts end after their `attempt_timeout`, also while
+//! services and managers are killed.
 
 use everwatch_api::Observer;
 use everwatch_core::clock::{self, Timestamp};

@@ -186,13 +186,13 @@ impl<R: Copy + Debug> Machine<R> {
     }
     /// The inventory: one report for each held observer.
     #[must_use]
-    pub fn list(&self, now: Now) -> Vec<RunReport> {
-        self.slots.list(now)
+    pub fn list(&self) -> Vec<RunReport> {
+        self.slots.list()
     }
     /// Those of these observers that it holds, with their work.
     #[must_use]
-    pub fn describe(&self, ids: &[ObserverId], now: Now) -> Vec<(RunReport, Arc<Work>)> {
-        self.slots.describe(ids, now)
+    pub fn describe(&self, ids: &[ObserverId]) -> Vec<(RunReport, Arc<Work>)> {
+        self.slots.describe(ids)
     }
     /// When [`Machine::step`] must run again without another input.
     #[must_use]

@@ -120,11 +120,12 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
 
     /// The inventory: each held observer as the report of its current phase.
     #[must_use]
-    pub fn list(&self, now: Now) -> Vec<RunReport> {
+    pub fn list(&self) -> Vec<RunReport> {
         let entry = |id: &ObserverId, slot: &Slot<R>| {
-            let ago = |since: Duration| now.wall.minus(now.mono.saturating_sub(since));
             let event = match slot.phase {
-                Phase::Running { attempt, since, is_ready, .. } => started(attempt, ago(since), is_ready),
+                Phase::Running { attempt, started_at, is_ready, .. } => {
+                    started(attempt, started_at, is_ready)
+                }
                 Phase::Announced => {
                     RunEvent::Held { reason: hold_reasons::SUSPECTED.to_owned(), refuses: false }
                 }
@@ -157,7 +158,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 }
             }
             Input::Ended { id, epoch, outcome } => self.on_ended(id, epoch, outcome, now, &mut effects),
-            Input::Ready { id, epoch, attempt } => self.on_ready((id, epoch, attempt), now, &mut effects),
+            Input::Ready { id, epoch, attempt } => self.on_ready((id, epoch, attempt), &mut effects),
             Input::Confirmed { id, epoch } => self.on_confirmed(id, epoch, now, &mut effects),
             Input::Time(time) => self.clock.announce(time, now.mono),
             Input::CrashLooping(ids) => self.on_crash_looping(&ids, now),
@@ -225,24 +226,19 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         let event = started(attempt, now.wall, is_ready);
         effects.push(Effect::Report(RunReport { id, epoch, event }));
         let timeout_at = timeout.map(|timeout| now.mono + timeout);
-        self.set_phase(id, Phase::Running { attempt, since: now.mono, is_ready, timeout_at });
+        let (since, started_at) = (now.mono, now.wall);
+        self.set_phase(id, Phase::Running { attempt, since, started_at, is_ready, timeout_at });
     }
 
     /// The code of an attempt is ready. A late announcement of an earlier attempt is ignored.
-    fn on_ready(
-        &mut self,
-        (id, epoch, ready): (ObserverId, Epoch, u32),
-        now: Now,
-        effects: &mut Vec<Effect<R>>,
-    ) {
+    fn on_ready(&mut self, (id, epoch, ready): (ObserverId, Epoch, u32), effects: &mut Vec<Effect<R>>) {
         let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.epoch == epoch) else { return };
-        if let Phase::Running { attempt, since, is_ready, .. } = &mut slot.phase
+        if let Phase::Running { attempt, started_at, is_ready, .. } = &mut slot.phase
             && *attempt == ready
             && !*is_ready
         {
             *is_ready = true;
-            let started_at = now.wall.minus(now.mono.saturating_sub(*since));
-            let event = RunEvent::Started { attempt: ready, started_at };
+            let event = RunEvent::Started { attempt: ready, started_at: *started_at };
             effects.push(Effect::Report(RunReport { id, epoch, event }));
         }
     }

@@ -14,7 +14,7 @@ pub(super) struct Script {
     pub(super) now: Now,
 }
 
-fn id() -> ObserverId {
+pub(super) fn id() -> ObserverId {
     ObserverId(Uuid::from_u128(1))
 }
 
@@ -133,7 +133,7 @@ fn an_inventory_repeats_the_error_of_a_restarting_observer() {
         .on(ended(1, 0, Outcome::Errored("x".into())), &["report Errored 1.0"])
         .at(600);
     let errored = RunEvent::Errored { attempt: 1, error: "x".to_owned(), next_at: Timestamp(1100) };
-    let entries = script.slots.list(script.now);
+    let entries = script.slots.list();
     assert_eq!(entries[0].event, errored);
     // A row that has this error already is not written again.
     let definition = ObserverDefinition::parse(json!({"kind": "ticker"}), &Name::new("w").unwrap()).unwrap();
@@ -319,7 +319,7 @@ fn starts_beyond_the_rate_wait_and_are_reported() {
     script.on(ended(1, 0, Outcome::Errored("e".into())), &["report Errored 1.0"]);
     script.at(1000).on(Input::Wake, &[]);
     assert_eq!(
-        script.slots.list(script.now)[0].event,
+        script.slots.list()[0].event,
         RunEvent::Held { reason: "start rate".to_owned(), refuses: false }
     );
     script.at(12_499).on(Input::Wake, &[]);
@@ -345,7 +345,7 @@ fn code_that_announces_readiness_runs_once_it_has_done_so() {
         .on(ready(1), &[])
         .on(Input::Ready { id: id(), epoch: Epoch::new(1, 1), attempt: 2 }, &[])
         .at(3000);
-    let entry = |script: &Script| script.slots.list(script.now).remove(0).event;
+    let entry = |script: &Script| script.slots.list().remove(0).event;
     assert_eq!(entry(&script), RunEvent::Starting { attempt: 2, started_at: Timestamp(1000) });
     script.on(ready(2), &["report Started 1.0"]).on(ready(2), &[]);
     assert_eq!(entry(&script), RunEvent::Started { attempt: 2, started_at: Timestamp(1000) });

@@ -43,7 +43,7 @@ impl ServiceSession {
             let replies = answer(waiting, self.reporter.clone(), (topology, pool));
             self.helpers.spawn(replies);
         }
-        if self.describer.questions.try_send(self.machine.describe(ids, self.now())).is_err() {
+        if self.describer.questions.try_send(self.machine.describe(ids)).is_err() {
             tracing::debug!("too many questions about what is held: this one is to be asked again");
         }
     }

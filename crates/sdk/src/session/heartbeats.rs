@@ -74,12 +74,12 @@ impl ServiceSession {
 
     pub(super) fn next_digest(&mut self) -> Report {
         self.pulse.inventories += 1;
-        Report::InventoryDigest(InventoryDigest::of(self.pulse.inventories, self.machine.list(self.now())))
+        Report::InventoryDigest(InventoryDigest::of(self.pulse.inventories, self.machine.list()))
     }
 
     /// Sends these ranges of the inventory.
     pub(super) async fn list(&mut self, ranges: &[InventoryRange]) {
-        for chunk in InventoryChunk::within(self.pulse.inventories, ranges, self.machine.list(self.now())) {
+        for chunk in InventoryChunk::within(self.pulse.inventories, ranges, self.machine.list()) {
             self.reporter.say(Say::Tell(Report::Inventory(chunk))).await;
         }
     }

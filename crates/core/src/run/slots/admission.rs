@@ -74,7 +74,8 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         }
         let until = self.pace.turn(&work.kind, apart_until, now.chance);
         if until <= now.mono {
-            let phase = Phase::Running { attempt: 1, since: now.mono, is_ready: true, timeout_at: None };
+            let (since, started_at) = (now.mono, now.wall);
+            let phase = Phase::Running { attempt: 1, since, started_at, is_ready: true, timeout_at: None };
             put(self, Some(work), phase);
             return self.start(id, 1, now, effects);
         }

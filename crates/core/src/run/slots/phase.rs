@@ -27,6 +27,9 @@ pub(super) enum Phase {
     Running {
         attempt: u32,
         since: Duration,
+        /// The same by the wall clock, as it was reported: computed again from `since`, it may differ by a millisecond,
+        /// and managers would take the second report for another start.
+        started_at: Timestamp,
         /// Whether its code is ready, or its kind announces no readiness.
         is_ready: bool,
         /// When the attempt has run for its `attempt_timeout`.

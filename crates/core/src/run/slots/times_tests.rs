@@ -2,6 +2,7 @@
 
 use super::tests::*;
 use super::*;
+use crate::id::Kind;
 use crate::observer::retry::Retry;
 use crate::wire::command::Cause;
 use serde_json::json;
@@ -196,4 +197,30 @@ fn a_handover_becomes_a_finish_and_a_finish_becomes_a_revocation() {
         .at(60_000)
         .on(Input::Wake, &[])
         .on(ended(1, 0, Outcome::Done), &["settle Stopped 1.0"]);
+}
+
+/// The monotonic clock counts finer than the wall clock: a time that is computed again may differ by a millisecond.
+#[test]
+fn every_report_of_a_start_tells_the_same_time() {
+    let mut script = Script::new();
+    script.slots.policy.announce_readiness = [Kind::new("ticker").unwrap()].into();
+    script.now.mono = Duration::from_micros(10_900);
+    script.now.wall = Timestamp(500);
+    let at = |effects: &[Effect<u32>]| {
+        effects.iter().find_map(|effect| match effect {
+            Effect::Report(RunReport {
+                event: RunEvent::Starting { started_at, .. } | RunEvent::Started { started_at, .. },
+                ..
+            }) => Some(*started_at),
+            _ => None,
+        })
+    };
+    let first = at(&script.slots.step(timed(), script.now));
+    script.now.mono = Duration::from_micros(12_100);
+    script.now.wall = Timestamp(502);
+    let ready = Input::Ready { id: id(), epoch: Epoch::new(1, 0), attempt: 1 };
+    let second = at(&script.slots.step(ready, script.now));
+    assert_eq!((first, second), (Some(Timestamp(500)), Some(Timestamp(500))));
+    let RunEvent::Started { started_at, .. } = script.slots.list()[0].event else { panic!() };
+    assert_eq!(started_at, Timestamp(500), "also in an inventory");
 }
