@@ -59,10 +59,9 @@ async fn an_observer_starts_and_ends_at_its_times() {
     api.create(json!({"name": "first", "kind": "ticker"})).await;
     // Its create needs no free slot.
     let (start, finish) = (from_now(3), from_now(7));
-    let times = json!({"start_at": start.to_string(), "finish_at": finish.to_string()});
-    let made = api
-        .create(json!({"name": "later", "kind": "ticker", "start_at": times["start_at"], "finish_at": times["finish_at"]}))
-        .await;
+    let (start_at, finish_at) = (start.to_string(), finish.to_string());
+    let later = json!({"name": "later", "kind": "ticker", "start_at": start_at, "finish_at": finish_at});
+    let made = api.create(later).await;
     assert_eq!((made.status, made.start_at, made.finish_at), (Status::Scheduled, Some(start), Some(finish)));
     assert_eq!(made.reason, format!("starts at {start}"));
     let (status, _) = api.call("DELETE", "/v1/observers/first?wait=10s", None).await;

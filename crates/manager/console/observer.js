@@ -36,6 +36,7 @@ function facts(it) {
     ["Created", time(it.created_at)],
     it.start_at ? ["May start", time(it.start_at)] : null,
     it.finish_at ? ["Finishes", time(it.finish_at)] : null,
+    it.start_within ? ["Start within", it.start_within] : null,
     it.attempt_timeout ? ["Attempt timeout", it.attempt_timeout] : null,
     it.priority ? ["Priority", number(it.priority)] : null,
     ["Changed", time(it.modified_at)],

@@ -8,6 +8,7 @@ use crate::output::print;
 use crate::requests::{all, path};
 use anyhow::Context as _;
 use everwatch_api::Observer;
+use everwatch_core::observer::definition::MEMBERS;
 use everwatch_core::record::status::Status;
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
@@ -21,23 +22,10 @@ use std::path::{Path, PathBuf};
 const AT_ONCE: usize = 16;
 /// The largest file that is read, in bytes.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
-/// The members of a definition that can be compared, without the name.
-const WANTED: [&str; 14] = [
-    "kind",
-    "spec",
-    "pool",
-    "labels",
-    "retry",
-    "overlap",
-    "grace",
-    "on_full",
-    "priority",
-    "start_at",
-    "finish_at",
-    "start_within",
-    "attempt_timeout",
-    "desired",
-];
+/// The members that are compared: a name does not change.
+fn compared() -> impl Iterator<Item = &'static str> {
+    MEMBERS.into_iter().filter(|member| *member != "name").chain(["desired"])
+}
 
 type Manifests = BTreeMap<String, (PathBuf, Map<String, Value>)>;
 
@@ -203,6 +191,6 @@ async fn carry_out(
     // others.
     let differs =
         |member: &&str| after.get(*member).is_some_and(|after| Some(after) != before.sent().get(*member));
-    let changed: Vec<_> = WANTED.into_iter().filter(|member| differs(member)).collect();
+    let changed: Vec<_> = compared().filter(|member| differs(member)).collect();
     Ok(if changed.is_empty() { Outcome::Unchanged } else { Outcome::Changed(changed) })
 }

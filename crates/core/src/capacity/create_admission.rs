@@ -205,7 +205,7 @@ mod tests {
         Occupancy { pools, ..Occupancy::default() }
     }
 
-    /// The services of the default pool offer so many slots for tickers.
+    /// The services of the default pool offer this number of slots for tickers.
     fn offered(slots: u64) -> PoolOffers {
         [(Pool::default(), [(Kind::new("ticker").unwrap(), slots)].into())].into()
     }

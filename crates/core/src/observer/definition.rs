@@ -105,7 +105,8 @@ impl FieldError {
     }
 }
 
-const MEMBERS: [&str; 14] = [
+/// The members of a definition.
+pub const MEMBERS: [&str; 14] = [
     "name",
     "kind",
     "spec",

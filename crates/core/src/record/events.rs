@@ -39,7 +39,7 @@ words! {
     RestartRequested = "restart_requested",
     MoveRequested = "move_requested",
     DeleteRequested = "delete_requested",
-    /// It waits for the moment at which it may start.
+    /// It waits for its `start_at`.
     Scheduled = "scheduled",
     /// It waits for a slot.
     Waiting = "waiting",

@@ -37,7 +37,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Waits for the moment at which it may start.
+    /// Waits for its `start_at`.
     Scheduled = "scheduled",
     /// Its message is on its way into the queue.
     PublishPending = "publish-pending",

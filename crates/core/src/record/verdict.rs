@@ -9,15 +9,15 @@ impl Row {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let to = |status, reason| Verdict { status, reason };
+        if let Some(at) = self.opens_at() {
+            return to(Status::Scheduled, Reason::StartsAt { at });
+        }
         let settled = self.settlement();
         match (self.desired, settled) {
             (Desired::Deleted, Some(_)) => to(Status::Deleted, Reason::None),
             (Desired::Deleted, None) if self.generation == 0 => to(Status::Deleted, Reason::None),
             (Desired::Deleted, None) => to(Status::OnDeleting, Reason::Ending),
             (Desired::Paused, _) if self.waiting.is_some() => to(Status::Paused, Reason::None),
-            (Desired::Running, _) if self.opens_at().is_some() => {
-                to(Status::Scheduled, self.opens_at().map_or(Reason::None, |at| Reason::StartsAt { at }))
-            }
             (Desired::Running, _) if self.waiting.is_some() => to(Status::Created, why_waiting(self)),
             (Desired::Running, Some(_)) if self.wants_republish() => {
                 to(Status::Created, Reason::ToBePublished)

@@ -8,7 +8,7 @@ mod refusing;
 mod taking;
 mod timing;
 
-use super::stage::{Stage, Verdict};
+use super::stage::{SOON, Stage, Verdict};
 use futures::future::BoxFuture;
 
 /// A rule.
@@ -32,6 +32,13 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
     ]
     .into_iter()
     .flatten()
+}
+
+/// Waits until the worker has acknowledged this many work messages.
+async fn until_acked(stage: &mut Stage, count: usize) -> Verdict {
+    let queue = stage.work_queue();
+    let what = format!("{count} work messages are acknowledged");
+    stage.until_traffic(&what, SOON, |ledger| ledger.acked(&queue) == count).await
 }
 
 /// Fails with a text unless it holds.

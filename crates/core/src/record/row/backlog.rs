@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// An observer that waits in the backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// When it began to wait for a slot; while it waits for a moment, that moment.
+    /// When it began to wait for a slot; while it is scheduled, its `start_at`.
     pub since: Timestamp,
-    /// The moment that it waits for before it waits for a slot.
+    /// The `start_at` that it waits for before it waits for a slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opens_at: Option<Timestamp>,
 }

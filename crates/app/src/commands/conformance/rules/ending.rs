@@ -1,6 +1,6 @@
 //! How runs end: by revocations, by their code, and by another generation.
 
-use super::{Rule, ensure};
+use super::{Rule, ensure, until_acked};
 use crate::commands::conformance::facts::{Facts, word};
 use crate::commands::conformance::stage::{HEARTBEAT, SOON, Stage, Verdict};
 use everwatch_core::epoch::Epoch;
@@ -57,12 +57,6 @@ pub(super) const RULES: &[Rule] = &[
         check: |stage| Box::pin(overlap(stage)),
     },
 ];
-
-async fn until_acked(stage: &mut Stage, count: usize) -> Verdict {
-    let queue = stage.work_queue();
-    let what = format!("{count} work messages are acknowledged");
-    stage.until_traffic(&what, SOON, |ledger| ledger.acked(&queue) == count).await
-}
 
 async fn revocation(stage: &mut Stage) -> Verdict {
     stage.serving().await?;

@@ -1,8 +1,8 @@
-//! Ends that are known beforehand: the longest time of an attempt, and the moment at which an observer ends.
+//! Ends that are known beforehand: the `attempt_timeout` of an attempt, and the `finish_at` of an observer.
 
-use super::{Rule, ensure};
+use super::{Rule, ensure, until_acked};
 use crate::commands::conformance::facts::{Facts, word};
-use crate::commands::conformance::stage::{SOON, Stage, Verdict};
+use crate::commands::conformance::stage::{Stage, Verdict};
 use everwatch_core::clock;
 use everwatch_core::id::ObserverId;
 use everwatch_core::wire::command::Command;
@@ -26,12 +26,6 @@ pub(super) const RULES: &[Rule] = &[
 
 /// How far the announced clock is ahead of the machine's.
 const AHEAD: Duration = Duration::from_secs(3600);
-
-async fn until_acked(stage: &mut Stage, count: usize) -> Verdict {
-    let queue = stage.work_queue();
-    let what = format!("{count} work messages are acknowledged");
-    stage.until_traffic(&what, SOON, |ledger| ledger.acked(&queue) == count).await
-}
 
 fn came(facts: &Facts, id: ObserverId, name: &str) -> Option<Instant> {
     facts.events(id).iter().find(|(_, event, _)| word(event) == name).map(|(_, _, came)| *came)
