@@ -57,7 +57,7 @@ impl Stored for Row {
     }
     async fn save(&mut self, records: &Records, before: &Self) -> Result<bool, StoreError> {
         self.trace = everwatch_trace::current().or_else(|| self.trace.take());
-        if !records.store.save(&[Change { before, after: self }]).await?.is_empty() {
+        if !records.saves.save(records.store.as_ref(), before, self).await? {
             return Ok(false);
         }
         self.version += 1;
@@ -83,11 +83,15 @@ impl Stored for ServiceRow {
 /// read.
 async fn change<T: Stored>(
     records: &Records,
-    id: T::Id,
+    (id, mut read): (T::Id, Option<T>),
     mut change: impl FnMut(&mut T) -> bool + Send,
 ) -> Result<Changed<T>, StoreError> {
     for _ in 0..CAS_TRIES {
-        let Some(mut row) = T::load(records, id).await? else { return Ok(Changed::Missing) };
+        let row = match read.take() {
+            Some(row) => Some(row),
+            None => T::load(records, id).await?,
+        };
+        let Some(mut row) = row else { return Ok(Changed::Missing) };
         let before = row.clone();
         if !change(&mut row) || row == before {
             return Ok(Changed::Unchanged(row));
@@ -105,7 +109,16 @@ pub(crate) async fn change_row(
     id: ObserverId,
     how: impl FnMut(&mut Row) -> bool + Send,
 ) -> Result<Changed<Row>, StoreError> {
-    change(records, id, how).await
+    change(records, (id, None), how).await
+}
+
+/// Changes the row of an observer that was just read: it is read again only if it has changed in the meantime.
+pub(crate) async fn change_read_row(
+    records: &Records,
+    row: Row,
+    how: impl FnMut(&mut Row) -> bool + Send,
+) -> Result<Changed<Row>, StoreError> {
+    change(records, (row.id, Some(row)), how).await
 }
 
 /// The rows of a batch after one try to change them.
@@ -142,7 +155,7 @@ pub(crate) async fn change_service(
     id: ServiceId,
     how: impl FnMut(&mut ServiceRow) -> bool + Send,
 ) -> Result<Changed<ServiceRow>, StoreError> {
-    change(records, id, how).await
+    change(records, (id, None), how).await
 }
 
 /// What follows the save of a row.

@@ -13,6 +13,7 @@ pub(crate) mod republish_budget;
 pub(crate) mod request_limits;
 pub(crate) mod requests;
 pub(crate) mod revocations;
+pub(crate) mod saves;
 pub(crate) mod schemas;
 pub(crate) mod session_slot;
 
@@ -24,6 +25,7 @@ use self::records::Records;
 use self::republish_budget::RepublishBudget;
 use self::requests::Requests;
 use self::revocations::Revoked;
+use self::saves::Save;
 use crate::RunError;
 use crate::settings::Settings;
 use everwatch_broker::{Broker, Session, Topology};
@@ -41,6 +43,7 @@ const WATERMARKS_WITHIN: Duration = Duration::from_secs(1);
 /// The receiving ends of the queues inside the manager.
 pub(crate) struct Inboxes {
     pub(crate) creates: mpsc::Receiver<Create>,
+    pub(crate) saves: mpsc::Receiver<Save>,
     pub(crate) published: mpsc::Receiver<Published>,
     pub(crate) events: mpsc::Receiver<Event>,
     pub(crate) revocations: mpsc::Receiver<Revoked>,
@@ -67,7 +70,7 @@ impl Manager {
         broker: Arc<dyn Broker>,
         stop: CancellationToken,
     ) -> (Arc<Self>, Inboxes) {
-        let (records, events) = Records::new(store);
+        let (records, events, saves) = Records::new(store);
         let topology = Topology::new(&settings.prefix).with_state_queues(settings.state_queues);
         let (link, revocations) = Link::new(broker, topology, &settings.pools, settings.adopt);
         let (publishing, published) = Publishing::new();
@@ -84,7 +87,7 @@ impl Manager {
             wake: Notify::new(),
             settings,
         };
-        (Arc::new(manager), Inboxes { creates, published, events, revocations })
+        (Arc::new(manager), Inboxes { creates, saves, published, events, revocations })
     }
 
     /// The first request to the store: a refusal ends the start, an absence does not.

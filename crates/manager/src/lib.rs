@@ -30,7 +30,7 @@ use everwatch_door::serve::{Limits, serve};
 use everwatch_store::{Store, StoreError};
 use loops::{
     admission, confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, revoker,
-    sweep,
+    save_batcher, sweep,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -126,6 +126,8 @@ pub async fn start(
     loops.spawn(async move { ("link with the broker", link::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("creator", create_batcher::run(it, inboxes.creates).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("saver of changes", save_batcher::run(it, inboxes.saves).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("admission", admission::run(it).await) });
     let it = Arc::clone(&manager);

@@ -1,6 +1,7 @@
 //! The loops of a manager. Each looks, decides with `core`, and acts through the rooms below it.
 
 pub(crate) mod admission;
+mod batches;
 pub(crate) mod confirms;
 pub(crate) mod create_batcher;
 pub(crate) mod event_feed;
@@ -11,4 +12,5 @@ pub(crate) mod link;
 pub(crate) mod orphans;
 pub(crate) mod reconcile;
 pub(crate) mod revoker;
+pub(crate) mod save_batcher;
 pub(crate) mod sweep;

@@ -13,7 +13,9 @@ mod health;
 use self::answer::Answer;
 use self::contract::Contract;
 use crate::context::{Inboxes, Manager};
-use crate::loops::{admission, confirms, create_batcher, event_feed, event_writer, link, reconcile, revoker};
+use crate::loops::{
+    admission, confirms, create_batcher, event_feed, event_writer, link, reconcile, revoker, save_batcher,
+};
 use crate::{RunError, Settings, http};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -63,12 +65,13 @@ impl Stage {
         let url = format!("sqlite://{}", dir.path().join("test.db").display());
         let store = everwatch_store::open(&url, settings.row.clone()).await.unwrap();
         let broker = Arc::new(MemoryBroker::new());
-        let (manager, Inboxes { creates, published, events, revocations }) =
+        let (manager, Inboxes { creates, saves, published, events, revocations }) =
             Manager::new(settings, store, Arc::new((*broker).clone()), CancellationToken::new());
         manager.check_store().await.unwrap();
         let mut loops = JoinSet::new();
         loops.spawn(link::run(Arc::clone(&manager)));
         loops.spawn(create_batcher::run(Arc::clone(&manager), creates));
+        loops.spawn(save_batcher::run(Arc::clone(&manager), saves));
         loops.spawn(admission::run(Arc::clone(&manager)));
         loops.spawn(revoker::run(Arc::clone(&manager), revocations));
         loops.spawn(confirms::run(Arc::clone(&manager), published));

@@ -1,5 +1,6 @@
 //! The stored records in the database's time, and what hears of their changes: the events and the requests that wait.
 
+use super::saves::{Save, Saves};
 use crate::clock::DbClock;
 use crate::events::log::EventLog;
 use crate::lock::lock;
@@ -25,16 +26,18 @@ pub(crate) struct Records {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<DbClock>,
     pub(crate) events: EventLog,
+    pub(crate) saves: Saves,
     changed: watch::Sender<u64>,
     services: Mutex<CachedServices>,
 }
 
 impl Records {
-    pub(crate) fn new(store: Arc<dyn Store>) -> (Self, mpsc::Receiver<Event>) {
+    pub(crate) fn new(store: Arc<dyn Store>) -> (Self, mpsc::Receiver<Event>, mpsc::Receiver<Save>) {
         let clock = Arc::<DbClock>::default();
         let (events, events_in) = EventLog::new(Arc::clone(&clock));
+        let (saves, saves_in) = Saves::new();
         let (changed, services) = (watch::Sender::new(0), Mutex::default());
-        (Self { store, clock, events, changed, services }, events_in)
+        (Self { store, clock, events, saves, changed, services }, events_in, saves_in)
     }
 
     /// Observers or services have changed: requests that wait for a change look again.

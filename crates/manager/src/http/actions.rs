@@ -8,7 +8,7 @@ use super::lookup::{find, not_found, one};
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::Params;
-use crate::commit::change_row;
+use crate::commit::change_read_row;
 use crate::context::Manager;
 use crate::outgoing::commands;
 use crate::outgoing::publish;
@@ -18,7 +18,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{Observer, ProblemBody};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{ObserverId, Pool};
+use everwatch_core::id::Pool;
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::operations::Refusal;
@@ -97,9 +97,9 @@ async fn plain(
     (what, act, once): (&str, Act, Option<Uuid>),
     precondition: &Precondition,
 ) -> Result<Response, Problem> {
-    let id = find(&manager.records, key).await?.id;
+    let row = find(&manager.records, key).await?;
     let mut unmet = None;
-    let acted = act_on(manager, (id, once), key, |row, now, policy| {
+    let acted = act_on(manager, (row, once), key, |row, now, policy| {
         unmet = precondition.check(row).err();
         if unmet.is_some() { Ok(false) } else { act(row, now, policy) }
     })
@@ -108,7 +108,7 @@ async fn plain(
         return Err(problem);
     }
     if let Acted::Accepted(row) = &acted {
-        info!(observer = %id, name = %row.definition.name, what, "requested by a user");
+        info!(observer = %row.id, name = %row.definition.name, what, "requested by a user");
     }
     acted.answer(manager).await
 }
@@ -146,7 +146,7 @@ pub(crate) async fn relocate(
     let mut definition = ObserverDefinition::clone(&row.definition);
     definition.pool = pool.clone();
     check_kind(&manager, &definition).await?;
-    let acted = act_on(&manager, (row.id, once), &key, |row, now, policy| {
+    let acted = act_on(&manager, (row, once), &key, |row, now, policy| {
         let mut definition = ObserverDefinition::clone(&row.definition);
         definition.pool = pool.clone();
         row.update(definition, now, policy)
@@ -221,10 +221,10 @@ impl Acted {
     }
 }
 
-/// Changes a row, once for each idempotency key, then sends its revocation and publishes its new generation.
+/// Changes a row that was just read, once for each idempotency key, then sends its revocation and publishes its new generation.
 pub(super) async fn act_on(
     manager: &Arc<Manager>,
-    (id, once): (ObserverId, Option<Uuid>),
+    (row, once): (Row, Option<Uuid>),
     key: &str,
     mut act: impl FnMut(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal> + Send,
 ) -> Result<Acted, Problem> {
@@ -235,7 +235,7 @@ pub(super) async fn act_on(
         outcome = row.act_once(once, |row| act(row, now, &manager.settings.row));
         outcome == Ok(true)
     };
-    let row = change_row(&manager.records, id, change).await?.row().ok_or_else(|| not_found(key))?;
+    let row = change_read_row(&manager.records, row, change).await?.row().ok_or_else(|| not_found(key))?;
     let fresh = outcome.map_err(|refusal| refused(&row, refusal))?;
     if row.generation > before {
         // The revocation first: no run of the generations before may meet the new one.

@@ -150,21 +150,21 @@ async fn fulfil(
             return Ok((StatusCode::CREATED, made));
         }
         Wish::Delete { id } => {
-            let row = find(&manager.records, &id).await?;
-            return deleted(manager, row.id).await;
+            return deleted(manager, &id).await;
         }
         Wish::Pause { id } => (id, Row::pause),
         Wish::Resume { id } => (id, Row::resume),
         Wish::Restart { id } => (id, Row::restart),
         Wish::Retry { id } => (id, Row::retry),
     };
-    acted(manager, (find(&manager.records, &id).await?.id, identities.action(place)), act).await
+    acted(manager, (&id, identities.action(place)), act).await
 }
 
 type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
 
-async fn deleted(manager: &Arc<Manager>, id: ObserverId) -> Result<(StatusCode, Observer), Problem> {
-    let row = request_delete(manager, id, &id.to_string(), (None, &Precondition::default())).await?;
+async fn deleted(manager: &Arc<Manager>, key: &str) -> Result<(StatusCode, Observer), Problem> {
+    let row = find(&manager.records, key).await?;
+    let row = request_delete(manager, row, key, (None, &Precondition::default())).await?;
     let over = row.verdict().status == Status::Deleted;
     let status = if over { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, one(&manager.records, &row).await?))
@@ -172,10 +172,11 @@ async fn deleted(manager: &Arc<Manager>, id: ObserverId) -> Result<(StatusCode, 
 
 async fn acted(
     manager: &Arc<Manager>,
-    (id, once): (ObserverId, Option<Uuid>),
+    (key, once): (&str, Option<Uuid>),
     act: Act,
 ) -> Result<(StatusCode, Observer), Problem> {
-    let acted = act_on(manager, (id, once), &id.to_string(), act).await?;
+    let row = find(&manager.records, key).await?;
+    let acted = act_on(manager, (row, once), key, act).await?;
     Ok((acted.status(), one(&manager.records, acted.row()).await?))
 }
 
@@ -191,7 +192,7 @@ pub(crate) async fn delete(State(manager): Shared, params: Params) -> Result<Jso
     let ids = found(&manager.records, params).await?;
     let manager = &manager;
     let done = futures::stream::iter(ids)
-        .map(|id| async move { outcome(deleted(manager, id).await) })
+        .map(|id| async move { outcome(deleted(manager, &id.to_string()).await) })
         .buffered(AT_ONCE);
     Ok(Json(Outcomes { items: done.collect().await }))
 }
@@ -218,7 +219,7 @@ macro_rules! for_all {
             let ids = found(&manager.records, params).await?;
             let manager = &manager;
             let done = futures::stream::iter(ids)
-                .map(|id| async move { outcome(acted(manager, (id, once), $act).await) })
+                .map(|id| async move { outcome(acted(manager, (&id.to_string(), once), $act).await) })
                 .buffered(AT_ONCE);
             Ok(Json(Outcomes { items: done.collect().await }))
         }

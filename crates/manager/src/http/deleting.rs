@@ -6,7 +6,7 @@ use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use super::waiting::{await_row, permit_to_wait};
-use crate::commit::change_row;
+use crate::commit::change_read_row;
 use crate::context::Manager;
 use crate::outgoing::commands;
 use axum::Json;
@@ -14,7 +14,6 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{Observer, ProblemBody};
-use everwatch_core::id::ObserverId;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::status::Status;
 use std::sync::Arc;
@@ -45,18 +44,18 @@ pub(crate) async fn delete(
         return Err(bad("only_if", "only Processing"));
     }
     params.finish()?;
-    let id = find(&manager.records, &key).await?.id;
+    let row = find(&manager.records, &key).await?;
     let _permit = if wait.is_zero() { None } else { Some(permit_to_wait(&manager)?) };
-    let row = request_delete(&manager, id, &key, (only_if, &precondition)).await?;
+    let row = request_delete(&manager, row, &key, (only_if, &precondition)).await?;
     let row = await_row(&manager, row, wait, |row| row.verdict().status == Status::Deleted).await?;
     let status = if row.verdict().status == Status::Deleted { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, tag(&row), Json(one(&manager.records, &row).await?)).into_response())
 }
 
-/// Marks an observer for deletion; with `only_if` only if it has that status, and only if the precondition holds.
+/// Marks an observer that was just read for deletion; with `only_if` only if it has that status, and only if the precondition holds.
 pub(super) async fn request_delete(
     manager: &Arc<Manager>,
-    id: ObserverId,
+    row: Row,
     key: &str,
     (only_if, precondition): (Option<Status>, &Precondition),
 ) -> Result<Row, Problem> {
@@ -69,9 +68,9 @@ pub(super) async fn request_delete(
         });
         matches!(outcome, Ok(true))
     };
-    let row = change_row(&manager.records, id, change).await?.row().ok_or_else(|| not_found(key))?;
+    let row = change_read_row(&manager.records, row, change).await?.row().ok_or_else(|| not_found(key))?;
     if outcome? {
-        info!(observer = %id, name = %row.definition.name, "observer is to be deleted");
+        info!(observer = %row.id, name = %row.definition.name, "observer is to be deleted");
         commands::revoke_later(manager, &row);
     }
     Ok(row)

@@ -125,6 +125,6 @@ async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> R
         }
         row.change_to(draft.definition.clone(), draft.paused, now, policy)
     };
-    let row = act_on(manager, (seen.id, None), key, act).await?.into_row();
+    let row = act_on(manager, (seen.clone(), None), key, act).await?.into_row();
     Ok(if stale { None } else { Some(row) })
 }

@@ -1,6 +1,6 @@
 //! Creates that arrive at the same time share one transaction.
 
-use super::gather::gather;
+use super::batches;
 use crate::RunError;
 use crate::context::Manager;
 use crate::context::creates::{Create, Outcome};
@@ -11,36 +11,14 @@ use everwatch_core::record::row::Row;
 use everwatch_store::{Created, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tracing::debug;
 
-const BATCH: usize = 500;
 /// The maximum age of the cached services.
 const SERVICES_AGE: Duration = Duration::from_secs(1);
-/// While one transaction commits, the next batch is gathered.
-const IN_FLIGHT: usize = 2;
 
-pub(crate) async fn run(manager: Arc<Manager>, mut creates: mpsc::Receiver<Create>) -> Result<(), RunError> {
-    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
-    loop {
-        let turn = async {
-            let first = creates.recv().await?;
-            // Only now: creates that arrive while both transactions are in progress share the next one.
-            let permit = Arc::clone(&in_flight).acquire_owned().await.ok()?;
-            Some((first, permit))
-        };
-        let turn = tokio::select! {
-            () = manager.stop.cancelled() => return Ok(()),
-            turn = turn => turn,
-        };
-        let Some((first, permit)) = turn else { return Ok(()) };
-        let batch = gather(first, &mut creates, BATCH, Duration::ZERO).await;
-        let it = Arc::clone(&manager);
-        manager.tasks.spawn(async move {
-            commit(&it, batch).await;
-            drop(permit);
-        });
-    }
+pub(crate) async fn run(manager: Arc<Manager>, creates: mpsc::Receiver<Create>) -> Result<(), RunError> {
+    batches::run(manager, creates, |manager, batch| async move { commit(&manager, batch).await }).await
 }
 
 /// Creates rows. What was refused because of the kinds of the cached services is tried again with those that live now.

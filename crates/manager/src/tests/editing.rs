@@ -229,3 +229,30 @@ async fn a_wait_for_what_cannot_come_ends_at_once() {
     assert_eq!(answer.status, Status::Failed);
     assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
 }
+
+/// A manager saves changes that arrive together in one transaction. Of those of one row, each must still see the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_that_arrive_together_are_all_made_once() {
+    let stage = Stage::new().await;
+    for number in 0..20 {
+        stage.create(json!({"kind": "ticker", "name": format!("o{number}"), "on_full": "queue"})).await;
+    }
+    let stage = &stage;
+    let pauses = (0..40).map(|request| async move {
+        let path = format!("/v1/observers/o{}/pause", request % 20);
+        stage.send("POST", &path, None).await.status
+    });
+    let statuses = futures::future::join_all(pauses).await;
+    assert_eq!(statuses.iter().filter(|status| **status == StatusCode::ACCEPTED).count(), 20, "one for each");
+    assert_eq!(statuses.iter().filter(|status| **status == StatusCode::OK).count(), 20, "paused already");
+    let labels = (0..20).map(|number| async move {
+        let body = json!({"labels": {(format!("l{number}")): "x"}});
+        let request = Request::builder().method("PATCH").uri("/v1/observers/o0");
+        let request = request.header(header::CONTENT_TYPE, "application/merge-patch+json");
+        stage.ask(request.body(Body::from(body.to_string())).unwrap()).await.status
+    });
+    let statuses = futures::future::join_all(labels).await;
+    assert!(statuses.iter().all(StatusCode::is_success), "{statuses:?}");
+    let labelled: Observer = stage.send("GET", "/v1/observers/o0", None).await.read(200);
+    assert_eq!(labelled.labels.len(), 20, "no change hides another");
+}
