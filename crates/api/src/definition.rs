@@ -32,6 +32,8 @@ pub struct NewObserver {
     /// The observer ends at this time, by the database's clock, whether it runs, waits or is paused.
     #[schema(value_type = Option<String>, format = DateTime)]
     finish_at: Option<String>,
+    /// The observer runs only within these hours, by the database's clock.
+    windows: Option<RunWindows>,
     /// The observer fails if it still waits for a slot after this time. At least 1s.
     #[schema(example = "10m")]
     start_within: Option<String>,
@@ -68,6 +70,8 @@ pub struct ObserverPatch {
     /// The observer ends at this time, by the database's clock, whether it runs, waits or is paused.
     #[schema(value_type = Option<String>, format = DateTime)]
     finish_at: Option<String>,
+    /// The observer runs only within these hours, by the database's clock.
+    windows: Option<RunWindows>,
     /// The observer fails if it still waits for a slot after this time. At least 1s.
     #[schema(example = "10m")]
     start_within: Option<String>,
@@ -76,6 +80,35 @@ pub struct ObserverPatch {
     #[schema(example = "30m")]
     attempt_timeout: Option<String>,
     desired: Option<RunOrRest>,
+}
+
+/// The hours of the week in which an observer may run, by the clocks of a time zone. At the end of a window, its service
+/// stops it; when the next one opens, it waits for a slot. Openings without a gap between them count as one.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunWindows {
+    /// A name of the IANA time zone database.
+    #[schema(example = "America/New_York")]
+    time_zone: String,
+    #[schema(min_items = 1, max_items = 32)]
+    open: Vec<WindowOpening>,
+    /// Local dates on which nothing opens.
+    #[schema(required = false, max_items = 366, example = json!(["2026-12-25"]))]
+    except: Vec<String>,
+}
+
+/// One window: it opens on each of its days.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WindowOpening {
+    /// Days of the week, ranges of them, and lists of both.
+    #[schema(required = false, default = "mon-sun", example = "mon-fri")]
+    days: String,
+    #[schema(example = "09:30")]
+    from: String,
+    /// A time before `from` is one on the next day; `24:00` is the end of the day.
+    #[schema(example = "16:00")]
+    to: String,
 }
 
 /// When its code starts again after an error; `attempts` limits the starts of one run, null means no limit.

@@ -9,7 +9,7 @@ mod rebalance;
 mod service;
 pub mod sse;
 
-pub use self::definition::{MemberError, NewObserver, ObserverPatch, RetryPolicy};
+pub use self::definition::{MemberError, NewObserver, ObserverPatch, RetryPolicy, RunWindows, WindowOpening};
 pub use self::history::{Event, EventBurst, LogRequester, ObserverResult, Run};
 pub use self::logs::{LogLine, LogNote, Logs};
 pub use self::observer::{Desired, Observer, Outcome, Outcomes};

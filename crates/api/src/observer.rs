@@ -1,9 +1,10 @@
 //! Observers as they travel over HTTP.
 
-use super::{ProblemBody, RetryPolicy, ServiceName};
+use super::{ProblemBody, RetryPolicy, RunWindows, ServiceName};
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::observer::definition::{OnFull, Overlap};
 use everwatch_core::observer::retry::Retry;
+use everwatch_core::observer::windows::Windows;
 use everwatch_core::record::health;
 use everwatch_core::record::observed::Settlement;
 use everwatch_core::record::reason::{self, ReasonCode};
@@ -107,6 +108,14 @@ pub struct Observer {
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finish_at: Option<Timestamp>,
+    /// The observer runs only within these hours; null if it may always run.
+    #[serde(default)]
+    #[schema(value_type = Option<RunWindows>)]
+    pub windows: Option<Windows>,
+    /// When the window ends in which it runs or waits for a slot; null if it has no windows, or is outside of them.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub closes_at: Option<Timestamp>,
     /// The observer fails if it still waits for a slot after this time; null if it waits without a limit.
     #[serde(default)]
     #[schema(example = "10m")]
@@ -183,6 +192,8 @@ impl Observer {
             priority: row.definition.priority,
             start_at: row.definition.start_at,
             finish_at: row.definition.finish_at,
+            windows: row.definition.windows.clone(),
+            closes_at: row.closes_at.filter(|_| told.status.uses_slot() && row.opens_at().is_none()),
             start_within: row.definition.start_within.map(show),
             attempt_timeout: row.definition.attempt_timeout.map(show),
             waiting: waiting.map(|it| Waiting { since: it.since, place: None, of: None }),

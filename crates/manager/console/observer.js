@@ -26,6 +26,9 @@ const retryText = (it) => ({
   intervals: () => `after ${(it.delays ?? []).join(", ")}`,
 })[it.kind]?.() ?? it.kind;
 
+const windowsText = ({ open, time_zone: zone, except = [] }) =>
+  `${open.map(({ days, from, to }) => `${days} ${from}–${to}`).join("; ")} in ${zone}${except.length ? `, except ${except.join(", ")}` : ""}`;
+
 function facts(it) {
   const labels = Object.entries(it.labels);
   const all = [
@@ -35,6 +38,8 @@ function facts(it) {
     ["Running since", time(it.started_at)],
     ["Created", time(it.created_at)],
     it.start_at ? ["May start", time(it.start_at)] : null,
+    it.windows ? ["Windows", windowsText(it.windows)] : null,
+    it.closes_at ? ["Window closes", time(it.closes_at)] : null,
     it.finish_at ? ["Finishes", time(it.finish_at)] : null,
     it.start_within ? ["Start within", it.start_within] : null,
     it.attempt_timeout ? ["Attempt timeout", it.attempt_timeout] : null,

@@ -3,6 +3,7 @@
 use super::{Labels, duration};
 use clap::Args;
 use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::observer::windows::{Days, Opening};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
@@ -36,6 +37,15 @@ pub(crate) struct Create {
     /// Time at which it ends: RFC 3339, or relative to now, such as +8h
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) finish_at: Option<Timestamp>,
+    /// Hours in which it may run, such as 'mon-fri 09:30-16:00'; may be repeated
+    #[arg(long = "window", value_name = "DAYS FROM-TO", requires = "time_zone", value_parser = window)]
+    pub(crate) windows: Vec<Opening>,
+    /// Time zone of the windows, such as America/New_York
+    #[arg(long, value_name = "NAME", requires = "windows")]
+    pub(crate) time_zone: Option<String>,
+    /// Date on which no window opens, such as 2030-12-25; may be repeated
+    #[arg(long, value_name = "DATE", requires = "windows")]
+    pub(crate) except: Vec<String>,
     /// Time after which it fails if it still waits for a slot, such as 10m
     #[arg(long, value_name = "TIME")]
     pub(crate) start_within: Option<String>,
@@ -66,7 +76,19 @@ impl Create {
   everwatch observer create job --kind exec --spec '{\"argv\": [\"./watch.py\"]}' \\
       --retry '{\"kind\": \"fixed\", \"every\": \"5s\", \"attempts\": 10}'
   everwatch observer create auction --kind websocket --spec @auction.json \\
-      --start-at 2030-01-31T09:30:00Z --finish-at 2030-01-31T16:00:00Z";
+      --start-at 2030-01-31T09:30:00Z --finish-at 2030-01-31T16:00:00Z
+  everwatch observer create trades --kind websocket --spec @trades.json \\
+      --window 'mon-fri 09:30-16:00' --time-zone America/New_York --except 2030-12-25";
+}
+
+/// An opening in words, as in `mon-fri 09:30-16:00`.
+fn window(text: &str) -> Result<Opening, String> {
+    let (days, hours) = text.trim().rsplit_once(char::is_whitespace).unwrap_or(("", text.trim()));
+    let (from, to) = hours.split_once('-').ok_or_else(|| {
+        format!("`{text}` is not a window: write days and hours, as in 'mon-fri 09:30-16:00'")
+    })?;
+    let days = if days.is_empty() { Days::default() } else { days.parse()? };
+    Ok(Opening { days, from: from.parse()?, to: to.parse()? })
 }
 
 /// A time in RFC 3339, or relative to now with a leading plus sign.

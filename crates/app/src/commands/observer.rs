@@ -64,6 +64,10 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         ("desired", asked.paused.then(|| "paused".to_owned())),
     ];
     body.extend(words.into_iter().filter_map(|(member, word)| Some((member.to_owned(), json!(word?)))));
+    if let Some(time_zone) = asked.time_zone {
+        let windows = json!({"time_zone": time_zone, "open": asked.windows, "except": asked.except});
+        body.insert("windows".to_owned(), windows);
+    }
     body.extend(asked.priority.map(|priority| ("priority".to_owned(), json!(priority))));
     for (member, given) in [("spec", &asked.spec), ("retry", &asked.retry)] {
         if let Some(given) = given {

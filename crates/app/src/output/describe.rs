@@ -52,6 +52,8 @@ pub(crate) fn observer(
         ("When full", on_full.to_owned()),
         ("Priority", if it.priority == 0 { String::new() } else { it.priority.to_string() }),
         ("Starts", it.start_at.map_or_else(String::new, |at| when(at, now))),
+        ("Windows", it.windows.as_ref().map_or_else(String::new, ToString::to_string)),
+        ("Closes", it.closes_at.map_or_else(String::new, |at| when(at, now))),
         ("Finishes", it.finish_at.map_or_else(String::new, |at| when(at, now))),
         ("Start within", it.start_within.clone().unwrap_or_default()),
         ("Attempt timeout", it.attempt_timeout.clone().unwrap_or_default()),

@@ -77,10 +77,12 @@ pub fn adopted(
         start_at: None,
         start_within: None,
         finish_at: work.finish_at,
+        windows: work.windows,
         attempt_timeout: work.attempt_timeout,
     };
     let mut row = Row::created(work.id, definition, now, policy);
     (row.generation, row.publish_lease, row.published_at) = (work.generation, None, Some(now));
+    row.closes_at = work.closes_at;
     Ok(row)
 }
 

@@ -3,6 +3,7 @@
 use crate::clock::{Timestamp, friendly};
 use crate::id::{Kind, Name, Pool};
 use crate::observer::retry::Retry;
+use crate::observer::windows::Windows;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -75,6 +76,9 @@ pub struct ObserverDefinition {
     /// It ends at this time, by the database's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_at: Option<Timestamp>,
+    /// It runs only within these hours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
     /// It fails if it still waits for a slot after this time.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
     pub start_within: Option<Duration>,
@@ -106,7 +110,7 @@ impl FieldError {
 }
 
 /// The members of a definition.
-pub const MEMBERS: [&str; 14] = [
+pub const MEMBERS: [&str; 15] = [
     "name",
     "kind",
     "spec",
@@ -119,6 +123,7 @@ pub const MEMBERS: [&str; 14] = [
     "priority",
     "start_at",
     "finish_at",
+    "windows",
     "start_within",
     "attempt_timeout",
 ];
@@ -205,6 +210,7 @@ impl ObserverDefinition {
         let on_full = reader.optional("on_full");
         let priority = reader.priority();
         let (start_at, finish_at) = (reader.moment("start_at"), reader.moment("finish_at"));
+        let windows = reader.optional("windows");
         let start_within = reader.duration("start_within");
         let attempt_timeout = reader.duration("attempt_timeout");
         reader.reject_unknown();
@@ -223,6 +229,7 @@ impl ObserverDefinition {
                     priority: priority.unwrap_or_default(),
                     start_at,
                     finish_at,
+                    windows,
                     start_within,
                     attempt_timeout,
                 };
@@ -287,6 +294,9 @@ impl ObserverDefinition {
         {
             let detail = format!("is {finish}: it must be later than start_at, which is {start}");
             errors.push(FieldError::new("/finish_at", detail));
+        }
+        if let Some(Err(wrong)) = self.windows.as_ref().map(Windows::check) {
+            errors.extend(wrong);
         }
         if let Err((pointer, rule)) = self.retry.check() {
             errors.push(FieldError::new(format!("/retry{pointer}"), rule));

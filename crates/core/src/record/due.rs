@@ -45,12 +45,13 @@ pub fn due_step(row: &Row, now: Timestamp, policy: &RowPolicy) -> Option<DueStep
         row.fail_not_started(now);
         return Some(DueStep::Revoke(row));
     }
-    if row.opens_at().is_some_and(|at| at <= now) {
+    if [row.opens_at(), row.shut_at()].into_iter().flatten().any(|at| at <= now) {
         let mut row = row.clone();
-        row.open(now);
+        row.wait_anew(now);
         return Some(DueStep::Wait(row));
     }
-    if row.wants_republish() && row.readmitted == Some(row.generation) {
+    let gives_up_slot = row.readmitted == Some(row.generation) || row.starts_later(now).is_some();
+    if row.wants_republish() && gives_up_slot {
         let mut row = row.clone();
         row.wait_for_slot(now, now);
         return Some(DueStep::Wait(row));

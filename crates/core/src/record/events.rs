@@ -279,7 +279,10 @@ impl Teller<'_> {
             let (what, text) = match &settled.how {
                 Settlement::Stopped => (EventKind::Stopped, String::new()),
                 Settlement::Completed => (EventKind::Completed, String::new()),
-                Settlement::Finished { at } => (EventKind::Completed, format!("at its finish_at, {at}")),
+                Settlement::Finished { at } if self.after.definition.finish_at == Some(*at) => {
+                    (EventKind::Completed, format!("at its finish_at, {at}"))
+                }
+                Settlement::Finished { at } => (EventKind::Stopped, format!("its time ended at {at}")),
                 Settlement::Failed { error, .. } | Settlement::NotStarted { error } => {
                     (EventKind::Failed, error.clone())
                 }

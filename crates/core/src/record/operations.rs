@@ -137,7 +137,8 @@ impl Row {
         let runs_otherwise = !definition.runs_like(&self.definition);
         let changes_pool = definition.pool != self.definition.pool;
         let has_ended = self.verdict().status.is_final();
-        let changes_start = definition.start_at != self.definition.start_at;
+        let changes_start =
+            definition.start_at != self.definition.start_at || definition.windows != self.definition.windows;
         self.definition = Arc::new(definition);
         self.modified_at = now;
         if let Some(waiting) = self.waiting.filter(|_| changes_start) {

@@ -107,6 +107,9 @@ pub struct Row {
     /// slot. `None`: it is admitted, or not meant to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
+    /// When the window ends in which it waits for a slot, or in which its run must end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closes_at: Option<Timestamp>,
     /// How often it failed and was retried since it last completed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u32,
@@ -151,7 +154,7 @@ impl Row {
         now: Timestamp,
         policy: &RowPolicy,
     ) -> Self {
-        Self {
+        let row = Self {
             id,
             version: 1,
             digest_is_stale: false,
@@ -171,6 +174,7 @@ impl Row {
             refused_since: None,
             withdrawn_at: None,
             waiting: None,
+            closes_at: None,
             failures: 0,
             readmitted: None,
             former_runs: Vec::new(),
@@ -180,7 +184,8 @@ impl Row {
             created_at: now,
             modified_at: now,
             ended_at: None,
-        }
+        };
+        Self { closes_at: row.window_end(now), ..row }
     }
 
     /// The stored form of the part that changes with every report, in MessagePack.
@@ -417,7 +422,7 @@ impl Row {
         let republish = self.wants_republish().then_some(self.modified_at);
         let forget = self.forget_at(policy);
         let watch = self.crash_check.map(|watch| watch.next_at);
-        let times = [self.opens_at(), self.not_started_at(), self.finish_due_at()];
+        let times = [self.opens_at(), self.shut_at(), self.not_started_at(), self.finish_due_at()];
         let steps = [mark, repeat, republish, forget, self.fails_at(policy), watch];
         steps.into_iter().chain(times).flatten().min()
     }

@@ -62,7 +62,7 @@ impl Row {
             }
             (Desired::Paused, Status::Processing | Status::Created) => self.awaits_end(),
             (Desired::Running, Status::Paused) => false,
-            (_, Status::Scheduled) => false,
+            (_, Status::Scheduled) => self.definition.windows.is_some(),
             (Desired::Running, Status::Created) => self.awaits_end() || now == Status::Scheduled,
             _ => true,
         }

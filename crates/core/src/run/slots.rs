@@ -200,7 +200,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         if let Some(at) = slot.phase.deadline() {
             self.timers.insert((at, id));
         }
-        if let Some(at) = slot.work.as_ref().and_then(|work| work.finish_at) {
+        if let Some(at) = slot.work.as_ref().and_then(|work| work.ends_at()) {
             self.finishes.insert((at, id));
         }
         self.slots.insert(id, Box::new(slot));
@@ -289,7 +289,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 if slot.apart_until > now.mono {
                     // The obvious rule settles a run that never started at once. The next generation would then start
                     // beside the older run. Instead, the settlement waits as long as the start would have waited.
-                    self.set_phase(id, Phase::Over { until: slot.apart_until, finish_at: None });
+                    self.set_phase(id, Phase::Over { until: slot.apart_until, ends_at: None });
                 } else {
                     self.settle(id, RunEvent::Stopped, effects);
                 }
@@ -300,12 +300,12 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Phase::Ending {
                 attempt,
                 abort_at,
-                why: Why::HandOver(_) | Why::Timeout { .. } | Why::Finish(_),
+                why: Why::HandOver(_) | Why::Timeout { .. } | Why::Finish(_) | Why::WindowClosed(_),
             } => {
                 self.set_phase(id, Phase::Ending { attempt, why: Why::Revocation(cause), abort_at });
             }
-            Phase::Over { until, finish_at: Some(_) } => {
-                self.set_phase(id, Phase::Over { until, finish_at: None });
+            Phase::Over { until, ends_at: Some(_) } => {
+                self.set_phase(id, Phase::Over { until, ends_at: None });
             }
             Phase::Ending { why: Why::Revocation(_), .. } | Phase::Over { .. } | Phase::Settling => {}
         }
@@ -331,6 +331,9 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Phase::Ending { why: Why::Revocation(_), .. } => self.settle(id, RunEvent::Stopped, effects),
             Phase::Ending { why: Why::HandOver(cause), .. } => {
                 self.give_back(id, handover::handed_over(cause), now, effects);
+            }
+            Phase::Ending { why: Why::WindowClosed(at), .. } => {
+                self.settle(id, RunEvent::Finished { at }, effects);
             }
             Phase::Ending { why: Why::Finish(at), .. } => {
                 let event = match outcome {
@@ -421,7 +424,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         if let Some(at) = slot.phase.deadline() {
             self.timers.remove(&(at, id));
         }
-        if let Some(at) = slot.work.as_ref().and_then(|work| work.finish_at) {
+        if let Some(at) = slot.work.as_ref().and_then(|work| work.ends_at()) {
             self.finishes.remove(&(at, id));
         }
         Some(slot)
@@ -447,10 +450,10 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                     self.set_phase(id, Phase::Ending { attempt, why, abort_at: None });
                     effects.push(Effect::Abort { id });
                 }
-                Phase::Over { finish_at: Some(at), .. } => {
+                Phase::Over { ends_at: Some(at), .. } => {
                     self.settle(id, RunEvent::Finished { at }, effects);
                 }
-                Phase::Over { finish_at: None, .. } => self.settle(id, RunEvent::Stopped, effects),
+                Phase::Over { ends_at: None, .. } => self.settle(id, RunEvent::Stopped, effects),
                 Phase::Running { attempt, since, .. } => self.time_out(id, (attempt, since), now, effects),
                 Phase::Announced | Phase::Settling => {}
             }

@@ -4,6 +4,7 @@ use crate::clock::{Timestamp, friendly};
 use crate::id::{Kind, Name, ObserverId};
 use crate::observer::definition::{ObserverDefinition, Overlap};
 use crate::observer::retry::Retry;
+use crate::observer::windows::Windows;
 use crate::wire::message::{Unreadable, VERSION};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,14 @@ pub struct Work {
     /// not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_at: Option<Timestamp>,
+    /// Its window ends at this time by the database's clock: the code is told to stop, and a run that has not started yet
+    /// does not start. A manager publishes the next generation when it opens again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closes_at: Option<Timestamp>,
+    /// The hours in which it may run. A service does not use them; if the manager loses the observer's row, it restores
+    /// them from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
 }
 
 /// The part of a work message that every version can read.
@@ -89,7 +98,15 @@ impl Work {
             priority: definition.priority,
             attempt_timeout: definition.attempt_timeout,
             finish_at: definition.finish_at,
+            closes_at: None,
+            windows: definition.windows.clone(),
         })
+    }
+
+    /// When a run of this message ends: at its `finish_at` or at the end of its window, by the database's clock.
+    #[must_use]
+    pub fn ends_at(&self) -> Option<Timestamp> {
+        [self.finish_at, self.closes_at].into_iter().flatten().min()
     }
 
     /// # Errors

@@ -100,7 +100,9 @@ async fn deliver(manager: &Manager, row: &Row, trace: &TraceContext) -> Option<P
 }
 
 fn message(row: &Row, trace: &TraceContext) -> Option<Message> {
-    match Work::of(row.id, row.generation, &row.definition).and_then(|work| serde_json::to_vec(&work)) {
+    let work = Work::of(row.id, row.generation, &row.definition);
+    let work = work.map(|work| Work { closes_at: row.closes_at, ..work });
+    match work.and_then(|work| serde_json::to_vec(&work)) {
         Ok(body) => {
             let headers = [("everwatch-observer", row.id.to_string())].into_iter().chain(trace.headers());
             let headers = headers.map(|(name, text)| (name.to_owned(), HeaderValue::Text(text)));

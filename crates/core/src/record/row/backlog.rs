@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// An observer that waits in the backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// When it began to wait for a slot; while it is scheduled, its `start_at`.
+    /// When it began to wait for a slot; while it is scheduled, the time that it waits for.
     pub since: Timestamp,
-    /// The `start_at` that it waits for before it waits for a slot.
+    /// The time that it waits for before it waits for a slot: its `start_at`, or its next window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opens_at: Option<Timestamp>,
 }
@@ -99,24 +99,26 @@ impl Row {
     pub fn created_waiting(mut self) -> Self {
         (self.generation, self.publish_lease) = (0, None);
         self.waiting = Some(self.wait(self.created_at, self.created_at));
+        self.closes_at = self.window_end(self.created_at);
         self
     }
 
-    fn wait(&self, since: Timestamp, now: Timestamp) -> Waiting {
+    pub(super) fn wait(&self, since: Timestamp, now: Timestamp) -> Waiting {
         let opens_at = self.starts_later(now);
         Waiting { since: opens_at.unwrap_or(since), opens_at }
     }
 
-    /// Lets it wait for a slot, first for its `start_at`. It has no message: it has ended, or was never published.
+    /// Lets it wait for a slot, first for the time at which it may start. It has no message: it has ended, or was never published.
     pub(crate) fn wait_for_slot(&mut self, since: Timestamp, now: Timestamp) {
         if self.waiting.is_none() {
-            match self.observed.settled.as_ref().map(|settled| &settled.how) {
+            match self.settlement() {
                 Some(Settlement::Failed { .. }) => self.failures = self.failures.saturating_add(1),
                 Some(Settlement::Completed | Settlement::Finished { .. }) => self.failures = 0,
                 Some(Settlement::Stopped | Settlement::NotStarted { .. }) | None => {}
             }
         }
         self.waiting = Some(self.wait(since, now));
+        self.closes_at = self.window_end(now);
         (self.ending, self.promised, self.readmitted) = (None, None, None);
         (self.withdrawn_at, self.refused_since, self.resend) = (None, None, None);
         (self.ended_at, self.modified_at) = (None, now);

@@ -22,6 +22,7 @@ impl Row {
         }
         self.publish_lease = Some(PublishLease { until: now.plus(policy.lease), failures });
         (self.waiting, self.readmitted) = (None, None);
+        self.closes_at = self.window_end(now);
         self.ended_at = None;
         self.modified_at = now;
     }

@@ -5,30 +5,58 @@ use crate::record::observed::Settlement;
 use crate::record::row::{Desired, Row};
 use std::time::Duration;
 
-/// How long after `finish_at` and the `grace` a manager waits for the report of the service before it ends the observer.
+/// How long after the end of a run and its `grace` a manager waits for the report of the service before it ends the run.
 const FINISH_PATIENCE: Duration = Duration::from_secs(5);
+const A_DAY: Duration = Duration::from_secs(86_400);
 
 static STOPPED: Settlement = Settlement::Stopped;
 
 impl Row {
-    /// The `start_at` that a scheduled observer waits for.
+    /// The time that a scheduled observer waits for: its `start_at`, or its next window.
     #[must_use]
     pub fn opens_at(&self) -> Option<Timestamp> {
         self.waiting.and_then(|waiting| waiting.opens_at).filter(|_| self.desired == Desired::Running)
     }
 
-    /// The `start_at` of its definition, if that is in the future.
+    /// When it may start, if that is in the future: after its `start_at`, in a window.
     #[must_use]
     pub fn starts_later(&self, now: Timestamp) -> Option<Timestamp> {
-        self.definition.start_at.filter(|at| *at > now)
+        // A service may end a run a little before this clock shows the end of the window.
+        let end = match self.observed.settled.as_ref().map(|settled| &settled.how) {
+            Some(Settlement::Finished { at }) if self.closes_at == Some(*at) => *at,
+            _ => now,
+        };
+        let earliest = self.definition.start_at.map_or(now, |at| at.max(now)).max(end);
+        let start = match &self.definition.windows {
+            None => earliest,
+            // Without its time zone, nobody knows when it opens.
+            Some(windows) => {
+                windows.open_at(earliest).map_or(earliest.plus(A_DAY), |open| open.from.max(earliest))
+            }
+        };
+        (start > now).then_some(start)
     }
 
-    /// Its `start_at` has passed: it waits for a slot.
-    pub(crate) fn open(&mut self, now: Timestamp) {
-        if let Some(waiting) = &mut self.waiting
-            && let Some(opened) = waiting.opens_at.take()
-        {
-            (waiting.since, self.modified_at) = (opened, now);
+    /// When the window ends that is open now; `None` if it has no windows, or if none of them ever ends.
+    pub(crate) fn window_end(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.definition.windows.as_ref()?.open_at(now) {
+            Some(open) if open.from <= now => open.until,
+            // A message that is published now starts nothing.
+            Some(_) | None => Some(now),
+        }
+    }
+
+    /// When the window closes in which it waits for a slot.
+    pub(crate) fn shut_at(&self) -> Option<Timestamp> {
+        let waits = self.waiting.is_some() && self.desired == Desired::Running && self.opens_at().is_none();
+        self.closes_at.filter(|_| waits)
+    }
+
+    /// The time that it waited for has come, or the window in which it waited for a slot has closed.
+    pub(crate) fn wait_anew(&mut self, now: Timestamp) {
+        if let Some(waiting) = self.waiting {
+            (self.waiting, self.modified_at) = (Some(self.wait(waiting.since, now)), now);
+            self.closes_at = self.window_end(now);
         }
     }
 
@@ -54,27 +82,38 @@ impl Row {
         self.definition.finish_at.is_some_and(|at| at <= now)
     }
 
-    /// When a manager ends it because of its `finish_at`; `None` if it has ended, is deleted or has no
-    /// `finish_at`.
+    /// When its run ends: at its `finish_at` or at the end of its window.
+    fn ends_at(&self) -> Option<Timestamp> {
+        let closes_at = self.closes_at.filter(|_| self.has_message());
+        [self.definition.finish_at, closes_at].into_iter().flatten().min()
+    }
+
+    fn has_message(&self) -> bool {
+        self.waiting.is_none() && self.generation > 0 && self.observed.settled.is_none()
+    }
+
+    /// When a manager ends it because of its `finish_at`, or its run because its window closes; `None` if it has ended,
+    /// is deleted or has no end.
     #[must_use]
     pub fn finish_due_at(&self) -> Option<Timestamp> {
-        let at = self.definition.finish_at?;
+        let at = self.ends_at()?;
         if self.desired == Desired::Deleted || self.verdict().status.is_final() {
             return None;
         }
-        let has_message = self.waiting.is_none() && self.generation > 0 && self.observed.settled.is_none();
-        Some(if has_message { at.plus(self.definition.grace.saturating_add(FINISH_PATIENCE)) } else { at })
+        let patience = self.definition.grace.saturating_add(FINISH_PATIENCE);
+        Some(if self.has_message() { at.plus(patience) } else { at })
     }
 
-    /// A manager ends it because its `finish_at` has passed.
+    /// A manager ends it because its `finish_at` has passed, or its run because its window has closed.
     pub(crate) fn finish(&mut self, now: Timestamp) {
-        let Some(at) = self.definition.finish_at else { return };
+        let Some(at) = self.ends_at() else { return };
         (self.ending, self.promised, self.readmitted) = (None, None, None);
         (self.withdrawn_at, self.refused_since, self.publish_lease) = (None, None, None);
         self.settle_by_manager(Settlement::Finished { at }, now);
     }
 
-    /// How its generation ended. An end at a `finish_at` that the definition no longer has counts as a stop.
+    /// How its generation ended. An end at the end of a window, or at a `finish_at` that the definition no longer has,
+    /// counts as a stop.
     #[must_use]
     pub fn settlement(&self) -> Option<&Settlement> {
         let how = &self.observed.settled.as_ref()?.how;

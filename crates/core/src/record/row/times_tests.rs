@@ -196,3 +196,115 @@ fn an_end_at_a_former_finish_is_a_stop() {
     is(&rests, "1 Paused  None");
     assert_eq!(rests.slot(), Slot::None);
 }
+
+/// Open in the second and in the fourth minute of each day.
+fn windows() -> Value {
+    let open = json!([{"from": "00:01", "to": "00:02"}, {"from": "00:03", "to": "00:04"}]);
+    json!({"windows": {"time_zone": "UTC", "open": open}})
+}
+/// It runs since the second minute.
+fn in_its_window() -> Row {
+    let mut it = due(&row(&windows()).created_waiting(), 60);
+    it.admit(at(61), &policy());
+    assert_eq!(it.closes_at, Some(at(120)));
+    hear(&mut it, RunEvent::Started { attempt: 1, started_at: at(62) }, 62);
+    it
+}
+
+#[test]
+fn an_observer_waits_for_its_window_and_ends_with_it() {
+    let created = row(&windows()).created_waiting();
+    is(&created, "0 Scheduled starts at 1970-01-01T00:01:00.000Z None");
+    let mut it = in_its_window();
+    is(&it, "1 Processing  Admitted");
+    // The service's clock is a little ahead.
+    hear(&mut it, finished(), 119);
+    let Some(DueStep::Wait(mut it)) = due_step(&it, at(119), &policy()) else { panic!() };
+    is(&it, "1 Scheduled starts at 1970-01-01T00:03:00.000Z None");
+    assert_eq!(it.failures, 0);
+    it = due(&it, 180);
+    is(&it, "1 Created waiting for a slot in pool default Waiting");
+    it.admit(at(181), &policy());
+    is(&it, "2 Created to be published Admitted");
+    assert_eq!(it.closes_at, Some(at(240)));
+}
+
+#[test]
+fn a_run_that_nobody_ends_with_its_window_is_ended_by_a_manager() {
+    let it = due(&in_its_window(), 135);
+    assert!(it.revocation().below > it.epoch(), "its run must end");
+    let Some(DueStep::Wait(it)) = due_step(&it, at(135), &policy()) else { panic!() };
+    is(&it, "1 Scheduled starts at 1970-01-01T00:03:00.000Z None");
+}
+
+#[test]
+fn a_wait_for_a_slot_ends_with_the_window() {
+    let waits = due(&row(&windows()).created_waiting(), 60);
+    is(&due(&waits, 120), "0 Scheduled starts at 1970-01-01T00:03:00.000Z None");
+    // No manager was there when it closed and opened again.
+    let Some(DueStep::Wait(late)) = due_step(&waits, at(200), &policy()) else { panic!() };
+    is(&late, "0 Created waiting for a slot in pool default Waiting");
+    assert_eq!(late.due_at(&policy()), Some(at(240)));
+    // Nor when it should have opened.
+    let missed = row(&windows()).created_waiting();
+    let Some(DueStep::Wait(missed)) = due_step(&missed, at(130), &policy()) else { panic!() };
+    is(&missed, "0 Scheduled starts at 1970-01-01T00:03:00.000Z None");
+}
+
+#[test]
+fn what_lets_it_run_again_waits_for_the_next_window() {
+    let mut failed = in_its_window();
+    hear(&mut failed, RunEvent::Failed { error: "no".into(), attempts: 1 }, 90);
+    failed.retry(at(130), &policy()).unwrap();
+    is(&failed, "1 Scheduled starts at 1970-01-01T00:03:00.000Z None");
+    let mut restarts = in_its_window();
+    restarts.restart(at(118), &policy()).unwrap();
+    hear(&mut restarts, RunEvent::Stopped, 121);
+    let Some(DueStep::Wait(restarts)) = due_step(&restarts, at(121), &policy()) else { panic!() };
+    is(&restarts, "1 Scheduled starts at 1970-01-01T00:03:00.000Z None");
+    // A publish that is repeated outside of the window starts nothing.
+    let mut lost = in_its_window();
+    lost.republish(at(130), &policy());
+    assert_eq!(lost.closes_at, Some(at(130)));
+    let mut rests = in_its_window();
+    rests.pause(at(100), &policy()).unwrap();
+    hear(&mut rests, finished(), 120);
+    is(&rests, "1 Paused  None");
+    assert_eq!(rests.due_at(&policy()), None);
+    assert!(in_its_window().may_become(Status::Scheduled));
+}
+
+#[test]
+fn a_completion_and_a_finish_end_it_for_good() {
+    let mut done = in_its_window();
+    hear(&mut done, RunEvent::Completed, 90);
+    is(&done, "1 Completed  None");
+    assert!(due_step(&done, at(1000), &policy()).is_none());
+    let mut both = windows();
+    both["finish_at"] = json!("1970-01-01T00:01:30Z");
+    let mut it = row(&both).created_waiting();
+    it = due(&it, 60);
+    it.admit(at(61), &policy());
+    hear(&mut it, RunEvent::Started { attempt: 1, started_at: at(62) }, 62);
+    is(&due(&it, 105), "1 Completed ended at its finish_at, 1970-01-01T00:01:30.000Z None");
+    // Between two windows, too.
+    both["finish_at"] = json!("1970-01-01T00:02:30Z");
+    let waits = due(&row(&both).created_waiting(), 60);
+    let closed = due(&waits, 120);
+    is(&due(&closed, 150), "0 Completed ended at its finish_at, 1970-01-01T00:02:30.000Z None");
+}
+
+#[test]
+fn new_windows_apply_at_once() {
+    let mut it = in_its_window();
+    let longer = json!({"windows": {"time_zone": "UTC", "open": [{"from": "00:01", "to": "00:30"}]}});
+    it.update(definition(&longer), at(70), &policy()).unwrap();
+    is(&it, "1 Processing told to stop, then restarts Admitted");
+    hear(&mut it, RunEvent::Stopped, 71);
+    let Some(DueStep::Publish(it)) = due_step(&it, at(71), &policy()) else { panic!() };
+    assert_eq!(it.closes_at, Some(at(1800)));
+    let mut scheduled = row(&windows()).created_waiting();
+    scheduled.update(definition(&json!({})), at(10), &policy()).unwrap();
+    is(&scheduled, "0 Created waiting for a slot in pool default Waiting");
+    assert_eq!(scheduled.due_at(&policy()), None);
+}

@@ -31,18 +31,18 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             if !apart {
                 return self.settle_unstarted(receipt, id, epoch, effects);
             }
-            return put(self, work.ok(), Phase::Over { until: apart_until, finish_at: None });
+            return put(self, work.ok(), Phase::Over { until: apart_until, ends_at: None });
         }
         if self.draining {
             effects.push(Effect::Requeue(receipt));
             return;
         }
-        let finish_at = work.as_ref().ok().and_then(|work| work.finish_at);
-        if let Some(finish_at) = finish_at.filter(|at| *at <= self.clock.time(now.mono, now.wall)) {
+        let ends_at = work.as_ref().ok().and_then(|work| work.ends_at());
+        if let Some(ends_at) = ends_at.filter(|at| *at <= self.clock.time(now.mono, now.wall)) {
             if !apart {
-                return self.finish_unstarted((receipt, id, epoch), finish_at, effects);
+                return self.finish_unstarted((receipt, id, epoch), ends_at, effects);
             }
-            return put(self, work.ok(), Phase::Over { until: apart_until, finish_at: Some(finish_at) });
+            return put(self, work.ok(), Phase::Over { until: apart_until, ends_at: Some(ends_at) });
         }
         let taken = |reason: &str, refuses: bool| {
             let event = RunEvent::Held { reason: reason.to_owned(), refuses };

@@ -55,6 +55,8 @@ pub enum CancelReason {
     TimedOut,
     /// The `finish_at` of the observer has passed.
     Finished,
+    /// The window of the observer has closed: it starts again when it opens.
+    WindowClosed,
     /// The service may have lost its session with the broker, so that another service may run the observer already.
     Fenced,
 }

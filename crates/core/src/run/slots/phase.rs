@@ -16,6 +16,8 @@ pub(super) enum Why {
     Timeout { since: Duration, after: Duration },
     /// Its `finish_at` has passed.
     Finish(Timestamp),
+    /// Its window has closed.
+    WindowClosed(Timestamp),
 }
 
 #[derive(Debug)]
@@ -41,9 +43,9 @@ pub(super) enum Phase {
     Ending { attempt: u32, why: Why, abort_at: Option<Duration> },
     /// This service cannot run it; given back at that time.
     Refusing { until: Duration, why: String },
-    /// Ended before its start: revoked, or because of its `finish_at`. Settled at `until`, when an older run on another
+    /// Ended before its start: revoked, or because its time has passed, which is then `ends_at`. Settled at `until`, when an older run on another
     /// service has certainly ended.
-    Over { until: Duration, finish_at: Option<Timestamp> },
+    Over { until: Duration, ends_at: Option<Timestamp> },
     /// Its last report was sent and is not confirmed yet.
     Settling,
 }
@@ -61,6 +63,7 @@ impl Why {
             }
             Self::Timeout { .. } => CancelReason::TimedOut,
             Self::Finish(_) => CancelReason::Finished,
+            Self::WindowClosed(_) => CancelReason::WindowClosed,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Ends that are known beforehand: the `attempt_timeout` of an attempt, and the `finish_at` of an observer.
+//! Ends that are known beforehand: the `attempt_timeout` of an attempt, and the `finish_at` or the window of an observer.
 
 use super::phase::{Phase, Why};
 use super::{Effect, Now, Slots};
@@ -49,7 +49,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         self.end_code(id, attempt, why, now, effects);
     }
 
-    /// Ends the observers whose `finish_at` has passed.
+    /// Ends the runs whose `finish_at` or window has passed.
     pub(super) fn finish_due(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
         let time = self.clock.time(now.mono, now.wall);
         while let Some((at, id)) = self.finishes.first().copied().filter(|(at, _)| *at <= time) {
@@ -60,23 +60,25 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
 
     fn finish(&mut self, id: ObserverId, at: Timestamp, now: Now, effects: &mut Vec<Effect<R>>) {
         let Some(slot) = self.slots.get(&id) else { return };
+        let is_finish = slot.work.as_ref().is_some_and(|work| work.finish_at == Some(at));
+        let why = if is_finish { Why::Finish(at) } else { Why::WindowClosed(at) };
         match slot.phase {
             Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
                 if slot.apart_until > now.mono {
-                    self.set_phase(id, Phase::Over { until: slot.apart_until, finish_at: Some(at) });
+                    self.set_phase(id, Phase::Over { until: slot.apart_until, ends_at: Some(at) });
                 } else {
                     self.settle(id, RunEvent::Finished { at }, effects);
                 }
             }
-            Phase::Running { attempt, .. } => self.end_code(id, attempt, Why::Finish(at), now, effects),
+            Phase::Running { attempt, .. } => self.end_code(id, attempt, why, now, effects),
             Phase::Ending { attempt, abort_at, why: Why::HandOver(_) | Why::Timeout { .. } } => {
-                self.set_phase(id, Phase::Ending { attempt, why: Why::Finish(at), abort_at });
+                self.set_phase(id, Phase::Ending { attempt, why, abort_at });
             }
             Phase::Ending { .. } | Phase::Over { .. } | Phase::Settling => {}
         }
     }
 
-    /// Settles a message that arrived after its `finish_at`.
+    /// Settles a message that arrived after the end of its time.
     pub(super) fn finish_unstarted(
         &mut self,
         (receipt, id, epoch): (R, ObserverId, Epoch),

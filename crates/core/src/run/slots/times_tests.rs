@@ -224,3 +224,29 @@ fn every_report_of_a_start_tells_the_same_time() {
     let RunEvent::Started { started_at, .. } = script.slots.list()[0].event else { panic!() };
     assert_eq!(started_at, Timestamp(500), "also in an inventory");
 }
+
+fn windowed(acquisitions: u32) -> Input<u32> {
+    let DecodedWork::Ours(work) = work(1, &json!({"grace": "2s"})) else { panic!() };
+    let closes_at = Some(Timestamp(60_000));
+    Input::Delivered {
+        receipt: 7,
+        read: DecodedWork::Ours(Box::new(Work { closes_at, ..*work })),
+        acquisitions,
+    }
+}
+
+#[test]
+fn a_run_ends_with_its_window_and_a_later_delivery_does_not_start() {
+    let mut script = Script::new();
+    script.on(windowed(0), &["start 1.0 attempt 1", "report Started 1.0"]);
+    assert_eq!(script.deadline(), Some(Duration::from_secs(60)));
+    script
+        .at(59_999)
+        .on(Input::Wake, &[])
+        .at(60_000)
+        .on(Input::Wake, &["cancel WindowClosed"])
+        // Its result belongs to a run that goes on in the next window.
+        .on(ended(1, 0, Outcome::DoneWith("1".into())), &["settle Finished 1.0"])
+        .on(confirmed(1, 0), &["ack 7"]);
+    Script::new().at(60_000).on(windowed(1), &["settle Finished 1.1"]);
+}
