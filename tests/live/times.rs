@@ -1,5 +1,5 @@
 //! Observers start at their `start_at`, end at their `finish_at`, and attempts end after their `attempt_timeout`, also while
-//! services and managers are killed.
+//! services and managers are killed. They also run only within their windows.
 
 use everwatch_api::Observer;
 use everwatch_core::clock::{self, Timestamp};
@@ -7,7 +7,7 @@ use everwatch_core::record::events::EventKind;
 use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, brokers};
-use everwatch_tests::wait::wait_for;
+use everwatch_tests::wait::{wait_for, wait_within};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -28,6 +28,10 @@ fn finite(number: usize, folder: &Path, finish: Timestamp) -> Value {
         ("exec", beacons::exec_spec(folder))
     };
     json!({"name": format!("o{number}"), "kind": kind, "spec": spec, "finish_at": finish.to_string()})
+}
+
+fn hours(time_zone: &str, open: &Value) -> Value {
+    json!({"windows": {"time_zone": time_zone, "open": open}})
 }
 
 /// Every beacon falls silent at most `LATE` after `finish`, and none long before it.
@@ -109,6 +113,11 @@ async fn times_that_cannot_be_are_refused() {
         (json!({"start_at": "2030-01-31T09:30:00"}), "/start_at", "RFC 3339"),
         (json!({"attempt_timeout": "0s"}), "/attempt_timeout", "at least 1s"),
         (json!({"attempt_timeout": "soon"}), "/attempt_timeout", "is not a duration"),
+        (hours("Berlin", &json!([{"from": "09:00", "to": "10:00"}])), "/windows/time_zone", "Europe/Berlin"),
+        (hours("UTC", &json!([])), "/windows/open", "never run"),
+        (hours("UTC", &json!([{"from": "09:00", "to": "09:00"}])), "/windows/open/0/to", "24:00"),
+        (hours("UTC", &json!([{"from": "9 am", "to": "10:00"}])), "/windows", "09:30"),
+        (hours("UTC", &json!([{"days": "workdays", "from": "09:00", "to": "10:00"}])), "/windows", "mon-fri"),
     ] {
         let mut body = json!({"kind": "ticker"});
         body.as_object_mut().unwrap().extend(times.as_object().unwrap().clone());
@@ -120,6 +129,11 @@ async fn times_that_cannot_be_are_refused() {
     let (code, said) =
         cluster.command(&["observer", "create", "x", "--kind", "ticker", "--start-at", "tomorrow"]);
     assert!(code == Some(2) && said.contains("RFC 3339"), "{said}");
+    let windowed = ["observer", "create", "x", "--kind", "ticker", "--window"];
+    let (code, said) = cluster.command(&[&windowed[..], &["weekdays 9-5", "--time-zone", "UTC"]].concat());
+    assert!(code == Some(2) && said.contains("`weekdays` is not a day"), "{said}");
+    let (code, said) = cluster.command(&[&windowed[..], &["mon-fri 09:30-16:00"]].concat());
+    assert!(code == Some(2) && said.contains("--time-zone"), "{said}");
 }
 
 #[tokio::test]
@@ -153,6 +167,67 @@ async fn observers_end_in_time_while_no_manager_lives_and_through_a_failover() {
         assert!(all.iter().all(|it| it.reason.starts_with("ended at its finish_at")), "{all:?}");
         judge(&version, &folder, finish);
     }
+}
+
+/// An opening between these minutes.
+fn minutes(from: Timestamp, to: Timestamp) -> Value {
+    let of_the_day = |at: Timestamp| at.to_string()[11..16].to_owned();
+    json!({"from": of_the_day(from), "to": of_the_day(to)})
+}
+
+#[tokio::test]
+async fn observers_run_within_their_windows_only_without_managers_and_through_a_failover() {
+    let minute = Duration::from_secs(60);
+    let mut cluster = Cluster::new("windows").with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 20).await;
+    cluster.service("b", 20).await;
+    let folder = cluster.folder("beacons");
+    let soon = from_now(20);
+    let closes = Timestamp(soon.0 - soon.0 % 60_000).plus(minute);
+    let opens = closes.plus(minute);
+    let open = json!([minutes(closes.minus(2 * minute), closes), minutes(opens, opens.plus(10 * minute))]);
+    for number in 0..OBSERVERS {
+        let mut body = finite(number, &folder, opens.plus(20 * minute));
+        body["windows"] = hours("UTC", &open)["windows"].clone();
+        let made = cluster.api.create(body).await;
+        assert_eq!((made.status, made.closes_at), (Status::Created, Some(closes)));
+    }
+    wait_for("all to run", || async {
+        let running = cluster.api.processing().await.len();
+        if running == OBSERVERS { Ok(()) } else { Err(format!("{running} run")) }
+    })
+    .await;
+    wait_within(2 * minute, "the last seconds of the window", || async {
+        let left = closes.since(clock::now());
+        if left < Duration::from_secs(4) { Ok(()) } else { Err(format!("{left:?} are left")) }
+    })
+    .await;
+    cluster.kill("manager");
+    cluster.kill("a");
+    let quiet = closes.plus(Duration::from_millis(LATE.unsigned_abs()));
+    wait_for("the window to be closed", || async {
+        if clock::now() > quiet { Ok(()) } else { Err("it is not".to_owned()) }
+    })
+    .await;
+    judge("closed", &folder, closes);
+    cluster.manager().await;
+    let reason = format!("starts at {opens}");
+    wait_for("all to be scheduled", || async {
+        let all = cluster.api.observers().await;
+        let waits = all.iter().filter(|it| it.status == Status::Scheduled && it.reason == reason).count();
+        if waits == OBSERVERS { Ok(()) } else { Err(format!("{waits} are scheduled of {all:?}")) }
+    })
+    .await;
+    judge("scheduled", &folder, closes);
+    cluster.service("c", 20).await;
+    wait_within(2 * minute, "all to run again", || async {
+        let running = cluster.api.processing().await;
+        let early = running.iter().find(|it| it.started_at.is_none_or(|started| started < opens));
+        assert!(early.is_none(), "{early:?}");
+        if running.len() == OBSERVERS { Ok(()) } else { Err(format!("{} run", running.len())) }
+    })
+    .await;
 }
 
 #[tokio::test]

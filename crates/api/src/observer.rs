@@ -112,7 +112,8 @@ pub struct Observer {
     #[serde(default)]
     #[schema(value_type = Option<RunWindows>)]
     pub windows: Option<Windows>,
-    /// When the window ends in which it runs or waits for a slot; null if it has no windows, or is outside of them.
+    /// The end of the window in which the observer runs or waits for a slot. Null if it does neither, if it has no
+    /// windows, or if its windows have no gap within ten years.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub closes_at: Option<Timestamp>,

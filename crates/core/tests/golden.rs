@@ -90,10 +90,16 @@ fn work() {
     let written: Value = serde_json::from_slice(&written).unwrap();
     assert_eq!(written, serde_json::from_slice::<Value>(&kept).unwrap());
     let (attempt_timeout, finish_at) = (Some(Duration::from_secs(1800)), Some(at(9)));
+    let open = json!([{"days": "mon-fri", "from": "09:30", "to": "16:00"}]);
+    let windows = json!({"time_zone": "America/New_York", "open": open, "except": ["2026-12-25"]});
+    let windows = serde_json::from_value(windows).unwrap();
+    let windowed = Work { closes_at: Some(at(9)), windows, ..work.clone() };
     let finite = Work { attempt_timeout, finish_at, ..work };
-    let kept = golden("work-times", &serde_json::to_vec(&finite).unwrap());
-    let DecodedWork::Ours(read) = Work::read(&kept).unwrap() else { panic!("foreign") };
-    assert_eq!(format!("{read:?}"), format!("{finite:?}"));
+    for (name, work) in [("work-times", finite), ("work-windows", windowed)] {
+        let kept = golden(name, &serde_json::to_vec(&work).unwrap());
+        let DecodedWork::Ours(read) = Work::read(&kept).unwrap() else { panic!("foreign") };
+        assert_eq!(format!("{read:?}"), format!("{work:?}"));
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ const retryText = (it) => ({
 })[it.kind]?.() ?? it.kind;
 
 const windowsText = ({ open, time_zone: zone, except = [] }) =>
-  `${open.map(({ days, from, to }) => `${days} ${from}–${to}`).join("; ")} in ${zone}${except.length ? `, except ${except.join(", ")}` : ""}`;
+  `${open.map(({ days, from, to }) => `${days} ${from}-${to}`).join("; ")} in ${zone}${except.length ? `, except ${except.join(", ")}` : ""}`;
 
 function facts(it) {
   const labels = Object.entries(it.labels);

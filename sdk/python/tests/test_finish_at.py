@@ -198,3 +198,10 @@ def test_finishes_of_runs_that_are_over_do_not_add_up() -> None:
         script.slots.on_confirmed(ID, epoch, script.now)
     assert len(script.slots._finishes) <= 1002
     assert script.slots.next_deadline(script.now) is None
+
+
+def test_a_run_ends_with_its_window_and_its_result_is_dropped() -> None:
+    read = work(closes_at=AT, finish_at=AT + 1)
+    script = SlotScript().deliver(7, read, 0, *STARTED).at(AT).wake("cancel window_closed")
+    script.ended(RUN, Done({"n": 1}), "settle finished 1.0")
+    SlotScript().at(AT).deliver(7, read, 0, "settle finished 1.0")

@@ -26,6 +26,7 @@ def work(
     retry: Retry = TWICE,
     attempt_timeout: float | None = None,
     finish_at: int | None = None,
+    closes_at: int | None = None,
 ) -> Work:
     """A readable message."""
     return Work(
@@ -38,6 +39,7 @@ def work(
         forbids_overlap=forbids_overlap,
         attempt_timeout=attempt_timeout,
         finish_at=finish_at,
+        closes_at=closes_at,
     )
 
 

@@ -80,6 +80,7 @@ fn history(observers: usize, services: usize) -> History {
         paused: false,
         start_ms: None,
         finish_ms: None,
+        windows: None,
     };
     let setup = Setup {
         seed: 1,

@@ -15,6 +15,7 @@ use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
+use everwatch_core::wire::trace::TraceContext;
 use everwatch_store::{
     Admission, Admitted, Backlog, Backup, Change, Checkpoints, Counts, Created, Event, EventFilter,
     EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, ListCursor, MemoryStore,
@@ -23,6 +24,7 @@ use everwatch_store::{
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
+use std::num::{NonZeroU64, NonZeroU128};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,9 +34,21 @@ const WAY: u64 = 1;
 /// How long a client waits for a missing answer, in ms.
 const ANSWER_WITHIN: u64 = 5000;
 
-tokio::task_local! {
-    /// The number of the user request that the current task executes.
-    pub(crate) static REQUEST: u64;
+/// The span in the traces of user requests.
+const REQUEST_SPAN: NonZeroU64 = NonZeroU64::MIN;
+
+/// The trace of a user request. A manager saves the changes of several requests together, so the task that saves a row
+/// does not tell whose change it is; the trace in the row does.
+pub(crate) fn trace_of(request: u64) -> TraceContext {
+    let number = NonZeroU128::MIN.saturating_add(request.into());
+    TraceContext::new(number, REQUEST_SPAN, 0)
+}
+
+/// The number of the user request that made this change, if one did.
+fn request_of(change: &Change<'_>) -> Option<u64> {
+    let trace = change.after.trace.as_ref().filter(|trace| change.before.trace.as_ref() != Some(*trace))?;
+    let number = u64::try_from(trace.trace.get() - 1).ok();
+    number.filter(|_| trace.span == REQUEST_SPAN)
 }
 
 /// The database server.
@@ -173,8 +187,8 @@ impl RemoteStore {
 
     async fn update(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
         let late = self.memory().save(changes).await?;
-        let request = REQUEST.try_with(|request| *request).ok();
-        for Change { before, after } in changes.iter().filter(|it| !late.contains(&it.after.id)) {
+        for change @ Change { before, after } in changes.iter().filter(|it| !late.contains(&it.after.id)) {
+            let request = request_of(change);
             let before = Some(Box::new(Row::clone(before)));
             note(Fact::Saved { request, before, after: Box::new(Row::clone(after)) });
         }

@@ -2,7 +2,9 @@
 //! `judge`.
 
 use crate::code::{Code, Does, Stops};
-use crate::history::{Action, Ask, Fault, History, ObserverSetup, Order, Runs, ServiceSetup, Setup, Theme};
+use crate::history::{
+    Action, Ask, Fault, History, ObserverSetup, Order, Runs, ServiceSetup, Setup, Theme, WindowSetup,
+};
 use crate::network::Lane;
 use crate::world::Power;
 use everwatch_core::id::{Name, Pool};
@@ -22,6 +24,25 @@ pub(crate) struct Dice {
 fn time_of(seed: u64, number: u64, first: u64, within: std::ops::Range<i64>) -> Option<i64> {
     let spread = i64::try_from((seed * 7919 + number * 104_729) % 1_000_003).unwrap();
     (number % 3 == first).then(|| within.start + spread % (within.end - within.start))
+}
+
+/// The windows of an observer; chosen by seed number, like times.
+fn windows_of(seed: u64, number: u64) -> Option<WindowSetup> {
+    let setup = if number.is_multiple_of(2) { WindowSetup::Interrupted } else { WindowSetup::Late };
+    (seed % 16 == 10).then_some(setup)
+}
+
+/// How far the clocks of a history may differ, in ms.
+///
+/// Managers use clocks to decide whether a message was in a lost queue, and which death soon followed which start. Some
+/// themes therefore need small clock skew.
+fn skew_of(theme: Theme) -> i64 {
+    match theme {
+        Theme::Refill => 0,
+        Theme::Deadly => 2000,
+        Theme::Skewed => 600_000,
+        _ => 10_000,
+    }
 }
 
 impl Dice {
@@ -172,7 +193,9 @@ impl Dice {
             })
             .collect();
         // Chosen by seed number, as some themes are.
-        let has_times = seed % 4 == 1 && !matches!(theme, Theme::Skewed | Theme::Restored | Theme::Deadly);
+        let may_have_times = !matches!(theme, Theme::Skewed | Theme::Restored | Theme::Deadly);
+        let has_times = seed % 4 == 1 && may_have_times;
+        let has_exact_clocks = has_times || windows_of(seed, 0).is_some() && may_have_times;
         let observers = (0..self.up_to(2, 7)).map(|number| ObserverSetup {
             is_rare: rare && self.one_in(3),
             pool: if two_pools && self.one_in(3) { other.clone() } else { Pool::default() },
@@ -182,6 +205,7 @@ impl Dice {
             paused: theme != Theme::Deadly && self.one_in(10),
             start_ms: has_times.then(|| time_of(seed, number, 2, 5_000..30_000)).flatten(),
             finish_ms: has_times.then(|| time_of(seed, number, 1, 10_000..55_000)).flatten(),
+            windows: windows_of(seed, number).filter(|_| may_have_times),
         });
         let mut observers: Vec<_> = observers.collect();
         // Chosen by seed number, as some themes are.
@@ -190,17 +214,10 @@ impl Dice {
                 observer.code.saves_every = Some(every);
             }
         }
-        // Managers use clocks to decide whether a message was in a lost queue, and which death soon followed
-        // which start. These themes therefore need small clock skew.
-        let skew = match theme {
-            Theme::Refill => 0,
-            Theme::Deadly => 2000,
-            Theme::Skewed => 600_000,
-            _ => 10_000,
-        };
+        let skew = skew_of(theme);
         let skews = (0..services.len() + managers).map(|_| self.rng.random_range(-skew..=skew));
         // A service that no manager has answered goes by its own clock; the rule of times does not know which one.
-        let skews: Vec<_> = skews.map(|skew| if has_times { 0 } else { skew }).collect();
+        let skews: Vec<_> = skews.map(|skew| if has_exact_clocks { 0 } else { skew }).collect();
         // Chosen by seed number, as some themes are. These numbers are of no seed that a test records.
         let state_queues = match seed % 50 {
             11 | 33 => 2,

@@ -54,6 +54,8 @@ pub(crate) struct ObserverSetup {
     pub(crate) start_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) finish_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) windows: Option<WindowSetup>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -320,4 +322,13 @@ impl History {
             Action::User(..) | Action::Operator(_) => false,
         })
     }
+}
+
+/// The windows of an observer. Histories begin 40 s before a full minute.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum WindowSetup {
+    /// It is closed from the first full minute to the second.
+    Interrupted,
+    /// It opens at the first full minute.
+    Late,
 }

@@ -3,8 +3,8 @@
 
 use crate::actors;
 use crate::code::Code;
-use crate::database::REQUEST;
-use crate::history::{Ask, ObserverSetup, Order, Setup};
+use crate::database::trace_of;
+use crate::history::{Ask, ObserverSetup, Order, Setup, WindowSetup};
 use crate::machine::EPOCH_MS;
 use crate::promises::{Answered, PromisedOrders};
 use crate::record::number;
@@ -90,11 +90,23 @@ pub(crate) fn observer_name(observer: usize) -> String {
 /// Observers have this many priorities.
 const PRIORITIES: usize = 3;
 
+/// Histories begin at 22:13:20, and end before the next evening.
+fn windows(setup: WindowSetup) -> Value {
+    let open = match setup {
+        WindowSetup::Interrupted => {
+            json!([{"from": "22:10", "to": "22:14"}, {"from": "22:15", "to": "22:00"}])
+        }
+        WindowSetup::Late => json!([{"from": "22:14", "to": "22:00"}]),
+    };
+    json!({"time_zone": "UTC", "open": open})
+}
+
 fn definition(observer: usize, setup: &ObserverSetup, edition: u32) -> Value {
     let code = Code { edition, ..setup.code };
     let priority = observer % PRIORITIES;
     let moment = |ms: Option<i64>| ms.map(|ms| Timestamp(EPOCH_MS + ms));
     json!({
+        "windows": setup.windows.map(windows),
         "start_at": moment(setup.start_ms), "finish_at": moment(setup.finish_ms),
         "name": observer_name(observer), "kind": if setup.is_rare { "rare" } else { "common" },
         "pool": setup.pool, "spec": code, "overlap": setup.overlap, "grace": "3s", "on_full": "queue",
@@ -295,13 +307,14 @@ impl World {
             .uri(&request.path)
             .header("host", "localhost")
             .header("content-type", "application/json")
+            .header("traceparent", trace_of(number).to_string())
             .header("idempotency-key", format!("request-{number}"))
             .body(Body::from(body));
         let http = http.unwrap();
         let latency = std::time::Duration::from_millis(self.roll(1, 20));
         self.spawn(host, async move {
             tokio::time::sleep(latency).await;
-            let answer = REQUEST.scope(number, app.oneshot(http)).await.unwrap();
+            let answer = app.oneshot(http).await.unwrap();
             let status = answer.status().as_u16();
             let body = axum::body::to_bytes(answer.into_body(), BODY_MAX).await.unwrap();
             let body = serde_json::from_slice(&body).unwrap_or_default();

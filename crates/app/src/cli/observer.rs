@@ -85,7 +85,7 @@ impl Create {
 fn window(text: &str) -> Result<Opening, String> {
     let (days, hours) = text.trim().rsplit_once(char::is_whitespace).unwrap_or(("", text.trim()));
     let (from, to) = hours.split_once('-').ok_or_else(|| {
-        format!("`{text}` is not a window: write days and hours, as in 'mon-fri 09:30-16:00'")
+        format!("`{text}` is not a window: write days, a space, and two times with a hyphen and no space between them, as in 'mon-fri 09:30-16:00'")
     })?;
     let days = if days.is_empty() { Days::default() } else { days.parse()? };
     Ok(Opening { days, from: from.parse()?, to: to.parse()? })

@@ -296,7 +296,8 @@ impl ObserverDefinition {
             errors.push(FieldError::new("/finish_at", detail));
         }
         if let Some(Err(wrong)) = self.windows.as_ref().map(Windows::check) {
-            errors.extend(wrong);
+            let field = |(pointer, rule)| FieldError::new(format!("/windows{pointer}"), rule);
+            errors.extend(wrong.into_iter().map(field));
         }
         if let Err((pointer, rule)) = self.retry.check() {
             errors.push(FieldError::new(format!("/retry{pointer}"), rule));

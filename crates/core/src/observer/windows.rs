@@ -1,14 +1,14 @@
 //! Windows: the hours of the week in which an observer may run.
 
 use crate::clock::Timestamp;
-use crate::observer::definition::FieldError;
 use jiff::ToSpan as _;
 use jiff::civil::{Date, DateTime, Time, Weekday};
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 /// The most openings of one observer.
 const OPENINGS_MAX: usize = 32;
@@ -16,6 +16,9 @@ const OPENINGS_MAX: usize = 32;
 const EXCEPTIONS_MAX: usize = 366;
 /// A time without a gap that is longer than this many days counts as endless.
 const ENDLESS_DAYS: usize = 3660;
+
+/// The rules that are compiled in: all managers of one version go by the same, whatever their machines know.
+static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 const DAY_NAMES: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const MINUTES_OF_A_DAY: u16 = 24 * 60;
@@ -60,7 +63,7 @@ pub struct TimeOfDay(u16);
 /// A time in which an observer may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Open {
-    /// If that is in the past, it may have been open before.
+    /// If this is in the past, the window may have opened even earlier.
     pub from: Timestamp,
     /// `None` if it is open for the next ten years.
     pub until: Option<Timestamp>,
@@ -130,7 +133,7 @@ impl FromStr for TimeOfDay {
         });
         minutes.map(Self).ok_or_else(|| {
             let text: String = text.chars().take(40).collect();
-            format!("`{text}` is not a time of day: write hours and minutes, for example 09:30 or 24:00")
+            format!("`{text}` is not a time of day from 00:00 to 24:00: write two digits for the hours and two for the minutes, as in 09:30")
         })
     }
 }
@@ -187,15 +190,15 @@ macro_rules! as_text {
 as_text!(Days);
 as_text!(TimeOfDay);
 
-/// Which of two moments with the same local time is meant: in autumn, clocks show an hour twice.
+/// Which of two times with the same local time is meant: in autumn, clocks show an hour twice.
 #[derive(Clone, Copy)]
 enum Repeated {
     First,
     Last,
 }
 
-/// The moment at which the clocks of the zone show this time. Where they skip it, this is the moment of the skip.
-fn moment(zone: &TimeZone, time: DateTime, repeated: Repeated) -> Option<Timestamp> {
+/// The time at which the clocks of the zone show this local time; if they skip it, the time at which they are set forward.
+fn instant(zone: &TimeZone, time: DateTime, repeated: Repeated) -> Option<Timestamp> {
     let ambiguous = zone.to_ambiguous_timestamp(time);
     let found = match (ambiguous.offset(), repeated) {
         (AmbiguousOffset::Unambiguous { .. }, _) => ambiguous.compatible(),
@@ -211,29 +214,35 @@ fn moment(zone: &TimeZone, time: DateTime, repeated: Repeated) -> Option<Timesta
 
 impl Windows {
     /// # Errors
-    /// Each member that is wrong: an unknown time zone, no opening or too many, an opening that is empty.
-    pub fn check(&self) -> Result<(), Vec<FieldError>> {
+    /// The place of each member that is wrong, below the windows, and the rule: an unknown time zone, no opening or too
+    /// many, an opening that is empty.
+    pub fn check(&self) -> Result<(), Vec<(String, String)>> {
         let mut errors = Vec::new();
-        let mut wrong = |pointer: String, detail: String| errors.push(FieldError { pointer, detail });
-        if TimeZone::get(&self.time_zone).is_err() {
+        let mut wrong = |pointer: String, rule: String| errors.push((pointer, rule));
+        if ZONES.get(&self.time_zone).is_err() {
             let zone: String = self.time_zone.chars().take(60).collect();
             let cure = "write a name of the IANA time zone database, for example Europe/Berlin or UTC";
-            wrong("/windows/time_zone".to_owned(), format!("`{zone}` is not a known time zone: {cure}"));
+            wrong("/time_zone".to_owned(), format!("`{zone}` is not a known time zone: {cure}"));
         }
         if self.open.is_empty() {
             let detail = "is empty, so the observer would never run: add an opening, or leave windows out";
-            wrong("/windows/open".to_owned(), detail.to_owned());
+            wrong("/open".to_owned(), detail.to_owned());
         }
         if self.open.len() > OPENINGS_MAX {
-            wrong("/windows/open".to_owned(), format!("at most {OPENINGS_MAX} openings"));
+            wrong("/open".to_owned(), format!("at most {OPENINGS_MAX} openings"));
         }
         if self.except.len() > EXCEPTIONS_MAX {
-            wrong("/windows/except".to_owned(), format!("at most {EXCEPTIONS_MAX} dates"));
+            wrong("/except".to_owned(), format!("at most {EXCEPTIONS_MAX} dates"));
         }
         for (place, Opening { from, to, .. }) in self.open.iter().enumerate() {
-            if from == to || from.0 == MINUTES_OF_A_DAY {
-                let detail = format!("is {to} and `from` is {from}: from 00:00 to 24:00 is a whole day");
-                wrong(format!("/windows/open/{place}/to"), detail);
+            if from == to {
+                let rule = format!(
+                    "is {to}, as `from` is, so the window is empty: write 00:00 to 24:00 for a whole day"
+                );
+                wrong(format!("/open/{place}/to"), rule);
+            } else if from.0 == MINUTES_OF_A_DAY {
+                let rule = "is 24:00, the end of the day: write 00:00 and the next day";
+                wrong(format!("/open/{place}/from"), rule.to_owned());
             }
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
@@ -243,7 +252,7 @@ impl Windows {
     /// one. `None` if no opening is left, or if the time zone is no longer known.
     #[must_use]
     pub fn open_at(&self, now: Timestamp) -> Option<Open> {
-        let zone = TimeZone::get(&self.time_zone).ok()?;
+        let zone = ZONES.get(&self.time_zone).ok()?;
         let local = jiff::Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone()).date();
         let mut found: Option<(Timestamp, Timestamp)> = None;
         let mut date = local.yesterday().ok()?;
@@ -263,7 +272,7 @@ impl Windows {
                 }
             }
             if let Some((start, end)) = found
-                && moment(&zone, date.to_datetime(Time::midnight()), Repeated::First)? > end
+                && instant(&zone, date.to_datetime(Time::midnight()), Repeated::First)? > end
             {
                 return Some(Open { from: start, until: Some(end) });
             }
@@ -280,8 +289,8 @@ impl Windows {
         let opens = self.open.iter().filter(|opening| opening.days.contains(date.weekday()));
         let times = opens.filter_map(|Opening { from, to, .. }| {
             let last = if to < from { date.tomorrow().ok()? } else { date };
-            let from = moment(zone, from.on(date)?, Repeated::First)?;
-            let until = moment(zone, to.on(last)?, Repeated::Last)?;
+            let from = instant(zone, from.on(date)?, Repeated::First)?;
+            let until = instant(zone, to.on(last)?, Repeated::Last)?;
             // Both ends of a short opening may be skipped.
             (from < until).then_some((from, until))
         });

@@ -50,7 +50,7 @@ pub fn due_step(row: &Row, now: Timestamp, policy: &RowPolicy) -> Option<DueStep
         row.wait_anew(now);
         return Some(DueStep::Wait(row));
     }
-    let gives_up_slot = row.readmitted == Some(row.generation) || row.starts_later(now).is_some();
+    let gives_up_slot = row.readmitted == Some(row.generation) || row.is_between_windows(now);
     if row.wants_republish() && gives_up_slot {
         let mut row = row.clone();
         row.wait_for_slot(now, now);

@@ -282,7 +282,10 @@ impl Teller<'_> {
                 Settlement::Finished { at } if self.after.definition.finish_at == Some(*at) => {
                     (EventKind::Completed, format!("at its finish_at, {at}"))
                 }
-                Settlement::Finished { at } => (EventKind::Stopped, format!("its time ended at {at}")),
+                Settlement::Finished { at } if self.after.closes_at == Some(*at) => {
+                    (EventKind::Stopped, format!("its window closed at {at}"))
+                }
+                Settlement::Finished { at } => (EventKind::Stopped, format!("at its former finish_at, {at}")),
                 Settlement::Failed { error, .. } | Settlement::NotStarted { error } => {
                     (EventKind::Failed, error.clone())
                 }

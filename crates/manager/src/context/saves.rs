@@ -4,7 +4,7 @@ use everwatch_core::record::row::Row;
 use everwatch_store::{Change, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-/// Changes that wait at once.
+/// The most changes that wait for a transaction.
 const SAVES_MAX: usize = 2000;
 
 /// One changed row, and the channel for the result: whether it was saved.
@@ -22,8 +22,8 @@ impl Saves {
         (Self(saves), saves_in)
     }
 
-    /// Saves one row together with others that change at the same time; `false` if another manager has changed it in
-    /// the meantime.
+    /// Saves one row together with others that change at the same time; `false` if the row has changed since `before`
+    /// was read: another manager changed it, or an earlier change in the same transaction.
     pub(crate) async fn save(
         &self,
         store: &dyn Store,

@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// The most requests in one transaction.
 const BATCH: usize = 500;
-/// While one transaction commits, the next batch is gathered.
+/// The most transactions in progress. Requests that arrive while all are in progress share the next one.
 const IN_FLIGHT: usize = 2;
 
 /// Commits batch after batch until the manager stops.

@@ -24,14 +24,15 @@ async fn commit(store: &dyn Store, batch: Vec<Save>) {
     let unsaved = match store.save(&changes).await {
         Ok(unsaved) => unsaved,
         Err(error) => {
-            // Without an answer, each saves its row alone: one that cannot be saved hinders no other.
+            // The channels close without an answer, so each request saves its row alone. A row that cannot be saved
+            // then hinders no other.
             return debug!(%error, rows = batch.len(), "changes that share a transaction are not saved");
         }
     };
     let saved = saved(&changes, unsaved);
     for (save, saved) in batch.into_iter().zip(saved) {
         if save.answer.send(saved).is_err() {
-            debug!("who asked for this change has left");
+            debug!("the request for this change ended before its answer");
         }
     }
 }

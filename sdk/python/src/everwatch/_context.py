@@ -96,8 +96,8 @@ class Context:
     def cancel_reason(self) -> CancelReason | None:
         """Why the code must stop.
 
-        ``CancelReason.TIMED_OUT`` or ``CancelReason.FINISHED``; None if the code need not stop, and for every other
-        reason: ask ``is_cancelled`` whether it must.
+        ``CancelReason.TIMED_OUT``, ``CancelReason.FINISHED`` or ``CancelReason.WINDOW_CLOSED``; None if the code need
+        not stop, and for every other reason: ask ``is_cancelled`` whether it must.
         """
         return self._reason
 

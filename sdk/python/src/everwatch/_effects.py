@@ -42,6 +42,8 @@ class CancelReason(StrEnum):
     TIMED_OUT = "timed_out"
     #: The ``finish_at`` of the observer has come.
     FINISHED = "finished"
+    #: The window of the observer has closed. The observer starts again in its next window.
+    WINDOW_CLOSED = "window_closed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,11 +81,17 @@ class Why(Enum):
     TIME_OUT = auto()
     # The ``finish_at`` of the observer has come.
     FINISH = auto()
+    # Its window has closed.
+    WINDOW_CLOSED = auto()
 
     @property
     def reason(self) -> CancelReason | None:
         """What the code is told."""
-        return {Why.TIME_OUT: CancelReason.TIMED_OUT, Why.FINISH: CancelReason.FINISHED}.get(self)
+        return {
+            Why.TIME_OUT: CancelReason.TIMED_OUT,
+            Why.FINISH: CancelReason.FINISHED,
+            Why.WINDOW_CLOSED: CancelReason.WINDOW_CLOSED,
+        }.get(self)
 
 
 @dataclass(slots=True)
@@ -182,4 +188,4 @@ class Slot:
     # A later copy of the same observer; it starts when this one is settled.
     successor: Arrival | None = None
     # When the observer ends, by the database's clock; also of a message that is refused here.
-    finish_at: int | None = None
+    ends_at: int | None = None

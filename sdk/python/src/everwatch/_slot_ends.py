@@ -1,4 +1,4 @@
-"""How runs end: revocations, ``finish_at``, time-outs, errors of the code, and handing back."""
+"""How runs end: revocations, ``finish_at``, windows, time-outs, errors of the code, and handing back."""
 
 from uuid import UUID
 
@@ -30,15 +30,18 @@ class SlotEnds(SlotTable):
             case _:
                 pass
 
-    def _finish(self, observer: UUID, finish_at: int, now: Now, effects: list[Effect]) -> None:
-        """Ends the held run of the observer because its ``finish_at`` has come."""
-        match self._slots[observer].phase:
+    def _finish(self, observer: UUID, ends_at: int, now: Now, effects: list[Effect]) -> None:
+        """Ends the held run of the observer because its ``finish_at`` or the end of its window has come."""
+        slot = self._slots[observer]
+        is_finish = slot.work is not None and slot.work.finish_at == ends_at
+        why = Why.FINISH if is_finish else Why.WINDOW_CLOSED
+        match slot.phase:
             case Announced() | Waiting() | Backoff() | Refusing():
-                self._end_without_code(observer, wire.finished(finish_at), now, effects)
+                self._end_without_code(observer, wire.finished(ends_at), now, effects)
             case Running() as running:
-                self._end_code(observer, running, Why.FINISH, now, effects)
+                self._end_code(observer, running, why, now, effects)
             case Ending(why=Why.HAND_OVER | Why.TIME_OUT) as ending:
-                ending.why = Why.FINISH
+                ending.why = why
             case _:
                 pass
 
@@ -71,8 +74,8 @@ class SlotEnds(SlotTable):
                 self._retry(observer, ending.attempt, error, now, effects)
             case Why.FINISH, Done(result=result) if result is not None:
                 self._settle(observer, wire.completed_with(result), effects)
-            case Why.FINISH, _ if slot.finish_at is not None:
-                self._settle(observer, wire.finished(slot.finish_at), effects)
+            case ((Why.FINISH | Why.WINDOW_CLOSED), _) if slot.ends_at is not None:
+                self._settle(observer, wire.finished(slot.ends_at), effects)
             case _:
                 self._settle(observer, "stopped", effects)
 

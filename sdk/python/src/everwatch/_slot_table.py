@@ -89,7 +89,7 @@ class SlotTable:
 
     def _finishes_at(self, at: int, observer: UUID) -> bool:
         slot = self._slots.get(observer)
-        return slot is not None and slot.finish_at == at
+        return slot is not None and slot.ends_at == at
 
     # Admission of a message without conflict with another copy of its observer.
 
@@ -98,26 +98,26 @@ class SlotTable:
         redelivered = acquisitions_of(epoch) > 0
         apart = redelivered and isinstance(read, Work) and read.forbids_overlap
         apart_until = now.mono + self.policy.fence_grace * 2 if apart else now.mono
-        finish_at = read.finish_at if isinstance(read, Work) else None
+        ends_at = read.ends_at if isinstance(read, Work) else None
         if epoch < self._revocations.get(read.id, 0):
             self._end_unstarted(arrival, "stopped", apart_until, now, effects)
             return
         if self._draining:
             effects.append(Requeue(receipt))
             return
-        if finish_at is not None and self.clock.has_reached(finish_at, now):
-            self._end_unstarted(arrival, wire.finished(finish_at), apart_until, now, effects)
+        if ends_at is not None and self.clock.has_reached(ends_at, now):
+            self._end_unstarted(arrival, wire.finished(ends_at), apart_until, now, effects)
             return
         if isinstance(read, WorkHeader) or read.kind not in self.policy.kinds:
             self._refuse(arrival, apart_until, now, effects)
             return
         if self._suspects.contains(read.id, now.mono):
             effects.append(Announce(RunReport(read.id, epoch, wire.held(SUSPECTED))))
-            self._put(read.id, Slot(receipt, epoch, read, Announced(), apart_until, finish_at=finish_at))
+            self._put(read.id, Slot(receipt, epoch, read, Announced(), apart_until, ends_at=ends_at))
             return
         until = self.pace.turn(read.kind, apart_until, now.chance)
         why = START_RATE if until > apart_until else REDELIVERED_APART
-        self._put(read.id, Slot(receipt, epoch, read, Waiting(until, 1, why), apart_until, finish_at=finish_at))
+        self._put(read.id, Slot(receipt, epoch, read, Waiting(until, 1, why), apart_until, ends_at=ends_at))
         if until <= now.mono:
             self._start(read.id, 1, now, effects)
         elif redelivered or until > now.mono + _TOLD_AFTER:
@@ -142,7 +142,7 @@ class SlotTable:
             effects.append(StepBack(until + _STEPS_BACK))
         effects.append(Report(RunReport(read.id, arrival.epoch, wire.held(why, refuses=True))))
         slot = Slot(arrival.receipt, arrival.epoch, None, Refusing(until, why), apart_until)
-        slot.finish_at = read.finish_at if isinstance(read, Work) else None
+        slot.ends_at = read.ends_at if isinstance(read, Work) else None
         self._put(read.id, slot)
 
     def _start_again(self, observer: UUID, attempt: int, now: Now, effects: list[Effect]) -> None:
@@ -198,9 +198,9 @@ class SlotTable:
     def _put(self, observer: UUID, slot: Slot) -> None:
         self._slots[observer] = slot
         self._remember_deadline(observer, slot.phase)
-        if slot.finish_at is None:
+        if slot.ends_at is None:
             return
-        heapq.heappush(self._finishes, (slot.finish_at, observer))
+        heapq.heappush(self._finishes, (slot.ends_at, observer))
         # Entries of messages that left before would otherwise add up.
         if len(self._finishes) > 2 * len(self._slots) + _STALE_MAX:
             self._finishes = [it for it in set(self._finishes) if self._finishes_at(*it)]

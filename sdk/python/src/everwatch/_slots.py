@@ -182,9 +182,9 @@ class Slots(SlotEnds):
         effects: list[Effect] = []
         # First: what is over must not start.
         while self._finishes and self.clock.has_reached(self._finishes[0][0], now):
-            finish_at, observer = heapq.heappop(self._finishes)
-            if self._finishes_at(finish_at, observer):
-                self._finish(observer, finish_at, now, effects)
+            ends_at, observer = heapq.heappop(self._finishes)
+            if self._finishes_at(ends_at, observer):
+                self._finish(observer, ends_at, now, effects)
         while self._timers and self._timers[0][0] <= now.mono:
             at, observer = heapq.heappop(self._timers)
             if self._is_due_at(at, observer):

@@ -203,8 +203,15 @@ class Work:
     attempt_timeout: float | None = None
     # When the observer ends by the database's clock, in milliseconds since 1970.
     finish_at: int | None = None
+    # When its window ends, by the same clock.
+    closes_at: int | None = None
     # The message as it was received: numbers that Python would round stay exact.
     text: str = ""
+
+    @property
+    def ends_at(self) -> int | None:
+        """When a run of this message ends: at its ``finish_at`` or at the end of its window."""
+        return min((at for at in (self.finish_at, self.closes_at) if at is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +272,7 @@ def _work(message: dict[str, Json], observer: UUID, generation: int, text: str) 
         grace=_duration(message.get("grace")),
         attempt_timeout=_optional(message, "attempt_timeout", _duration),
         finish_at=_optional(message, "finish_at", read_time),
+        closes_at=_optional(message, "closes_at", read_time),
         text=text,
     )
 
@@ -354,7 +362,7 @@ def completed_with(result: Json) -> Event:
 
 
 def finished(at: int) -> Event:
-    """The observer ended because its ``finish_at`` has come; ``at`` is in milliseconds since 1970."""
+    """The run ended because its time has passed; ``at`` is in milliseconds since 1970."""
     return {"finished": {"at": timestamp(at)}}
 
 

@@ -215,6 +215,9 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
     let runs: Vec<_> =
         known.alive.iter().map(|start| &known.starts[start]).filter(|it| it.id == row.id).collect();
     let verdict = row.verdict();
+    if let Some(at) = row.opens_at() {
+        return Err(format!("{name} waits until {at}"));
+    }
     if !is_live(row) {
         if !runs.is_empty() {
             return Err(format!("{name} is {} and runs", verdict.status));

@@ -1,6 +1,7 @@
 //! Checks settlements: no service acknowledges a message before its settlement is confirmed or committed, and
 //! an end in a row has really happened.
 
+use super::times::is_between_windows;
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::network::ConnId;
 use crate::record::Fact;
@@ -66,7 +67,8 @@ fn is_true(row: &Row, known: &Knowledge) -> Verdict {
         Settlement::Stopped => true,
         Settlement::Completed => matches!(ended, Some(Outcome::Done | Outcome::DoneWith(_))),
         Settlement::Finished { at } => {
-            let in_time = row.definition.finish_at == Some(*at) && settled.at >= *at;
+            let is_end = row.definition.finish_at == Some(*at) || is_between_windows(&row.definition, *at);
+            let in_time = is_end && settled.at >= *at;
             // A manager does not wait for a service that does not answer.
             if in_time && settled.service.0.is_nil() {
                 return Ok(());

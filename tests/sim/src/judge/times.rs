@@ -1,10 +1,11 @@
-//! Checks times: no code starts before its `start_at` or after its `finish_at`, and none runs on after it. Histories
-//! with times have exact wall clocks.
+//! Checks times: no code starts before its `start_at`, after its `finish_at` or outside of its windows, and none runs on
+//! after them. Histories with times have exact wall clocks.
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::machine::EPOCH_MS;
 use crate::record::Fact;
 use everwatch_core::clock::Timestamp;
+use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::row::{Desired, Row};
 
 /// A service that decides at the very moment may start code this much later, in ms.
@@ -16,6 +17,17 @@ const COMPLETED_WITHIN: i64 = 15_000;
 
 fn wall(now: u64) -> i64 {
     EPOCH_MS + i64::try_from(now).unwrap()
+}
+
+/// Whether an observer with this definition has windows, and none of them is open at this time.
+pub(super) fn is_between_windows(definition: &ObserverDefinition, at: Timestamp) -> bool {
+    let windows = definition.windows.as_ref();
+    windows.is_some_and(|windows| windows.open_at(at).is_none_or(|open| open.from > at))
+}
+
+/// The same throughout the last `ms`.
+fn was_between_windows(definition: &ObserverDefinition, now: i64, ms: i64) -> bool {
+    [now, now - ms].into_iter().all(|at| is_between_windows(definition, Timestamp(at)))
 }
 
 pub(super) fn hear(now: u64, fact: &Fact, known: &Knowledge, exercised: &mut Exercised) -> Verdict {
@@ -30,6 +42,12 @@ pub(super) fn hear(now: u64, fact: &Fact, known: &Knowledge, exercised: &mut Exe
                 format!("{} starts {} ms before its start_at", definition.name, at - now),
             );
         }
+    }
+    if definition.windows.is_some() {
+        *exercised.entry("starts in a window").or_default() += 1;
+    }
+    if was_between_windows(definition, now, AT_ONCE) {
+        return breach("times", format!("{} starts outside of its windows", definition.name));
     }
     match definition.finish_at {
         Some(Timestamp(at)) if now > at + AT_ONCE => {
@@ -50,6 +68,11 @@ pub(super) fn tick(now: u64, known: &Knowledge, exercised: &mut Exercised) -> Ve
         {
             let text = format!("{} runs {} ms after its finish_at", row.definition.name, late(&row));
             return breach("times", text);
+        }
+        if let Some(row) = known.row(start.id)
+            && was_between_windows(&row.definition, wall(now), RUNS_ON)
+        {
+            return breach("times", format!("{} runs outside of its windows", row.definition.name));
         }
     }
     for row in known.rows().iter().filter(|row| late(row) > COMPLETED_WITHIN) {

@@ -41,6 +41,7 @@ const MISSING: &str = "crates/core/src/failure/orphans.rs";
 const BLAME: &str = "crates/core/src/failure/quarantine.rs";
 const PLACEMENT: &str = "crates/core/src/capacity/placement.rs";
 const FLEET: &str = "crates/core/src/capacity/maintenance.rs";
+const WORK: &str = "crates/core/src/wire/work.rs";
 const CREATING: &str = "crates/manager/src/http/creating.rs";
 const STATE: &str = "crates/manager/src/intake/state.rs";
 const BIRTHS: &str = "crates/manager/src/intake/registrations.rs";
@@ -81,7 +82,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "forget-revocations-of-what-is-not-held",
-        seed: 6,
+        seed: 27,
         rule: "revocations",
         edits: &[edit(SLOTS, "self.revocations.insert(revocation.id, revocation.below);", "if self.slots.contains_key(&revocation.id) { self.revocations.insert(revocation.id, revocation.below); }")],
     },
@@ -238,7 +239,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "forget-what-cancelled-blocks-hold",
-        seed: 4,
+        seed: 22,
         rule: "quiet",
         edits: &[edit(BOOK, "block.state = State::Ending;", "block.state = State::Ended; block.held = 0;")],
     },
@@ -287,7 +288,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "pass-over-the-revocations-of-a-welcome",
-        seed: 6,
+        seed: 62,
         rule: "revocations",
         edits: &[edit(MACHINE, "self.revoke(welcome.revocations, now, effects);", "drop(welcome.revocations);")],
     },
@@ -317,7 +318,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "republish-an-ended-lease-under-the-same-generation",
-        seed: 1220,
+        seed: 105,
         rule: "epochs",
         edits: &[edit(
             DUE,
@@ -327,19 +328,19 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "take-an-unanswered-publish-for-confirmed",
-        seed: 42,
+        seed: 383,
         rule: "published",
         edits: &[edit(PUBLISH, "return Some(PublishResult::Unsure);", "return Some(PublishResult::Confirmed);")],
     },
     Mistake {
         name: "acknowledge-the-newer-copy-for-the-older",
-        seed: 156,
+        seed: 268,
         rule: "acknowledgements",
         edits: &[edit(SLOTS, "effects.push(Effect::Ack(slot.receipt));", "let newer = slot.successor.as_ref().map_or(slot.receipt, |it| it.receipt); effects.push(Effect::Ack(newer));")],
     },
     Mistake {
         name: "overwrite-the-orders-of-others",
-        seed: 97,
+        seed: 147,
         rule: "convergence",
         edits: &[edit(MANAGER_FLEET, "records.store.swap_note(&note, &before, &after).await?", "{ let _unlooked = before; records.store.set_note(&note, &after, Duration::MAX).await?; true }")],
     },
@@ -389,13 +390,19 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "start-what-arrives-after-its-finish",
         seed: 421,
         rule: "times",
-        edits: &[edit(ADMITTING, "finish_at.filter(|at| *at <= self.clock.time(now.mono, now.wall))", "finish_at.filter(|_| false)")],
+        edits: &[edit(ADMITTING, "ends_at.filter(|at| *at <= self.clock.time(now.mono, now.wall))", "ends_at.filter(|_| false)")],
     },
     Mistake {
         name: "let-managers-wait-for-the-end-of-what-no-service-has",
         seed: 45,
         rule: "times",
         edits: &[edit(DUE, "row.finish_due_at().is_some_and(|at| at <= now)", "false")],
+    },
+    Mistake {
+        name: "let-code-run-on-after-its-window",
+        seed: 186,
+        rule: "times",
+        edits: &[edit(WORK, "[self.finish_at, self.closes_at].into_iter()", "[self.finish_at, self.finish_at].into_iter()")],
     },
     Mistake {
         name: "start-at-once-whatever-the-start",

@@ -209,6 +209,17 @@ impl Stage {
 
     /// Publishes a generation of an observer with this spec, and with further members of its definition.
     pub(super) async fn work(&self, id: ObserverId, generation: u32, spec: Value, more: Value) -> Verdict {
+        self.deliver(&Self::written(id, generation, spec, more)?).await
+    }
+
+    /// Publishes a work message.
+    pub(super) async fn deliver(&self, work: &Work) -> Verdict {
+        let body = serde_json::to_vec(work).map_err(|error| error.to_string())?;
+        self.publish(&Target::Queue(self.work_queue()), body).await
+    }
+
+    /// The message of a generation of an observer with this spec, and with further members of its definition.
+    pub(super) fn written(id: ObserverId, generation: u32, spec: Value, more: Value) -> Result<Work, String> {
         let mut body = json!({"kind": KIND, "grace": "5s"});
         body["spec"] = spec;
         if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {
@@ -216,9 +227,7 @@ impl Stage {
         }
         let name = Name::new(&format!("o-{}", id.0.simple())).map_err(|error| error.to_string())?;
         let definition = ObserverDefinition::parse(body, &name).map_err(|errors| format!("{errors:?}"))?;
-        let work = Work::of(id, generation, &definition).map_err(|error| error.to_string())?;
-        let body = serde_json::to_vec(&work).map_err(|error| error.to_string())?;
-        self.publish(&Target::Queue(self.work_queue()), body).await
+        Work::of(id, generation, &definition).map_err(|error| error.to_string())
     }
 
     /// Publishes the first generation of a new observer.

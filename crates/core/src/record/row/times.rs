@@ -21,23 +21,29 @@ impl Row {
     /// When it may start, if that is in the future: after its `start_at`, in a window.
     #[must_use]
     pub fn starts_later(&self, now: Timestamp) -> Option<Timestamp> {
-        // A service may end a run a little before this clock shows the end of the window.
-        let end = match self.observed.settled.as_ref().map(|settled| &settled.how) {
-            Some(Settlement::Finished { at }) if self.closes_at == Some(*at) => *at,
-            _ => now,
-        };
-        let earliest = self.definition.start_at.map_or(now, |at| at.max(now)).max(end);
-        let start = match &self.definition.windows {
-            None => earliest,
-            // Without its time zone, nobody knows when it opens.
-            Some(windows) => {
-                windows.open_at(earliest).map_or(earliest.plus(A_DAY), |open| open.from.max(earliest))
-            }
-        };
+        let start = self.in_a_window(self.definition.start_at.map_or(now, |at| at.max(now)));
         (start > now).then_some(start)
     }
 
-    /// When the window ends that is open now; `None` if it has no windows, or if none of them ever ends.
+    /// Whether it has windows, and none of them is open.
+    pub(crate) fn is_between_windows(&self, now: Timestamp) -> bool {
+        self.in_a_window(now) > now
+    }
+
+    /// The first time from `earliest` on that is in a window.
+    fn in_a_window(&self, earliest: Timestamp) -> Timestamp {
+        let Some(windows) = &self.definition.windows else { return earliest };
+        // A service may end a run a little before this clock shows the end of the window.
+        let earliest = match self.observed.settled.as_ref().map(|settled| &settled.how) {
+            Some(Settlement::Finished { at }) if self.closes_at == Some(*at) => earliest.max(*at),
+            _ => earliest,
+        };
+        // No opening is known: look again in a day.
+        windows.open_at(earliest).map_or(earliest.plus(A_DAY), |open| open.from.max(earliest))
+    }
+
+    /// The end of the window that is open now, or `now` if none is open; `None` if it has no windows, or if they have no
+    /// gap within ten years.
     pub(crate) fn window_end(&self, now: Timestamp) -> Option<Timestamp> {
         match self.definition.windows.as_ref()?.open_at(now) {
             Some(open) if open.from <= now => open.until,
@@ -92,8 +98,8 @@ impl Row {
         self.waiting.is_none() && self.generation > 0 && self.observed.settled.is_none()
     }
 
-    /// When a manager ends it because of its `finish_at`, or its run because its window closes; `None` if it has ended,
-    /// is deleted or has no end.
+    /// When a manager ends it because of its `finish_at`, or ends its run because its window has closed; `None` if it has
+    /// ended, is deleted or has no end.
     #[must_use]
     pub fn finish_due_at(&self) -> Option<Timestamp> {
         let at = self.ends_at()?;

@@ -55,7 +55,7 @@ pub enum CancelReason {
     TimedOut,
     /// The `finish_at` of the observer has passed.
     Finished,
-    /// The window of the observer has closed: it starts again when it opens.
+    /// The window of the observer has closed. The observer starts again in its next window.
     WindowClosed,
     /// The service may have lost its session with the broker, so that another service may run the observer already.
     Fenced,

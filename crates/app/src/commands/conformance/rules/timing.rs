@@ -1,4 +1,4 @@
-//! Ends that are known beforehand: the `attempt_timeout` of an attempt, and the `finish_at` of an observer.
+//! Ends that are known beforehand: the `attempt_timeout` of an attempt, and the `finish_at` or the window of an observer.
 
 use super::{Rule, ensure, until_acked};
 use crate::commands::conformance::facts::{Facts, word};
@@ -7,6 +7,7 @@ use everwatch_core::clock;
 use everwatch_core::id::ObserverId;
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::report::RunEvent;
+use everwatch_core::wire::work::Work;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -21,6 +22,11 @@ pub(super) const RULES: &[Rule] = &[
         name: "finish-at",
         text: "ends observers at their `finish_at` by the clock that managers announce",
         check: |stage| Box::pin(finish_at(stage)),
+    },
+    Rule {
+        name: "window",
+        text: "ends a run at the `closes_at` of its message",
+        check: |stage| Box::pin(window(stage)),
     },
 ];
 
@@ -90,4 +96,23 @@ async fn finish_at(stage: &mut Stage) -> Verdict {
     let named =
         stage.facts.events(runs).iter().any(|(_, event, _)| **event == RunEvent::Finished { at: finish });
     ensure(named, || format!("`finished` does not name the finish_at of the message, {finish}"))
+}
+
+async fn window(stage: &mut Stage) -> Verdict {
+    stage.serving().await?;
+    stage.command(None, Command::Time(clock::now())).await?;
+    stage.pass(Duration::from_millis(500)).await;
+    let (id, closes_at) = (ObserverId(Uuid::now_v7()), clock::now().plus(Duration::from_secs(2)));
+    // It has an end of its own, which is later.
+    let finish_at = closes_at.plus(Duration::from_secs(60)).to_string();
+    let work = Stage::written(id, 1, json!({"do": "wait"}), json!({"finish_at": finish_at}))?;
+    let work = Work { closes_at: Some(closes_at), ..work };
+    stage.deliver(&work).await?;
+    stage.event(id, "finished").await?;
+    until_acked(stage, 1).await?;
+    let events = stage.facts.events(id);
+    let named = events.iter().any(|(_, event, _)| **event == RunEvent::Finished { at: closes_at });
+    ensure(named, || format!("`finished` does not name the closes_at of the message, {closes_at}"))?;
+    let ran = events[1].2 - events[0].2;
+    ensure((1000..4500).contains(&ran.as_millis()), || format!("it ran for {ran:?}, expected 2 s"))
 }
