@@ -14,6 +14,14 @@ pub(crate) struct Save {
     pub(crate) answer: oneshot::Sender<bool>,
 }
 
+impl Save {
+    pub(crate) fn answer(self, saved: bool) {
+        if self.answer.send(saved).is_err() {
+            tracing::debug!("the request for this change ended before its answer");
+        }
+    }
+}
+
 pub(crate) struct Saves(mpsc::Sender<Save>);
 
 impl Saves {
