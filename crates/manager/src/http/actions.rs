@@ -221,7 +221,8 @@ impl Acted {
     }
 }
 
-/// Changes a row that was just read, once for each idempotency key, then sends its revocation and publishes its new generation.
+/// Changes a row that was just read, once for each idempotency key, then sends its revocation and publishes its new
+/// generation.
 pub(super) async fn act_on(
     manager: &Arc<Manager>,
     (row, once): (Row, Option<Uuid>),

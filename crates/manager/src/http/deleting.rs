@@ -52,7 +52,8 @@ pub(crate) async fn delete(
     Ok((status, tag(&row), Json(one(&manager.records, &row).await?)).into_response())
 }
 
-/// Marks an observer that was just read for deletion; with `only_if` only if it has that status, and only if the precondition holds.
+/// Marks an observer that was just read for deletion; with `only_if` only if it has that status, and only if the
+/// precondition holds.
 pub(super) async fn request_delete(
     manager: &Arc<Manager>,
     row: Row,

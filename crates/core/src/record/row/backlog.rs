@@ -108,7 +108,8 @@ impl Row {
         Waiting { since: opens_at.unwrap_or(since), opens_at }
     }
 
-    /// Lets it wait for a slot, first for the time at which it may start. It has no message: it has ended, or was never published.
+    /// Lets it wait for a slot, first for the time at which it may start. It has no message: it has ended, or was never
+    /// published.
     pub(crate) fn wait_for_slot(&mut self, since: Timestamp, now: Timestamp) {
         if self.waiting.is_none() {
             match self.settlement() {

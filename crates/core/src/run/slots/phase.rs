@@ -43,8 +43,8 @@ pub(super) enum Phase {
     Ending { attempt: u32, why: Why, abort_at: Option<Duration> },
     /// This service cannot run it; given back at that time.
     Refusing { until: Duration, why: String },
-    /// Ended before its start: revoked, or because its time has passed, which is then `ends_at`. Settled at `until`, when an older run on another
-    /// service has certainly ended.
+    /// Ended before its start: revoked, or because its time has passed, which is then `ends_at`. Settled at `until`, when
+    /// an older run on another service has certainly ended.
     Over { until: Duration, ends_at: Option<Timestamp> },
     /// Its last report was sent and is not confirmed yet.
     Settling,
