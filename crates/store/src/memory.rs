@@ -166,8 +166,9 @@ impl Observers for MemoryStore {
     async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
         let (mut tables, mut late, mut met) = (self.tables(), Vec::new(), HashSet::new());
         for Change { before, after: row } in changes {
+            let is_first = met.insert(row.id);
             let stored = tables.observers.get_mut(&row.id).filter(|kept| kept.row.version == before.version);
-            match stored.filter(|_| met.insert(row.id)) {
+            match stored.filter(|_| is_first) {
                 Some(kept) => *kept = Kept::of(row, before.version + 1, &self.policy, kept.has_name)?,
                 None => late.push(row.id),
             }

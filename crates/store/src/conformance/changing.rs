@@ -35,7 +35,11 @@ pub async fn the_second_of_one_id_in_a_batch_comes_too_late(store: &dyn Store) {
     all_created(store, &[published(1, "a")]).await;
     let row = loaded(store, 1).await;
     assert_eq!(store.save(&[again(&row), again(&row)]).await.unwrap(), [id(1)]);
-    assert_eq!(loaded(store, 1).await.version, 2);
+    let now = loaded(store, 1).await;
+    assert_eq!(now.version, 2);
+    // Also if the first one is that of an old version.
+    assert_eq!(store.save(&[again(&row), again(&now)]).await.unwrap(), [id(1), id(1)]);
+    assert_eq!(loaded(store, 1).await, now);
 }
 
 pub async fn of_savers_side_by_side_each_row_has_one(store: &dyn Store) {
