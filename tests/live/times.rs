@@ -54,6 +54,23 @@ async fn until_all_completed(cluster: &Cluster) -> Vec<Observer> {
     .await
 }
 
+async fn until_all_run(cluster: &Cluster) {
+    wait_for("all to run", || async {
+        let running = cluster.api.processing().await.len();
+        if running == OBSERVERS { Ok(()) } else { Err(format!("{running} run")) }
+    })
+    .await;
+}
+
+/// Waits until no observer may run any more that had to end at this time.
+async fn until_late(end: Timestamp) {
+    let late = end.plus(Duration::from_millis(LATE.unsigned_abs()));
+    wait_for("the time to be over", || async {
+        if clock::now() > late { Ok(()) } else { Err("it is not".to_owned()) }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_observer_starts_and_ends_at_its_times() {
     let mut cluster = Cluster::new("times");
@@ -148,18 +165,10 @@ async fn observers_end_in_time_while_no_manager_lives_and_through_a_failover() {
         for number in 0..OBSERVERS {
             cluster.api.create(finite(number, &folder, finish)).await;
         }
-        wait_for("all to run", || async {
-            let running = cluster.api.processing().await.len();
-            if running == OBSERVERS { Ok(()) } else { Err(format!("{running} run")) }
-        })
-        .await;
+        until_all_run(&cluster).await;
         cluster.kill("manager");
         cluster.kill("a");
-        let quiet = finish.plus(Duration::from_millis(LATE.unsigned_abs()));
-        wait_for("the time to be over", || async {
-            if clock::now() > quiet { Ok(()) } else { Err("it is not".to_owned()) }
-        })
-        .await;
+        until_late(finish).await;
         judge(&version, &folder, finish);
         // What the services reported in the meantime waited in the queue.
         cluster.manager().await;
@@ -193,11 +202,7 @@ async fn observers_run_within_their_windows_only_without_managers_and_through_a_
         let made = cluster.api.create(body).await;
         assert_eq!((made.status, made.closes_at), (Status::Created, Some(closes)));
     }
-    wait_for("all to run", || async {
-        let running = cluster.api.processing().await.len();
-        if running == OBSERVERS { Ok(()) } else { Err(format!("{running} run")) }
-    })
-    .await;
+    until_all_run(&cluster).await;
     wait_within(2 * minute, "the last seconds of the window", || async {
         let left = closes.since(clock::now());
         if left < Duration::from_secs(4) { Ok(()) } else { Err(format!("{left:?} are left")) }
@@ -205,11 +210,7 @@ async fn observers_run_within_their_windows_only_without_managers_and_through_a_
     .await;
     cluster.kill("manager");
     cluster.kill("a");
-    let quiet = closes.plus(Duration::from_millis(LATE.unsigned_abs()));
-    wait_for("the window to be closed", || async {
-        if clock::now() > quiet { Ok(()) } else { Err("it is not".to_owned()) }
-    })
-    .await;
+    until_late(closes).await;
     judge("closed", &folder, closes);
     cluster.manager().await;
     let reason = format!("starts at {opens}");

@@ -127,7 +127,8 @@ impl FromStr for TimeOfDay {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let minutes = text.split_once(':').and_then(|(hours, minutes)| {
-            let two = |text: &str| (text.len() == 2).then(|| text.parse::<u16>().ok()).flatten();
+            let digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            let two = |text: &str| digits(text).then(|| text.parse::<u16>().ok()).flatten();
             let (hours, minutes) = (two(hours)?, two(minutes)?);
             (minutes < 60).then_some(hours * 60 + minutes).filter(|all| *all <= MINUTES_OF_A_DAY)
         });
@@ -225,8 +226,8 @@ impl Windows {
             wrong("/time_zone".to_owned(), format!("`{zone}` is not a known time zone: {cure}"));
         }
         if self.open.is_empty() {
-            let detail = "is empty, so the observer would never run: add an opening, or leave windows out";
-            wrong("/open".to_owned(), detail.to_owned());
+            let rule = "is empty, so the observer would never run: add an opening, or leave windows out";
+            wrong("/open".to_owned(), rule.to_owned());
         }
         if self.open.len() > OPENINGS_MAX {
             wrong("/open".to_owned(), format!("at most {OPENINGS_MAX} openings"));

@@ -104,6 +104,7 @@ fn days_and_times_are_read_and_written() {
         ("24:01", false),
         ("9:30", false),
         ("09:60", false),
+        ("+9:30", false),
         ("-1:00", false),
     ] {
         assert_eq!(text.parse::<TimeOfDay>().is_ok(), right, "{text}");

@@ -71,7 +71,7 @@ pub(super) async fn request_delete(
     };
     let row = change_read_row(&manager.records, row, change).await?.row().ok_or_else(|| not_found(key))?;
     if outcome? {
-        info!(observer = %row.id, name = %row.definition.name, "observer is to be deleted");
+        info!(observer = %row.id, name = %row.definition.name, what = "delete", "requested by a user");
         commands::revoke_later(manager, &row);
     }
     Ok(row)

@@ -57,7 +57,7 @@ async fn commit(manager: &Arc<Manager>, batch: Vec<Create>) {
             }
         }
         if answer.send(outcome).is_err() {
-            debug!("who asked for this create has left");
+            debug!("the request for this create ended before its answer");
         }
     }
     if changed {

@@ -18,8 +18,8 @@ pub(crate) async fn run(manager: Arc<Manager>, saves: mpsc::Receiver<Save>) -> R
 }
 
 async fn commit(store: &dyn Store, batch: Vec<Save>) {
-    // The obvious way saves all changes of a row in one transaction and lets the store refuse all but one. But the list of
-    // ids that it returns does not tell which one, and a delete was taken for saved while a pause was.
+    // The obvious way gives all changes of a row to the store, which saves one of them. But the list of ids that it returns
+    // does not tell which one: once, a delete was taken for saved when it was a pause that was.
     let mut ids = HashSet::new();
     let (firsts, too_late): (Vec<_>, Vec<_>) = batch.into_iter().partition(|save| ids.insert(save.after.id));
     too_late.into_iter().for_each(|save| save.answer(false));

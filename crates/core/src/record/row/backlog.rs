@@ -98,14 +98,15 @@ impl Row {
     #[must_use]
     pub fn created_waiting(mut self) -> Self {
         (self.generation, self.publish_lease) = (0, None);
-        self.waiting = Some(self.wait(self.created_at, self.created_at));
-        self.closes_at = self.window_end(self.created_at);
+        self.wait(self.created_at, self.created_at);
         self
     }
 
-    pub(super) fn wait(&self, since: Timestamp, now: Timestamp) -> Waiting {
+    /// Waits from now on: for the time at which it may start, if that is in the future, otherwise for a slot.
+    pub(super) fn wait(&mut self, since: Timestamp, now: Timestamp) {
         let opens_at = self.starts_later(now);
-        Waiting { since: opens_at.unwrap_or(since), opens_at }
+        self.waiting = Some(Waiting { since: opens_at.unwrap_or(since), opens_at });
+        self.closes_at = self.window_end(now);
     }
 
     /// Lets it wait for a slot, first for the time at which it may start. It has no message: it has ended, or was never
@@ -118,8 +119,7 @@ impl Row {
                 Some(Settlement::Stopped | Settlement::NotStarted { .. }) | None => {}
             }
         }
-        self.waiting = Some(self.wait(since, now));
-        self.closes_at = self.window_end(now);
+        self.wait(since, now);
         (self.ending, self.promised, self.readmitted) = (None, None, None);
         (self.withdrawn_at, self.refused_since, self.resend) = (None, None, None);
         (self.ended_at, self.modified_at) = (None, now);

@@ -61,8 +61,8 @@ impl Row {
     /// The time that it waited for has come, or the window in which it waited for a slot has closed.
     pub(crate) fn wait_anew(&mut self, now: Timestamp) {
         if let Some(waiting) = self.waiting {
-            (self.waiting, self.modified_at) = (Some(self.wait(waiting.since, now)), now);
-            self.closes_at = self.window_end(now);
+            self.wait(waiting.since, now);
+            self.modified_at = now;
         }
     }
 
