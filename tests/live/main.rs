@@ -34,6 +34,7 @@ mod refusals;
 mod restoring;
 mod retrying;
 mod saving;
+mod schedule;
 mod silent;
 mod stalled;
 mod state_queues;

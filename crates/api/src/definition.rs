@@ -34,6 +34,8 @@ pub struct NewObserver {
     finish_at: Option<String>,
     /// The observer runs only within these hours, by the database's clock.
     windows: Option<RunWindows>,
+    /// The observer executes at these times, by the database's clock. Not together with `windows`.
+    schedule: Option<RunSchedule>,
     /// The observer fails if it still waits for a slot after this time. At least 1s.
     #[schema(example = "10m")]
     start_within: Option<String>,
@@ -72,6 +74,8 @@ pub struct ObserverPatch {
     finish_at: Option<String>,
     /// The observer runs only within these hours, by the database's clock.
     windows: Option<RunWindows>,
+    /// The observer executes at these times, by the database's clock. Not together with `windows`.
+    schedule: Option<RunSchedule>,
     /// The observer fails if it still waits for a slot after this time. At least 1s.
     #[schema(example = "10m")]
     start_within: Option<String>,
@@ -109,6 +113,38 @@ pub struct WindowOpening {
     /// A time before `from` is one on the next day; `24:00` is the end of the day.
     #[schema(example = "16:00")]
     to: String,
+}
+
+/// The times at which an observer executes. When an execution has completed or failed, the observer waits for the next
+/// time.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunSchedule {
+    /// Minute, hour, day of the month, month and day of the week; a sixth field before them gives the seconds. Names,
+    /// lists, ranges and steps are known, and `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly`.
+    #[schema(max_length = 200, example = "0 3 * * *")]
+    cron: String,
+    /// A name of the IANA time zone database: the times are those of its clocks.
+    #[schema(required = false, default = "UTC", example = "Europe/Berlin")]
+    time_zone: String,
+    /// How late an execution may start if no manager was alive at its time; 10s always count as on time, at most 168h. Of several
+    /// such times, the latest counts.
+    #[schema(required = false, default = "1h")]
+    catch_up: String,
+    if_running: Option<IfRunning>,
+    /// Each observer starts later than these times by a fixed part of this, which depends on its id; at most 168h.
+    #[schema(required = false, default = "0s", example = "5m")]
+    jitter: String,
+}
+
+/// What happens at a time of the schedule while an execution is active: nothing; the next one starts when this one
+/// has ended; or this one is stopped and the next one starts.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum IfRunning {
+    Skip,
+    Queue,
+    Restart,
 }
 
 /// When its code starts again after an error; `attempts` limits the starts of one run, null means no limit.

@@ -6,15 +6,19 @@ mod logs;
 mod observer;
 mod operations;
 mod rebalance;
+mod schedule;
 mod service;
 pub mod sse;
 
-pub use self::definition::{MemberError, NewObserver, ObserverPatch, RetryPolicy, RunWindows, WindowOpening};
+pub use self::definition::{
+    MemberError, NewObserver, ObserverPatch, RetryPolicy, RunSchedule, RunWindows, WindowOpening,
+};
 pub use self::history::{Event, EventBurst, LogRequester, ObserverResult, Run};
 pub use self::logs::{LogLine, LogNote, Logs};
 pub use self::observer::{Desired, Observer, Outcome, Outcomes};
 pub use self::operations::{Finding, Health, ParkedMessage, SafeMode, Stats, Version};
 pub use self::rebalance::{PoolBalance, Rebalance, ServiceBalance};
+pub use self::schedule::{Execution, ScheduleTimes};
 pub use self::service::{DrainState, Kind, Pool, Service, Stalled};
 
 use everwatch_core::observer::definition::FieldError;

@@ -1,9 +1,10 @@
 //! Observers as they travel over HTTP.
 
-use super::{ProblemBody, RetryPolicy, RunWindows, ServiceName};
+use super::{Execution, ProblemBody, RetryPolicy, RunSchedule, RunWindows, ServiceName};
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::observer::definition::{OnFull, Overlap};
 use everwatch_core::observer::retry::Retry;
+use everwatch_core::observer::schedule::Schedule;
 use everwatch_core::observer::windows::Windows;
 use everwatch_core::record::health;
 use everwatch_core::record::observed::Settlement;
@@ -117,6 +118,17 @@ pub struct Observer {
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub closes_at: Option<Timestamp>,
+    /// The times at which it executes; null if it executes once, or for ever.
+    #[serde(default)]
+    #[schema(value_type = Option<RunSchedule>)]
+    pub schedule: Option<Schedule>,
+    /// When it may start: its `start_at`, its next window or the next time of its schedule. Null unless it is `Scheduled`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_start_at: Option<Timestamp>,
+    /// How its latest execution ended; null without a schedule, or before the first end.
+    #[serde(default)]
+    pub last_execution: Option<Execution>,
     /// The observer fails if it still waits for a slot after this time; null if it waits without a limit.
     #[serde(default)]
     #[schema(example = "10m")]
@@ -162,7 +174,11 @@ impl Observer {
         });
         let desired = match row.desired {
             row::Desired::Deleted => Desired::Deleted,
-            row::Desired::Running | row::Desired::Paused if ended && row.waiting.is_none() => Desired::Ended,
+            row::Desired::Running | row::Desired::Paused
+                if ended && row.waiting.is_none() && !row.will_execute_again() =>
+            {
+                Desired::Ended
+            }
             row::Desired::Running => Desired::Running,
             row::Desired::Paused => Desired::Paused,
         };
@@ -195,6 +211,9 @@ impl Observer {
             finish_at: row.definition.finish_at,
             windows: row.definition.windows.clone(),
             closes_at: row.closes_at.filter(|_| told.status.uses_slot() && row.opens_at().is_none()),
+            schedule: row.definition.schedule.clone(),
+            next_start_at: row.opens_at(),
+            last_execution: row.last_execution().map(Execution::from),
             start_within: row.definition.start_within.map(show),
             attempt_timeout: row.definition.attempt_timeout.map(show),
             waiting: waiting.map(|it| Waiting { since: it.since, place: None, of: None }),

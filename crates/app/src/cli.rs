@@ -236,7 +236,7 @@ pub(crate) struct Labels {
 pub(crate) enum Observer {
     /// Create an observer
     #[command(after_help = Create::EXAMPLES)]
-    Create(Create),
+    Create(Box<Create>),
     /// Create or update observers from files
     #[command(after_help = Apply::EXAMPLES)]
     Apply(Apply),
@@ -291,6 +291,16 @@ pub(crate) enum Observer {
     /// Restart observers: stop their runs and start new ones
     #[command(after_help = Selection::EXAMPLES)]
     Restart(Selection),
+    /// Start runs of observers with a schedule now
+    Trigger(Names),
+    /// Show the next times of the schedule of an observer
+    Schedule {
+        /// Name or id
+        name: String,
+        /// Number of times to show
+        #[arg(long, value_name = "COUNT", default_value = "10", value_parser = clap::value_parser!(u8).range(1..=100))]
+        next: u8,
+    },
     /// Move observers to another service
     Move {
         #[command(flatten)]

@@ -8,7 +8,7 @@ mod tests;
 mod views;
 
 pub(crate) use cells::{age, line};
-pub(crate) use describe::{observer as describe_observer, service as describe_service};
+pub(crate) use describe::{observer as describe_observer, schedule, service as describe_service};
 pub(crate) use table::{Column, Lines, Tone, View, cut};
 pub(crate) use views::{Change, EVENTS, OBSERVERS, PARKED, POOLS, REBALANCE, SERVICES};
 

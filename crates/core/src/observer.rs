@@ -2,4 +2,6 @@
 
 pub mod definition;
 pub mod retry;
+pub mod schedule;
+mod time_zone;
 pub mod windows;

@@ -94,8 +94,11 @@ fn work() {
     let windows = json!({"time_zone": "America/New_York", "open": open, "except": ["2026-12-25"]});
     let windows = serde_json::from_value(windows).unwrap();
     let windowed = Work { closes_at: Some(at(9)), windows, ..work.clone() };
+    let schedule = json!({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"});
+    let schedule = serde_json::from_value(schedule).unwrap();
+    let scheduled = Work { scheduled_for: Some(at(9)), schedule, ..work.clone() };
     let finite = Work { attempt_timeout, finish_at, ..work };
-    for (name, work) in [("work-times", finite), ("work-windows", windowed)] {
+    for (name, work) in [("work-times", finite), ("work-windows", windowed), ("work-schedule", scheduled)] {
         let kept = golden(name, &serde_json::to_vec(&work).unwrap());
         let DecodedWork::Ours(read) = Work::read(&kept).unwrap() else { panic!("foreign") };
         assert_eq!(format!("{read:?}"), format!("{work:?}"));

@@ -6,11 +6,11 @@ import { collect, control, fields } from "./schema.js";
 import { empty } from "./show.js";
 
 /** Members of the definition that a field of the form writes, beside those of the spec. */
-const POINTERS = ["/name", "/kind", "/pool", "/labels", "/priority", "/start_at", "/finish_at", "/attempt_timeout"];
+const POINTERS = ["/name", "/kind", "/pool", "/labels", "/priority", "/start_at", "/finish_at", "/start_within", "/attempt_timeout", "/schedule", "/windows", "/time_zone"];
 const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind has no schema" }];
-const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, priority: "", start: "", finish: "", timeout: "", spec: {}, wrong: {}, sending: false });
-let draft = CLEAN();
+const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, priority: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, wrong: {}, sending: false });
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+let draft = CLEAN();
 
 async function load() {
   const [kinds, pools] = await Promise.all([get("/v1/kinds"), get("/v1/pools")]);
@@ -27,9 +27,26 @@ function body(members, whole) {
     ...(draft.name.trim() && { name: draft.name.trim() }), kind: draft.kind, spec: whole ? spec.spec ?? {} : spec,
     ...(draft.pool && { pool: draft.pool }), ...(labels.length && { labels: Object.fromEntries(labels) }),
     ...(draft.priority.trim() && { priority: numbered(draft.priority.trim()) }), ...(draft.timeout.trim() && { attempt_timeout: draft.timeout.trim() }),
+    ...(draft.within.trim() && { start_within: draft.within.trim() }),
+    ...(draft.schedule.trim() && { schedule: { cron: draft.schedule.trim(), time_zone: draft.zone.trim(), if_running: draft.running } }),
+    ...(draft.windows.trim() && { windows: { time_zone: draft.zone.trim(), open: draft.windows.split(/[;\n]/).map((it) => it.trim()).filter(Boolean).map(opening) } }),
     ...(draft.start && { start_at: new Date(draft.start).toISOString() }), ...(draft.finish && { finish_at: new Date(draft.finish).toISOString() }),
     on_full: draft.queue ? "queue" : "reject", overlap: draft.forbid ? "forbid" : "allow",
   };
+}
+
+/** One window, as in “mon-fri 09:30-16:00”. */
+function opening(text) {
+  const parts = /^(?:(\S+)\s+)?(\d\d:\d\d)-(\d\d:\d\d)$/.exec(text);
+  if (!parts) throw { name: "/windows", message: `“${text}” is not a window: write days and two times, as in mon-fri 09:30-16:00` };
+  return { ...(parts[1] && { days: parts[1] }), from: parts[2], to: parts[3] };
+}
+
+/** The field of the form that writes the member at this place. */
+function fieldOf(pointer) {
+  if (pointer.startsWith("/spec/")) return pointer.slice(6).split("/")[0];
+  if (pointer.endsWith("/time_zone")) return "/time_zone";
+  return ["/labels", "/schedule", "/windows"].find((it) => pointer.startsWith(it)) ?? pointer;
 }
 
 /** What the manager can judge: a text that is no number is sent as it is. */
@@ -40,7 +57,7 @@ function complain(error, members) {
   const known = new Set([...POINTERS, ...members.map((it) => it.name)]);
   const lost = [];
   for (const { pointer, detail } of error.errors) {
-    const name = pointer.startsWith("/spec/") ? pointer.slice(6).split("/")[0] : pointer.startsWith("/labels") ? "/labels" : pointer;
+    const name = fieldOf(pointer);
     known.has(name) ? (draft.wrong[name] = detail) : lost.push(`${pointer} ${detail}`);
   }
   return error.errors.length === 0 ? [error.message] : lost;
@@ -99,6 +116,11 @@ function draw({ kinds, pools }, _route, context) {
     h("fieldset", {}, h("legend", {}, "Times"),
       line("Start", "/start_at", "new-start", h("input", { name: "start_at", type: "datetime-local", step: 1, value: draft.start, oninput: keep("start") }), `in the time zone of this browser, ${ZONE}; if empty, at once`),
       line("Finish", "/finish_at", "new-finish", h("input", { name: "finish_at", type: "datetime-local", step: 1, value: draft.finish, oninput: keep("finish") }), "it ends at this time; if empty, it has no end"),
+      line("Schedule", "/schedule", "new-schedule", h("input", { name: "schedule", value: draft.schedule, oninput: keep("schedule"), placeholder: "0 3 * * *", autocomplete: "off", spellcheck: "false" }), "cron expression: a run starts at each of its times; if empty, the observer starts once"),
+      line("If running", "/if_running", "new-running", h("select", { name: "if_running", onchange: keep("running") }, [["skip", "skip the time"], ["queue", "run after the present run"], ["restart", "restart"]].map(([value, text]) => h("option", { value, selected: draft.running === value }, text))), "at a time of the schedule while the run before is still active"),
+      line("Windows", "/windows", "new-windows", h("input", { name: "windows", value: draft.windows, oninput: keep("windows"), placeholder: "mon-fri 09:30-16:00; sat 10:00-12:00", autocomplete: "off", spellcheck: "false" }), "it runs only within these hours; if empty, always"),
+      line("Time zone", "/time_zone", "new-zone", h("input", { name: "time_zone", value: draft.zone, oninput: keep("zone"), autocomplete: "off", spellcheck: "false" }), "of the schedule and the windows, such as Europe/Berlin"),
+      line("Start within", "/start_within", "new-within", h("input", { name: "start_within", value: draft.within, oninput: keep("within"), placeholder: "10m", autocomplete: "off", spellcheck: "false" }), "it fails if it still waits for a slot after this time; if empty, it waits"),
       line("Attempt timeout", "/attempt_timeout", "new-timeout", h("input", { name: "attempt_timeout", value: draft.timeout, oninput: keep("timeout"), placeholder: "30m", autocomplete: "off", spellcheck: "false" }), "time after which its service stops an attempt, such as 30s or 1h 30m; if empty, no limit")),
     h("p", { class: "row" }, h("button", { type: "submit", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("a", { class: "button", href: "#/observers" }, "Cancel")))];
 }

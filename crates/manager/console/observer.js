@@ -15,8 +15,8 @@ async function load({ parts }) {
 }
 
 /** Only what makes sense now. */
-function possible({ status: now }) {
-  const by = { Scheduled: ["pause", "delete"], Created: ["pause", "delete"], Processing: ["pause", "restart", "move", "delete"], Paused: ["resume", "delete"], Failed: ["retry", "restart", "delete"], Completed: ["restart", "delete"] };
+function possible({ status: now, schedule }) {
+  const by = { Scheduled: [...(schedule ? ["trigger"] : []), "pause", "delete"], Created: ["pause", "delete"], Processing: ["pause", "restart", "move", "delete"], Paused: ["resume", "delete"], Failed: ["retry", "restart", "delete"], Completed: ["restart", "delete"] };
   return by[now] ?? [];
 }
 
@@ -29,6 +29,8 @@ const retryText = (it) => ({
 const windowsText = ({ open, time_zone: zone, except = [] }) =>
   `${open.map(({ days, from, to }) => `${days} ${from}-${to}`).join("; ")} in ${zone}${except.length ? `, except ${except.join(", ")}` : ""}`;
 
+const scheduleText = ({ cron, time_zone: zone, if_running: during }) => [h("code", {}, cron), ` in ${zone}${during === "skip" ? "" : `, if running: ${during}`}`];
+
 function facts(it) {
   const labels = Object.entries(it.labels);
   const all = [
@@ -40,6 +42,9 @@ function facts(it) {
     it.start_at ? ["May start", time(it.start_at)] : null,
     it.windows ? ["Windows", windowsText(it.windows)] : null,
     it.closes_at ? ["Window closes", time(it.closes_at)] : null,
+    it.schedule ? ["Schedule", scheduleText(it.schedule)] : null,
+    it.schedule && it.next_start_at ? ["Next execution", time(it.next_start_at)] : null,
+    it.last_execution ? ["Last execution", [time(it.last_execution.ended_at), it.last_execution.error ? ` failed: ${it.last_execution.error}` : " completed", it.last_execution.scheduled_for ? [", for ", time(it.last_execution.scheduled_for)] : ", by a request"]] : null,
     it.finish_at ? ["Finishes", time(it.finish_at)] : null,
     it.start_within ? ["Start within", it.start_within] : null,
     it.attempt_timeout ? ["Attempt timeout", it.attempt_timeout] : null,

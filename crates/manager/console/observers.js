@@ -68,6 +68,7 @@ export const ACTIONS = {
   resume: { word: "Resume", done: "resumed" },
   restart: { word: "Restart", done: "restarted" },
   retry: { word: "Retry", done: "retried" },
+  trigger: { word: "Run now", done: "triggered" },
   move: { word: "Move", done: "moving" },
   delete: { word: "Delete", done: "deleted", danger: true },
 };
@@ -108,7 +109,7 @@ function selection(context) {
   };
   return h("div", { class: "selection", key: "selection", role: "region", "aria-label": "Selection" },
     h("strong", {}, working ?? `${number(ticked.size)} selected`),
-    Object.entries(ACTIONS).map(([name, it]) => h("button", { type: "button", key: name, class: it.danger ? "button danger" : "button", disabled: working !== null, onclick: () => run(name) }, it.word)),
+    Object.entries(ACTIONS).filter(([name]) => name !== "trigger").map(([name, it]) => h("button", { type: "button", key: name, class: it.danger ? "button danger" : "button", disabled: working !== null, onclick: () => run(name) }, it.word)),
     h("button", { type: "button", class: "quiet", onclick: () => { ticked.clear(); context.redraw(); } }, "Clear"));
 }
 

@@ -28,6 +28,7 @@ mod problem;
 mod query;
 mod rebalance;
 mod results;
+mod schedule;
 mod service_lookup;
 mod services;
 mod swagger;
@@ -87,7 +88,9 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(actions::resume))
         .routes(routes!(actions::restart))
         .routes(routes!(actions::retry))
+        .routes(routes!(actions::trigger))
         .routes(routes!(actions::relocate))
+        .routes(routes!(schedule::read))
         .routes(routes!(services::list))
         .routes(routes!(services::read, maintenance::resize))
         .routes(routes!(maintenance::cordon))

@@ -57,8 +57,9 @@ class Stage:
         self.ended: asyncio.Queue[Ended] = asyncio.Queue()
         self.units = Units(asyncio.get_running_loop(), Registry([kind]), self.outlet, self.ended.put_nowait)
 
-    def start(self, spec: Any = None) -> None:
-        self.units.start(Work(ID, 1, "code", "o", {} if spec is None else spec), RUN, 1)
+    def start(self, spec: Any = None, scheduled_for: int | None = None) -> None:
+        work = Work(ID, 1, "code", "o", {} if spec is None else spec, scheduled_for=scheduled_for)
+        self.units.start(work, RUN, 1)
 
     async def outcome(self) -> Outcome:
         async with asyncio.timeout(5):
@@ -78,6 +79,16 @@ async def test_code_is_told_to_stop_even_before_it_starts_and_after_all_must_sto
     stage.start()
     assert await stage.outcome() == Done()
     assert stage.units.alive == 0
+
+
+async def test_code_knows_the_time_for_which_it_executes() -> None:
+    async def says_when(ctx: Context, spec: dict[str, Any]) -> Any:
+        return None if ctx.scheduled_for is None else ctx.scheduled_for.isoformat()
+
+    stage = Stage(says_when)
+    for at, said in ((None, None), (9250, "1970-01-01T00:00:09.250000+00:00")):
+        stage.start(scheduled_for=at)
+        assert await stage.outcome() == Done(said)
 
 
 async def test_code_sees_the_first_reason_for_which_it_must_stop() -> None:

@@ -124,6 +124,13 @@ def test_the_times_of_a_work_message_are_read_if_it_has_them() -> None:
         assert (read.attempt_timeout, read.finish_at) == (None, None)
 
 
+def test_the_time_for_which_an_execution_starts_is_read() -> None:
+    for name, at in (("work-schedule", 1_700_000_000_009), ("work", None)):
+        read = read_work(golden(name))
+        assert isinstance(read, Work)
+        assert read.scheduled_for == at
+
+
 def changed(**members: Any) -> bytes:
     return json.dumps(json.loads(golden("work")) | members).encode()
 

@@ -9,6 +9,7 @@ use crate::network::Lane;
 use crate::world::Power;
 use everwatch_core::id::{Name, Pool};
 use everwatch_core::observer::definition::Overlap;
+use everwatch_core::observer::schedule::IfRunning;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -30,6 +31,25 @@ fn time_of(seed: u64, number: u64, first: u64, within: std::ops::Range<i64>) -> 
 fn windows_of(seed: u64, number: u64) -> Option<WindowSetup> {
     let setup = if number.is_multiple_of(2) { WindowSetup::Interrupted } else { WindowSetup::Late };
     (seed % 16 == 10).then_some(setup)
+}
+
+/// The reaction of an observer with a schedule to a time during a run; chosen by seed number, like times.
+fn schedule_of(seed: u64, number: u64) -> Option<IfRunning> {
+    let reaction = match number % 3 {
+        0 => IfRunning::Queue,
+        1 => IfRunning::Restart,
+        _ => IfRunning::Skip,
+    };
+    (seed % 16 == 6).then_some(reaction)
+}
+
+/// Most executions end before the last time of the schedule.
+fn let_scheduled_code_end(observers: &mut [ObserverSetup]) {
+    for (observer, number) in observers.iter_mut().zip(1..) {
+        if observer.schedule.is_some() && number % 4 != 0 {
+            observer.code.does = Does::CompletesAfter(number * number * 600);
+        }
+    }
 }
 
 /// How far the clocks of a history may differ, in ms.
@@ -206,8 +226,10 @@ impl Dice {
             start_ms: has_times.then(|| time_of(seed, number, 2, 5_000..30_000)).flatten(),
             finish_ms: has_times.then(|| time_of(seed, number, 1, 10_000..55_000)).flatten(),
             windows: windows_of(seed, number).filter(|_| may_have_times),
+            schedule: schedule_of(seed, number).filter(|_| may_have_times),
         });
         let mut observers: Vec<_> = observers.collect();
+        let_scheduled_code_end(&mut observers);
         // Chosen by seed number, as some themes are.
         if matches!(seed % 50, 12 | 31 | 46) {
             for (observer, every) in observers.iter_mut().zip((1..).map(|number| number * 700)) {

@@ -6,6 +6,7 @@ use crate::network::Lane;
 use crate::world::Power;
 use everwatch_core::id::{Name, Pool};
 use everwatch_core::observer::definition::{ObserverDefinition, Overlap};
+use everwatch_core::observer::schedule::IfRunning;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -56,6 +57,9 @@ pub(crate) struct ObserverSetup {
     pub(crate) finish_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) windows: Option<WindowSetup>,
+    /// It starts at each of the times of histories.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) schedule: Option<IfRunning>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -58,6 +58,7 @@ pub(crate) struct Judge {
     pub(crate) faults_met: BTreeMap<String, u64>,
     epochs: Epochs,
     settlements: Settlements,
+    schedules: times::Schedules,
     overlaps: Overlaps,
     capacity: Capacity,
     checkpoints: Checkpoints,
@@ -77,6 +78,7 @@ impl Judge {
             faults_met: BTreeMap::new(),
             epochs: Epochs::default(),
             settlements: Settlements::default(),
+            schedules: times::Schedules::default(),
             overlaps: Overlaps::default(),
             capacity: Capacity::default(),
             checkpoints: Checkpoints::default(),
@@ -113,6 +115,7 @@ impl Judge {
         self.capacity.hear(now, fact, known, exercised)?;
         backlog::hear(fact, known, exercised)?;
         times::hear(now, fact, known, exercised)?;
+        self.schedules.hear(now, fact, exercised)?;
         self.checkpoints.hear(fact, known, exercised)?;
         self.conclusions.hear(now, fact, known, exercised)?;
         if self.is_quiet { Quiet::hear(fact, known) } else { Ok(()) }

@@ -12,6 +12,7 @@ use crate::world::World;
 use axum::body::Body;
 use axum::http::Request as HttpRequest;
 use everwatch_core::clock::Timestamp;
+use everwatch_core::observer::schedule::IfRunning;
 use everwatch_core::record::row::{Desired, Row};
 use everwatch_store::Backup;
 use serde_json::{Value, json};
@@ -101,12 +102,17 @@ fn windows(setup: WindowSetup) -> Value {
     json!({"time_zone": "UTC", "open": open})
 }
 
+/// Every 5 s in the first 40 s of a history, and then not until the next evening.
+fn schedule(if_running: IfRunning) -> Value {
+    json!({"cron": "*/5 13 22 * * *", "if_running": if_running, "jitter": "4s"})
+}
+
 fn definition(observer: usize, setup: &ObserverSetup, edition: u32) -> Value {
     let code = Code { edition, ..setup.code };
     let priority = observer % PRIORITIES;
     let moment = |ms: Option<i64>| ms.map(|ms| Timestamp(EPOCH_MS + ms));
     json!({
-        "windows": setup.windows.map(windows),
+        "windows": setup.windows.map(windows), "schedule": setup.schedule.map(schedule),
         "start_at": moment(setup.start_ms), "finish_at": moment(setup.finish_ms),
         "name": observer_name(observer), "kind": if setup.is_rare { "rare" } else { "common" },
         "pool": setup.pool, "spec": code, "overlap": setup.overlap, "grace": "3s", "on_full": "queue",

@@ -38,14 +38,26 @@ pub(crate) struct Create {
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) finish_at: Option<Timestamp>,
     /// Hours in which it may run, such as 'mon-fri 09:30-16:00'; may be repeated
-    #[arg(long = "window", value_name = "DAYS FROM-TO", requires = "time_zone", value_parser = window)]
+    #[arg(long = "window", value_name = "DAYS FROM-TO", requires = "time_zone", value_parser = window, group = "calendar")]
     pub(crate) windows: Vec<Opening>,
-    /// Time zone of the windows, such as America/New_York
-    #[arg(long, value_name = "NAME", requires = "windows")]
+    /// Times at which its runs start, as a cron expression such as '0 3 * * *'
+    #[arg(long, value_name = "CRON", group = "calendar")]
+    pub(crate) schedule: Option<String>,
+    /// Time zone of the windows or of the schedule (default UTC), such as America/New_York
+    #[arg(long, value_name = "NAME", requires = "calendar")]
     pub(crate) time_zone: Option<String>,
     /// Date on which no window opens, such as 2030-12-25; may be repeated
     #[arg(long, value_name = "DATE", requires = "windows")]
     pub(crate) except: Vec<String>,
+    /// How late a run may start if no manager was alive at its time, such as 1h
+    #[arg(long, value_name = "TIME", requires = "schedule")]
+    pub(crate) catch_up: Option<String>,
+    /// What to do at a time of the schedule while a run is active
+    #[arg(long, requires = "schedule", value_parser = ["skip", "queue", "restart"])]
+    pub(crate) if_running: Option<String>,
+    /// Start later than the times of the schedule by a fixed part of this, such as 5m
+    #[arg(long, value_name = "TIME", requires = "schedule")]
+    pub(crate) jitter: Option<String>,
     /// Time after which it fails if it still waits for a slot, such as 10m
     #[arg(long, value_name = "TIME")]
     pub(crate) start_within: Option<String>,
@@ -78,7 +90,9 @@ impl Create {
   everwatch observer create auction --kind websocket --spec @auction.json \\
       --start-at 2030-01-31T09:30:00Z --finish-at 2030-01-31T16:00:00Z
   everwatch observer create trades --kind websocket --spec @trades.json \\
-      --window 'mon-fri 09:30-16:00' --time-zone America/New_York --except 2030-12-25";
+      --window 'mon-fri 09:30-16:00' --time-zone America/New_York --except 2030-12-25
+  everwatch observer create report --kind exec --spec '{\"argv\": [\"./report.sh\"]}' \\
+      --schedule '0 3 * * *' --time-zone Europe/Berlin --if-running queue";
 }
 
 /// An opening in words, as in `mon-fri 09:30-16:00`.

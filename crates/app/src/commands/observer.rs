@@ -20,7 +20,7 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     match verb {
         Observer::Apply(asked) => apply::run(client, &asked).await,
-        Observer::Create(asked) => create(client, asked).await,
+        Observer::Create(asked) => create(client, *asked).await,
         Observer::Get { name, watched } => get(client, &name, watched).await,
         Observer::List { which, watched } => list(client, &which, watched).await,
         Observer::Describe { name } => {
@@ -38,6 +38,13 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
         Observer::Pause(chosen) => act_on(client, &chosen, "pause").await,
         Observer::Resume(chosen) => act_on(client, &chosen, "resume").await,
         Observer::Restart(chosen) => act_on(client, &chosen, "restart").await,
+        Observer::Trigger(names) => act(client, &names.names, "trigger", None).await,
+        Observer::Schedule { name, next } => {
+            let times: api::ScheduleTimes =
+                client.read(&format!("{}/schedule?next={next}", path(&name))).await?;
+            print(&output::schedule(&times, clock::now()));
+            Ok(())
+        }
         Observer::Move { names, pool } => {
             let body = pool.map(|pool| json!({ "pool": pool }));
             act(client, &names.names, "move", body.as_ref()).await
@@ -64,7 +71,18 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         ("desired", asked.paused.then(|| "paused".to_owned())),
     ];
     body.extend(words.into_iter().filter_map(|(member, word)| Some((member.to_owned(), json!(word?)))));
-    if let Some(time_zone) = asked.time_zone {
+    if let Some(cron) = asked.schedule {
+        let members = [
+            ("cron", Some(cron)),
+            ("time_zone", asked.time_zone),
+            ("catch_up", asked.catch_up),
+            ("if_running", asked.if_running),
+            ("jitter", asked.jitter),
+        ];
+        let members =
+            members.into_iter().filter_map(|(member, word)| Some((member.to_owned(), json!(word?))));
+        body.insert("schedule".to_owned(), Value::Object(members.collect()));
+    } else if let Some(time_zone) = asked.time_zone {
         let windows = json!({"time_zone": time_zone, "open": asked.windows, "except": asked.except});
         body.insert("windows".to_owned(), windows);
     }

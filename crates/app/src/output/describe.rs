@@ -5,7 +5,7 @@ use super::cells::{bytes, epoch, labels, line, millis, or_dash, second};
 use super::views::note;
 use super::{Column, EVENTS, Lines, Output, TerminalStyle, View, age, yaml};
 use crate::item::Item;
-use everwatch_api::{Event, Listed, Observer, Run, Service};
+use everwatch_api::{Event, Execution, Listed, Observer, Run, ScheduleTimes, Service};
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::observer::definition::{OnFull, Overlap};
 use everwatch_core::observer::retry::Retry;
@@ -54,6 +54,11 @@ pub(crate) fn observer(
         ("Starts", it.start_at.map_or_else(String::new, |at| when(at, now))),
         ("Windows", it.windows.as_ref().map_or_else(String::new, ToString::to_string)),
         ("Closes", it.closes_at.map_or_else(String::new, |at| when(at, now))),
+        ("Schedule", it.schedule.as_ref().map_or_else(String::new, ToString::to_string)),
+        (
+            "Last execution",
+            it.last_execution.as_ref().map_or_else(String::new, |run| last_execution(run, now)),
+        ),
         ("Finishes", it.finish_at.map_or_else(String::new, |at| when(at, now))),
         ("Start within", it.start_within.clone().unwrap_or_default()),
         ("Attempt timeout", it.attempt_timeout.clone().unwrap_or_default()),
@@ -168,6 +173,24 @@ fn when(then: Timestamp, now: Timestamp) -> String {
         format!("{} ago", age(now.since(then)))
     };
     format!("{} ({apart})", second(then))
+}
+
+fn last_execution(run: &Execution, now: Timestamp) -> String {
+    let outcome =
+        run.error.as_ref().map_or_else(|| "completed".to_owned(), |error| format!("failed: {}", line(error)));
+    let cause =
+        run.scheduled_for.map_or_else(|| "by a request".to_owned(), |at| format!("for {}", second(at)));
+    format!("{} {cause}, {outcome}", when(run.ended_at, now))
+}
+
+/// The next times of a schedule.
+pub(crate) fn schedule(times: &ScheduleTimes, now: Timestamp) -> String {
+    let mut lines = vec![format!("{} Time zone {}.", times.description, times.time_zone)];
+    lines.extend(times.next.iter().map(|at| format!("  {}", when(*at, now))));
+    if times.next.is_empty() {
+        lines.push("  no further times".to_owned());
+    }
+    lines.join("\n")
 }
 
 fn retry(it: &Retry) -> String {

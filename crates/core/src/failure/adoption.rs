@@ -78,11 +78,16 @@ pub fn adopted(
         start_within: None,
         finish_at: work.finish_at,
         windows: work.windows,
+        schedule: work.schedule,
         attempt_timeout: work.attempt_timeout,
     };
     let mut row = Row::created(work.id, definition, now, policy);
     (row.generation, row.publish_lease, row.published_at) = (work.generation, None, Some(now));
     row.closes_at = work.closes_at;
+    row.schedule_from(now);
+    if let Some(executions) = &mut row.executions {
+        executions.scheduled_for = work.scheduled_for;
+    }
     Ok(row)
 }
 
@@ -109,6 +114,7 @@ impl Row {
             // An expired lease would republish the observer beside a run that followed the backup.
             self.published_at = self.published_at.or(Some(now));
         }
+        self.schedule_from(now);
         self.modified_at = now;
     }
 

@@ -1,14 +1,16 @@
 //! The definition of an observer: its name, code, arguments and policies, validated field by field.
 
 use crate::clock::{Timestamp, friendly};
-use crate::id::{Kind, Name, Pool};
+use crate::id::{Kind, Name, ObserverId, Pool};
 use crate::observer::retry::Retry;
+use crate::observer::schedule::Schedule;
 use crate::observer::windows::Windows;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// The largest `spec`, as JSON text: the work message contains it, and the broker stores that message.
 pub const SPEC_MAX_BYTES: usize = 64 * 1024;
@@ -79,6 +81,9 @@ pub struct ObserverDefinition {
     /// It runs only within these hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
+    /// Its runs start at these times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
     /// It fails if it still waits for a slot after this time.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
     pub start_within: Option<Duration>,
@@ -110,7 +115,7 @@ impl FieldError {
 }
 
 /// The members of a definition.
-pub const MEMBERS: [&str; 15] = [
+pub const MEMBERS: [&str; 16] = [
     "name",
     "kind",
     "spec",
@@ -124,6 +129,7 @@ pub const MEMBERS: [&str; 15] = [
     "start_at",
     "finish_at",
     "windows",
+    "schedule",
     "start_within",
     "attempt_timeout",
 ];
@@ -211,6 +217,7 @@ impl ObserverDefinition {
         let priority = reader.priority();
         let (start_at, finish_at) = (reader.moment("start_at"), reader.moment("finish_at"));
         let windows = reader.optional("windows");
+        let schedule = reader.optional("schedule");
         let start_within = reader.duration("start_within");
         let attempt_timeout = reader.duration("attempt_timeout");
         reader.reject_unknown();
@@ -230,6 +237,7 @@ impl ObserverDefinition {
                     start_at,
                     finish_at,
                     windows,
+                    schedule,
                     start_within,
                     attempt_timeout,
                 };
@@ -248,23 +256,39 @@ impl ObserverDefinition {
             priority: 0,
             start_at: None,
             start_within: None,
+            schedule: None,
             name: other.name.clone(),
             ..it.clone()
         };
         told(self) == told(other)
     }
 
-    /// Whether it may still run at this moment, by the database's clock.
+    /// Whether it may still run, by the database's clock.
     ///
     /// # Errors
-    /// That its `finish_at` has passed.
+    /// That its `finish_at` has passed, or comes before the next time of its schedule.
     pub fn check_at(&self, now: Timestamp) -> Result<(), FieldError> {
         match self.finish_at {
             Some(finish) if finish <= now => {
                 let detail = format!("is {finish}, which has passed: the clock of the database shows {now}");
                 Err(FieldError::new("/finish_at", detail))
             }
-            Some(_) | None => Ok(()),
+            Some(finish) => self.check_first_run(now, finish),
+            None => Ok(()),
+        }
+    }
+
+    fn check_first_run(&self, now: Timestamp, finish: Timestamp) -> Result<(), FieldError> {
+        let Some(schedule) = &self.schedule else { return Ok(()) };
+        let first = self.start_at.map_or(now, |at| now.max(at.minus(Duration::from_millis(1))));
+        match schedule.next_after(first, ObserverId(Uuid::nil())) {
+            Some(next) if next < finish => Ok(()),
+            next => {
+                let next = next.map_or_else(|| "never comes".to_owned(), |next| format!("is {next}"));
+                let detail =
+                    format!("its next time {next}, and finish_at is {finish}: the observer would never run");
+                Err(FieldError::new("/schedule/cron", detail))
+            }
         }
     }
 
@@ -298,6 +322,14 @@ impl ObserverDefinition {
         if let Some(Err(wrong)) = self.windows.as_ref().map(Windows::check) {
             let field = |(pointer, rule)| FieldError::new(format!("/windows{pointer}"), rule);
             errors.extend(wrong.into_iter().map(field));
+        }
+        if let Some(Err(wrong)) = self.schedule.as_ref().map(Schedule::check) {
+            let field = |(pointer, rule)| FieldError::new(format!("/schedule{pointer}"), rule);
+            errors.extend(wrong.into_iter().map(field));
+        }
+        if self.schedule.is_some() && self.windows.is_some() {
+            let rule = "an observer has windows or a schedule, not both: write the times of the windows into the cron expression";
+            errors.push(FieldError::new("/schedule", rule));
         }
         if let Err((pointer, rule)) = self.retry.check() {
             errors.push(FieldError::new(format!("/retry{pointer}"), rule));
@@ -390,6 +422,23 @@ mod tests {
         let finish = both.finish_at.unwrap();
         assert!(both.check_at(finish.minus(Duration::from_millis(1))).is_ok());
         assert_eq!(both.check_at(finish).unwrap_err().pointer, "/finish_at");
+    }
+
+    #[test]
+    fn a_schedule_has_a_time_before_the_end() {
+        let hourly = |finish: &str| {
+            parse(json!({"kind": "k", "schedule": {"cron": "0 * * * *"}, "start_at": "2030-01-31T09:30:00Z", "finish_at": finish}))
+                .unwrap()
+        };
+        let now = hourly("2030-01-31T10:00:01Z").start_at.unwrap().minus(Duration::from_secs(7200));
+        assert!(hourly("2030-01-31T10:00:01Z").check_at(now).is_ok());
+        let never = hourly("2030-01-31T10:00:00Z").check_at(now).unwrap_err();
+        assert_eq!(never.pointer, "/schedule/cron");
+        assert!(never.detail.contains("2030-01-31T10:00:00.000Z"), "{}", never.detail);
+        let open = json!([{"from": "09:30", "to": "16:00"}]);
+        let both = json!({"kind": "k", "schedule": {"cron": "0 * * * *"}, "windows": {"time_zone": "UTC", "open": open}});
+        assert_eq!(pointers(both), ["/schedule"]);
+        assert_eq!(pointers(json!({"kind": "k", "schedule": {"cron": "0 * * *"}})), ["/schedule/cron"]);
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Windows: the hours of the week in which an observer may run.
 
 use crate::clock::Timestamp;
+use crate::observer::time_zone;
 use jiff::ToSpan as _;
 use jiff::civil::{Date, DateTime, Time, Weekday};
-use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::LazyLock;
 
 /// The most openings of one observer.
 const OPENINGS_MAX: usize = 32;
@@ -16,9 +16,6 @@ const OPENINGS_MAX: usize = 32;
 const EXCEPTIONS_MAX: usize = 366;
 /// A time without a gap that is longer than this many days counts as endless.
 const ENDLESS_DAYS: usize = 3660;
-
-/// The rules that are compiled in: all managers of one version go by the same, whatever their machines know.
-static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 const DAY_NAMES: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const MINUTES_OF_A_DAY: u16 = 24 * 60;
@@ -220,10 +217,8 @@ impl Windows {
     pub fn check(&self) -> Result<(), Vec<(String, String)>> {
         let mut errors = Vec::new();
         let mut wrong = |pointer: String, rule: String| errors.push((pointer, rule));
-        if ZONES.get(&self.time_zone).is_err() {
-            let zone: String = self.time_zone.chars().take(60).collect();
-            let cure = "write a name of the IANA time zone database, for example Europe/Berlin or UTC";
-            wrong("/time_zone".to_owned(), format!("`{zone}` is not a known time zone: {cure}"));
+        if let Err(rule) = time_zone::check(&self.time_zone) {
+            wrong("/time_zone".to_owned(), rule);
         }
         if self.open.is_empty() {
             let rule = "is empty, so the observer would never run: add an opening, or leave windows out";
@@ -253,7 +248,7 @@ impl Windows {
     /// one. `None` if no opening is left, or if the time zone is no longer known.
     #[must_use]
     pub fn open_at(&self, now: Timestamp) -> Option<Open> {
-        let zone = ZONES.get(&self.time_zone).ok()?;
+        let zone = time_zone::find(&self.time_zone)?;
         let local = jiff::Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone()).date();
         let mut found: Option<(Timestamp, Timestamp)> = None;
         let mut date = local.yesterday().ok()?;

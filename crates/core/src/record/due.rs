@@ -12,8 +12,8 @@ pub enum DueStep {
     Forget,
     /// Save the row, then send its revocation.
     Revoke(Row),
-    /// Save the row: it waits for a slot.
-    Wait(Row),
+    /// Save the row.
+    Save(Row),
     /// Its generation is new: save the row, send its revocation, then publish it.
     Publish(Row),
 }
@@ -24,7 +24,7 @@ impl DueStep {
     pub fn row(&self) -> Option<&Row> {
         match self {
             Self::Forget => None,
-            Self::Revoke(row) | Self::Wait(row) | Self::Publish(row) => Some(row),
+            Self::Revoke(row) | Self::Save(row) | Self::Publish(row) => Some(row),
         }
     }
 }
@@ -48,13 +48,18 @@ pub fn due_step(row: &Row, now: Timestamp, policy: &RowPolicy) -> Option<DueStep
     if [row.opens_at(), row.shut_at()].into_iter().flatten().any(|at| at <= now) {
         let mut row = row.clone();
         row.wait_anew(now);
-        return Some(DueStep::Wait(row));
+        return Some(DueStep::Save(row));
+    }
+    if row.restarts_at().is_some_and(|at| at <= now) {
+        let mut row = row.clone();
+        row.restart_for_schedule(now, policy);
+        return Some(if row.awaits_end() { DueStep::Revoke(row) } else { DueStep::Save(row) });
     }
     let gives_up_slot = row.readmitted == Some(row.generation) || row.is_between_windows(now);
     if row.wants_republish() && gives_up_slot {
         let mut row = row.clone();
         row.wait_for_slot(now, now);
-        return Some(DueStep::Wait(row));
+        return Some(DueStep::Save(row));
     }
     let lease_over = row.publish_lease.is_some_and(|mark| mark.until <= now);
     if lease_over || row.wants_republish() {

@@ -39,6 +39,8 @@ words! {
     RestartRequested = "restart_requested",
     MoveRequested = "move_requested",
     DeleteRequested = "delete_requested",
+    /// A run was requested before the next time of its schedule.
+    TriggerRequested = "trigger_requested",
     /// It waits for its `start_at`.
     Scheduled = "scheduled",
     /// It waits for a slot.
@@ -135,6 +137,9 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
     } else if after.ending.is_some() && before.ending != after.ending {
         told.plainly(EventKind::RestartRequested, String::new());
     }
+    if was_triggered(before, after) {
+        told.plainly(EventKind::TriggerRequested, String::new());
+    }
     told.waits(Some(before));
     if after.generation > before.generation {
         match before.waiting {
@@ -163,6 +168,13 @@ pub fn adopted(after: &Row, told: &Name) -> RowEvent {
     };
     let epoch = after.epoch();
     RowEvent { kind: EventKind::Adopted, at: after.modified_at, epoch, service: None, text }
+}
+
+fn was_triggered(before: &Row, after: &Row) -> bool {
+    let queued = |row: &Row| row.executions.as_ref().is_some_and(|executions| executions.queued);
+    let is_early = before.opens_at().is_some_and(|at| at > after.modified_at) && after.is_waiting();
+    let same = before.definition == after.definition;
+    same && after.definition.schedule.is_some() && (is_early || queued(after) && !queued(before))
 }
 
 fn withdrawn(after: &Row) -> String {

@@ -26,6 +26,10 @@ pub enum Refusal {
     Paused,
     /// Its `finish_at` has passed.
     FinishAtPassed(Timestamp),
+    /// It has no schedule.
+    NoSchedule,
+    /// It waits for a slot or runs, and its schedule skips times during a run.
+    Active,
 }
 
 type Asked = Result<bool, Refusal>;
@@ -84,6 +88,7 @@ impl Row {
         self.desired = Desired::Running;
         self.modified_at = now;
         if rests {
+            self.schedule_from(now);
             self.wait_for_slot(now, now);
         } else if !self.verdict().status.is_final() {
             // Services were told that this generation ends; they may not have received that yet.
@@ -137,10 +142,15 @@ impl Row {
         let runs_otherwise = !definition.runs_like(&self.definition);
         let changes_pool = definition.pool != self.definition.pool;
         let has_ended = self.verdict().status.is_final();
-        let changes_start =
-            definition.start_at != self.definition.start_at || definition.windows != self.definition.windows;
+        let changes_schedule = definition.schedule != self.definition.schedule;
+        let changes_start = changes_schedule
+            || definition.start_at != self.definition.start_at
+            || definition.windows != self.definition.windows;
         self.definition = Arc::new(definition);
         self.modified_at = now;
+        if changes_schedule {
+            self.schedule_from(now);
+        }
         if let Some(waiting) = self.waiting.filter(|_| changes_start) {
             self.wait_for_slot(waiting.since.min(now), now);
         }
@@ -155,6 +165,10 @@ impl Row {
         if changes_pool {
             // It has a slot of its former pool only.
             self.readmitted = self.ending.filter(|ending| *ending == self.generation);
+        }
+        if changes_schedule {
+            // Its end may now be that of a run only, or the other way round.
+            self.note_settled(now);
         }
         Ok(true)
     }
@@ -178,7 +192,7 @@ impl Row {
         Ok(rests || updated || resumed)
     }
 
-    fn renew_run(&mut self, now: Timestamp, policy: &RowPolicy) {
+    pub(super) fn renew_run(&mut self, now: Timestamp, policy: &RowPolicy) {
         if self.is_waiting() || self.opens_at().is_some() {
             self.modified_at = now;
         } else if self.wants_republish() {
@@ -212,14 +226,14 @@ impl Row {
         asked
     }
 
-    fn refuse_finished(&self, now: Timestamp) -> Result<(), Refusal> {
+    pub(super) fn refuse_finished(&self, now: Timestamp) -> Result<(), Refusal> {
         match self.definition.finish_at {
             Some(at) if at <= now => Err(Refusal::FinishAtPassed(at)),
             Some(_) | None => Ok(()),
         }
     }
 
-    fn refuse_deleted(&self) -> Result<(), Refusal> {
+    pub(super) fn refuse_deleted(&self) -> Result<(), Refusal> {
         if self.desired == Desired::Deleted { Err(Refusal::Deleted) } else { Ok(()) }
     }
 }
@@ -285,7 +299,7 @@ mod tests {
         fn pass(&mut self) -> &mut Self {
             let at = self.at();
             match due_step(&self.row, at, &policy()) {
-                Some(DueStep::Revoke(row) | DueStep::Wait(row) | DueStep::Publish(row)) => self.row = row,
+                Some(DueStep::Revoke(row) | DueStep::Save(row) | DueStep::Publish(row)) => self.row = row,
                 Some(DueStep::Forget) => panic!("forgotten"),
                 None => {}
             }

@@ -4,6 +4,7 @@
 mod backlog;
 mod beside;
 mod outbox;
+mod schedule;
 mod times;
 
 use crate::clock::Timestamp;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 pub use backlog::{Slot, Waiting};
+pub use schedule::{Execution, Executions};
 
 /// The state of the observer that its user currently wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +112,9 @@ pub struct Row {
     /// When the window ends in which it waits for a slot, or in which its run must end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closes_at: Option<Timestamp>,
+    /// Which times of its schedule it has used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executions: Option<Executions>,
     /// How often it failed and was retried since it last completed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u32,
@@ -175,6 +180,7 @@ impl Row {
             withdrawn_at: None,
             waiting: None,
             closes_at: None,
+            executions: None,
             failures: 0,
             readmitted: None,
             former_runs: Vec::new(),
@@ -422,9 +428,10 @@ impl Row {
         let republish = self.wants_republish().then_some(self.modified_at);
         let forget = self.forget_at(policy);
         let watch = self.crash_check.map(|watch| watch.next_at);
-        let times = [self.opens_at(), self.shut_at(), self.not_started_at(), self.finish_due_at()];
+        let waits = [self.opens_at(), self.shut_at(), self.not_started_at()];
+        let times = [self.finish_due_at(), self.restarts_at()];
         let steps = [mark, repeat, republish, forget, self.fails_at(policy), watch];
-        steps.into_iter().chain(times).flatten().min()
+        steps.into_iter().chain(waits).chain(times).flatten().min()
     }
 
     /// When the row may be forgotten.
@@ -454,6 +461,7 @@ impl Row {
         if self.observed.settled.is_some() {
             // Its crash checks continue, so that no other observer is blamed for its deaths.
             self.resend = None;
+            self.wait_for_next_execution(now);
         }
         let over = self.verdict().status.is_final();
         self.ended_at = if over { self.ended_at.or(Some(now)) } else { None };

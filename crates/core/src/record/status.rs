@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// The status of an observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Status {
-    /// Waits for its `start_at`.
+    /// Waits for its `start_at`, its next window or the next time of its schedule.
     Scheduled,
     /// Accepted; no service has reported a run yet.
     Created,
@@ -101,7 +101,7 @@ pub enum Reason {
     None,
     /// Its message is not in the broker yet.
     ToBePublished,
-    /// It waits for its `start_at`.
+    /// It waits for its `start_at`, its next window or the next time of its schedule.
     StartsAt { at: Timestamp },
     /// It waits in the backlog of this pool, or its message is in the queue of this pool.
     WaitingForSlot { pool: String },

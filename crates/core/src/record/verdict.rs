@@ -22,6 +22,7 @@ impl Row {
             (Desired::Running, Some(_)) if self.wants_republish() => {
                 to(Status::Created, Reason::ToBePublished)
             }
+            (Desired::Paused, Some(_)) if self.will_execute_again() => to(Status::Paused, Reason::None),
             (Desired::Running | Desired::Paused, Some(Settlement::Completed)) => {
                 to(Status::Completed, Reason::None)
             }
@@ -53,6 +54,7 @@ impl Row {
         if now == status {
             return true;
         }
+        let repeats = self.definition.schedule.is_some();
         match (self.desired, status) {
             (Desired::Deleted, _) => status == Status::Deleted,
             (_, Status::Deleted | Status::OnDeleting) => false,
@@ -62,8 +64,9 @@ impl Row {
             }
             (Desired::Paused, Status::Processing | Status::Created) => self.awaits_end(),
             (Desired::Running, Status::Paused) => false,
-            (_, Status::Scheduled) => self.definition.windows.is_some(),
-            (Desired::Running, Status::Created) => self.awaits_end() || now == Status::Scheduled,
+            (_, Status::Scheduled) => self.definition.windows.is_some() || repeats,
+            (Desired::Running, Status::Created) => self.awaits_end() || now == Status::Scheduled || repeats,
+            (_, Status::Completed) if repeats => self.definition.finish_at.is_some(),
             _ => true,
         }
     }

@@ -4,6 +4,7 @@ use crate::clock::{Timestamp, friendly};
 use crate::id::{Kind, Name, ObserverId};
 use crate::observer::definition::{ObserverDefinition, Overlap};
 use crate::observer::retry::Retry;
+use crate::observer::schedule::Schedule;
 use crate::observer::windows::Windows;
 use crate::wire::message::{Unreadable, VERSION};
 use schemars::JsonSchema;
@@ -54,6 +55,13 @@ pub struct Work {
     /// them from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
+    /// The time of its schedule for which this run starts; missing if it has no schedule, or if a request started the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_for: Option<Timestamp>,
+    /// The times at which its runs start. A service does not use them; if the manager loses the observer's row, it
+    /// restores them from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
 }
 
 /// The part of a work message that every version can read.
@@ -100,6 +108,8 @@ impl Work {
             finish_at: definition.finish_at,
             closes_at: None,
             windows: definition.windows.clone(),
+            scheduled_for: None,
+            schedule: definition.schedule.clone(),
         })
     }
 

@@ -1,4 +1,4 @@
-//! Actions on an existing observer: pause, resume, restart, retry, move.
+//! Actions on an existing observer: pause, resume, restart, retry, trigger, move.
 
 use super::body::OptionalJson;
 use super::creating::check_kind;
@@ -89,6 +89,13 @@ action!(
     Row::retry,
     "observer-deleted, finish-at-passed, observer-not-failed",
     "Run a failed observer again."
+);
+action!(
+    trigger,
+    "/v1/observers/{key}/trigger",
+    Row::trigger,
+    "observer-deleted, finish-at-passed, observer-paused, no-schedule, observer-active",
+    "Start a run of an observer with a schedule now."
 );
 
 async fn plain(
@@ -256,6 +263,13 @@ fn refused(row: &Row, refusal: Refusal) -> Problem {
         Refusal::Deleted => (Code::Deleted, "create a new one"),
         Refusal::NotFailed => (Code::NotFailed, "only a failed observer can be retried; use restart"),
         Refusal::Paused => (Code::Paused, "resume it instead"),
+        Refusal::Active => {
+            (Code::Active, "its schedule skips times during a run; wait for its end, or use restart")
+        }
+        Refusal::NoSchedule => {
+            let cure = "only an observer with a schedule can be triggered; use restart or retry";
+            return Problem::new(Code::NoSchedule, format!("observer {name} has no schedule: {cure}"));
+        }
         Refusal::FinishAtPassed(at) => {
             let cure = "change or remove it; that also starts the observer, unless it is paused";
             return Problem::new(

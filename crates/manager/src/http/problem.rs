@@ -33,6 +33,8 @@ pub(crate) enum Code {
     Deleted,
     Paused,
     FinishAtPassed,
+    NoSchedule,
+    Active,
     Changed,
     Contended,
     EventsGone,
@@ -61,7 +63,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// All but that of an answer for which the web framework alone has a word.
-    const NAMED: [Self; 39] = [
+    const NAMED: [Self; 41] = [
         Self::MalformedJson,
         Self::BadQuery,
         Self::BadHeader,
@@ -78,6 +80,8 @@ impl Code {
         Self::Deleted,
         Self::Paused,
         Self::FinishAtPassed,
+        Self::NoSchedule,
+        Self::Active,
         Self::Changed,
         Self::Contended,
         Self::EventsGone,
@@ -124,6 +128,8 @@ impl Code {
             Self::FinishAtPassed => {
                 (S::CONFLICT, "finish-at-passed", "the finish_at of the observer has passed")
             }
+            Self::NoSchedule => (S::CONFLICT, "no-schedule", "the observer has no schedule"),
+            Self::Active => (S::CONFLICT, "observer-active", "the observer waits for a slot or runs"),
             Self::Changed => (S::PRECONDITION_FAILED, "observer-changed", "the observer was changed"),
             Self::Contended => (S::CONFLICT, "changed-too-often", "others keep changing it"),
             Self::EventsGone => (S::GONE, "events-gone", "these events are not kept any more"),
@@ -207,6 +213,8 @@ impl Code {
             | Self::Deleted
             | Self::Paused
             | Self::FinishAtPassed
+            | Self::NoSchedule
+            | Self::Active
             | Self::Changed
             | Self::EventsGone
             | Self::TooLarge

@@ -113,7 +113,9 @@ async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> R
     if !draft.definition.runs_like(&seen.definition) {
         check_kind(manager, &draft.definition).await?;
     }
-    if draft.definition.finish_at != seen.definition.finish_at {
+    if draft.definition.finish_at != seen.definition.finish_at
+        || draft.definition.schedule != seen.definition.schedule
+    {
         let now = manager.records.clock.now();
         draft.definition.check_at(now).map_err(|error| Problem::invalid(vec![error]))?;
     }

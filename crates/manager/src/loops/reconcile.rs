@@ -140,7 +140,7 @@ async fn steps(manager: &Arc<Manager>, due: &[Row]) -> Result<bool, StoreError> 
                 continue;
             }
             Some(DueStep::Revoke(after)) => (after, Then::Revoke),
-            Some(DueStep::Wait(after)) => (after, Then::Tell),
+            Some(DueStep::Save(after)) => (after, Then::Tell),
             Some(DueStep::Publish(after)) => (after, Then::Publish),
         };
         changes.push(RowChange { before: row.clone(), after, then });

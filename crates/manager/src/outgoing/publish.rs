@@ -101,7 +101,8 @@ async fn deliver(manager: &Manager, row: &Row, trace: &TraceContext) -> Option<P
 
 fn message(row: &Row, trace: &TraceContext) -> Option<Message> {
     let work = Work::of(row.id, row.generation, &row.definition);
-    let work = work.map(|work| Work { closes_at: row.closes_at, ..work });
+    let scheduled_for = row.executions.as_ref().and_then(|executions| executions.scheduled_for);
+    let work = work.map(|work| Work { closes_at: row.closes_at, scheduled_for, ..work });
     match work.and_then(|work| serde_json::to_vec(&work)) {
         Ok(body) => {
             let headers = [("everwatch-observer", row.id.to_string())].into_iter().chain(trace.headers());

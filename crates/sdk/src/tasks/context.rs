@@ -5,6 +5,7 @@ use crate::error::{Error, OrPermanent as _, Permanent};
 use crate::tasks::attempt::{Attempt, Emission, StopOrder};
 use crate::tasks::exit::Exit;
 use crate::tasks::measures::{Counter, Gauge};
+use everwatch_core::clock::Timestamp;
 use everwatch_core::run::slots::CancelReason;
 use everwatch_core::wire::logs::Stream;
 use everwatch_trace::Trace;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Handed to [`crate::Observer::run`]; cheap to clone.
 #[derive(Clone)]
@@ -177,7 +178,7 @@ impl Context {
     ///
     /// ```
     /// # everwatch::testing::example(|ctx| async move {
-    /// use std::time::Duration;
+    /// use std::time::{Duration, SystemTime, UNIX_EPOCH};
     ///
     /// let rounds = ctx.counter("rounds");
     /// let ended = ctx.periodic(Duration::from_millis(1), || {
@@ -212,7 +213,7 @@ impl Context {
     ///
     /// ```
     /// # everwatch::testing::example(|ctx| async move {
-    /// use std::time::Duration;
+    /// use std::time::{Duration, SystemTime, UNIX_EPOCH};
     ///
     /// while ctx.until_cancelled(tokio::time::sleep(Duration::from_millis(1))).await.is_some() {
     ///     // one round
@@ -253,6 +254,19 @@ impl Context {
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.number
+    }
+    /// The time of its schedule for which this run was started; `None` if the observer has no schedule, or if a request
+    /// started the run.
+    ///
+    /// ```
+    /// # everwatch::testing::example(|ctx| async move {
+    /// assert_eq!(ctx.scheduled_for(), None);
+    /// # Ok(())
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn scheduled_for(&self) -> Option<SystemTime> {
+        self.0.work.scheduled_for.map(|at| UNIX_EPOCH + at.since(Timestamp(0)))
     }
     /// The id of the observer.
     ///

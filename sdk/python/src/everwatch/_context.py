@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -86,6 +86,15 @@ class Context:
     def attempt(self) -> int:
         """The number of this start within the run; 1 is the first."""
         return self._attempt
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The time of its schedule for which this run was started, in UTC.
+
+        None if the observer has no schedule, or if a request started the run.
+        """
+        at = self._work.scheduled_for
+        return None if at is None else datetime.fromtimestamp(at / 1000, UTC)
 
     @property
     def is_cancelled(self) -> bool:

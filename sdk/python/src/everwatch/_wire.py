@@ -205,6 +205,8 @@ class Work:
     finish_at: int | None = None
     # When its window ends, by the same clock.
     closes_at: int | None = None
+    # The time of its schedule for which the run starts, by the same clock.
+    scheduled_for: int | None = None
     # The message as it was received: numbers that Python would round stay exact.
     text: str = ""
 
@@ -273,6 +275,7 @@ def _work(message: dict[str, Json], observer: UUID, generation: int, text: str) 
         attempt_timeout=_optional(message, "attempt_timeout", _duration),
         finish_at=_optional(message, "finish_at", read_time),
         closes_at=_optional(message, "closes_at", read_time),
+        scheduled_for=_optional(message, "scheduled_for", read_time),
         text=text,
     )
 

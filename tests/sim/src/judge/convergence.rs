@@ -216,7 +216,8 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
         known.alive.iter().map(|start| &known.starts[start]).filter(|it| it.id == row.id).collect();
     let verdict = row.verdict();
     if let Some(at) = row.opens_at() {
-        return Err(format!("{name} waits until {at}"));
+        let rests = row.definition.schedule.is_some() && runs.is_empty();
+        return if rests { Ok(()) } else { Err(format!("{name} waits until {at}")) };
     }
     if !is_live(row) {
         if !runs.is_empty() {

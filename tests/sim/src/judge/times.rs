@@ -1,12 +1,14 @@
 //! Checks times: no code starts before its `start_at`, after its `finish_at` or outside of its windows, and none runs on
-//! after them. Histories with times have exact wall clocks.
+//! after them; no time of a schedule starts two runs. Histories with times have exact wall clocks.
 
 use super::{Exercised, Verdict, breach, knowledge::Knowledge};
 use crate::machine::EPOCH_MS;
 use crate::record::Fact;
 use everwatch_core::clock::Timestamp;
+use everwatch_core::id::ObserverId;
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::row::{Desired, Row};
+use std::collections::BTreeMap;
 
 /// A service that decides at the very moment may start code this much later, in ms.
 const AT_ONCE: i64 = 1000;
@@ -14,6 +16,9 @@ const AT_ONCE: i64 = 1000;
 const RUNS_ON: i64 = 5000;
 /// How long a row may take to be completed while nothing is wrong, in ms: a manager waits 5 s for its service.
 const COMPLETED_WITHIN: i64 = 15_000;
+
+/// How long a row may wait for a time that has passed while nothing is wrong, in ms.
+const OPENED_WITHIN: i64 = 5000;
 
 fn wall(now: u64) -> i64 {
     EPOCH_MS + i64::try_from(now).unwrap()
@@ -57,6 +62,35 @@ pub(super) fn hear(now: u64, fact: &Fact, known: &Knowledge, exercised: &mut Exe
     }
 }
 
+/// The times for which runs of observers with a schedule have ended, and the generation of each.
+#[derive(Default)]
+pub(super) struct Schedules {
+    ended: BTreeMap<(ObserverId, Timestamp), u32>,
+}
+
+impl Schedules {
+    pub(super) fn hear(&mut self, now: u64, fact: &Fact, exercised: &mut Exercised) -> Verdict {
+        let Fact::Saved { after: row, .. } = fact else { return Ok(()) };
+        let Some(scheduled_for) = row.executions.as_ref().and_then(|executions| executions.scheduled_for)
+        else {
+            return Ok(());
+        };
+        let name = &row.definition.name;
+        if wall(now) < scheduled_for.0 {
+            return breach("times", format!("a run of {name} begins before its time, {scheduled_for}"));
+        }
+        if row.opens_at().is_some() {
+            *exercised.entry("runs of a schedule").or_default() += 1;
+            self.ended.insert((row.id, scheduled_for), row.generation);
+        } else if row.waiting.is_none()
+            && self.ended.get(&(row.id, scheduled_for)).is_some_and(|ended| row.generation > *ended)
+        {
+            return breach("times", format!("{name} runs for {scheduled_for} once more"));
+        }
+        Ok(())
+    }
+}
+
 pub(super) fn tick(now: u64, known: &Knowledge, exercised: &mut Exercised) -> Verdict {
     if !known.is_untroubled(now) {
         return Ok(());
@@ -74,6 +108,10 @@ pub(super) fn tick(now: u64, known: &Knowledge, exercised: &mut Exercised) -> Ve
         {
             return breach("times", format!("{} runs outside of its windows", row.definition.name));
         }
+    }
+    let opened = |row: &&Row| row.opens_at().is_some_and(|at| at.0 + OPENED_WITHIN < wall(now));
+    if let Some(row) = known.rows().iter().find(opened) {
+        return breach("times", format!("{} still waits for a time that has passed", row.definition.name));
     }
     for row in known.rows().iter().filter(|row| late(row) > COMPLETED_WITHIN) {
         *exercised.entry("ends in time").or_default() += 1;

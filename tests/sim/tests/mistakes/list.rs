@@ -30,6 +30,7 @@ const ADMISSION: &str = "crates/core/src/capacity/admission.rs";
 const ADMISSION_LOOP: &str = "crates/manager/src/loops/admission.rs";
 const BACKLOG_IN_MEMORY: &str = "crates/store/src/memory/backlog.rs";
 const CHECKPOINT: &str = "crates/core/src/record/checkpoint.rs";
+const SCHEDULED: &str = "crates/core/src/record/row/schedule.rs";
 const DUE: &str = "crates/core/src/record/due.rs";
 const SWEPT: &str = "crates/core/src/failure/sweep.rs";
 const SEEN: &str = "crates/core/src/record/observed.rs";
@@ -409,5 +410,17 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         seed: 5,
         rule: "times",
         edits: &[edit(CREATING, "row.starts_later(now).is_some()", "false")],
+    },
+    Mistake {
+        name: "use-a-time-of-a-schedule-twice",
+        seed: 6,
+        rule: "times",
+        edits: &[edit(SCHEDULED, "            used_until: now,\n            scheduled_for: schedule", "            used_until: self.used_until(),\n            scheduled_for: schedule")],
+    },
+    Mistake {
+        name: "let-the-end-of-a-run-end-its-observer",
+        seed: 6,
+        rule: "convergence",
+        edits: &[edit(SCHEDULED, "self.definition.schedule.is_some()\n            && match", "self.definition.schedule.is_none()\n            && match")],
     },
 ];

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct Waiting {
     /// When it began to wait for a slot; while it is scheduled, the time that it waits for.
     pub since: Timestamp,
-    /// The time that it waits for before it waits for a slot: its `start_at`, or its next window.
+    /// The time that it waits for before it waits for a slot: its `start_at`, its next window or the next time of its
+    /// schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opens_at: Option<Timestamp>,
 }
@@ -253,7 +254,7 @@ mod tests {
         it.update(definition(&json!({"pool": "gpu"})), at(2), &policy()).unwrap();
         is(&it, "1 Processing told to stop, then restarts Admitted");
         hear(&mut it, RunEvent::Stopped, 3);
-        let Some(DueStep::Wait(mut it)) = due_step(&it, at(4), &policy()) else { panic!() };
+        let Some(DueStep::Save(mut it)) = due_step(&it, at(4), &policy()) else { panic!() };
         is(&it, "1 Created waiting for a slot in pool gpu Waiting");
         it.admit(at(5), &policy());
         is(&it, "2 Created to be published Admitted");

@@ -11,6 +11,9 @@ impl Row {
         if self.generation.max(self.reserve) > 0 {
             self.commanded_at = Some(now);
         }
+        if self.waiting.is_some() {
+            self.start_execution(now);
+        }
         self.generation = self.generation.max(self.reserve).saturating_add(1);
         self.reserve = 0;
         let runs = std::mem::take(&mut self.observed).runs;

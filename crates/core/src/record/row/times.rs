@@ -12,16 +12,21 @@ const A_DAY: Duration = Duration::from_secs(86_400);
 static STOPPED: Settlement = Settlement::Stopped;
 
 impl Row {
-    /// The time that a scheduled observer waits for: its `start_at`, or its next window.
+    /// The time that a scheduled observer waits for: its `start_at`, its next window or the next time of its schedule.
     #[must_use]
     pub fn opens_at(&self) -> Option<Timestamp> {
         self.waiting.and_then(|waiting| waiting.opens_at).filter(|_| self.desired == Desired::Running)
     }
 
-    /// When it may start, if that is in the future: after its `start_at`, in a window.
+    /// When it may start, if that is in the future: after its `start_at`, in a window, or at a time of its schedule.
     #[must_use]
     pub fn starts_later(&self, now: Timestamp) -> Option<Timestamp> {
-        let start = self.in_a_window(self.definition.start_at.map_or(now, |at| at.max(now)));
+        let start = if self.definition.schedule.is_some() {
+            // No time is known: look again in a day.
+            self.next_execution(now).unwrap_or(now.plus(A_DAY))
+        } else {
+            self.in_a_window(self.definition.start_at.map_or(now, |at| at.max(now)))
+        };
         (start > now).then_some(start)
     }
 
@@ -94,7 +99,7 @@ impl Row {
         [self.definition.finish_at, closes_at].into_iter().flatten().min()
     }
 
-    fn has_message(&self) -> bool {
+    pub(super) fn has_message(&self) -> bool {
         self.waiting.is_none() && self.generation > 0 && self.observed.settled.is_none()
     }
 

@@ -45,7 +45,7 @@ fn due(row: &Row, secs: i64) -> Row {
     assert_eq!(row.due_at(&policy()), Some(at(secs)));
     assert_eq!(due_step(row, at(secs).minus(Duration::from_millis(1)), &policy()), None);
     match due_step(row, at(secs), &policy()) {
-        Some(DueStep::Wait(row) | DueStep::Revoke(row)) => row,
+        Some(DueStep::Save(row) | DueStep::Revoke(row)) => row,
         other => panic!("{other:?}"),
     }
 }
@@ -219,7 +219,7 @@ fn an_observer_waits_for_its_window_and_ends_with_it() {
     is(&it, "1 Processing  Admitted");
     // The service's clock is a little ahead.
     hear(&mut it, finished(), 119);
-    let Some(DueStep::Wait(mut it)) = due_step(&it, at(119), &policy()) else { panic!() };
+    let Some(DueStep::Save(mut it)) = due_step(&it, at(119), &policy()) else { panic!() };
     is(&it, "1 Scheduled starts at 1970-01-01T00:03:00.000Z None");
     assert_eq!(it.failures, 0);
     it = due(&it, 180);
@@ -233,7 +233,7 @@ fn an_observer_waits_for_its_window_and_ends_with_it() {
 fn a_run_that_nobody_ends_with_its_window_is_ended_by_a_manager() {
     let it = due(&in_its_window(), 135);
     assert!(it.revocation().below > it.epoch(), "its run must end");
-    let Some(DueStep::Wait(it)) = due_step(&it, at(135), &policy()) else { panic!() };
+    let Some(DueStep::Save(it)) = due_step(&it, at(135), &policy()) else { panic!() };
     is(&it, "1 Scheduled starts at 1970-01-01T00:03:00.000Z None");
 }
 
@@ -242,12 +242,12 @@ fn a_wait_for_a_slot_ends_with_the_window() {
     let waits = due(&row(&windows()).created_waiting(), 60);
     is(&due(&waits, 120), "0 Scheduled starts at 1970-01-01T00:03:00.000Z None");
     // No manager was there when it closed and opened again.
-    let Some(DueStep::Wait(late)) = due_step(&waits, at(200), &policy()) else { panic!() };
+    let Some(DueStep::Save(late)) = due_step(&waits, at(200), &policy()) else { panic!() };
     is(&late, "0 Created waiting for a slot in pool default Waiting");
     assert_eq!(late.due_at(&policy()), Some(at(240)));
     // Nor when it should have opened.
     let missed = row(&windows()).created_waiting();
-    let Some(DueStep::Wait(missed)) = due_step(&missed, at(130), &policy()) else { panic!() };
+    let Some(DueStep::Save(missed)) = due_step(&missed, at(130), &policy()) else { panic!() };
     is(&missed, "0 Scheduled starts at 1970-01-01T00:03:00.000Z None");
 }
 
@@ -260,7 +260,7 @@ fn what_lets_it_run_again_waits_for_the_next_window() {
     let mut restarts = in_its_window();
     restarts.restart(at(118), &policy()).unwrap();
     hear(&mut restarts, RunEvent::Stopped, 121);
-    let Some(DueStep::Wait(restarts)) = due_step(&restarts, at(121), &policy()) else { panic!() };
+    let Some(DueStep::Save(restarts)) = due_step(&restarts, at(121), &policy()) else { panic!() };
     is(&restarts, "1 Scheduled starts at 1970-01-01T00:03:00.000Z None");
     // A publish that is repeated outside of the window starts nothing.
     let mut lost = in_its_window();

@@ -6,6 +6,7 @@ use super::output::Output;
 use super::{CHANNEL, Exec, ExecSettings, HELPER, descriptor, ending, helper, permit};
 use crate::safety::child_watchdog::ChildWatchdogs;
 use crate::{Context, Error};
+use everwatch_core::clock::Timestamp;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -13,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::process::Command;
 
 /// Set for commands that check a program, so that they can be told from it.
@@ -166,6 +167,7 @@ impl<'a> Spawner<'a> {
             .envs(&self.environment)
             .envs(self.ctx.trace_headers().map(|(header, value)| (header.to_uppercase(), value)))
             .env("EVERWATCH_OBSERVER_NAME", self.ctx.name())
+            .envs(self.ctx.scheduled_for().map(|at| ("EVERWATCH_SCHEDULED_FOR", rfc3339(at))))
             .envs(marks.iter().map(|(name, value)| (*name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -178,6 +180,10 @@ impl<'a> Spawner<'a> {
         }
         command
     }
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    Timestamp(0).plus(time.duration_since(UNIX_EPOCH).unwrap_or_default()).to_string()
 }
 
 /// What tells the processes of one start from all others, unless they clear their environment.

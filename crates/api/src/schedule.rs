@@ -1,0 +1,40 @@
+//! The executions of an observer with a schedule.
+
+use everwatch_core::clock::Timestamp;
+use everwatch_core::record::row;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// How an execution of an observer with a schedule ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Execution {
+    /// The time of the schedule for which it started; null if a request started it.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub scheduled_for: Option<Timestamp>,
+    #[schema(value_type = String, format = DateTime)]
+    pub ended_at: Timestamp,
+    /// Why it failed; null if it completed.
+    pub error: Option<String>,
+}
+
+impl From<row::Execution> for Execution {
+    fn from(run: row::Execution) -> Self {
+        Self { scheduled_for: run.scheduled_for, ended_at: run.ended_at, error: run.error }
+    }
+}
+
+/// The next times of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScheduleTimes {
+    /// The cron expression in English.
+    #[schema(example = "At 03:00.")]
+    pub description: String,
+    #[schema(example = "Europe/Berlin")]
+    pub time_zone: String,
+    /// The time for which the present or the latest execution started; null if a request started it, or if there was none.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub scheduled_for: Option<Timestamp>,
+    /// The next times at which an execution starts, with the delay that `jitter` gives this observer.
+    #[schema(value_type = Vec<String>)]
+    pub next: Vec<Timestamp>,
+}
