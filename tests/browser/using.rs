@@ -68,6 +68,55 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
 }
 
 #[tokio::test]
+async fn the_form_takes_schedules_and_windows_and_the_page_of_an_observer_shows_them() {
+    let mut cluster = Cluster::new("calendar");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let page = Browser::open(&cluster.api.url).await;
+    let fill = async |id: &str, value: &str| {
+        let set = format!("const it = document.querySelector('{id}'); it.value = '{value}';");
+        page.run(&format!("{set} it.dispatchEvent(new Event('input', {{ bubbles: true }}));")).await;
+    };
+    page.view("#/create").await;
+    page.write("#new-name", "nightly").await;
+    fill("#new-schedule", "0 3 * *").await;
+    fill("#new-zone", "Europe/Berlin").await;
+    page.press("Create").await;
+    page.until_text("#new-schedule-hint", "has 4 fields").await;
+    fill("#new-schedule", "0 3 1 1 *").await;
+    page.press("Create").await;
+    page.until_text("h1", "nightly").await;
+    page.until_text(".facts", "0 3 1 1 * in Europe/Berlin").await;
+    page.until_text(".panels", "At 03:00, on day 1, in January.").await;
+    assert_eq!(page.run("return document.querySelectorAll('.next li').length").await, 5);
+    page.press("Execute now").await;
+    page.press("Execute now 1").await;
+    page.until_text(".head .status", "Running").await;
+    cluster.api.until_observer("nightly", |it| it.generation == 1 && it.status == Status::Processing).await;
+
+    page.view("#/create").await;
+    page.write("#new-name", "trades").await;
+    fill("#new-windows", "9 to 5").await;
+    page.press("Create").await;
+    page.until_text("#new-windows-hint", "is not a window").await;
+    fill("#new-windows", "mon-fri 09:30-16:00; sat 22:00-06:00").await;
+    fill("#new-zone", "Nowhere").await;
+    page.press("Create").await;
+    page.until_text("#new-zone-hint", "not a known time zone").await;
+    fill("#new-zone", "America/New_York").await;
+    page.press("Create").await;
+    page.until_text("h1", "trades").await;
+    // Five days, and two parts of the one over midnight.
+    let parts =
+        "return [...document.querySelectorAll('.week .track')].map((it) => it.childElementCount).join()";
+    page.until("the week", "document.querySelector('.week')").await;
+    assert_eq!(page.run(parts).await, "1,1,1,1,1,1,1");
+    let sunday =
+        "const all = document.querySelectorAll('.week .track'); return all[6].firstChild.style.width";
+    assert_eq!(page.run(sunday).await, "25%");
+}
+
+#[tokio::test]
 async fn a_selection_is_deleted_after_its_count_was_confirmed() {
     let mut cluster = Cluster::new("selection");
     cluster.manager().await;

@@ -27,6 +27,7 @@ mod managers;
 mod metrics;
 mod operating;
 mod own_kinds;
+mod pausing_pools;
 mod poison;
 mod pools;
 mod real_input;

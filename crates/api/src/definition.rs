@@ -132,7 +132,7 @@ pub struct RunSchedule {
     #[schema(required = false, default = "1h")]
     catch_up: String,
     if_running: Option<IfRunning>,
-    /// Each observer starts later than these times by a fixed part of this, which depends on its id; at most 168h.
+    /// The largest delay: each observer executes later than these times by its own fixed delay; at most 168h.
     #[schema(required = false, default = "0s", example = "5m")]
     jitter: String,
 }

@@ -19,7 +19,7 @@ pub use self::observer::{Desired, Observer, Outcome, Outcomes};
 pub use self::operations::{Finding, Health, ParkedMessage, SafeMode, Stats, Version};
 pub use self::rebalance::{PoolBalance, Rebalance, ServiceBalance};
 pub use self::schedule::{Execution, ScheduleTimes};
-pub use self::service::{DrainState, Kind, Pool, Service, Stalled};
+pub use self::service::{DrainState, Kind, Pool, PoolSettings, Service, Stalled};
 
 use everwatch_core::observer::definition::FieldError;
 use serde::{Deserialize, Serialize};

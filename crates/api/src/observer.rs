@@ -118,7 +118,7 @@ pub struct Observer {
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub closes_at: Option<Timestamp>,
-    /// The times at which it executes; null if it executes once, or for ever.
+    /// The times at which it executes; null if it has no schedule.
     #[serde(default)]
     #[schema(value_type = Option<RunSchedule>)]
     pub schedule: Option<Schedule>,
@@ -126,7 +126,7 @@ pub struct Observer {
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_start_at: Option<Timestamp>,
-    /// How its latest execution ended; null without a schedule, or before the first end.
+    /// Its latest execution that completed or failed; null without a schedule, or before the first one.
     #[serde(default)]
     pub last_execution: Option<Execution>,
     /// The observer fails if it still waits for a slot after this time; null if it waits without a limit.

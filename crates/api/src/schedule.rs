@@ -23,7 +23,7 @@ impl From<row::Execution> for Execution {
     }
 }
 
-/// The next times of a schedule.
+/// When an observer with a schedule executes next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleTimes {
     /// The cron expression in English.
@@ -34,7 +34,8 @@ pub struct ScheduleTimes {
     /// The time for which the present or the latest execution started; null if a request started it, or if there was none.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub scheduled_for: Option<Timestamp>,
-    /// The next times at which an execution starts, with the delay that `jitter` gives this observer.
+    /// The next times of the schedule up to `finish_at`, with the delay that `jitter` gives this observer. A time during a
+    /// pause starts nothing; `if_running` decides about a time during an execution.
     #[schema(value_type = Vec<String>)]
     pub next: Vec<Timestamp>,
 }

@@ -132,6 +132,9 @@ pub struct DrainState {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Pool {
     pub name: String,
+    /// Whether managers admit no observer to it. Observers that have a slot keep it.
+    #[serde(default)]
+    pub paused: bool,
     /// Living services.
     pub services: u32,
     /// Slots of its active services.
@@ -151,6 +154,14 @@ pub struct Pool {
     /// Observers by health; observers that are not meant to run have none.
     #[serde(default)]
     pub health: BTreeMap<String, u64>,
+}
+
+/// The settings of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSettings {
+    /// Whether managers admit no observer to it. Observers that have a slot keep it.
+    pub paused: bool,
 }
 
 /// A kind of observer.

@@ -291,9 +291,9 @@ pub(crate) enum Observer {
     /// Restart observers: stop their runs and start new ones
     #[command(after_help = Selection::EXAMPLES)]
     Restart(Selection),
-    /// Start runs of observers with a schedule now
+    /// Start an execution of observers with a schedule now
     Trigger(Names),
-    /// Show the next times of the schedule of an observer
+    /// Show when an observer executes next
     Schedule {
         /// Name or id
         name: String,
@@ -384,10 +384,20 @@ pub(crate) enum SafeMode {
     Show,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Pool {
     /// List pools
     List(Watched),
+    /// Pause a pool: managers admit no observer to it; observers that have a slot keep it
+    Pause {
+        /// Name
+        name: String,
+    },
+    /// Resume a paused pool
+    Resume {
+        /// Name
+        name: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,6 +4,7 @@ import { ACTIONS, actOn } from "./observers.js";
 import { h } from "./dom.js";
 import { logs } from "./logs.js";
 import { asker, duration, health, number, table, time, what } from "./show.js";
+import { timesPanel, windowsText } from "./times.js";
 
 const EVENTS = 50;
 const RUNS = 30;
@@ -11,12 +12,13 @@ const RUNS = 30;
 async function load({ parts }) {
   const path = `/v1/observers/${encodeURIComponent(parts[1])}`;
   const [it, runs, events] = await Promise.all([get(path), get(`${path}/runs`), get(`${path}/events`, { limit: EVENTS })]);
-  return { it, runs: runs.items, events };
+  const schedule = it.schedule ? await get(`${path}/schedule`, { next: 5 }) : null;
+  return { it, runs: runs.items, events, schedule };
 }
 
 /** Only what makes sense now. */
 function possible({ status: now, schedule }) {
-  const by = { Scheduled: [...(schedule ? ["trigger"] : []), "pause", "delete"], Created: ["pause", "delete"], Processing: ["pause", "restart", "move", "delete"], Paused: ["resume", "delete"], Failed: ["retry", "restart", "delete"], Completed: ["restart", "delete"] };
+  const by = { Scheduled: [...(schedule ? ["trigger"] : []), "pause", "delete"], Created: ["pause", "delete"], Processing: ["pause", "restart", "move", "delete"], Paused: ["resume", "delete"], Failed: [...(schedule ? ["trigger"] : []), "retry", "restart", "delete"], Completed: ["restart", "delete"] };
   return by[now] ?? [];
 }
 
@@ -26,10 +28,7 @@ const retryText = (it) => ({
   intervals: () => `after ${(it.delays ?? []).join(", ")}`,
 })[it.kind]?.() ?? it.kind;
 
-const windowsText = ({ open, time_zone: zone, except = [] }) =>
-  `${open.map(({ days, from, to }) => `${days} ${from}-${to}`).join("; ")} in ${zone}${except.length ? `, except ${except.join(", ")}` : ""}`;
-
-const scheduleText = ({ cron, time_zone: zone, if_running: during }) => [h("code", {}, cron), ` in ${zone}${during === "skip" ? "" : `, if running: ${during}`}`];
+const scheduleText = ({ cron, time_zone: zone, if_running: during, jitter }) => [h("code", {}, cron), ` in ${zone}${during === "skip" ? "" : `, if running: ${during}`}${jitter ? `, jitter ${jitter}` : ""}`];
 
 function facts(it) {
   const labels = Object.entries(it.labels);
@@ -37,14 +36,14 @@ function facts(it) {
     ["Kind", it.kind],
     ["Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)],
     ["Service", it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : "none"],
-    ["Running since", time(it.started_at)],
+    [it.status === "Processing" ? "Running since" : "Last started", time(it.started_at)],
     ["Created", time(it.created_at)],
     it.start_at ? ["May start", time(it.start_at)] : null,
     it.windows ? ["Windows", windowsText(it.windows)] : null,
     it.closes_at ? ["Window closes", time(it.closes_at)] : null,
     it.schedule ? ["Schedule", scheduleText(it.schedule)] : null,
     it.schedule && it.next_start_at ? ["Next execution", time(it.next_start_at)] : null,
-    it.last_execution ? ["Last execution", [time(it.last_execution.ended_at), it.last_execution.error ? ` failed: ${it.last_execution.error}` : " completed", it.last_execution.scheduled_for ? [", for ", time(it.last_execution.scheduled_for)] : ", by a request"]] : null,
+    it.last_execution ? ["Last execution", [time(it.last_execution.ended_at), it.last_execution.error ? ` failed: ${it.last_execution.error}` : " completed", it.last_execution.scheduled_for ? [", for ", time(it.last_execution.scheduled_for)] : ", started by a request"]] : null,
     it.finish_at ? ["Finishes", time(it.finish_at)] : null,
     it.start_within ? ["Start within", it.start_within] : null,
     it.attempt_timeout ? ["Attempt timeout", it.attempt_timeout] : null,
@@ -88,7 +87,7 @@ function timeline(runs, it) {
     h("li", { key: "created" }, h("p", {}, h("strong", {}, "Created")), h("p", { class: "fine" }, time(it.created_at), `, kind ${it.kind} in pool ${it.pool}`)));
 }
 
-function draw({ it, runs, events }, _route, context) {
+function draw({ it, runs, events, schedule }, _route, context) {
   const gone = it.status === "Deleted";
   return [
     h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), " /"), h("h1", {}, it.name), health(it),
@@ -99,6 +98,7 @@ function draw({ it, runs, events }, _route, context) {
     h("div", { class: "panels" },
       h("section", { class: "panel" }, h("h2", {}, "Runs"), timeline(runs, it)),
       h("section", { class: "panel" }, h("h2", {}, "Facts"), facts(it)),
+      timesPanel(it, schedule),
       h("section", { class: "panel across" }, h("h2", {}, "Logs"), logs(it)),
       h("section", { class: "panel across" }, h("h2", {}, "Spec"), h("pre", { tabindex: "0", role: "region", "aria-label": "Spec" }, JSON.stringify(it.spec, null, 2))),
       h("section", { class: "panel across" }, h("h2", {}, "Recent events"), table("Recent events", [

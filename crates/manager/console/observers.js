@@ -68,7 +68,7 @@ export const ACTIONS = {
   resume: { word: "Resume", done: "resumed" },
   restart: { word: "Restart", done: "restarted" },
   retry: { word: "Retry", done: "retried" },
-  trigger: { word: "Run now", done: "triggered" },
+  trigger: { word: "Execute now", done: "triggered" },
   move: { word: "Move", done: "moving" },
   delete: { word: "Delete", done: "deleted", danger: true },
 };

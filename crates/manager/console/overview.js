@@ -41,7 +41,8 @@ export function spare(pools, services) {
     while (lost < sizes.length - 1 && room - sizes[lost] >= wanted) room -= sizes[lost++];
     return { pool: pool.name, lost, wanted };
   };
-  return pools.map(of).sort((a, b) => a.lost - b.lost)[0] ?? null;
+  // A pool that nobody uses, such as one that was paused before its first service, can lose nothing.
+  return pools.filter((it) => it.services > 0 || it.needed > 0).map(of).sort((a, b) => a.lost - b.lost)[0] ?? null;
 }
 
 async function load() {
@@ -110,7 +111,7 @@ function poolsPanel({ pools, services, stats }) {
   const worst = spare(pools, services), active = stats.services.active ?? 0;
   return h("section", { class: "panel" }, h("h2", {}, "Capacity"), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
-      { title: "Pool", cell: (it) => h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name) },
+      { title: "Pool", cell: (it) => [h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
       { title: "Services", class: "n", cell: (it) => number(it.services) },
       { title: "Used", class: "wide", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
       { title: "Held", class: "n", cell: (it) => number(it.held) },

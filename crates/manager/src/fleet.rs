@@ -3,6 +3,7 @@
 
 pub(crate) mod orders;
 pub(crate) mod placement;
+pub(crate) mod pool_pause;
 pub(crate) mod quarantine;
 pub(crate) mod rebalance;
 pub(crate) mod safe_mode;

@@ -99,7 +99,7 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(rebalance::plan))
         .routes(routes!(rebalance::apply))
         .routes(routes!(services::pools))
-        .routes(routes!(services::pool))
+        .routes(routes!(services::pool, services::set_pool))
         .routes(routes!(events::list))
         .routes(routes!(events::of_observer))
         .routes(routes!(events::runs))

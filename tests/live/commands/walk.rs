@@ -87,7 +87,18 @@ const COMMANDS: &[(&str, i32)] = &[
     ("service uncordon service-1", 0),
     ("rebalance plan --pool default --moves 3", 0),
     ("rebalance apply -o json", 0),
+    (
+        "observer create nightly --kind ticker --schedule @daily --time-zone UTC --catch-up 1h --if-running queue \
+      --jitter 5s --on-full queue",
+        0,
+    ),
+    ("observer schedule nightly --next 3", 0),
+    ("observer trigger nightly", 0),
+    ("observer trigger one", 4),
+    ("observer delete nightly", 0),
     ("pool list", 0),
+    ("pool pause spare", 0),
+    ("pool resume spare", 0),
     ("events --observer one --limit 3", 0),
     ("events --service service-1 --type service_registered", 0),
     ("parked list", 0),

@@ -40,22 +40,22 @@ pub(crate) struct Create {
     /// Hours in which it may run, such as 'mon-fri 09:30-16:00'; may be repeated
     #[arg(long = "window", value_name = "DAYS FROM-TO", requires = "time_zone", value_parser = window, group = "calendar")]
     pub(crate) windows: Vec<Opening>,
-    /// Times at which its runs start, as a cron expression such as '0 3 * * *'
+    /// Cron expression of the times at which it executes, such as '0 3 * * *'
     #[arg(long, value_name = "CRON", group = "calendar")]
     pub(crate) schedule: Option<String>,
-    /// Time zone of the windows or of the schedule (default UTC), such as America/New_York
+    /// Time zone, such as America/New_York: required with --window, default UTC with --schedule
     #[arg(long, value_name = "NAME", requires = "calendar")]
     pub(crate) time_zone: Option<String>,
     /// Date on which no window opens, such as 2030-12-25; may be repeated
     #[arg(long, value_name = "DATE", requires = "windows")]
     pub(crate) except: Vec<String>,
-    /// How late a run may start if no manager was alive at its time, such as 1h
+    /// How late it may execute for a time at which no manager was alive (default 1h)
     #[arg(long, value_name = "TIME", requires = "schedule")]
     pub(crate) catch_up: Option<String>,
-    /// What to do at a time of the schedule while a run is active
+    /// What to do at a time of the schedule while an execution is active (default skip)
     #[arg(long, requires = "schedule", value_parser = ["skip", "queue", "restart"])]
     pub(crate) if_running: Option<String>,
-    /// Start later than the times of the schedule by a fixed part of this, such as 5m
+    /// Largest delay after the times of the schedule, such as 5m; each observer has its own
     #[arg(long, value_name = "TIME", requires = "schedule")]
     pub(crate) jitter: Option<String>,
     /// Time after which it fails if it still waits for a slot, such as 10m

@@ -45,8 +45,23 @@ pub(crate) async fn safe_mode(server: &str, verb: SafeMode) -> anyhow::Result<()
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
-    let Pool::List(watched) = verb;
-    list(&Client::new(server)?, "/v1/pools", &POOLS, watched).await
+    let client = &Client::new(server)?;
+    let (name, paused) = match verb {
+        Pool::List(watched) => return list(client, "/v1/pools", &POOLS, watched).await,
+        Pool::Pause { name } => (name, true),
+        Pool::Resume { name } => (name, false),
+    };
+    let path = format!("/v1/pools/{}", Client::part(&name));
+    let settings = serde_json::to_value(api::PoolSettings { paused })?;
+    let pool: api::Pool = client.send(Method::PUT, &path, Some(&settings)).await?;
+    let word = if pool.paused { "paused" } else { "open" };
+    let waiting = if pool.waiting == 1 {
+        "1 observer waits".to_owned()
+    } else {
+        format!("{} observers wait", pool.waiting)
+    };
+    print(&format!("{name} is {word}; {waiting} for a slot"));
+    Ok(())
 }
 
 /// A list that the manager sends as one page.

@@ -63,6 +63,7 @@ pub(crate) const POOLS: View<Pool> = View {
     key: |it| it.name.clone(),
     columns: &[
         Column::<Pool>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Pool>::new("ADMISSION", |it, _| if it.paused { "paused" } else { "open" }.to_owned()),
         Column::<Pool>::new("SERVICES", |it, _| it.services.to_string()).right(),
         Column::<Pool>::new("HELD", |it, _| it.held.to_string()).right(),
         Column::<Pool>::new("CAPACITY", |it, _| it.capacity.to_string()).right(),

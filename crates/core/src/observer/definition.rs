@@ -283,10 +283,14 @@ impl ObserverDefinition {
         let first = self.start_at.map_or(now, |at| now.max(at.minus(Duration::from_millis(1))));
         match schedule.next_after(first, ObserverId(Uuid::nil())) {
             Some(next) if next < finish => Ok(()),
-            next => {
-                let next = next.map_or_else(|| "never comes".to_owned(), |next| format!("is {next}"));
-                let detail =
-                    format!("its next time {next}, and finish_at is {finish}: the observer would never run");
+            Some(next) => {
+                let detail = format!(
+                    "its next time is {next}, not before finish_at, {finish}, so the observer would not execute: change the expression or finish_at"
+                );
+                Err(FieldError::new("/schedule/cron", detail))
+            }
+            None => {
+                let detail = format!("it has no time after {first}: change the expression or start_at");
                 Err(FieldError::new("/schedule/cron", detail))
             }
         }

@@ -47,7 +47,7 @@ pub struct Schedule {
     pub catch_up: Duration,
     #[serde(default)]
     pub if_running: IfRunning,
-    /// Each observer starts later than the times of its expression by a fixed part of this, which depends on its id.
+    /// Each observer executes later than the times of its expression by its own fixed delay of up to this.
     #[serde(default, with = "friendly", skip_serializing_if = "Duration::is_zero")]
     #[schemars(with = "String")]
     pub jitter: Duration,
@@ -88,7 +88,11 @@ impl fmt::Display for Schedule {
 
 fn parsed(cron: &str) -> Result<Cron, String> {
     let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-    parser.parse(cron).map_err(|error| error.to_string())
+    parser.parse(cron).map_err(|error| {
+        let text = error.to_string();
+        let text = text.strip_prefix("Component error: ").unwrap_or(&text);
+        text.trim_end_matches('.').to_lowercase()
+    })
 }
 
 impl Schedule {
@@ -116,19 +120,23 @@ impl Schedule {
         if self.cron.len() > CRON_MAX_BYTES {
             return Err(format!("at most {CRON_MAX_BYTES} bytes"));
         }
+        let fields = self.cron.split_whitespace().count();
+        let is_nickname = self.cron.trim_start().starts_with('@');
         let cron = parsed(&self.cron).map_err(|why| {
-            let fields = "minute, hour, day of the month, month and day of the week";
-            format!(
-                "`{}` is not a cron expression ({}): write {fields}, for example `0 3 * * *`",
-                self.cron,
-                why.trim_end_matches('.')
-            )
+            let wrong = match fields {
+                5 | 6 => format!("cannot be read ({why})"),
+                _ if is_nickname => "is not known".to_owned(),
+                1 => "has 1 field".to_owned(),
+                _ => format!("has {fields} fields"),
+            };
+            let form = "minute, hour, day of the month, month and day of the week";
+            format!("`{}` {wrong}: write {form}, for example `0 3 * * *`", self.cron)
         })?;
         let start = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC);
         match cron.find_next_occurrence(&start, false) {
             Ok(_) => Ok(()),
             Err(_) => Err(format!(
-                "`{}` matches no date, so the observer would never run: change its days or months",
+                "`{}` matches no date, so the observer would never execute: change its days or months",
                 self.cron
             )),
         }

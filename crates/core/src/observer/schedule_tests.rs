@@ -100,7 +100,9 @@ fn errors_name_the_member_and_the_cure() {
     assert!(rule.contains("matches no date"), "{rule}");
     let (member, rule) = wrong(json!({"cron": "every day"}));
     assert_eq!(member, "/cron");
-    assert!(rule.contains("`every day` is not a cron expression") && rule.contains("0 3 * * *"), "{rule}");
+    assert!(rule.contains("`every day` has 2 fields") && rule.contains("0 3 * * *"), "{rule}");
+    let (_, rule) = wrong(json!({"cron": "61 * * * *"}));
+    assert!(rule.contains("cannot be read (number out of bounds)"), "{rule}");
     for cron in ["61 * * * *", "* * * *", "0 0 * * * * 2027", ""] {
         assert_eq!(wrong(json!({"cron": cron})).0, "/cron", "{cron}");
     }

@@ -72,6 +72,9 @@ words! {
     ServiceDrained = "service_drained",
     ServiceResized = "service_resized",
     Rebalanced = "rebalanced",
+    /// Managers admit no observer to a pool until it is resumed.
+    PoolPaused = "pool_paused",
+    PoolResumed = "pool_resumed",
     WorkQueueCreated = "work_queue_created",
     SafeMode = "safe_mode",
     /// So many observers seem to be lost that managers republish only some of them now.
@@ -140,7 +143,6 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
     if was_triggered(before, after) {
         told.plainly(EventKind::TriggerRequested, String::new());
     }
-    told.waits(Some(before));
     if after.generation > before.generation {
         match before.waiting {
             Some(Waiting { since, .. }) if after.waiting.is_none() => {
@@ -151,6 +153,7 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
         }
     }
     told.seen(before);
+    told.waits(Some(before));
     let status = |row: &Row| row.verdict().status;
     if status(before) != Status::Deleted && status(after) == Status::Deleted {
         told.plainly(EventKind::Deleted, String::new());

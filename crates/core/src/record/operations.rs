@@ -28,7 +28,7 @@ pub enum Refusal {
     FinishAtPassed(Timestamp),
     /// It has no schedule.
     NoSchedule,
-    /// It waits for a slot or runs, and its schedule skips times during a run.
+    /// An execution is active, and its schedule skips times during one.
     Active,
 }
 
@@ -53,6 +53,7 @@ impl Row {
             return Err(Refusal::NotFailed);
         }
         self.desired = Desired::Running;
+        self.schedule_from(now);
         self.wait_for_slot(now, now);
         Ok(true)
     }

@@ -55,7 +55,7 @@ pub struct Work {
     /// them from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
-    /// The time of its schedule for which this run starts; missing if it has no schedule, or if a request started the run.
+    /// The time of its schedule for which it executes; missing if it has no schedule, or if a request started the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<Timestamp>,
     /// The times at which its runs start. A service does not use them; if the manager loses the observer's row, it

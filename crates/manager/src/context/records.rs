@@ -1,22 +1,26 @@
 //! The stored records in the database's time, and what hears of their changes: the events and the requests that wait.
 
+use super::paused_pools;
 use super::saves::{Save, Saves};
 use crate::clock::DbClock;
 use crate::events::log::EventLog;
 use crate::lock::lock;
 use everwatch_core::capacity::admission::{PoolOffers, offers};
+use everwatch_core::id::Pool;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_store::{Event, Store, StoreError};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-/// The living services and what they offer.
+/// The living services, what they offer, and the pools to which nothing is admitted.
 #[derive(Clone, Default)]
 pub(crate) struct LivingServices {
     pub(crate) rows: Arc<Vec<ServiceRow>>,
     pub(crate) offers: Arc<PoolOffers>,
+    pub(crate) paused: Arc<BTreeSet<Pool>>,
 }
 
 /// The living services, and when they were read.
@@ -59,6 +63,11 @@ impl Records {
         Ok(self.living(max_age).await?.offers)
     }
 
+    /// The paused pools, as they were at most `max_age` ago.
+    pub(crate) async fn paused_pools(&self, max_age: Duration) -> Result<Arc<BTreeSet<Pool>>, StoreError> {
+        Ok(self.living(max_age).await?.paused)
+    }
+
     async fn living(&self, max_age: Duration) -> Result<LivingServices, StoreError> {
         if let Some((at, services)) = lock(&self.services).as_ref()
             && at.elapsed() < max_age
@@ -69,7 +78,8 @@ impl Records {
         services.retain(|service| service.end.is_none());
         self.events.known.learn(&services);
         let offers = Arc::new(offers(&services));
-        let services = LivingServices { rows: Arc::new(services), offers };
+        let paused = Arc::new(paused_pools::all(self.store.as_ref()).await?);
+        let services = LivingServices { rows: Arc::new(services), offers, paused };
         *lock(&self.services) = Some((Instant::now(), services.clone()));
         Ok(services)
     }

@@ -95,7 +95,7 @@ action!(
     "/v1/observers/{key}/trigger",
     Row::trigger,
     "observer-deleted, finish-at-passed, observer-paused, no-schedule, observer-active",
-    "Start a run of an observer with a schedule now."
+    "Start an execution of an observer with a schedule now."
 );
 
 async fn plain(
@@ -262,10 +262,11 @@ fn refused(row: &Row, refusal: Refusal) -> Problem {
     let (code, cure) = match refusal {
         Refusal::Deleted => (Code::Deleted, "create a new one"),
         Refusal::NotFailed => (Code::NotFailed, "only a failed observer can be retried; use restart"),
-        Refusal::Paused => (Code::Paused, "resume it instead"),
-        Refusal::Active => {
-            (Code::Active, "its schedule skips times during a run; wait for its end, or use restart")
-        }
+        Refusal::Paused => (Code::Paused, "resume it first"),
+        Refusal::Active => (
+            Code::Active,
+            "an execution is active, and if_running is skip: wait for its end, use restart, or change if_running",
+        ),
         Refusal::NoSchedule => {
             let cure = "only an observer with a schedule can be triggered; use restart or retry";
             return Problem::new(Code::NoSchedule, format!("observer {name} has no schedule: {cure}"));

@@ -14,7 +14,7 @@ use everwatch_api::Observer;
 use everwatch_core::capacity::create_admission::Created;
 use everwatch_core::capacity::kind_offer::{KindOffer, kind_offer};
 use everwatch_core::id::{Kind, Name, Pool};
-use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
+use everwatch_core::observer::definition::{FieldError, ObserverDefinition, OnFull};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
 use std::collections::BTreeSet;
@@ -56,6 +56,8 @@ pub(super) async fn create_row(
         row = row.created_paused();
     } else if row.starts_later(now).is_some() {
         row = row.created_waiting();
+    } else if manager.records.paused_pools(SERVICES_AGE).await?.contains(&row.definition.pool) {
+        row = waits_for_pool(row)?;
     }
     let outcome = manager.requests.creates.create(row.clone(), actor::by()).await;
     let created = outcome.ok_or_else(|| Problem::new(Code::Stopping, "ask another manager"))?;
@@ -97,6 +99,18 @@ pub(super) async fn create_row(
                  on_full \"queue\""
             );
             Err(Problem::new(Code::NoCapacity, detail))
+        }
+    }
+}
+
+/// A new observer of a pool to which nothing is admitted.
+fn waits_for_pool(row: Row) -> Result<Row, Problem> {
+    match row.definition.on_full {
+        OnFull::Queue => Ok(row.created_waiting()),
+        OnFull::Reject => {
+            let pool = &row.definition.pool;
+            let cure = "resume the pool, or create with on_full \"queue\"";
+            Err(Problem::new(Code::PoolPaused, format!("no observer is admitted to pool {pool}: {cure}")))
         }
     }
 }

@@ -35,6 +35,9 @@ pub(super) async fn one(records: &Records, row: &Row) -> Result<Observer, Proble
     let mut shown = Observer::of(row, holder, (&services, records.clock.now()));
     if let Some(Place { ahead, waiting }) = records.store.place(row).await? {
         shown.set_place(ahead, waiting);
+        if records.paused_pools(SERVICES_MAX_AGE).await?.contains(&row.definition.pool) {
+            shown.reason = format!("{}; pool {} is paused", shown.reason, row.definition.pool);
+        }
     }
     Ok(shown)
 }

@@ -35,7 +35,7 @@ type Shared = State<Arc<Manager>>;
     responses((status = 201, body = Observer), (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 409, body = ProblemBody, description = "name-exists"),
     (status = 422, body = ProblemBody, description = "no-service-for-kind, idempotency-key-reused"),
-    (status = 503, body = ProblemBody, description = "no-capacity, name-ending, stopping")))]
+    (status = 503, body = ProblemBody, description = "no-capacity, pool-paused, name-ending, stopping")))]
 pub(crate) async fn create(
     State(manager): Shared,
     params: Params,

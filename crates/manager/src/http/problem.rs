@@ -51,6 +51,7 @@ pub(crate) enum Code {
     KeyReused,
     NoServiceForKind,
     NoCapacity,
+    PoolPaused,
     NameEnding,
     RebalanceRunning,
     BrokerUnavailable,
@@ -63,7 +64,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// All but that of an answer for which the web framework alone has a word.
-    const NAMED: [Self; 41] = [
+    const NAMED: [Self; 42] = [
         Self::MalformedJson,
         Self::BadQuery,
         Self::BadHeader,
@@ -98,6 +99,7 @@ impl Code {
         Self::KeyReused,
         Self::NoServiceForKind,
         Self::NoCapacity,
+        Self::PoolPaused,
         Self::NameEnding,
         Self::RebalanceRunning,
         Self::BrokerUnavailable,
@@ -158,6 +160,7 @@ impl Code {
                 (S::UNPROCESSABLE_ENTITY, "no-service-for-kind", "no service can run this kind")
             }
             Self::NoCapacity => (S::SERVICE_UNAVAILABLE, "no-capacity", "the pool has no free slot"),
+            Self::PoolPaused => (S::SERVICE_UNAVAILABLE, "pool-paused", "the pool is paused"),
             Self::NameEnding => (S::SERVICE_UNAVAILABLE, "name-ending", "the name is about to become free"),
             Self::RebalanceRunning => {
                 (S::SERVICE_UNAVAILABLE, "rebalance-running", "a rebalance has not settled yet")
@@ -182,6 +185,7 @@ impl Code {
     fn retry_after(self) -> Option<u32> {
         match self {
             Self::NoCapacity
+            | Self::PoolPaused
             | Self::NotReady
             | Self::TooManyStreams
             | Self::TooManyWaits

@@ -1,14 +1,17 @@
 //! Services and pools over HTTP.
 
+use super::body::{JsonBody, parsed};
 use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use super::service_lookup::{ServiceViews, find};
 use crate::context::Manager;
+use crate::fleet::pool_pause;
 use axum::Json;
 use axum::extract::{Path, State};
 use everwatch_api::{self as api, Listed, ProblemBody, Service};
 use everwatch_core::id::{Name, Pool, ServiceId};
+use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::service::{ServiceRow, ServiceState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,6 +115,26 @@ pub(crate) async fn pool(
     }
 }
 
+/// Pause or resume a pool. All managers follow within a second.
+#[utoipa::path(put, path = "/v1/pools/{pool}", tag = "services", request_body = api::PoolSettings,
+    params(("pool" = String, Path, description = "its name")),
+    responses((status = 200, body = api::Pool)))]
+pub(crate) async fn set_pool(
+    State(manager): Shared,
+    Path(name): Path<String>,
+    params: Params,
+    JsonBody(body): JsonBody,
+) -> Result<Json<api::Pool>, Problem> {
+    params.finish()?;
+    let settings: api::PoolSettings = parsed(body)?;
+    let pool = Pool::new(&name).map_err(|error| {
+        Problem::invalid(vec![FieldError { pointer: String::new(), detail: format!("the pool {error}") }])
+    })?;
+    pool_pause::set(&manager.records, &pool, settings.paused).await?;
+    let known = by_pool(&manager).await?.remove(&name).unwrap_or_default();
+    Ok(Json(api::Pool { name, paused: settings.paused, ..known }))
+}
+
 async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Problem> {
     let mut pools: BTreeMap<String, api::Pool> = BTreeMap::new();
     for pool in manager.link.pools.all() {
@@ -138,6 +161,9 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
     }
     for ((pool, health), count) in manager.records.store.health_counts().await? {
         pools.entry(pool.to_string()).or_default().health.insert(health.to_string(), count);
+    }
+    for pool in manager.records.paused_pools(Duration::ZERO).await?.iter() {
+        pools.entry(pool.to_string()).or_default().paused = true;
     }
     for pool in pools.values_mut() {
         pool.pending = pool.needed.saturating_sub(u64::from(pool.held));

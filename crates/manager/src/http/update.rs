@@ -73,7 +73,7 @@ pub(crate) async fn patch(
     (status = 409, body = ProblemBody, description = "name-exists, observer-deleted, finish-at-passed, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
     (status = 422, body = ProblemBody, description = "no-service-for-kind"),
-    (status = 503, body = ProblemBody, description = "no-capacity, name-ending, stopping")))]
+    (status = 503, body = ProblemBody, description = "no-capacity, pool-paused, name-ending, stopping")))]
 pub(crate) async fn put(
     State(manager): Shared,
     Path(key): Path<String>,

@@ -4,7 +4,7 @@
 use crate::RunError;
 use crate::commit::publish_rows;
 use crate::context::Manager;
-use crate::fleet::{rebalance, safe_mode};
+use crate::fleet::{pool_pause, rebalance, safe_mode};
 use crate::metric;
 use everwatch_core::capacity::admission::{Offers, PoolCount};
 use everwatch_core::id::Pool;
@@ -60,7 +60,10 @@ async fn pass(manager: &Arc<Manager>) -> Result<bool, StoreError> {
 }
 
 async fn admit(manager: &Arc<Manager>, pool: &Pool, count: &PoolCount) -> Result<(), StoreError> {
-    if count.open() <= 0 || rebalance::is_in_progress(&manager.records, pool).await? {
+    if count.open() <= 0
+        || pool_pause::is_paused(&manager.records, pool).await?
+        || rebalance::is_in_progress(&manager.records, pool).await?
+    {
         return Ok(());
     }
     let Some(offers) = offers_with_room(manager, pool, count).await? else { return Ok(()) };

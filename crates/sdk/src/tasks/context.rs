@@ -255,8 +255,8 @@ impl Context {
     pub fn attempt(&self) -> u32 {
         self.0.number
     }
-    /// The time of its schedule for which this run was started; `None` if the observer has no schedule, or if a request
-    /// started the run.
+    /// The time of its schedule for which this execution was started; `None` if the observer has no schedule, or if a
+    /// request started the execution.
     ///
     /// ```
     /// # everwatch::testing::example(|ctx| async move {

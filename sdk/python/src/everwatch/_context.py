@@ -89,9 +89,9 @@ class Context:
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """The time of its schedule for which this run was started, in UTC.
+        """The time of its schedule for which this execution was started, in UTC.
 
-        None if the observer has no schedule, or if a request started the run.
+        None if the observer has no schedule, or if a request started the execution.
         """
         at = self._work.scheduled_for
         return None if at is None else datetime.fromtimestamp(at / 1000, UTC)

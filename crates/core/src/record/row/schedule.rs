@@ -92,9 +92,10 @@ impl Row {
     /// The next times after `now` at which an execution of it starts.
     #[must_use]
     pub fn next_executions(&self, now: Timestamp, count: usize) -> Vec<Timestamp> {
-        let schedule = self.definition.schedule.as_ref();
-        schedule
-            .map_or_else(Vec::new, |schedule| schedule.preview(self.used_until().max(now), self.id, count))
+        let Some(schedule) = &self.definition.schedule else { return Vec::new() };
+        let mut times = schedule.preview(self.used_until().max(now), self.id, count);
+        times.retain(|time| self.definition.finish_at.is_none_or(|end| *time < end));
+        times
     }
 
     /// Times of its schedule up to this one start no execution.
@@ -142,16 +143,14 @@ impl Row {
             return;
         };
         let used = self.used_until();
-        let queued = self.executions.as_ref().is_some_and(|executions| executions.queued);
-        let passed = schedule.latest(used, now, self.id).is_some();
+        // No manager may have been alive at a time after the end.
+        let end = self.observed.settled.as_ref().map_or(now, |settled| settled.at.min(now));
+        let passed = schedule.if_running == IfRunning::Queue && schedule.latest(used, end, self.id).is_some();
         let executions = self.executions.get_or_insert_default();
-        executions.used_until = match (schedule.if_running, &self.observed.settled) {
-            // No manager may have been alive at a time after the end.
-            (IfRunning::Skip | IfRunning::Restart, Some(settled)) => used.max(settled.at.min(now)),
-            _ => used,
-        };
+        let starts_next = std::mem::take(&mut executions.queued) || passed;
+        executions.used_until = if passed { used } else { used.max(end) };
         self.wait_for_slot(now, now);
-        if queued || schedule.if_running == IfRunning::Queue && passed {
+        if starts_next {
             self.start_next(now);
         }
     }
@@ -173,11 +172,11 @@ impl Row {
     /// Restarts its execution because a time of its schedule has come, if its code has started.
     pub(crate) fn restart_for_schedule(&mut self, now: Timestamp, policy: &RowPolicy) {
         self.modified_at = now;
-        if self.observed.begun {
+        // A time before the code has started is skipped.
+        if self.observed.begun && self.next_execution(now).is_some_and(|at| at <= now) {
             self.start_execution(now);
             self.renew_run(now, policy);
         } else {
-            // The execution that is about to start is the one for this time.
             self.schedule_from(now);
         }
     }
@@ -196,11 +195,13 @@ impl Row {
             return Err(Refusal::Paused);
         }
         if self.verdict().status.is_final() {
+            self.schedule_from(now);
             self.wait_for_slot(now, now);
             self.start_next(now);
             return Ok(true);
         }
         if self.opens_at().is_some() {
+            self.schedule_from(now);
             self.start_next(now);
             return Ok(true);
         }

@@ -79,7 +79,7 @@ fn a_run_starts_at_each_time_and_its_outcome_is_kept() {
     hear(&mut row, RunEvent::Completed, 70);
     is(&row, "1 Scheduled starts at 1970-01-01T00:02:00.000Z None");
     let events: Vec<_> = happenings(Some(&before), &row).into_iter().map(|event| event.kind).collect();
-    assert_eq!(events, [EventKind::Scheduled, EventKind::Completed]);
+    assert_eq!(events, [EventKind::Completed, EventKind::Scheduled]);
     let completed = Execution { scheduled_for: Some(at(60)), ended_at: at(70), error: None };
     assert_eq!(row.last_execution(), Some(completed.clone()));
     let mut row = start(due(&row, 120), 121);
@@ -142,6 +142,23 @@ fn of_the_times_that_no_manager_saw_the_latest_one_counts_if_it_is_recent() {
     let report = RunReport { id: ended.id, epoch: ended.epoch(), event: RunEvent::Completed };
     ended.apply(ServiceId(Uuid::from_u128(9)), 99, at(70), &report, at(200));
     is(&ended, "1 Created waiting for a slot in pool default Waiting");
+    // A queued time is one before the end, however late the report; a later one is caught up like any other.
+    let hourly = json!({"schedule": {"cron": "0 * * * *", "catch_up": "10m", "if_running": "queue"}});
+    let hourly = start(due(&created(&hourly), 3600), 3601);
+    for (ended_at, expected) in [
+        (7300, "1 Created waiting for a slot in pool default Waiting"),
+        (3700, "1 Scheduled starts at 1970-01-01T03:00:00.000Z None"),
+    ] {
+        let mut queues = hourly.clone();
+        let report = RunReport { id: queues.id, epoch: queues.epoch(), event: RunEvent::Completed };
+        queues.apply(ServiceId(Uuid::from_u128(9)), 99_999, at(ended_at), &report, at(7200 + 700));
+        is(&queues, expected);
+    }
+    // A restart that no manager requested in time.
+    let hourly = json!({"schedule": {"cron": "0 * * * *", "catch_up": "10m", "if_running": "restart"}});
+    let hourly = start(due(&created(&hourly), 3600), 3601);
+    is(&due(&hourly, 7200 + 600), "1 Processing told to stop, then restarts Admitted");
+    is(&due(&hourly, 7200 + 601), "1 Processing  Admitted");
     // However little is caught up: managers look only once a second.
     let prompt = json!({"schedule": {"cron": "* * * * *", "catch_up": "0s"}});
     is(&due(&created(&prompt), 69), "0 Created waiting for a slot in pool default Waiting");
@@ -174,6 +191,11 @@ fn a_request_starts_a_run_between_two_times() {
     assert_eq!(row.trigger(at(31), &policy()), Ok(false));
     let mut row = start(row, 32);
     assert_eq!(scheduled_for(&row), None);
+    // What was too old to be caught up is not the time of a request either.
+    let mut hourly = created(&json!({"schedule": {"cron": "0 * * * *", "catch_up": "10m"}}));
+    hourly = due(&hourly, 3600 + 700);
+    hourly.trigger(at(3600 + 800), &policy()).unwrap();
+    assert_eq!(scheduled_for(&start(hourly, 3600 + 801)), None);
     assert_eq!(row.trigger(at(33), &policy()), Err(Refusal::Active));
     hear(&mut row, RunEvent::Completed, 34);
     is(&row, "1 Scheduled starts at 1970-01-01T00:01:00.000Z None");
@@ -204,8 +226,11 @@ fn a_quarantined_observer_stays_failed() {
     let mut row = running("skip");
     row.settle_by_manager(Settlement::Failed { error: "it ended 5 services".into(), attempts: 1 }, at(70));
     assert_eq!((row.verdict().status, row.due_at(&policy())), (Status::Failed, Some(at(70 + 3 * 86_400))));
-    row.retry(at(80), &policy()).unwrap();
-    is(&row, "1 Scheduled starts at 1970-01-01T00:02:00.000Z None");
+    let mut triggered = row.clone();
+    row.retry(at(130), &policy()).unwrap();
+    is(&row, "1 Scheduled starts at 1970-01-01T00:03:00.000Z None");
+    triggered.trigger(at(130), &policy()).unwrap();
+    is(&triggered, "1 Created waiting for a slot in pool default Waiting");
 }
 
 #[test]

@@ -1,0 +1,26 @@
+//! Pauses and resumes pools. What has a slot in a paused pool keeps it, and moves to other services as ever.
+
+use crate::context::paused_pools;
+use crate::context::records::Records;
+use everwatch_core::id::Pool;
+use everwatch_core::record::events::EventKind;
+use everwatch_store::StoreError;
+use std::time::Duration;
+use tracing::warn;
+
+pub(crate) async fn is_paused(records: &Records, pool: &Pool) -> Result<bool, StoreError> {
+    paused_pools::contain(records.store.as_ref(), pool).await
+}
+
+pub(crate) async fn set(records: &Records, pool: &Pool, paused: bool) -> Result<(), StoreError> {
+    if !paused_pools::set(records.store.as_ref(), pool, paused).await? {
+        return Ok(());
+    }
+    // The next create and the next admission pass of this manager must know it.
+    records.services(Duration::ZERO).await?;
+    records.note_change();
+    let kind = if paused { EventKind::PoolPaused } else { EventKind::PoolResumed };
+    warn!(%pool, paused, "admission to a pool switched");
+    records.events.tell_all(kind, format!("pool {pool}"));
+    Ok(())
+}
