@@ -8,6 +8,7 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ObserverId;
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::row::{Desired, Row};
+use everwatch_core::record::status::Status;
 use std::collections::BTreeMap;
 
 /// A service that decides at the very moment may start code this much later, in ms.
@@ -71,6 +72,16 @@ pub(super) struct Schedules {
 impl Schedules {
     pub(super) fn hear(&mut self, now: u64, fact: &Fact, exercised: &mut Exercised) -> Verdict {
         let Fact::Saved { after: row, .. } = fact else { return Ok(()) };
+        let ended_by = row.observed.settled.as_ref().map(|settled| settled.service.0);
+        let status = row.verdict().status;
+        let has_ended = matches!(status, Status::Completed | Status::Failed);
+        if row.definition.schedule.is_some()
+            && row.definition.finish_at.is_none()
+            && has_ended
+            && ended_by.is_some_and(|service| !service.is_nil())
+        {
+            return breach("times", format!("{} is {status} after an execution", row.definition.name));
+        }
         let Some(scheduled_for) = row.executions.as_ref().and_then(|executions| executions.scheduled_for)
         else {
             return Ok(());

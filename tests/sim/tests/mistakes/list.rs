@@ -415,12 +415,20 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "use-a-time-of-a-schedule-twice",
         seed: 6,
         rule: "times",
-        edits: &[edit(SCHEDULED, "            used_until: now,\n            scheduled_for: schedule", "            used_until: self.used_until(),\n            scheduled_for: schedule")],
+        edits: &[edit(
+            SCHEDULED,
+            "self.executions.as_ref().map_or(self.created_at, |executions| executions.used_until)",
+            "self.created_at",
+        )],
     },
     Mistake {
-        name: "let-the-end-of-a-run-end-its-observer",
+        name: "let-the-end-of-an-execution-end-its-observer",
         seed: 6,
-        rule: "convergence",
-        edits: &[edit(SCHEDULED, "self.definition.schedule.is_some()\n            && match", "self.definition.schedule.is_none()\n            && match")],
+        rule: "times",
+        edits: &[edit(
+            SCHEDULED,
+            "self.desired == Desired::Running && self.waiting.is_none() && !self.wants_republish()",
+            "false",
+        )],
     },
 ];
