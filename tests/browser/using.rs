@@ -117,6 +117,30 @@ async fn the_form_takes_schedules_and_windows_and_the_page_of_an_observer_shows_
 }
 
 #[tokio::test]
+async fn a_change_is_shown_and_taken_back() {
+    let mut cluster = Cluster::new("revert");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    api.create(json!({"name": "one", "kind": "ticker", "spec": {"every": "1s"}})).await;
+    let page = Browser::open(&api.url).await;
+    page.view("#/observers/one").await;
+    page.until_text("h1", "one").await;
+    assert_eq!(page.run("return document.querySelectorAll('h2').length").await, 5, "no versions yet");
+    let patch = json!({"spec": {"every": "2s"}});
+    api.done::<everwatch_api::Observer>("PATCH", "/v1/observers/one", Some(patch), 200).await;
+    // The page follows without a reload.
+    page.until_text(".plain", "/spec/every").await;
+    page.until_text(".plain del", "1s").await;
+    page.until_text(".plain ins", "2s").await;
+    page.press("Revert").await;
+    page.press("Revert to version 1").await;
+    let back = api.until_observer("one", |it| it.definition_version == 3).await;
+    assert_eq!(back.spec, json!({"every": "1s"}));
+    page.until("the third version", "document.querySelectorAll('.plain').length === 2").await;
+}
+
+#[tokio::test]
 async fn a_selection_is_deleted_after_its_count_was_confirmed() {
     let mut cluster = Cluster::new("selection");
     cluster.manager().await;

@@ -44,3 +44,4 @@ mod times;
 mod tls;
 mod traces;
 mod upgrading;
+mod versions;

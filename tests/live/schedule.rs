@@ -89,8 +89,12 @@ async fn each_time_starts_one_run_while_managers_and_services_are_killed() {
         let expected = (begin.0 / 2000 + 1..=(end.0 - LATE) / 2000).map(|two| Timestamp(two * 2000));
         let is_away = |at: &Timestamp| away < at.plus(Duration::from_secs(1)) && *at < back;
         for time in expected.filter(|at| !is_away(at) && !near_kill(*at)) {
+            // A late execution may still be active at the next time, which is then skipped.
+            let is_busy =
+                |(scheduled_for, at): &(Timestamp, i64)| *scheduled_for < time && at + 1500 > time.0;
+            let done = |(scheduled_for, _): &(Timestamp, i64)| *scheduled_for == time;
             assert!(
-                runs.iter().any(|(scheduled_for, _)| *scheduled_for == time),
+                runs.iter().any(|run| done(run) || is_busy(run)),
                 "{name}: no run for {time} of {runs:?}"
             );
         }

@@ -9,6 +9,7 @@ mod rebalance;
 mod schedule;
 mod service;
 pub mod sse;
+mod versions;
 
 pub use self::definition::{
     MemberError, NewObserver, ObserverPatch, RetryPolicy, RunSchedule, RunWindows, WindowOpening,
@@ -20,6 +21,7 @@ pub use self::operations::{Finding, Health, ParkedMessage, SafeMode, Stats, Vers
 pub use self::rebalance::{PoolBalance, Rebalance, ServiceBalance};
 pub use self::schedule::{Execution, ScheduleTimes};
 pub use self::service::{DrainState, Kind, Pool, PoolSettings, Service, Stalled};
+pub use self::versions::{DefinitionVersion, Difference, RevertTo};
 
 use everwatch_core::observer::definition::FieldError;
 use serde::{Deserialize, Serialize};

@@ -82,6 +82,9 @@ pub struct Observer {
     pub reason_code: Option<ReasonCode>,
     /// The service that holds it.
     pub service: Option<ServiceName>,
+    /// The version of its definition; 1 is the one that it was created with.
+    #[serde(default)]
+    pub definition_version: u32,
     /// `generation << 32 | acquisitions`.
     pub epoch: u64,
     pub generation: u32,
@@ -196,6 +199,7 @@ impl Observer {
             reason: told.reason,
             reason_code: told.code,
             service,
+            definition_version: row.revision().number,
             epoch: row.epoch().into(),
             generation: row.generation,
             acquisitions: row.epoch().acquisitions(),

@@ -301,6 +301,32 @@ pub(crate) enum Observer {
         #[arg(long, value_name = "COUNT", default_value = "10", value_parser = clap::value_parser!(u8).range(1..=100))]
         next: u8,
     },
+    /// List the versions of the definition of an observer
+    Versions {
+        /// Name or id
+        name: String,
+        #[command(flatten)]
+        watched: Watched,
+    },
+    /// Show what a version of a definition changed
+    Diff {
+        /// Name or id
+        name: String,
+        /// Version to start from [default: the one before --to]
+        #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(1..))]
+        from: Option<u32>,
+        /// Version to compare with it [default: the present one]
+        #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(1..))]
+        to: Option<u32>,
+    },
+    /// Change the definition of an observer back to that of an earlier version
+    Revert {
+        /// Name or id
+        name: String,
+        /// Version to go back to: see `everwatch observer versions`
+        #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(1..))]
+        to: u32,
+    },
     /// Move observers to another service
     Move {
         #[command(flatten)]

@@ -17,6 +17,7 @@ mod observer;
 mod operations;
 mod roles;
 mod service;
+mod versions;
 mod watch;
 
 use crate::cli::{Cli, Command, Config};

@@ -1,6 +1,7 @@
 //! What users request: the definition of an observer, its retry policy, and operations on it.
 
 pub mod definition;
+pub mod difference;
 pub mod retry;
 pub mod schedule;
 mod time_zone;

@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { logs } from "./logs.js";
 import { asker, duration, health, number, table, time, what } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
+import { versionsPanel } from "./versions.js";
 
 const EVENTS = 50;
 const RUNS = 30;
@@ -12,8 +13,9 @@ const RUNS = 30;
 async function load({ parts }) {
   const path = `/v1/observers/${encodeURIComponent(parts[1])}`;
   const [it, runs, events] = await Promise.all([get(path), get(`${path}/runs`), get(`${path}/events`, { limit: EVENTS })]);
+  const versions = it.definition_version > 1 ? (await get(`${path}/versions`)).items : [];
   const schedule = it.schedule ? await get(`${path}/schedule`, { next: 5 }) : null;
-  return { it, runs: runs.items, events, schedule };
+  return { it, runs: runs.items, events, schedule, versions };
 }
 
 /** Only what makes sense now. */
@@ -87,7 +89,7 @@ function timeline(runs, it) {
     h("li", { key: "created" }, h("p", {}, h("strong", {}, "Created")), h("p", { class: "fine" }, time(it.created_at), `, kind ${it.kind} in pool ${it.pool}`)));
 }
 
-function draw({ it, runs, events, schedule }, _route, context) {
+function draw({ it, runs, events, schedule, versions }, _route, context) {
   const gone = it.status === "Deleted";
   return [
     h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), " /"), h("h1", {}, it.name), health(it),
@@ -101,6 +103,7 @@ function draw({ it, runs, events, schedule }, _route, context) {
       timesPanel(it, schedule),
       h("section", { class: "panel across" }, h("h2", {}, "Logs"), logs(it)),
       h("section", { class: "panel across" }, h("h2", {}, "Spec"), h("pre", { tabindex: "0", role: "region", "aria-label": "Spec" }, JSON.stringify(it.spec, null, 2))),
+      versionsPanel(it, versions, context),
       h("section", { class: "panel across" }, h("h2", {}, "Recent events"), table("Recent events", [
         { title: "When", class: "when", cell: (event) => time(event.at) },
         { title: "Event", cell: (event) => what(event.type) },

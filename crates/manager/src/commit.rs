@@ -3,6 +3,7 @@
 
 use crate::context::Manager;
 use crate::context::records::Records;
+use crate::events::actor;
 use crate::metric;
 use crate::outgoing::{commands, publish};
 use async_trait::async_trait;
@@ -57,6 +58,7 @@ impl Stored for Row {
     }
     async fn save(&mut self, records: &Records, before: &Self) -> Result<bool, StoreError> {
         self.trace = everwatch_trace::current().or_else(|| self.trace.take());
+        self.revised_by(before, actor::by().and_then(|by| by.who.or(by.from)));
         if !records.saves.save(records.store.as_ref(), before, self).await? {
             return Ok(false);
         }

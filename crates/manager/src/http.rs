@@ -33,6 +33,7 @@ mod service_lookup;
 mod services;
 mod swagger;
 mod update;
+mod versions;
 mod waiting;
 
 use crate::context::Manager;
@@ -91,6 +92,8 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(actions::trigger))
         .routes(routes!(actions::relocate))
         .routes(routes!(schedule::read))
+        .routes(routes!(versions::list))
+        .routes(routes!(versions::revert))
         .routes(routes!(services::list))
         .routes(routes!(services::read, maintenance::resize))
         .routes(routes!(maintenance::cordon))

@@ -1,14 +1,14 @@
 //! Converts rows to the columns of their tables, and back. Both databases share this code.
 
 use crate::events::{Event, EventPage};
-use crate::port::{Change, Counts, HealthCounts, StoreError};
+use crate::port::{Change, Counts, DefinitionVersion, HealthCounts, StoreError};
 use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{InvalidName, Kind, ObserverId, Pool};
 use everwatch_core::record::health::{Health, Standing, standing};
 use everwatch_core::record::reason::{ReasonCode, stored_code};
-use everwatch_core::record::row::{Row, Slot};
+use everwatch_core::record::row::{Revision, Row, Slot};
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
@@ -103,6 +103,46 @@ impl WantedColumns {
         let saved = changes.iter().filter(|it| saved.contains(&it.after.id.0));
         saved.filter(is_other).map(|it| Self::of(it.after)).collect()
     }
+}
+
+/// A former version of a definition.
+#[derive(Debug)]
+pub(crate) struct VersionColumns {
+    pub(crate) id: Uuid,
+    pub(crate) number: i64,
+    pub(crate) at: i64,
+    pub(crate) by: Option<String>,
+    pub(crate) definition: String,
+}
+
+impl VersionColumns {
+    /// What the saved changes replace.
+    pub(crate) fn of_replaced(
+        changes: &[Change<'_>],
+        saved: &HashSet<Uuid>,
+    ) -> Result<Vec<Self>, StoreError> {
+        let saved = changes.iter().filter(|it| saved.contains(&it.after.id.0));
+        let of = |it: &Change<'_>| {
+            let Revision { number, at, by } = it.before.revision();
+            let definition = written(&*it.before.definition)?;
+            Ok(Self { id: it.before.id.0, number: number.into(), at: at.0, by, definition })
+        };
+        saved.filter(|it| it.after.is_revised_since(it.before)).map(of).collect()
+    }
+}
+
+/// The columns of a stored version: its number, time, user and definition.
+pub(crate) type StoredVersion = (i64, i64, Option<String>, String);
+
+/// The versions that can be read.
+pub(crate) fn versions(found: Vec<StoredVersion>) -> Result<Vec<DefinitionVersion>, StoreError> {
+    let read = |(number, at, by, definition): StoredVersion| {
+        let number = u32::try_from(number).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let definition =
+            serde_json::from_str(&definition).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        Ok(DefinitionVersion { revision: Revision { number, at: Timestamp(at), by }, definition })
+    };
+    found.into_iter().map(read).collect()
 }
 
 /// Those of the saved changes that end the claim of the observer on its name.

@@ -13,6 +13,7 @@ mod listing;
 mod notes;
 mod services;
 mod unreadable;
+mod versions;
 
 pub use backlog::*;
 pub use changing::*;
@@ -24,6 +25,7 @@ pub use listing::*;
 pub use notes::*;
 pub use services::*;
 pub use unreadable::*;
+pub use versions::*;
 
 use crate::port::{Change, Created, Store, StoreError};
 use everwatch_core::capacity::admission::PoolOffers;

@@ -4,13 +4,14 @@
 mod backlog;
 mod events;
 mod notes;
+mod versions;
 
 use crate::checkpoints::Loaded;
 use crate::columns::{StateColumns, WantedColumns, refused_as, without_nul};
 use crate::port::{
-    Change, Checkpoints, Counts, Created, Event, Filter, Found, HealthCounts, ListCursor, ObserverResult,
-    Observers, Page, Parked, ParkedHead, ParkedMessages, Services, Sort, Store, StoreError, Unreadable,
-    Worklists,
+    Change, Checkpoints, Counts, Created, DefinitionVersion, Event, Filter, Found, HealthCounts, ListCursor,
+    ObserverResult, Observers, Page, Parked, ParkedHead, ParkedMessages, Services, Sort, Store, StoreError,
+    Unreadable, Worklists,
 };
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolOffers;
@@ -54,6 +55,7 @@ struct Tables {
     parked: Vec<Parked>,
     checkpoints: BTreeMap<ObserverId, StoredCheckpoint>,
     results: BTreeMap<ObserverId, ObserverResult>,
+    versions: BTreeMap<ObserverId, Vec<DefinitionVersion>>,
     last_event: i64,
     last_parked: i64,
 }
@@ -169,11 +171,17 @@ impl Observers for MemoryStore {
             let is_first = met.insert(row.id);
             let stored = tables.observers.get_mut(&row.id).filter(|kept| kept.row.version == before.version);
             match stored.filter(|_| is_first) {
-                Some(kept) => *kept = Kept::of(row, before.version + 1, &self.policy, kept.has_name)?,
+                Some(kept) => {
+                    *kept = Kept::of(row, before.version + 1, &self.policy, kept.has_name)?;
+                    tables.keep_replaced(before, row);
+                }
                 None => late.push(row.id),
             }
         }
         Ok(late)
+    }
+    async fn versions(&self, id: ObserverId) -> Result<Vec<DefinitionVersion>, StoreError> {
+        Ok(self.tables().versions.get(&id).cloned().unwrap_or_default())
     }
     async fn list(
         &self,
@@ -256,6 +264,7 @@ impl Observers for MemoryStore {
                 tables.observers.remove(id);
                 tables.checkpoints.remove(id);
                 tables.results.remove(id);
+                tables.versions.remove(id);
                 tables.notes.insert(format!("forgotten/{id}"), (String::new(), until));
             }
         }

@@ -11,10 +11,11 @@ use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
 use everwatch_core::record::reason::ReasonCode;
-use everwatch_core::record::row::Row;
+use everwatch_core::record::row::{Revision, Row};
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
@@ -87,6 +88,13 @@ pub struct Change<'a> {
     pub before: &'a Row,
     /// The same row as it is to be, with the version of `before`.
     pub after: &'a Row,
+}
+
+/// A former version of the definition of an observer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DefinitionVersion {
+    pub revision: Revision,
+    pub definition: ObserverDefinition,
 }
 
 /// A stored row that cannot be read.
@@ -264,6 +272,9 @@ pub trait Observers: Send + Sync + 'static {
     /// Saves changes of rows whose stored version is still that of `before`, as version + 1, in one transaction. Returns
     /// the ids of rows that have changed in the meantime; those are left as they are.
     async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError>;
+    /// The former versions of the definition, the newest first; the last [`everwatch_core::record::row::REVISIONS_MAX`] are kept. A save that changes
+    /// a definition stores the version that it replaces.
+    async fn versions(&self, id: ObserverId) -> Result<Vec<DefinitionVersion>, StoreError>;
     /// A page of observers after `after`.
     async fn list(
         &self,

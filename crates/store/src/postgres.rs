@@ -148,6 +148,9 @@ impl Observers for PgStore {
     async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
         answered(observers::save(&self.pool, changes, &self.policy)).await
     }
+    async fn versions(&self, id: ObserverId) -> Result<Vec<DefinitionVersion>, StoreError> {
+        answered(observers::versions(&self.pool, id)).await
+    }
     async fn list(
         &self,
         filter: &Filter,

@@ -215,6 +215,9 @@ impl Observers for SqliteStore {
     async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
         self.saves.save(&self.writer, changes, &self.policy).await
     }
+    async fn versions(&self, id: ObserverId) -> Result<Vec<DefinitionVersion>, StoreError> {
+        observers::versions(&self.readers, id).await
+    }
     async fn list(
         &self,
         filter: &Filter,

@@ -117,6 +117,8 @@ both! {
     observers_without_a_row_have_no_checkpoint
     what_code_saves_is_deleted_with_its_observer
     the_result_of_the_latest_run_is_kept
+    a_change_of_a_definition_keeps_the_version_that_it_replaces
+    the_oldest_versions_are_forgotten
     parked_messages_are_shown_newest_first
     a_parked_reason_may_hold_a_nul
     the_oldest_parked_messages_are_forgotten

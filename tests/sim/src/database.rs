@@ -17,10 +17,10 @@ use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, Checkpoin
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use everwatch_core::wire::trace::TraceContext;
 use everwatch_store::{
-    Admission, Admitted, Backlog, Backup, Change, Checkpoints, Counts, Created, Event, EventFilter,
-    EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, ListCursor, MemoryStore,
-    ObserverResult, Observers, Page, Parked, ParkedHead, ParkedMessages, Place, Services, Store, StoreError,
-    Unreadable, Worklists,
+    Admission, Admitted, Backlog, Backup, Change, Checkpoints, Counts, Created, DefinitionVersion, Event,
+    EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, ListCursor,
+    MemoryStore, ObserverResult, Observers, Page, Parked, ParkedHead, ParkedMessages, Place, Services, Store,
+    StoreError, Unreadable, Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -268,6 +268,9 @@ impl Observers for RemoteStore {
     }
     async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
         self.operation(Access::Write, self.update(changes)).await
+    }
+    async fn versions(&self, id: ObserverId) -> Result<Vec<DefinitionVersion>, StoreError> {
+        self.operation(Access::Read, self.memory().versions(id)).await
     }
     async fn list(
         &self,

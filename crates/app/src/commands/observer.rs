@@ -1,6 +1,6 @@
 //! `everwatch observer …`
 
-use super::{apply, bulk, events, fan_out, logs, watch};
+use super::{apply, bulk, events, fan_out, logs, versions, watch};
 use crate::cli::{Create, Filter, ListArgs, Observer, Selection, Wait, Watched};
 use crate::client::{Client, Failure};
 use crate::item::Item;
@@ -45,6 +45,9 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
             print(&output::schedule(&times, clock::now()));
             Ok(())
         }
+        Observer::Versions { name, watched } => versions::list(client, &name, watched).await,
+        Observer::Diff { name, from, to } => versions::diff(client, &name, (from, to)).await,
+        Observer::Revert { name, to } => versions::revert(client, &name, to).await,
         Observer::Move { names, pool } => {
             let body = pool.map(|pool| json!({ "pool": pool }));
             act(client, &names.names, "move", body.as_ref()).await

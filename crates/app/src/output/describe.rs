@@ -43,6 +43,7 @@ pub(crate) fn observer(
         ("Epoch", format!("{}{attempt}", epoch(it.epoch))),
         ("Progress", line(it.progress.as_deref().unwrap_or_default())),
         ("Labels", labels(&it.labels)),
+        ("Definition", format!("version {}", it.definition_version)),
         ("Created", when(it.created_at, now)),
         ("Changed", when(it.modified_at, now)),
         ("Started", it.started_at.map_or_else(String::new, |then| when(then, now))),

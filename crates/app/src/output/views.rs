@@ -2,7 +2,7 @@
 
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
-use everwatch_api::{Event, Observer, ParkedMessage, Pool, Service, ServiceBalance};
+use everwatch_api::{DefinitionVersion, Event, Observer, ParkedMessage, Pool, Service, ServiceBalance};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
@@ -78,6 +78,23 @@ pub(crate) const POOLS: View<Pool> = View {
         Column::<Pool>::new("COMPLETED", |it, _| count(&it.observers, "Completed")).right().wide(),
     ],
 };
+
+pub(crate) const VERSIONS: View<DefinitionVersion> = View {
+    noun: "versions",
+    name: |it| it.version.to_string(),
+    key: |it| it.version.to_string(),
+    columns: &[
+        Column::<DefinitionVersion>::new("VERSION", |it, _| it.version.to_string()).right(),
+        Column::<DefinitionVersion>::new("AGE", |it, now| since(it.at, now)).right().moving(),
+        Column::<DefinitionVersion>::new("BY", |it, _| or_dash(it.by.as_ref())),
+        Column::<DefinitionVersion>::new("CHANGES", |it, _| changes(it)).least(16),
+    ],
+};
+
+fn changes(it: &DefinitionVersion) -> String {
+    let pointers = it.changes.iter().flatten().map(|it| it.pointer.trim_start_matches('/'));
+    or_dash(Some(pointers.collect::<Vec<_>>().join(", ")))
+}
 
 pub(crate) const PARKED: View<ParkedMessage> = View {
     noun: "parked messages",

@@ -3,6 +3,7 @@
 use crate::clock::{Timestamp, show};
 use crate::epoch::Epoch;
 use crate::id::{Name, ServiceId};
+use crate::observer::difference::differences;
 use crate::record::observed::{Handover, RunEnding, RunPhase, Settled, Settlement, Stamped, Start};
 use crate::record::row::{Desired, Row, Waiting};
 use crate::record::status::Status;
@@ -125,7 +126,7 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
         return told.list;
     };
     if before.definition != after.definition {
-        told.plainly(EventKind::Changed, String::new());
+        told.plainly(EventKind::Changed, changes(before, after));
     }
     if before.desired != after.desired {
         let what = match after.desired {
@@ -171,6 +172,23 @@ pub fn adopted(after: &Row, told: &Name) -> RowEvent {
     };
     let epoch = after.epoch();
     RowEvent { kind: EventKind::Adopted, at: after.modified_at, epoch, service: None, text }
+}
+
+/// The most members that the event of a change names.
+const NAMED_MAX: usize = 5;
+
+/// The members of the definition that differ.
+fn changes(before: &Row, after: &Row) -> String {
+    let values = [before, after].map(|row| serde_json::to_value(&*row.definition).unwrap_or_default());
+    let found = differences(&values[0], &values[1]);
+    let named: Vec<&str> =
+        found.iter().take(NAMED_MAX).map(|it| it.pointer.trim_start_matches('/')).collect();
+    let more = if found.len() > NAMED_MAX {
+        format!(" and {} more", found.len() - NAMED_MAX)
+    } else {
+        String::new()
+    };
+    format!("version {}: {}{more}", after.revision().number, named.join(", "))
 }
 
 fn was_triggered(before: &Row, after: &Row) -> bool {

@@ -148,6 +148,7 @@ impl Row {
             || definition.start_at != self.definition.start_at
             || definition.windows != self.definition.windows;
         self.definition = Arc::new(definition);
+        self.revise(now);
         self.modified_at = now;
         if changes_schedule {
             self.schedule_from(now);

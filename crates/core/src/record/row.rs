@@ -4,6 +4,7 @@
 mod backlog;
 mod beside;
 mod outbox;
+mod revisions;
 mod schedule;
 mod times;
 
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 pub use backlog::{Slot, Waiting};
+pub use revisions::{REVISIONS_MAX, Revision};
 pub use schedule::{Execution, Executions};
 
 /// The state of the observer that its user currently wants.
@@ -67,6 +69,9 @@ pub struct Row {
     #[serde(skip, default = "beside::definition")]
     pub definition: Arc<ObserverDefinition>,
     pub desired: Desired,
+    /// The version of its definition; `None` for the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revised: Option<Revision>,
     pub generation: u32,
     /// Generations up to this one may have been published without the database's knowledge.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -165,6 +170,7 @@ impl Row {
             digest_is_stale: false,
             definition: Arc::new(definition),
             desired: Desired::Running,
+            revised: None,
             generation: 1,
             reserve: 0,
             publish_lease: Some(PublishLease { until: now.plus(policy.lease), failures: 0 }),

@@ -44,6 +44,7 @@ const FILES: &[File] = files! {
     "/console/observers.js": "observers.js", SCRIPT;
     "/console/observer.js": "observer.js", SCRIPT;
     "/console/times.js": "times.js", SCRIPT;
+    "/console/versions.js": "versions.js", SCRIPT;
     "/console/logs.js": "logs.js", SCRIPT;
     "/console/create.js": "create.js", SCRIPT;
     "/console/services.js": "services.js", SCRIPT;

@@ -108,7 +108,12 @@ pub(crate) async fn put(
 }
 
 /// Changes `seen` to the draft; `None` if the row was changed in the meantime.
-async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> Result<Option<Row>, Problem> {
+pub(super) async fn apply(
+    manager: &Arc<Manager>,
+    seen: &Row,
+    key: &str,
+    draft: Draft,
+) -> Result<Option<Row>, Problem> {
     same_name(&draft.definition, &seen.definition.name)?;
     if !draft.definition.runs_like(&seen.definition) {
         check_kind(manager, &draft.definition).await?;

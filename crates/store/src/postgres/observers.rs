@@ -1,15 +1,18 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
 use super::pool_counts;
-use crate::columns::{CountChanges, StateColumns, WantedColumns, firsts, range_totals, released, unsaved};
+use crate::columns::{
+    CountChanges, StateColumns, VersionColumns, WantedColumns, firsts, range_totals, released, unsaved,
+    without_nul,
+};
 use crate::error_mapping::failure;
-use crate::port::{Change, Created, Found, StoreError, Table};
+use crate::port::{Change, Created, DefinitionVersion, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_pools, names, refused_by};
 use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
-use everwatch_core::record::row::Row;
+use everwatch_core::record::row::{REVISIONS_MAX, Row};
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
@@ -277,6 +280,10 @@ pub(super) async fn save_within(
     let states = firsts.iter().map(|it| StateColumns::of(it.after, it.before.version + 1, policy));
     let states = states.collect::<Result<Vec<_>, _>>()?;
     let saved = write_states(transaction, SAVE, &states).await?;
+    let replaced = VersionColumns::of_replaced(&firsts, &saved)?;
+    if !replaced.is_empty() {
+        write_versions(transaction, &replaced).await?;
+    }
     let redefined = WantedColumns::of_redefined(&firsts, &saved)?;
     if !redefined.is_empty() {
         write_wanted(transaction, REDEFINE, &redefined).await?;
@@ -287,6 +294,31 @@ pub(super) async fn save_within(
     }
     count(transaction, CountChanges::of_saved(&firsts, &saved)).await?;
     Ok(unsaved(changes, saved))
+}
+
+async fn write_versions(connection: &mut PgConnection, rows: &[VersionColumns]) -> Result<(), StoreError> {
+    let insert = "INSERT INTO observer_versions (observer_id, number, at, by_user, definition)
+        SELECT * FROM UNNEST($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[])
+        ON CONFLICT DO NOTHING";
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
+    let insert = sqlx::query(insert)
+        .bind(&ids)
+        .bind(rows.iter().map(|row| row.number).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.at).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.by.as_deref().map(without_nul)).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.definition.as_str()).collect::<Vec<_>>());
+    insert.execute(&mut *connection).await.map_err(failure)?;
+    let forget = "DELETE FROM observer_versions v USING UNNEST($1::uuid[], $2::bigint[]) AS n (id, oldest)
+        WHERE v.observer_id = n.id AND v.number <= n.oldest";
+    let oldest: Vec<i64> = rows.iter().map(|row| row.number - i64::from(REVISIONS_MAX)).collect();
+    sqlx::query(forget).bind(&ids).bind(oldest).execute(connection).await.map(drop).map_err(failure)
+}
+
+pub(super) async fn versions(pool: &PgPool, id: ObserverId) -> Result<Vec<DefinitionVersion>, StoreError> {
+    let read = "SELECT number, at, by_user, definition FROM observer_versions WHERE observer_id = $1
+        ORDER BY number DESC";
+    let found = sqlx::query_as(read).bind(id.0).fetch_all(pool).await.map_err(failure)?;
+    crate::columns::versions(found)
 }
 
 pub(super) async fn held_totals(

@@ -4,17 +4,18 @@
 use super::pool_counts;
 use super::statements::{Statement, Statements, gathered};
 use crate::columns::{
-    CountChanges, CountKey, StateColumns, WantedColumns, firsts, range_totals, released, unsaved, written,
+    CountChanges, CountKey, StateColumns, VersionColumns, WantedColumns, firsts, range_totals, released,
+    unsaved, written,
 };
 use crate::error_mapping::failure;
-use crate::port::{Change, Created, Found, StoreError, Table};
+use crate::port::{Change, Created, DefinitionVersion, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_pools, names};
 use everwatch_core::clock::{self};
 use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
-use everwatch_core::record::row::Row;
+use everwatch_core::record::row::{REVISIONS_MAX, Row};
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
@@ -206,6 +207,9 @@ pub(super) async fn save_within(
     let states = firsts.iter().map(|it| StateColumns::of(it.after, it.before.version + 1, policy));
     let states = states.collect::<Result<Vec<_>, _>>()?;
     let saved = write_states(transaction, &SAVE, &states).await?;
+    for version in VersionColumns::of_replaced(&firsts, &saved)? {
+        write_version(transaction, version).await?;
+    }
     for row in WantedColumns::of_redefined(&firsts, &saved)? {
         let query = sqlx::query(REDEFINE).bind(row.id).bind(row.name).bind(row.kind).bind(row.pool);
         let query = query.bind(row.labels).bind(row.definition);
@@ -218,6 +222,27 @@ pub(super) async fn save_within(
     }
     count(transaction, CountChanges::of_saved(&firsts, &saved)).await?;
     Ok(unsaved(changes, saved))
+}
+
+async fn write_version(connection: &mut SqliteConnection, version: VersionColumns) -> Result<(), StoreError> {
+    let VersionColumns { id, number, at, by, definition } = version;
+    let insert = "INSERT INTO observer_versions (observer_id, number, at, by_user, definition)
+        VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
+    let insert = sqlx::query(insert).bind(id).bind(number).bind(at).bind(by).bind(definition);
+    insert.execute(&mut *connection).await.map_err(failure)?;
+    let forget = sqlx::query("DELETE FROM observer_versions WHERE observer_id = ?1 AND number <= ?2");
+    let oldest = number - i64::from(REVISIONS_MAX);
+    forget.bind(id).bind(oldest).execute(connection).await.map(drop).map_err(failure)
+}
+
+pub(super) async fn versions(
+    pool: &SqlitePool,
+    id: ObserverId,
+) -> Result<Vec<DefinitionVersion>, StoreError> {
+    let read = "SELECT number, at, by_user, definition FROM observer_versions WHERE observer_id = ?1
+        ORDER BY number DESC";
+    let found = sqlx::query_as(read).bind(id.0).fetch_all(pool).await.map_err(failure)?;
+    crate::columns::versions(found)
 }
 
 pub(super) async fn held_totals(

@@ -1,0 +1,100 @@
+//! The versions of definitions: list them, and go back to one.
+
+use super::body::{JsonBody, parsed};
+use super::draft::Draft;
+use super::etag::tag;
+use super::lookup::{find, one};
+use super::precondition::Precondition;
+use super::problem::{Code, Problem};
+use super::query::Params;
+use super::update::apply;
+use crate::context::Manager;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Response};
+use everwatch_api::{DefinitionVersion, Difference, Listed, Observer, ProblemBody, RevertTo};
+use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
+use everwatch_core::record::row::Row;
+use everwatch_store as store;
+use std::sync::Arc;
+
+type Shared = State<Arc<Manager>>;
+
+/// The present version, and the former ones, newest first.
+async fn versions(manager: &Manager, row: &Row) -> Result<Vec<store::DefinitionVersion>, Problem> {
+    let (revision, definition) = (row.revision(), ObserverDefinition::clone(&row.definition));
+    let present = revision.number;
+    let mut versions = vec![store::DefinitionVersion { revision, definition }];
+    // A change may have come in between.
+    let former = manager.records.store.versions(row.id).await?.into_iter();
+    versions.extend(former.filter(|it| it.revision.number < present));
+    Ok(versions)
+}
+
+/// List the versions of the definition of an observer, the newest first; the last 100 former ones are kept.
+#[utoipa::path(get, path = "/v1/observers/{key}/versions", tag = "observers",
+    params(("key" = String, Path, description = "id or name")),
+    responses((status = 200, body = Listed<DefinitionVersion>),
+        (status = 404, body = ProblemBody, description = "not-found")))]
+pub(crate) async fn list(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+) -> Result<Json<Listed<DefinitionVersion>>, Problem> {
+    params.finish()?;
+    let row = find(&manager.records, &key).await?;
+    let mut items: Vec<DefinitionVersion> = Vec::new();
+    for store::DefinitionVersion { revision, definition } in versions(&manager, &row).await? {
+        let definition = serde_json::to_value(&definition)
+            .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+        if let Some(later) = items.last_mut()
+            && later.version == revision.number + 1
+        {
+            later.changes = Some(Difference::all(&definition, &later.definition));
+        }
+        let (version, at, by) = (revision.number, revision.at, revision.by);
+        items.push(DefinitionVersion { version, at, by, definition, changes: None });
+    }
+    let total = items.len() as u64;
+    Ok(Json(Listed { items, next_cursor: None, total }))
+}
+
+/// Change the definition of an observer to that of an earlier version. That is a new version.
+#[utoipa::path(post, path = "/v1/observers/{key}/revert", tag = "observers", request_body = RevertTo,
+    params(("key" = String, Path, description = "id or name"),
+    ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or *")),
+    responses((status = 200, body = Observer, description = "changed, or nothing to change"),
+    (status = 400, body = ProblemBody, description = "bad-header"),
+    (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 409, body = ProblemBody, description = "observer-deleted, finish-at-passed, changed-too-often"),
+    (status = 412, body = ProblemBody, description = "observer-changed"),
+    (status = 422, body = ProblemBody, description = "invalid, no-service-for-kind")))]
+pub(crate) async fn revert(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+    precondition: Precondition,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let RevertTo { to } = parsed(body)?;
+    for _ in 0..crate::commit::CAS_TRIES {
+        let row = find(&manager.records, &key).await?;
+        precondition.check(&row)?;
+        let versions = versions(&manager, &row).await?;
+        let Some(wanted) = versions.iter().find(|it| it.revision.number == to) else {
+            let oldest = versions.last().map_or(1, |it| it.revision.number);
+            let detail = format!(
+                "observer {} has no version {to}: its versions from {oldest} to {} are kept",
+                row.definition.name,
+                row.revision().number
+            );
+            return Err(Problem::invalid(vec![FieldError { pointer: "/to".to_owned(), detail }]));
+        };
+        let draft = Draft { definition: wanted.definition.clone(), paused: None };
+        if let Some(changed) = apply(&manager, &row, &key, draft).await? {
+            return Ok((tag(&changed), Json(one(&manager.records, &changed).await?)).into_response());
+        }
+    }
+    Err(Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry")))
+}
