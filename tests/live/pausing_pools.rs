@@ -25,8 +25,9 @@ async fn nothing_is_admitted_to_a_paused_pool_and_what_runs_moves_on() {
     // The manager that answered knows it immediately, another one within a second.
     let waits = api.create(queued("three")).await;
     assert_eq!((waits.status, waits.generation), (Status::Created, 0));
-    let waits = api.observer("three").await;
-    assert!(waits.reason.contains("pool default is paused"), "{}", waits.reason);
+    assert!(waits.reason.ends_with("pool default is paused"), "{}", waits.reason);
+    let taken = api.refused("POST", "/v1/observers", Some(json!({"name": "two", "kind": "ticker"}))).await;
+    assert_eq!((taken.status, taken.code.as_str()), (409, "name-exists"), "{taken:?}");
     let refused = api.refused("POST", "/v1/observers", Some(json!({"kind": "ticker"}))).await;
     assert_eq!((refused.status, refused.code.as_str()), (503, "pool-paused"), "{refused:?}");
     let elsewhere = wait_for("the other manager to know it", || async {
@@ -50,15 +51,18 @@ async fn nothing_is_admitted_to_a_paused_pool_and_what_runs_moves_on() {
     api.done::<Observer>("POST", "/v1/observers/two/restart", None, 202).await;
     api.until_observer("two", |it| it.generation == 2 && it.status == Status::Processing).await;
 
+    let (code, said) = cluster.command(&["pool", "pause", "defualt"]);
+    assert!(code == Some(0) && said.contains("no service and no observer names a pool defualt"), "{said}");
     let (code, said) = cluster.command(&["pool", "list"]);
     assert!(code == Some(0) && said.contains("paused"), "{said}");
     let (code, said) = cluster.command(&["pool", "resume", "default"]);
     assert!(code == Some(0) && said.contains("default is open; 1 observer waits"), "{said}");
     api.until_status("three", "Processing").await;
     let events: Listed<Event> = api.read("/v1/events?type=pool_paused,pool_resumed").await;
-    let kinds: Vec<EventKind> = events.items.iter().map(|it| it.kind).collect();
-    assert_eq!(kinds, [EventKind::PoolResumed, EventKind::PoolPaused]);
-    assert!(events.items.iter().all(|it| it.by.is_some() && it.text == "pool default"), "{events:?}");
+    let told: Vec<(EventKind, &str)> = events.items.iter().map(|it| (it.kind, it.text.as_str())).collect();
+    let (paused, resumed) = (EventKind::PoolPaused, EventKind::PoolResumed);
+    assert_eq!(told, [(resumed, "pool default"), (paused, "pool defualt"), (paused, "pool default")]);
+    assert!(events.items.iter().all(|it| it.by.is_some()), "{events:?}");
     let refused = api.refused("PUT", "/v1/pools/default", Some(json!({"pause": true}))).await;
     assert_eq!(refused.status, 422, "{refused:?}");
 }

@@ -1,12 +1,25 @@
 //! Each change of a definition is a version: who changed what, and the way back.
 
-use everwatch_api::{DefinitionVersion, Event, Observer};
+use everwatch_api::{DefinitionVersion, Event, Listed, Observer};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::holder;
 use everwatch_tests::wait::wait_for;
 use serde_json::json;
+
+/// After two changes.
+fn judge_diffs(cluster: &Cluster) {
+    let (code, said) = cluster.command(&["observer", "diff", "one"]);
+    assert!(code == Some(0) && said.contains("+ /priority: 7") && !said.contains("every"), "{said}");
+    let (code, said) = cluster.command(&["observer", "diff", "one", "--from", "1", "--to", "2"]);
+    assert!(code == Some(0) && said.contains("- /spec/every: \"1s\"\n+ /spec/every: \"2s\""), "{said}");
+    let (code, said) = cluster.command(&["observer", "diff", "one", "--to", "9"]);
+    assert!(code != Some(0) && said.contains("no version 9: its versions from 1 to 3 are kept"), "{said}");
+
+    let (code, said) = cluster.command(&["observer", "diff", "one", "--to", "1"]);
+    assert!(code != Some(0) && said.contains("--from"), "{said}");
+}
 
 #[tokio::test]
 async fn changes_are_kept_shown_and_taken_back_through_a_failover() {
@@ -37,12 +50,11 @@ async fn changes_are_kept_shown_and_taken_back_through_a_failover() {
         ]
     );
     assert_eq!(versions[2].definition["spec"], json!({"every": "1s"}));
-    let (code, said) = cluster.command(&["observer", "diff", "one"]);
-    assert!(code == Some(0) && said.contains("+ /priority: 7") && !said.contains("every"), "{said}");
-    let (code, said) = cluster.command(&["observer", "diff", "one", "--from", "1", "--to", "2"]);
-    assert!(code == Some(0) && said.contains("- /spec/every: \"1s\"\n+ /spec/every: \"2s\""), "{said}");
-    let (code, said) = cluster.command(&["observer", "diff", "one", "--to", "9"]);
-    assert!(code != Some(0) && said.contains("no version 9: its versions from 1 to 3 are kept"), "{said}");
+    judge_diffs(&cluster);
+    let part: Listed<DefinitionVersion> = api.read("/v1/observers/one/versions?limit=1").await;
+    assert_eq!((part.items.len(), part.total, &part.items[0]), (1, 3, &versions[0]));
+    let refused = api.refused("GET", "/v1/observers/one/versions?limit=102", None).await;
+    assert_eq!((refused.status, refused.code.as_str()), (400, "bad-query"), "{refused:?}");
 
     // Another manager takes it back, after the first one and the service died.
     let second = cluster.another_manager("second").await;

@@ -31,7 +31,7 @@ pub struct ScheduleTimes {
     pub description: String,
     #[schema(example = "Europe/Berlin")]
     pub time_zone: String,
-    /// The time for which the present or the latest execution started; null if a request started it, or if there was none.
+    /// The time for which the current or the latest execution started; null if a request started it, or if there was none.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub scheduled_for: Option<Timestamp>,
     /// The next times of the schedule up to `finish_at`, with the delay that `jitter` gives this observer. A time during a

@@ -132,7 +132,7 @@ pub struct DrainState {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Pool {
     pub name: String,
-    /// Whether managers admit no observer to it. Observers that have a slot keep it.
+    /// Whether the pool is paused. Managers admit no observer to a paused pool; observers that have a slot keep it.
     #[serde(default)]
     pub paused: bool,
     /// Living services.
@@ -160,7 +160,7 @@ pub struct Pool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSettings {
-    /// Whether managers admit no observer to it. Observers that have a slot keep it.
+    /// Whether the pool is paused. Managers admit no observer to a paused pool; observers that have a slot keep it.
     pub paused: bool,
 }
 

@@ -14,24 +14,25 @@ pub struct DefinitionVersion {
     /// When it became the definition.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// The user whose request changed the definition, as the request tells; null for the first version.
+    /// The `everwatch-actor` header of the request that changed the definition, or the address of its client. Null for
+    /// the first version.
     pub by: Option<String>,
     /// The complete definition.
     pub definition: Value,
-    /// What differs from the version before. Null for the first version, and if the version before is no longer kept.
+    /// Differences from the previous version. Null for the first version, and if the previous one is no longer kept.
     pub changes: Option<Vec<Difference>>,
 }
 
 /// A member of a definition that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Difference {
-    /// The place of the member, as a JSON pointer.
+    /// JSON pointer to the member.
     #[schema(example = "/spec/every")]
     pub pointer: String,
-    /// Missing if the member is new.
+    /// Absent if the member is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// Missing if the member is gone.
+    /// Absent if the member was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }
@@ -45,7 +46,7 @@ impl Difference {
     }
 }
 
-/// The version to go back to.
+/// The version to restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevertTo {

@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// Suspend decisions based on missing heartbeats
     #[command(subcommand)]
     SafeMode(SafeMode),
-    /// Show pools
+    /// List, pause and resume pools
     #[command(subcommand)]
     Pool(Pool),
     /// Show and manage services and observers in a live full-screen view
@@ -291,7 +291,7 @@ pub(crate) enum Observer {
     /// Restart observers: stop their runs and start new ones
     #[command(after_help = Selection::EXAMPLES)]
     Restart(Selection),
-    /// Start an execution of observers with a schedule now
+    /// Start an execution of scheduled observers now
     Trigger(Names),
     /// Show when an observer executes next
     Schedule {
@@ -308,22 +308,22 @@ pub(crate) enum Observer {
         #[command(flatten)]
         watched: Watched,
     },
-    /// Show what a version of a definition changed
+    /// Compare two versions of the definition of an observer
     Diff {
         /// Name or id
         name: String,
-        /// Version to start from [default: the one before --to]
+        /// Older version [default: the version before --to]
         #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(1..))]
         from: Option<u32>,
-        /// Version to compare with it [default: the present one]
+        /// Newer version [default: the current one]
         #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(1..))]
         to: Option<u32>,
     },
-    /// Change the definition of an observer back to that of an earlier version
+    /// Restore an earlier version of the definition of an observer
     Revert {
         /// Name or id
         name: String,
-        /// Version to go back to: see `everwatch observer versions`
+        /// Version to restore: see `everwatch observer versions`
         #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(1..))]
         to: u32,
     },

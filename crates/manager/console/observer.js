@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { logs } from "./logs.js";
 import { asker, duration, health, number, table, time, what } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
-import { versionsPanel } from "./versions.js";
+import { SHOWN, versionsPanel } from "./versions.js";
 
 const EVENTS = 50;
 const RUNS = 30;
@@ -13,7 +13,7 @@ const RUNS = 30;
 async function load({ parts }) {
   const path = `/v1/observers/${encodeURIComponent(parts[1])}`;
   const [it, runs, events] = await Promise.all([get(path), get(`${path}/runs`), get(`${path}/events`, { limit: EVENTS })]);
-  const versions = it.definition_version > 1 ? (await get(`${path}/versions`)).items : [];
+  const versions = it.definition_version > 1 ? await get(`${path}/versions`, { limit: SHOWN }) : { items: [], total: 0 };
   const schedule = it.schedule ? await get(`${path}/schedule`, { next: 5 }) : null;
   return { it, runs: runs.items, events, schedule, versions };
 }

@@ -134,15 +134,16 @@ impl VersionColumns {
 /// The columns of a stored version: its number, time, user and definition.
 pub(crate) type StoredVersion = (i64, i64, Option<String>, String);
 
-/// The versions that can be read.
-pub(crate) fn versions(found: Vec<StoredVersion>) -> Result<Vec<DefinitionVersion>, StoreError> {
+/// The versions that can be read: one that an older manager cannot read hides no other.
+pub(crate) fn versions(id: ObserverId, found: Vec<StoredVersion>) -> Vec<DefinitionVersion> {
     let read = |(number, at, by, definition): StoredVersion| {
-        let number = u32::try_from(number).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let definition =
-            serde_json::from_str(&definition).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        Ok(DefinitionVersion { revision: Revision { number, at: Timestamp(at), by }, definition })
+        let definition = serde_json::from_str(&definition).map_err(
+            |error| tracing::warn!(observer = %id, version = number, %error, "cannot read a version"),
+        );
+        let revision = Revision { number: u32::try_from(number).ok()?, at: Timestamp(at), by };
+        Some(DefinitionVersion { revision, definition: definition.ok()? })
     };
-    found.into_iter().map(read).collect()
+    found.into_iter().filter_map(read).collect()
 }
 
 /// Those of the saved changes that end the claim of the observer on its name.

@@ -60,6 +60,9 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
     } else {
         format!("{} observers wait", pool.waiting)
     };
+    if pool.paused && pool.services == 0 && pool.observers.is_empty() {
+        output::note(&format!("no service and no observer names a pool {name}: check the name"));
+    }
     print(&format!("{name} is {word}; {waiting} for a slot"));
     Ok(())
 }

@@ -10,8 +10,11 @@ use everwatch_api::{DefinitionVersion, Difference, Listed, Observer, RevertTo};
 use reqwest::Method;
 use serde_json::Value;
 
+/// The most versions that a manager keeps: 100 former ones and the current one.
+const ALL: u32 = 101;
+
 pub(super) async fn list(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()> {
-    operations::list(client, &format!("{}/versions", path(name)), &VERSIONS, watched).await
+    operations::list(client, &format!("{}/versions?limit={ALL}", path(name)), &VERSIONS, watched).await
 }
 
 pub(super) async fn diff(
@@ -19,14 +22,18 @@ pub(super) async fn diff(
     name: &str,
     (from, to): (Option<u32>, Option<u32>),
 ) -> anyhow::Result<()> {
-    let versions: Listed<DefinitionVersion> = client.read(&format!("{}/versions", path(name))).await?;
+    let versions: Listed<DefinitionVersion> =
+        client.read(&format!("{}/versions?limit={ALL}", path(name))).await?;
     let versions = versions.items;
     let present = versions.first().map_or(1, |it| it.version);
     let to = to.unwrap_or(present);
     let from = from.unwrap_or_else(|| to.saturating_sub(1));
-    if from == 0 {
+    if from == 0 && present == 1 {
         print(&format!("{name} has one version: its definition has never changed"));
         return Ok(());
+    }
+    if from == 0 {
+        bail!("version 1 of {name} is its first: pass --from to compare it with another version");
     }
     let definition = |version: u32| -> anyhow::Result<&Value> {
         let Some(found) = versions.iter().find(|it| it.version == version) else {

@@ -74,13 +74,19 @@ impl Records {
         {
             return Ok(services.clone());
         }
+        let asked_at = Instant::now();
         let mut services = self.store.services(self.clock.now()).await?.rows;
         services.retain(|service| service.end.is_none());
         self.events.known.learn(&services);
         let offers = Arc::new(offers(&services));
         let paused = Arc::new(paused_pools::all(self.store.as_ref()).await?);
         let services = LivingServices { rows: Arc::new(services), offers, paused };
-        *lock(&self.services) = Some((Instant::now(), services.clone()));
+        let mut cached = lock(&self.services);
+        // A slow read may end after one that began later.
+        if cached.as_ref().is_none_or(|(at, _)| *at <= asked_at) {
+            *cached = Some((asked_at, services.clone()));
+        }
+        drop(cached);
         Ok(services)
     }
 }

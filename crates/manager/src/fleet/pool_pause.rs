@@ -1,4 +1,4 @@
-//! Pauses and resumes pools. What has a slot in a paused pool keeps it, and moves to other services as ever.
+//! Pauses and resumes pools. Observers that have a slot in a paused pool keep it, and move to other services as usual.
 
 use crate::context::paused_pools;
 use crate::context::records::Records;

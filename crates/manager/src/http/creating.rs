@@ -13,10 +13,11 @@ use axum::response::{IntoResponse as _, Response};
 use everwatch_api::Observer;
 use everwatch_core::capacity::create_admission::Created;
 use everwatch_core::capacity::kind_offer::{KindOffer, kind_offer};
-use everwatch_core::id::{Kind, Name, Pool};
+use everwatch_core::id::{Kind, Name, ObserverRef, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition, OnFull};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
+use everwatch_core::record::status::Status;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,7 @@ pub(super) async fn create_row(
     } else if row.starts_later(now).is_some() {
         row = row.created_waiting();
     } else if manager.records.paused_pools(SERVICES_AGE).await?.contains(&row.definition.pool) {
-        row = waits_for_pool(row)?;
+        row = waits_for_pool(manager, row).await?;
     }
     let outcome = manager.requests.creates.create(row.clone(), actor::by()).await;
     let created = outcome.ok_or_else(|| Problem::new(Code::Stopping, "ask another manager"))?;
@@ -65,6 +66,10 @@ pub(super) async fn create_row(
     match created.map_err(|error| Problem::from(error.as_ref()))? {
         Created::Done => {
             info!(observer = %id, %name, kind = %row.definition.kind, "observer created");
+            if row.is_waiting() {
+                let shown = one(&manager.records, &row).await?;
+                return Ok((row, shown));
+            }
             let shown = Observer::of(&row, None, (&[], manager.records.clock.now()));
             Ok((row, shown))
         }
@@ -103,16 +108,19 @@ pub(super) async fn create_row(
     }
 }
 
-/// A new observer of a pool to which nothing is admitted.
-fn waits_for_pool(row: Row) -> Result<Row, Problem> {
-    match row.definition.on_full {
-        OnFull::Queue => Ok(row.created_waiting()),
-        OnFull::Reject => {
-            let pool = &row.definition.pool;
-            let cure = "resume the pool, or create with on_full \"queue\"";
-            Err(Problem::new(Code::PoolPaused, format!("no observer is admitted to pool {pool}: {cure}")))
-        }
+/// A new observer of a paused pool.
+async fn waits_for_pool(manager: &Manager, row: Row) -> Result<Row, Problem> {
+    let (name, pool) = (&row.definition.name, &row.definition.pool);
+    if row.definition.on_full == OnFull::Queue {
+        return Ok(row.created_waiting());
     }
+    // A name that is taken is the more lasting obstacle: the create then says so.
+    let holder = manager.records.store.find(&ObserverRef::Name(name.clone())).await?;
+    if holder.is_some_and(|holder| holder.verdict().status != Status::Deleted) {
+        return Ok(row);
+    }
+    let cure = "resume it, or create with on_full \"queue\"";
+    Err(Problem::new(Code::PoolPaused, format!("pool {pool} is paused: {cure}")))
 }
 
 /// Why a pool has no room, and what to do.

@@ -118,7 +118,7 @@ pub(crate) async fn pool(
 /// Pause or resume a pool. All managers follow within a second.
 #[utoipa::path(put, path = "/v1/pools/{pool}", tag = "services", request_body = api::PoolSettings,
     params(("pool" = String, Path, description = "its name")),
-    responses((status = 200, body = api::Pool)))]
+    responses((status = 200, body = api::Pool), (status = 422, body = ProblemBody, description = "invalid")))]
 pub(crate) async fn set_pool(
     State(manager): Shared,
     Path(name): Path<String>,

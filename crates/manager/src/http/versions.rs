@@ -6,7 +6,7 @@ use super::etag::tag;
 use super::lookup::{find, one};
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
-use super::query::Params;
+use super::query::{Params, bad};
 use super::update::apply;
 use crate::context::Manager;
 use axum::Json;
@@ -14,33 +14,42 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{DefinitionVersion, Difference, Listed, Observer, ProblemBody, RevertTo};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
-use everwatch_core::record::row::Row;
+use everwatch_core::record::row::{REVISIONS_MAX, Row};
 use everwatch_store as store;
 use std::sync::Arc;
 
 type Shared = State<Arc<Manager>>;
 
-/// The present version, and the former ones, newest first.
+/// The current version, and the former ones, newest first.
 async fn versions(manager: &Manager, row: &Row) -> Result<Vec<store::DefinitionVersion>, Problem> {
     let (revision, definition) = (row.revision(), ObserverDefinition::clone(&row.definition));
-    let present = revision.number;
+    let current = revision.number;
     let mut versions = vec![store::DefinitionVersion { revision, definition }];
     // A change may have come in between.
     let former = manager.records.store.versions(row.id).await?.into_iter();
-    versions.extend(former.filter(|it| it.revision.number < present));
+    versions.extend(former.filter(|it| it.revision.number < current));
     Ok(versions)
 }
 
+/// The most versions of an observer: the former ones that are kept, and the current one.
+const VERSIONS_MAX: usize = REVISIONS_MAX as usize + 1;
+const LIMIT_DEFAULT: usize = 20;
+
 /// List the versions of the definition of an observer, the newest first; the last 100 former ones are kept.
 #[utoipa::path(get, path = "/v1/observers/{key}/versions", tag = "observers",
-    params(("key" = String, Path, description = "id or name")),
+    params(("key" = String, Path, description = "id or name"),
+    ("limit" = Option<u32>, Query, description = "the number of versions, 1 to 101 (default 20)")),
     responses((status = 200, body = Listed<DefinitionVersion>),
         (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn list(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
 ) -> Result<Json<Listed<DefinitionVersion>>, Problem> {
+    let limit = params.parsed("limit")?.unwrap_or(LIMIT_DEFAULT);
+    if !(1..=VERSIONS_MAX).contains(&limit) {
+        return Err(bad("limit", format!("1 to {VERSIONS_MAX}")));
+    }
     params.finish()?;
     let row = find(&manager.records, &key).await?;
     let mut items: Vec<DefinitionVersion> = Vec::new();
@@ -56,17 +65,18 @@ pub(crate) async fn list(
         items.push(DefinitionVersion { version, at, by, definition, changes: None });
     }
     let total = items.len() as u64;
+    items.truncate(limit);
     Ok(Json(Listed { items, next_cursor: None, total }))
 }
 
-/// Change the definition of an observer to that of an earlier version. That is a new version.
+/// Restore an earlier version of the definition of an observer, as a new version.
 #[utoipa::path(post, path = "/v1/observers/{key}/revert", tag = "observers", request_body = RevertTo,
     params(("key" = String, Path, description = "id or name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or *")),
     responses((status = 200, body = Observer, description = "changed, or nothing to change"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 409, body = ProblemBody, description = "observer-deleted, finish-at-passed, changed-too-often"),
+    (status = 409, body = ProblemBody, description = "observer-deleted, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
     (status = 422, body = ProblemBody, description = "invalid, no-service-for-kind")))]
 pub(crate) async fn revert(

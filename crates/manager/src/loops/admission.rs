@@ -60,15 +60,12 @@ async fn pass(manager: &Arc<Manager>) -> Result<bool, StoreError> {
 }
 
 async fn admit(manager: &Arc<Manager>, pool: &Pool, count: &PoolCount) -> Result<(), StoreError> {
-    if count.open() <= 0
-        || pool_pause::is_paused(&manager.records, pool).await?
-        || rebalance::is_in_progress(&manager.records, pool).await?
-    {
+    if count.open() <= 0 || rebalance::is_in_progress(&manager.records, pool).await? {
         return Ok(());
     }
     let Some(offers) = offers_with_room(manager, pool, count).await? else { return Ok(()) };
     let holds_restored = safe_mode::is_on(&manager.records).await?;
-    while manager.publishing.leases.have_room() {
+    while manager.publishing.leases.have_room() && !pool_pause::is_paused(&manager.records, pool).await? {
         let now = manager.records.clock.now();
         let admission = Admission { pool, offers: &offers, now, holds_restored, most: BATCH };
         let admitted = manager.records.store.admit(&admission).await?;

@@ -318,7 +318,7 @@ pub(super) async fn versions(pool: &PgPool, id: ObserverId) -> Result<Vec<Defini
     let read = "SELECT number, at, by_user, definition FROM observer_versions WHERE observer_id = $1
         ORDER BY number DESC";
     let found = sqlx::query_as(read).bind(id.0).fetch_all(pool).await.map_err(failure)?;
-    crate::columns::versions(found)
+    Ok(crate::columns::versions(id, found))
 }
 
 pub(super) async fn held_totals(

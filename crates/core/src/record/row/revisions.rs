@@ -13,13 +13,13 @@ pub struct Revision {
     /// 1 is the definition that it was created with.
     pub number: u32,
     pub at: Timestamp,
-    /// The user whose request changed it, as far as the request tells.
+    /// The `everwatch-actor` header of the request that changed it, or the address of its client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
 impl Row {
-    /// The version of its present definition.
+    /// The version of its current definition.
     #[must_use]
     pub fn revision(&self) -> Revision {
         let first = || Revision { number: 1, at: self.created_at, by: None };

@@ -20,16 +20,16 @@ const ERROR_MAX_CHARS: usize = 500;
 pub struct Executions {
     /// Times up to this one start no execution any more.
     pub used_until: Timestamp,
-    /// The time for which its present or latest execution started; `None` if a request started it.
+    /// The time for which its current or latest execution started; `None` if a request started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<Timestamp>,
     /// When a manager restarts its execution, because of [`IfRunning::Restart`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts_at: Option<Timestamp>,
-    /// A request wants one more execution after the present one.
+    /// A request wants one more execution after the current one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
-    /// How the execution before the present one ended.
+    /// How the execution before the current one ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Execution>,
 }
@@ -105,7 +105,7 @@ impl Row {
         used.max(first)
     }
 
-    /// The times of its schedule begin anew: those that have passed start nothing.
+    /// The times of its schedule start over: those that have passed start nothing.
     pub(crate) fn schedule_from(&mut self, now: Timestamp) {
         self.executions = self.definition.schedule.is_some().then(|| Executions {
             used_until: now,
