@@ -127,8 +127,8 @@ pub struct RunSchedule {
     /// A name of the IANA time zone database: the times are those of its clocks.
     #[schema(required = false, default = "UTC", example = "Europe/Berlin")]
     time_zone: String,
-    /// How late an execution may start if no manager was alive at its time; 10s always count as on time, at most 168h. Of several
-    /// such times, the latest counts.
+    /// How late an execution may start if no manager was alive at its time. A delay of up to 10s always counts as on time;
+    /// at most 168h. Of several such times, the latest counts.
     #[schema(required = false, default = "1h")]
     catch_up: String,
     if_running: Option<IfRunning>,

@@ -18,8 +18,8 @@ pub struct Execution {
 }
 
 impl From<row::Execution> for Execution {
-    fn from(run: row::Execution) -> Self {
-        Self { scheduled_for: run.scheduled_for, ended_at: run.ended_at, error: run.error }
+    fn from(row::Execution { scheduled_for, ended_at, error }: row::Execution) -> Self {
+        Self { scheduled_for, ended_at, error }
     }
 }
 

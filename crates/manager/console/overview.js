@@ -41,7 +41,7 @@ export function spare(pools, services) {
     while (lost < sizes.length - 1 && room - sizes[lost] >= wanted) room -= sizes[lost++];
     return { pool: pool.name, lost, wanted };
   };
-  // A pool that nobody uses, such as one that was paused before its first service, can lose nothing.
+  // A paused pool is listed even if no service and no observer belongs to it; such a pool does not count.
   return pools.filter((it) => it.services > 0 || it.needed > 0).map(of).sort((a, b) => a.lost - b.lost)[0] ?? null;
 }
 

@@ -47,18 +47,35 @@ pub(crate) async fn patch(
     JsonBody(patch): JsonBody,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    // Another change may come between the look and the save: then the patch is for what stands then.
-    for _ in 0..crate::commit::CAS_TRIES {
-        let row = find(&manager.records, &key).await?;
-        precondition.check(&row)?;
+    let patched = |row: &Row| {
         let body = serde_json::to_value(&row.definition)
             .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-        let draft = draft(merged(body, &patch)?, &row.definition.name)?;
-        if let Some(changed) = apply(&manager, &row, &key, draft).await? {
+        draft(merged(body, &patch)?, &row.definition.name)
+    };
+    change_into(&manager, &key, &precondition, patched).await
+}
+
+/// Changes an observer to what `draft_of` makes of it. Another change may come between the read and the save: then the draft
+/// is made again, of the changed row.
+pub(super) async fn change_into(
+    manager: &Arc<Manager>,
+    key: &str,
+    precondition: &Precondition,
+    draft_of: impl Fn(&Row) -> Result<Draft, Problem> + Send + Sync,
+) -> Result<Response, Problem> {
+    for _ in 0..crate::commit::CAS_TRIES {
+        let row = find(&manager.records, key).await?;
+        precondition.check(&row)?;
+        let draft = draft_of(&row)?;
+        if let Some(changed) = apply(manager, &row, key, draft).await? {
             return Ok((tag(&changed), Json(one(&manager.records, &changed).await?)).into_response());
         }
     }
-    Err(Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry")))
+    Err(contended(key))
+}
+
+fn contended(key: &str) -> Problem {
+    Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry"))
 }
 
 /// Create an observer of this name, or make it what the body says.
@@ -104,16 +121,11 @@ pub(crate) async fn put(
             return Ok((tag(&changed), Json(one(&manager.records, &changed).await?)).into_response());
         }
     }
-    Err(Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry")))
+    Err(contended(&key))
 }
 
 /// Changes `seen` to the draft; `None` if the row was changed in the meantime.
-pub(super) async fn apply(
-    manager: &Arc<Manager>,
-    seen: &Row,
-    key: &str,
-    draft: Draft,
-) -> Result<Option<Row>, Problem> {
+async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> Result<Option<Row>, Problem> {
     same_name(&draft.definition, &seen.definition.name)?;
     if !draft.definition.runs_like(&seen.definition) {
         check_kind(manager, &draft.definition).await?;

@@ -2,16 +2,15 @@
 
 use super::body::{JsonBody, parsed};
 use super::draft::Draft;
-use super::etag::tag;
-use super::lookup::{find, one};
+use super::lookup::find;
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
-use super::update::apply;
+use super::update::change_into;
 use crate::context::Manager;
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use everwatch_api::{DefinitionVersion, Difference, Listed, Observer, ProblemBody, RevertTo};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::row::{REVISIONS_MAX, Row};
@@ -88,23 +87,18 @@ pub(crate) async fn revert(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let RevertTo { to } = parsed(body)?;
-    for _ in 0..crate::commit::CAS_TRIES {
-        let row = find(&manager.records, &key).await?;
-        precondition.check(&row)?;
-        let versions = versions(&manager, &row).await?;
-        let Some(wanted) = versions.iter().find(|it| it.revision.number == to) else {
-            let oldest = versions.last().map_or(1, |it| it.revision.number);
-            let detail = format!(
-                "observer {} has no version {to}: its versions from {oldest} to {} are kept",
-                row.definition.name,
-                row.revision().number
-            );
-            return Err(Problem::invalid(vec![FieldError { pointer: "/to".to_owned(), detail }]));
-        };
-        let draft = Draft { definition: wanted.definition.clone(), paused: None };
-        if let Some(changed) = apply(&manager, &row, &key, draft).await? {
-            return Ok((tag(&changed), Json(one(&manager.records, &changed).await?)).into_response());
-        }
-    }
-    Err(Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry")))
+    let row = find(&manager.records, &key).await?;
+    let versions = versions(&manager, &row).await?;
+    let Some(wanted) = versions.iter().find(|it| it.revision.number == to) else {
+        let oldest = versions.last().map_or(1, |it| it.revision.number);
+        let detail = format!(
+            "observer {} has no version {to}: its versions from {oldest} to {} are kept",
+            row.definition.name,
+            row.revision().number
+        );
+        return Err(Problem::invalid(vec![FieldError { pointer: "/to".to_owned(), detail }]));
+    };
+    let reverted = |_: &Row| Ok(Draft { definition: wanted.definition.clone(), paused: None });
+    // By id: another observer may get the name meanwhile.
+    change_into(&manager, &row.id.to_string(), &precondition, reverted).await
 }
