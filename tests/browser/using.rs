@@ -57,6 +57,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
         "#/create",
         "#/services",
         "#/topology",
+        "#/limits",
         "#/parked",
         "#/events",
     ] {
@@ -211,4 +212,40 @@ async fn a_service_is_drained_from_its_card_and_the_rest_is_made_even() {
     page.press("Uncordon").await;
     page.until("both to be active", "document.querySelectorAll('.card[data-state=active]').length === 2")
         .await;
+}
+
+#[tokio::test]
+async fn the_page_of_a_limit_shows_who_uses_it_and_changes_it() {
+    let mut cluster = Cluster::new("limits-page");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let page = Browser::open(&cluster.api.url).await;
+    page.view("#/limits").await;
+    page.until_text("main", "No limits").await;
+    page.press("New limit").await;
+    page.write("dialog input", "account-42").await;
+    page.press("Next").await;
+    page.until_text("dialog h2", "Maximum of account-42").await;
+    page.write("dialog input", "1").await;
+    page.press("Change").await;
+    page.until_text(".progress", "").await;
+    page.until_text("table", "account-42").await;
+    for name in ["first", "second"] {
+        let body = json!({"name": name, "kind": "ticker", "limits": ["account-42"], "on_full": "queue"});
+        cluster.api.create(body).await;
+    }
+    page.view("#/limits/account-42").await;
+    page.until_text(".load", "1 of 1 places in use").await;
+    page.until_text(".panels", "first").await;
+    page.until_text(".load", "1 observer waiting").await;
+    page.view("#/observers/second").await;
+    page.until_text(".why", "waiting for a place of limit account-42: 1 of 1 in use by first, 1 wait").await;
+    page.view("#/limits/account-42").await;
+    page.press("Change maximum").await;
+    page.write("dialog input", "2").await;
+    page.press("Change").await;
+    page.until_text(".load", "2 of 2 places in use").await;
+    page.press("Delete").await;
+    page.press("Delete account-42").await;
+    page.until_text("#toasts", "2 observers name a key").await;
 }

@@ -239,6 +239,7 @@ chapters! {
     the_commands_of_the_readme_run: "README.md",
     the_commands_of_the_tutorial_run: "docs/first-observer.md",
     the_commands_of_concepts_run: "docs/concepts.md",
+    the_commands_of_limits_run: "docs/limits.md",
     the_commands_of_scheduling_run: "docs/scheduling.md",
     the_commands_of_operating_run: "docs/operating.md",
     the_commands_of_failures_run: "docs/failures.md",

@@ -22,6 +22,7 @@ mod greeting;
 mod health;
 mod isolation;
 mod kinds;
+mod limits;
 mod logs;
 mod managers;
 mod metrics;

@@ -26,6 +26,9 @@ pub struct NewObserver {
     /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100, default = 0)]
     priority: Option<i8>,
+    /// The keys of the limits that the observer counts towards. It runs only while each of them has a free place.
+    #[schema(max_items = 8, example = json!(["account-42"]))]
+    limits: Option<Vec<String>>,
     /// The observer does not start before this time, by the database's clock.
     #[schema(value_type = Option<String>, format = DateTime)]
     start_at: Option<String>,
@@ -66,6 +69,9 @@ pub struct ObserverPatch {
     /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100)]
     priority: Option<i8>,
+    /// The keys of the limits that the observer counts towards. It runs only while each of them has a free place.
+    #[schema(max_items = 8, example = json!(["account-42"]))]
+    limits: Option<Vec<String>>,
     /// The observer does not start before this time, by the database's clock.
     #[schema(value_type = Option<String>, format = DateTime)]
     start_at: Option<String>,

@@ -2,6 +2,7 @@
 
 mod definition;
 mod history;
+mod limits;
 mod logs;
 mod observer;
 mod operations;
@@ -15,6 +16,7 @@ pub use self::definition::{
     MemberError, NewObserver, ObserverPatch, RetryPolicy, RunSchedule, RunWindows, WindowOpening,
 };
 pub use self::history::{Event, EventBurst, LogRequester, ObserverResult, Run};
+pub use self::limits::{Limit, LimitSettings, LimitUsers};
 pub use self::logs::{LogLine, LogNote, Logs};
 pub use self::observer::{Desired, Observer, Outcome, Outcomes};
 pub use self::operations::{Finding, Health, ParkedMessage, SafeMode, Stats, Version};

@@ -104,6 +104,9 @@ pub struct Observer {
     /// Priority from -100 to 100: free slots go to the highest priority first.
     #[serde(default)]
     pub priority: i8,
+    /// The keys of the limits that the observer counts towards.
+    #[serde(default)]
+    pub limits: Vec<String>,
     /// The observer does not start before this time; null if it may start at once.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -211,6 +214,7 @@ impl Observer {
             grace: show(row.definition.grace),
             on_full: row.definition.on_full,
             priority: row.definition.priority,
+            limits: row.definition.limits.iter().map(ToString::to_string).collect(),
             start_at: row.definition.start_at,
             finish_at: row.definition.finish_at,
             windows: row.definition.windows.clone(),

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod fleet;
+mod limit;
 mod logs;
 mod new;
 mod observer;
@@ -11,6 +12,7 @@ mod tests;
 pub(crate) use crate::output::Output;
 pub(crate) use conformance::Conformance;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
+pub(crate) use limit::Limit;
 pub(crate) use logs::{LogOutput, Logs};
 pub(crate) use new::New;
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
@@ -86,6 +88,9 @@ pub(crate) enum Command {
     /// List, pause and resume pools
     #[command(subcommand)]
     Pool(Pool),
+    /// Manage limits: how many observers that name a key may run at once
+    #[command(subcommand)]
+    Limit(Limit),
     /// Show and manage services and observers in a live full-screen view
     #[command(after_help = "The last line of the screen shows the main keys; press ? to show all keys.")]
     Top,

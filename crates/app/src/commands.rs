@@ -9,6 +9,7 @@ mod doctor;
 mod events;
 mod fan_out;
 mod health;
+mod limit;
 mod logs;
 mod man;
 mod migrate;
@@ -53,6 +54,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Events(arguments) => server().and_then(|server| events::everywhere(&server, &arguments)),
         Command::Parked(verb) => server().and_then(|server| operations::parked(&server, verb)),
         Command::SafeMode(verb) => server().and_then(|server| operations::safe_mode(&server, verb)),
+        Command::Limit(verb) => server().and_then(|server| limit::limit(&server, verb)),
         Command::Pool(verb) => server().and_then(|server| operations::pools(&server, verb)),
         Command::Completion { shell } => man::completion(shell),
         Command::Man { folder } => man::pages(folder.as_deref()),

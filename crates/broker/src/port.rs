@@ -244,6 +244,14 @@ pub trait Session: Declare {
     async fn get(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError>;
     /// Acknowledges the message. Works for cancelled consumers too.
     async fn ack(&self, receipt: Receipt) -> Settle;
+    /// Acknowledges the message, and waits until the queue has accepted that: it never delivers the message again. While
+    /// this waits, the queue may deliver another message once more than otherwise.
+    async fn ack_accepted(&self, receipt: Receipt) -> Settle {
+        match self.ack(receipt).await {
+            Settle::Done if self.probe().await.is_err() => Settle::NotOurs,
+            settle => settle,
+        }
+    }
     /// Acknowledges these messages of one consumer, in the order in which they came: with one frame if the consumer's
     /// channel holds no earlier message. If it answers [`Settle::NotOurs`], the broker may still have some of them.
     async fn ack_all(&self, receipts: &[Receipt]) -> Settle {

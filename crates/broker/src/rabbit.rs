@@ -1,6 +1,7 @@
 //! RabbitMQ: parses the URLs, opens sessions, and runs lapin on a runtime of its own, so that a blocked
 //! runtime of the caller does not stop the heartbeats.
 
+mod acceptance;
 mod asking;
 mod channel;
 mod consumer;

@@ -4,6 +4,7 @@ pub mod admission;
 pub mod blocks;
 pub mod create_admission;
 pub mod kind_offer;
+pub mod limits;
 pub mod maintenance;
 pub mod placement;
 pub mod rebalance;

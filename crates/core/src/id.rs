@@ -109,6 +109,8 @@ macro_rules! checked_name {
 const NAME_RULE: &str =
     "1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit, and not in the form of a UUID";
 const POOL_RULE: &str = "1 to 64 of a-z 0-9 -";
+const LIMIT_KEY_RULE: &str = "1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit";
+const LIMIT_PATTERN_RULE: &str = "a key of 1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit, or the beginning of keys and a * behind it";
 const KIND_RULE: &str = "1 to 64 of a-z 0-9 . _ -, starting with a letter or digit";
 
 fn check_name(text: &str) -> Result<(), &'static str> {
@@ -118,6 +120,19 @@ fn check_name(text: &str) -> Result<(), &'static str> {
         return Err(NAME_RULE);
     }
     Ok(())
+}
+
+fn check_limit_key(text: &str) -> Result<(), &'static str> {
+    let legal = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
+    let first = text.bytes().next().is_some_and(|c| c.is_ascii_alphanumeric());
+    if !first || text.len() > 128 || !text.bytes().all(legal) {
+        return Err(LIMIT_KEY_RULE);
+    }
+    Ok(())
+}
+
+fn check_limit_pattern(text: &str) -> Result<(), &'static str> {
+    check_limit_key(text.strip_suffix('*').unwrap_or(text)).map_err(|_| LIMIT_PATTERN_RULE)
 }
 
 fn check_pool(text: &str) -> Result<(), &'static str> {
@@ -143,8 +158,34 @@ checked_name!(
     "The name of an observer or of a service: unique among live observers.",
     check_name
 );
+checked_name!(
+    LimitKey,
+    "key of a limit",
+    "What a limit counts observers by, for example an account: at most so many of those that name it run at once.",
+    check_limit_key
+);
+checked_name!(
+    LimitPattern,
+    "key of a limit",
+    "The keys that a limit applies to: one key, or with a `*` at the end each key that begins with it.",
+    check_limit_pattern
+);
 checked_name!(Pool, "pool", "A named work queue.", check_pool);
 checked_name!(Kind, "kind", "What code an observer runs.", check_kind);
+
+impl LimitPattern {
+    /// What its keys begin with; `None` if it is one key.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        self.0.strip_suffix('*')
+    }
+
+    /// Whether the limit applies to this key, unless a more exact one does.
+    #[must_use]
+    pub fn covers(&self, key: &LimitKey) -> bool {
+        self.prefix().map_or(*self.0 == *key.0, |prefix| key.0.starts_with(prefix))
+    }
+}
 
 impl Default for Pool {
     fn default() -> Self {

@@ -121,6 +121,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Settle(it) => report("settle", it),
         Effect::Announce(it) => report("announce", it),
         Effect::Ack(receipt) => format!("ack {receipt}"),
+        Effect::Release(receipt, it) => format!("ack {receipt}, then {}", report("report", it)),
         Effect::Requeue(receipt) => format!("requeue {receipt}"),
         Effect::Lost { epoch, .. } => format!("lost {epoch}"),
         Effect::StepBack { until } => format!("step back until {} s", until.as_secs_f64()),
@@ -147,7 +148,7 @@ fn every_state_with_every_input() {
             }
             let effects = slots.step(make(), now(60));
             // I7: an acknowledgement follows only a confirm.
-            let acks = effects.iter().any(|effect| matches!(effect, Effect::Ack(_)));
+            let acks = effects.iter().any(|effect| matches!(effect, Effect::Ack(_) | Effect::Release(..)));
             assert!(!acks || input == "confirmed", "{state} + {input} acknowledges");
             let effects: Vec<_> = effects.iter().map(told).collect();
             let effects = if effects.is_empty() { "nothing".to_owned() } else { effects.join(", ") };

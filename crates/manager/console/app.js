@@ -10,11 +10,12 @@ import { observer } from "./observer.js";
 import { create } from "./create.js";
 import { services } from "./services.js";
 import { topology } from "./topology.js";
+import { limits } from "./limits.js";
 import { parked } from "./parked.js";
 import { events } from "./events.js";
 
 const main = document.getElementById("main");
-const VIEWS = { "": overview, observers, create, services, topology, parked, events };
+const VIEWS = { "": overview, observers, create, services, topology, limits, parked, events };
 
 let route, view, data, turn = 0;
 

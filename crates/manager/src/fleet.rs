@@ -1,6 +1,7 @@
 //! Decisions about several services or observers together: orders, drains, rebalancing, quarantine, placement, safe
 //! mode.
 
+pub(crate) mod limits;
 pub(crate) mod orders;
 pub(crate) mod placement;
 pub(crate) mod pool_pause;

@@ -15,6 +15,7 @@ mod examples;
 mod filter;
 mod idempotency;
 mod kinds;
+mod limits;
 mod logs;
 mod lookup;
 mod maintenance;
@@ -103,6 +104,8 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(rebalance::apply))
         .routes(routes!(services::pools))
         .routes(routes!(services::pool, services::set_pool))
+        .routes(routes!(limits::list))
+        .routes(routes!(limits::read, limits::put, limits::delete))
         .routes(routes!(events::list))
         .routes(routes!(events::of_observer))
         .routes(routes!(events::runs))

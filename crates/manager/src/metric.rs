@@ -11,6 +11,9 @@ pub(crate) const HELD: &str = "everwatch_held_slots";
 pub(crate) const FREE: &str = "everwatch_free_slots";
 pub(crate) const READY: &str = "everwatch_ready_messages";
 pub(crate) const WAITING: &str = "everwatch_waiting_observers";
+pub(crate) const LIMIT_USED: &str = "everwatch_limit_used";
+pub(crate) const LIMIT_MAX: &str = "everwatch_limit_max";
+pub(crate) const LIMIT_WAITING: &str = "everwatch_limit_waiting";
 pub(crate) const PARKED: &str = "everwatch_parked_messages";
 pub(crate) const UNREADABLE_ROWS: &str = "everwatch_unreadable_rows";
 pub(crate) const STATE_LAG: &str = "everwatch_state_queue_lag_seconds";
@@ -40,7 +43,7 @@ pub(crate) const WAITED: &str = "everwatch_waited_seconds";
 pub(crate) const GAP: &str = "everwatch_failover_gap_seconds";
 pub(crate) const OVERLAP: &str = "everwatch_run_overlap_seconds";
 
-const GAUGES: [(&str, Unit, &str); 13] = [
+const GAUGES: [(&str, Unit, &str); 16] = [
     (OBSERVERS, Unit::Count, "observers by pool and status"),
     (OBSERVER_HEALTH, Unit::Count, "observers that are to run, by pool and health"),
     (SERVICES, Unit::Count, "living services by state"),
@@ -49,6 +52,13 @@ const GAUGES: [(&str, Unit, &str); 13] = [
     (FREE, Unit::Count, "slots of active services that are free, by pool, after the newest heartbeats"),
     (READY, Unit::Count, "messages in the work queue of a pool that no service has taken"),
     (WAITING, Unit::Count, "observers that wait in the backlog of a pool until they have a slot"),
+    (
+        LIMIT_USED,
+        Unit::Count,
+        "places of a limit in use, by key; a limit for a beginning of keys is not shown",
+    ),
+    (LIMIT_MAX, Unit::Count, "observers of a limit that may run at once, by key"),
+    (LIMIT_WAITING, Unit::Count, "observers that wait for a place of a limit, by key"),
     (PARKED, Unit::Count, "messages that no version could read"),
     (UNREADABLE_ROWS, Unit::Count, "stored rows that this manager has met and cannot read, by table"),
     (

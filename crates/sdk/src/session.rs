@@ -202,6 +202,8 @@ struct ServiceSession {
     /// From the first question about logs on.
     questions: Option<log_replies::Questions>,
     helpers: Helpers,
+    /// Tasks that wait until a queue has accepted an acknowledgement.
+    releases: TaskTracker,
     /// Cancels the blocks, so that no more work is taken.
     closing: CancellationToken,
     arrivals: mpsc::Sender<Incoming>,
@@ -261,6 +263,7 @@ impl ServiceSession {
             traces: traces::Traces::default(),
             describer: HeldDescriber::new(),
             questions: None,
+            releases: TaskTracker::new(),
             closing: helpers.end.child_token(),
             helpers,
             arrivals,

@@ -6,6 +6,7 @@ mod columns;
 pub mod conformance;
 mod error_mapping;
 mod events;
+mod limit_uses;
 mod listing;
 mod memory;
 pub mod port;

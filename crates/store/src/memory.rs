@@ -3,11 +3,13 @@
 
 mod backlog;
 mod events;
+mod limits;
 mod notes;
 mod versions;
 
 use crate::checkpoints::Loaded;
 use crate::columns::{StateColumns, WantedColumns, refused_as, without_nul};
+use crate::limit_uses::freed;
 use crate::port::{
     Change, Checkpoints, Counts, Created, DefinitionVersion, Event, Filter, Found, HealthCounts, ListCursor,
     ObserverResult, Observers, Page, Parked, ParkedHead, ParkedMessages, Services, Sort, Store, StoreError,
@@ -15,12 +17,15 @@ use crate::port::{
 };
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolOffers;
-use everwatch_core::capacity::create_admission::{Occupancy, admit};
+use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_limits};
+use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
 use everwatch_core::failure::adoption::REMEMBERED;
-use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{
+    LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef,
+};
 use everwatch_core::record::checkpoint::StoredCheckpoint;
 use everwatch_core::record::health::{Health, standing};
 use everwatch_core::record::reason::code_at;
@@ -32,7 +37,7 @@ use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, Checkpoin
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use std::cmp::Ordering;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One lock around all tables, so each operation is a transaction.
@@ -56,6 +61,9 @@ struct Tables {
     checkpoints: BTreeMap<ObserverId, StoredCheckpoint>,
     results: BTreeMap<ObserverId, ObserverResult>,
     versions: BTreeMap<ObserverId, Vec<DefinitionVersion>>,
+    limits: BTreeMap<LimitPattern, Limit>,
+    /// The keys that managers must look at.
+    changed_limits: BTreeSet<LimitKey>,
     last_event: i64,
     last_parked: i64,
 }
@@ -134,8 +142,11 @@ impl Tables {
 impl Observers for MemoryStore {
     async fn create(&self, rows: &[Row], offers: &PoolOffers) -> Result<Vec<Created>, StoreError> {
         let mut tables = self.tables();
-        let occupancy =
-            Occupancy { holders: tables.holders(), pools: tables.pool_counts(rows, &self.policy) };
+        let occupancy = Occupancy {
+            holders: tables.holders(),
+            pools: tables.pool_counts(rows, &self.policy),
+            limits: tables.unclaimed(&counted_limits(rows)),
+        };
         let mut answers = admit(rows, occupancy, offers);
         for (row, answer) in rows.iter().zip(&mut answers) {
             let Some(row) = answer.stored(row) else { continue };
@@ -173,6 +184,7 @@ impl Observers for MemoryStore {
             match stored.filter(|_| is_first) {
                 Some(kept) => {
                     *kept = Kept::of(row, before.version + 1, &self.policy, kept.has_name)?;
+                    tables.changed_limits.extend(freed(before, row));
                     tables.keep_replaced(before, row);
                 }
                 None => late.push(row.id),
@@ -289,7 +301,8 @@ impl Worklists for MemoryStore {
         Ok(self.rows(most, |kept| kept.commanded_at.filter(|at| *at >= since.0).map(|at| (-at, kept.row.id))))
     }
     async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.rows(most, |kept| kept.row.awaits_end().then_some((kept.commanded_at, kept.row.id))))
+        let ends = |row: &Row| row.awaits_end() || row.awaits_release();
+        Ok(self.rows(most, |kept| ends(&kept.row).then_some((kept.commanded_at, kept.row.id))))
     }
     async fn refused(&self) -> Result<Vec<Refused>, StoreError> {
         let mut counts = BTreeMap::new();

@@ -1,12 +1,16 @@
 //! The store port: rows that change only by compare-and-set on their version. `core` makes every decision, including
 //! which creates are admitted; a store supplies the facts in one transaction.
 
+mod limits;
+
 pub use crate::checkpoints::ObserverResult;
 pub use crate::events::{Event, EventFilter, EventPage, EventRange};
 use async_trait::async_trait;
 pub use everwatch_core::capacity::create_admission::Created;
+pub use limits::{LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, Limits, LimitsLookedAt};
 
-use everwatch_core::capacity::admission::{Offers, PoolCount, PoolOffers};
+use everwatch_core::capacity::admission::{Choice, Offers, PoolCount, PoolOffers};
+use everwatch_core::capacity::limits::KeyCounts;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
@@ -302,7 +306,8 @@ pub trait Worklists: Send + Sync + 'static {
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
     /// Rows whose revocation was sent or raised since `since`, the newest first: a new service must know them.
     async fn commanded_since(&self, since: Timestamp, most: usize) -> Result<Vec<Row>, StoreError>;
-    /// Rows that were told to end and have not ended, the longest ago first.
+    /// Rows that were told to end and have not ended, and rows that have ended and whose messages may still be there; the
+    /// longest ago first.
     async fn ending(&self, most: usize) -> Result<Vec<Row>, StoreError>;
     /// The observers that services refused or whose messages are withdrawn, counted by pool and kind.
     async fn refused(&self) -> Result<Vec<Refused>, StoreError>;
@@ -335,29 +340,47 @@ pub struct Admission<'a> {
     pub most: u64,
 }
 
-/// A row before and after its admission.
+/// A row before and after the decision of an admission.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Admitted {
+pub struct Decided {
     pub before: Row,
+    /// Admitted, or behind a limit.
     pub after: Row,
 }
 
 impl Admission<'_> {
-    /// The admitted among these candidates.
+    /// Those of these candidates that may be admitted.
+    pub(crate) fn candidates(&self, mut candidates: Vec<Row>) -> Vec<Row> {
+        let is_held = |row: &Row| row.waits_for_lists() || !row.definition.limits.is_empty();
+        candidates.retain(|row| !(self.holds_restored && is_held(row)));
+        candidates
+    }
+
+    /// The decisions about these candidates.
     pub(crate) fn decide(
         &self,
         counted: &PoolCount,
-        mut candidates: Vec<Row>,
+        (candidates, keys): (Vec<Row>, KeyCounts),
         policy: &RowPolicy,
-    ) -> Vec<Admitted> {
-        candidates.retain(|row| !(self.holds_restored && row.waits_for_lists()));
-        let admitted = counted.choose(candidates, policy).into_iter().map(|before| {
+    ) -> Vec<Decided> {
+        let decided = counted.choose(candidates, keys, policy).into_iter().map(|(before, choice)| {
             let mut after = before.clone();
-            after.admit(self.now, policy);
-            Admitted { before, after }
+            match choice {
+                Choice::Admit => after.admit(self.now, policy),
+                Choice::WaitBehind(key) => after.wait_behind(key, self.now),
+            }
+            Decided { before, after }
         });
-        admitted.collect()
+        decided.collect()
     }
+}
+
+/// The pools in which observers wait.
+#[derive(Debug, Clone, Default)]
+pub struct WaitingPools {
+    pub pools: BTreeMap<Pool, PoolCount>,
+    /// Whether managers must look at limits ([`Limits::look_at_limits`]).
+    pub limits_changed: bool,
 }
 
 /// The place of a waiting observer.
@@ -372,12 +395,12 @@ pub struct Place {
 /// Observers that wait for a slot.
 #[async_trait]
 pub trait Backlog: Send + Sync + 'static {
-    /// The pools in which observers wait, each with its counts.
-    async fn waiting_pools(&self) -> Result<BTreeMap<Pool, PoolCount>, StoreError>;
-    /// Admits waiting observers in one transaction, as `core::capacity::admission` decides: counts, choice and save. No
-    /// two admissions or creates of a pool count at the same time. Rows that another writer changes meanwhile are left
-    /// as they are.
-    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError>;
+    /// What an admission pass has to do.
+    async fn waiting_pools(&self) -> Result<WaitingPools, StoreError>;
+    /// Admits waiting observers in one transaction, or lets them wait behind a limit, as `core::capacity::admission`
+    /// decides: counts, choice and save. No two admissions or creates of a pool count at the same time, and no two
+    /// admissions count a limit. Rows that another writer changes meanwhile are left as they are.
+    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError>;
     /// The waiting observers of a pool and kind, in the order in which they are admitted.
     async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError>;
     /// The place of this waiting row; `None` if it does not wait. Counts no more than [`PLACE_MAX`] observers ahead.
@@ -445,7 +468,7 @@ pub trait ParkedMessages: Send + Sync + 'static {
 /// The database. All times are by the clock of the database.
 #[async_trait]
 pub trait Store:
-    KeyValue + Events + Observers + Backlog + Worklists + Services + Checkpoints + ParkedMessages
+    KeyValue + Events + Observers + Backlog + Limits + Worklists + Services + Checkpoints + ParkedMessages
 {
     /// Closes all connections. Everything that was committed is then in the database file itself, not in its log. No
     /// other method works afterwards.

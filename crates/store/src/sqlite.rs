@@ -4,6 +4,7 @@ mod backlog;
 mod checkpoints;
 mod events;
 mod group_commit;
+mod limits;
 mod lists;
 mod notes;
 mod observers;
@@ -17,11 +18,14 @@ use crate::error_mapping::{failure, migration};
 use crate::port::*;
 use crate::unreadable::{Dialect, Ledger};
 use async_trait::async_trait;
-use everwatch_core::capacity::admission::{PoolCount, PoolOffers};
+use everwatch_core::capacity::admission::PoolOffers;
+use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{
+    Kind, LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef,
+};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
@@ -247,10 +251,10 @@ impl Observers for SqliteStore {
 
 #[async_trait]
 impl Backlog for SqliteStore {
-    async fn waiting_pools(&self) -> Result<BTreeMap<Pool, PoolCount>, StoreError> {
+    async fn waiting_pools(&self) -> Result<WaitingPools, StoreError> {
         backlog::waiting_pools(&self.readers, &self.policy).await
     }
-    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError> {
+    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError> {
         backlog::admit(self.reading_to_write(), admission, &self.policy).await
     }
     async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {
@@ -258,6 +262,52 @@ impl Backlog for SqliteStore {
     }
     async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError> {
         backlog::place(&self.readers, row, &self.policy).await
+    }
+}
+
+#[async_trait]
+impl Limits for SqliteStore {
+    async fn limits(
+        &self,
+        after: Option<&LimitPattern>,
+        most: usize,
+    ) -> Result<Vec<LimitCounts>, StoreError> {
+        limits::page(&self.readers, after, most).await
+    }
+    async fn limits_of(&self, keys: &[LimitKey]) -> Result<BTreeMap<LimitKey, Limit>, StoreError> {
+        limits::of(&self.readers, keys).await
+    }
+    async fn limit_counts(&self, key: &LimitKey) -> Result<(u64, u64), StoreError> {
+        limits::of_key(&self.readers, key).await
+    }
+    async fn limit_users(
+        &self,
+        key: &LimitKey,
+        waits: bool,
+        most: usize,
+    ) -> Result<Vec<LimitUse>, StoreError> {
+        limits::users(&self.readers, (key, waits), most).await
+    }
+    async fn behind_limits(&self) -> Result<BTreeMap<Pool, u64>, StoreError> {
+        limits::behind(&self.readers).await
+    }
+    async fn limit_count(&self) -> Result<u64, StoreError> {
+        limits::number(&self.readers).await
+    }
+    async fn limit(&self, key: &LimitPattern) -> Result<Option<LimitCounts>, StoreError> {
+        limits::one(&self.readers, key).await
+    }
+    async fn put_limit(&self, limit: &Limit) -> Result<bool, StoreError> {
+        limits::put(&self.writer, limit).await
+    }
+    async fn delete_limit(&self, key: &LimitPattern) -> Result<LimitDeleted, StoreError> {
+        limits::delete(&self.writer, key).await
+    }
+    async fn look_at_limits(&self, now: Timestamp, most: usize) -> Result<LimitsLookedAt, StoreError> {
+        limits::look(self.reading_to_write(), (now, most), &self.policy).await
+    }
+    async fn unreleased(&self, most: usize) -> Result<Vec<Row>, StoreError> {
+        limits::unreleased(self.reading(), most).await
     }
 }
 

@@ -79,6 +79,14 @@ both! {
     a_kind_takes_only_slots_of_services_that_offer_it
     what_a_cordoned_service_holds_uses_no_slot_of_others
     admissions_side_by_side_do_not_give_a_slot_twice
+    limits_are_kept_and_found_by_the_keys_that_they_cover
+    a_limit_is_deleted_once_no_observer_needs_it
+    a_place_is_free_once_the_message_is_gone
+    the_first_in_order_gets_the_place
+    a_place_that_is_not_used_goes_to_the_next_one
+    admissions_to_two_pools_do_not_give_a_place_twice
+    a_create_that_does_not_wait_is_refused_at_a_full_limit
+    an_enforced_limit_names_the_newest_beyond_it
     a_save_stands_under_the_next_version
     a_save_of_an_old_version_changes_nothing
     the_second_of_one_id_in_a_batch_comes_too_late

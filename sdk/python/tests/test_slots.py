@@ -20,6 +20,14 @@ def test_a_run_goes_from_delivery_to_a_confirmed_settlement() -> None:
     assert script.slots.is_empty
 
 
+def test_managers_learn_when_a_message_that_counts_towards_limits_is_gone() -> None:
+    script = SlotScript().deliver(7, work(counts=True), 0, *STARTED).revoke(OLD, "cancel")
+    script.ended(epoch_of(1, 0), Done(), "settle stopped 1.0")
+    script.confirmed(epoch_of(1, 0), "ack 7, then report released 1.0")
+    script.deliver(8, work(counts=True), 1, "settle stopped 1.1")
+    script.confirmed(epoch_of(1, 1), "ack 8, then report released 1.1")
+
+
 def test_no_run_below_a_revocation_starts() -> None:
     script = SlotScript().revoke(OLD).run(7, 1, 3, "settle stopped 1.3").confirmed(epoch_of(1, 3), "ack 7")
     script.run(8, 2, 0, "start 2.0 attempt 1", "report started 2.0")

@@ -27,6 +27,7 @@ def work(
     attempt_timeout: float | None = None,
     finish_at: int | None = None,
     closes_at: int | None = None,
+    counts: bool = False,
 ) -> Work:
     """A readable message."""
     return Work(
@@ -40,6 +41,7 @@ def work(
         attempt_timeout=attempt_timeout,
         finish_at=finish_at,
         closes_at=closes_at,
+        counts=counts,
     )
 
 
@@ -64,6 +66,8 @@ def told(effect: MachineEffect) -> str:
             return _report("announce", run)
         case effects.Ack(receipt):
             return f"ack {receipt}"
+        case effects.Release(receipt, run):
+            return f"ack {receipt}, then {_report('report', run)}"
         case effects.Requeue(receipt):
             return f"requeue {receipt}"
         case effects.StepBack(until):

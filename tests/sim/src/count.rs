@@ -81,6 +81,7 @@ fn history(observers: usize, services: usize) -> History {
         start_ms: None,
         finish_ms: None,
         windows: None,
+        limits: [].into(),
         schedule: None,
     };
     let setup = Setup {

@@ -4,11 +4,14 @@
 use crate::machine;
 use crate::record::{Fact, note};
 use async_trait::async_trait;
-use everwatch_core::capacity::admission::{PoolCount, PoolOffers};
+use everwatch_core::capacity::admission::PoolOffers;
+use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{
+    Kind, LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef,
+};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
@@ -17,10 +20,11 @@ use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, Checkpoin
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use everwatch_core::wire::trace::TraceContext;
 use everwatch_store::{
-    Admission, Admitted, Backlog, Backup, Change, Checkpoints, Counts, Created, DefinitionVersion, Event,
-    EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, ListCursor,
-    MemoryStore, ObserverResult, Observers, Page, Parked, ParkedHead, ParkedMessages, Place, Services, Store,
-    StoreError, Unreadable, Worklists,
+    Admission, Backlog, Backup, Change, Checkpoints, Counts, Created, Decided, DefinitionVersion, Event,
+    EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, LimitCounts,
+    LimitDeleted, LimitUse, Limits, LimitsLookedAt, ListCursor, MemoryStore, ObserverResult, Observers, Page,
+    Parked, ParkedHead, ParkedMessages, Place, Services, Store, StoreError, Unreadable, WaitingPools,
+    Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -70,8 +74,12 @@ pub(crate) struct Database {
 
 impl Default for Database {
     fn default() -> Self {
+        let memory = MemoryStore::new(RowPolicy::default());
+        for limit in crate::history::limits() {
+            memory.put_limit(&limit).now_or_never().expect("the store in memory never waits").unwrap();
+        }
         Self {
-            memory: MemoryStore::new(RowPolicy::default()),
+            memory,
             away: AtomicBool::default(),
             full: AtomicBool::default(),
             delay: AtomicU64::default(),
@@ -176,9 +184,9 @@ impl RemoteStore {
     }
 
     /// Admits waiting rows and records their stored state.
-    async fn admit_waiting(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError> {
+    async fn admit_waiting(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError> {
         let admitted = self.memory().admit(admission).await?;
-        for Admitted { before, after } in &admitted {
+        for Decided { before, after } in &admitted {
             let before = Some(Box::new(before.clone()));
             note(Fact::Saved { request: None, before, after: Box::new(after.clone()) });
         }
@@ -299,10 +307,10 @@ impl Observers for RemoteStore {
 
 #[async_trait]
 impl Backlog for RemoteStore {
-    async fn waiting_pools(&self) -> Result<BTreeMap<Pool, PoolCount>, StoreError> {
+    async fn waiting_pools(&self) -> Result<WaitingPools, StoreError> {
         self.operation(Access::Read, self.memory().waiting_pools()).await
     }
-    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError> {
+    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError> {
         self.operation(Access::Write, self.admit_waiting(admission)).await
     }
     async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {
@@ -412,6 +420,52 @@ impl ParkedMessages for RemoteStore {
     }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
         self.operation(Access::Read, self.memory().parked(before, limit)).await
+    }
+}
+
+#[async_trait]
+impl Limits for RemoteStore {
+    async fn limits(
+        &self,
+        after: Option<&LimitPattern>,
+        most: usize,
+    ) -> Result<Vec<LimitCounts>, StoreError> {
+        self.operation(Access::Read, self.memory().limits(after, most)).await
+    }
+    async fn limit_count(&self) -> Result<u64, StoreError> {
+        self.operation(Access::Read, self.memory().limit_count()).await
+    }
+    async fn limit(&self, key: &LimitPattern) -> Result<Option<LimitCounts>, StoreError> {
+        self.operation(Access::Read, self.memory().limit(key)).await
+    }
+    async fn limits_of(&self, keys: &[LimitKey]) -> Result<BTreeMap<LimitKey, Limit>, StoreError> {
+        self.operation(Access::Read, self.memory().limits_of(keys)).await
+    }
+    async fn limit_counts(&self, key: &LimitKey) -> Result<(u64, u64), StoreError> {
+        self.operation(Access::Read, self.memory().limit_counts(key)).await
+    }
+    async fn limit_users(
+        &self,
+        key: &LimitKey,
+        waits: bool,
+        most: usize,
+    ) -> Result<Vec<LimitUse>, StoreError> {
+        self.operation(Access::Read, self.memory().limit_users(key, waits, most)).await
+    }
+    async fn behind_limits(&self) -> Result<BTreeMap<Pool, u64>, StoreError> {
+        self.operation(Access::Read, self.memory().behind_limits()).await
+    }
+    async fn put_limit(&self, limit: &Limit) -> Result<bool, StoreError> {
+        self.operation(Access::Write, self.memory().put_limit(limit)).await
+    }
+    async fn delete_limit(&self, key: &LimitPattern) -> Result<LimitDeleted, StoreError> {
+        self.operation(Access::Write, self.memory().delete_limit(key)).await
+    }
+    async fn look_at_limits(&self, now: Timestamp, most: usize) -> Result<LimitsLookedAt, StoreError> {
+        self.operation(Access::Write, self.memory().look_at_limits(now, most)).await
+    }
+    async fn unreleased(&self, most: usize) -> Result<Vec<Row>, StoreError> {
+        self.rows(Vec::len, self.memory().unreleased(most)).await
     }
 }
 

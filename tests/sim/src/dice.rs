@@ -7,11 +7,12 @@ use crate::history::{
 };
 use crate::network::Lane;
 use crate::world::Power;
-use everwatch_core::id::{Name, Pool};
+use everwatch_core::id::{LimitKey, Name, Pool};
 use everwatch_core::observer::definition::Overlap;
 use everwatch_core::observer::schedule::IfRunning;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use std::collections::BTreeSet;
 
 type Actions = Vec<(u64, Action)>;
 
@@ -41,6 +42,17 @@ fn schedule_of(seed: u64, number: u64) -> Option<IfRunning> {
         _ => IfRunning::Skip,
     };
     (seed % 16 == 6).then_some(reaction)
+}
+
+/// The limits of an observer; chosen by seed number, like times.
+fn limits_of(seed: u64, number: u64) -> BTreeSet<LimitKey> {
+    let keys: &[&str] = match (seed % 16, number % 3) {
+        (14, 0) => &["a"],
+        (14, 1) => &["a", "b"],
+        (14, _) => &["b"],
+        _ => &[],
+    };
+    keys.iter().map(|key| LimitKey::new(key).unwrap()).collect()
 }
 
 /// Most executions end before the last time of the schedule.
@@ -226,6 +238,7 @@ impl Dice {
             start_ms: has_times.then(|| time_of(seed, number, 2, 5_000..30_000)).flatten(),
             finish_ms: has_times.then(|| time_of(seed, number, 1, 10_000..55_000)).flatten(),
             windows: windows_of(seed, number).filter(|_| may_have_times),
+            limits: limits_of(seed, number),
             schedule: schedule_of(seed, number).filter(|_| may_have_times),
         });
         let mut observers: Vec<_> = observers.collect();

@@ -4,7 +4,8 @@
 use crate::code::Code;
 use crate::network::Lane;
 use crate::world::Power;
-use everwatch_core::id::{Name, Pool};
+use everwatch_core::capacity::limits::Limit;
+use everwatch_core::id::{LimitKey, LimitPattern, Name, Pool};
 use everwatch_core::observer::definition::{ObserverDefinition, Overlap};
 use everwatch_core::observer::schedule::IfRunning;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,9 @@ pub(crate) struct ObserverSetup {
     pub(crate) finish_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) windows: Option<WindowSetup>,
+    /// The limits that it counts towards.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) limits: BTreeSet<LimitKey>,
     /// It starts at each of the times of histories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<IfRunning>,
@@ -335,4 +339,18 @@ pub(crate) enum WindowSetup {
     Interrupted,
     /// It opens at the first full minute.
     Late,
+}
+
+/// The keys of limits, each with its maximum.
+const LIMITS: [(&str, u32); 2] = [("a", 2), ("b", 1)];
+
+/// The limits of all histories.
+pub(crate) fn limits() -> impl Iterator<Item = Limit> {
+    let limit = |(key, max)| Limit { key: LimitPattern::new(key).unwrap(), max, enforce: false };
+    LIMITS.into_iter().map(limit)
+}
+
+/// The maximum of a key.
+pub(crate) fn limit_max(key: &LimitKey) -> u32 {
+    LIMITS.into_iter().find(|(name, _)| *name == key.as_str()).map_or(0, |(_, max)| max)
 }

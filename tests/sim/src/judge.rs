@@ -10,6 +10,7 @@ mod convergence;
 mod epochs;
 mod gaps;
 mod knowledge;
+mod limits;
 mod overlap;
 mod quiet;
 mod refusals;
@@ -114,6 +115,7 @@ impl Judge {
         self.settlements.hear(fact, known, exercised)?;
         self.capacity.hear(now, fact, known, exercised)?;
         backlog::hear(fact, known, exercised)?;
+        limits::hear(fact, known, exercised)?;
         times::hear(now, fact, known, exercised)?;
         self.schedules.hear(now, fact, exercised)?;
         self.checkpoints.hear(fact, known, exercised)?;

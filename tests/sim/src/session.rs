@@ -260,6 +260,13 @@ impl Session for RemoteSession {
     async fn ack(&self, receipt: Receipt) -> Settle {
         self.settle(receipt, Up::Ack(receipt))
     }
+    async fn ack_accepted(&self, receipt: Receipt) -> Settle {
+        let settle = self.ack(receipt).await;
+        match self.probe().await {
+            Ok(()) => settle,
+            Err(_) => Settle::NotOurs,
+        }
+    }
     async fn requeue(&self, receipt: Receipt) -> Settle {
         self.settle(receipt, Up::Requeue(receipt))
     }

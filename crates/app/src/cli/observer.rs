@@ -31,6 +31,9 @@ pub(crate) struct Create {
     /// Priority from -100 to 100: free slots go to the highest priority first
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
     pub(crate) priority: Option<i8>,
+    /// Key of a limit that it counts towards, such as account-42; may be repeated
+    #[arg(long = "limit", value_name = "KEY")]
+    pub(crate) limits: Vec<String>,
     /// Earliest time at which it may start: RFC 3339, or relative to now, such as +10m
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) start_at: Option<Timestamp>,

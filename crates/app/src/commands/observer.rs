@@ -90,6 +90,9 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         body.insert("windows".to_owned(), windows);
     }
     body.extend(asked.priority.map(|priority| ("priority".to_owned(), json!(priority))));
+    if !asked.limits.is_empty() {
+        body.insert("limits".to_owned(), json!(asked.limits));
+    }
     for (member, given) in [("spec", &asked.spec), ("retry", &asked.retry)] {
         if let Some(given) = given {
             body.insert(member.to_owned(), read_json(member, given)?);

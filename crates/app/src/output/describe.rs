@@ -52,6 +52,7 @@ pub(crate) fn observer(
         ("Grace", it.grace.clone()),
         ("When full", on_full.to_owned()),
         ("Priority", if it.priority == 0 { String::new() } else { it.priority.to_string() }),
+        ("Limits", it.limits.join(", ")),
         ("Starts", it.start_at.map_or_else(String::new, |at| when(at, now))),
         ("Windows", it.windows.as_ref().map_or_else(String::new, ToString::to_string)),
         ("Closes", it.closes_at.map_or_else(String::new, |at| when(at, now))),

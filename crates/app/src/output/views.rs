@@ -2,7 +2,9 @@
 
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
-use everwatch_api::{DefinitionVersion, Event, Observer, ParkedMessage, Pool, Service, ServiceBalance};
+use everwatch_api::{
+    DefinitionVersion, Event, Limit, Observer, ParkedMessage, Pool, Service, ServiceBalance,
+};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
@@ -76,6 +78,22 @@ pub(crate) const POOLS: View<Pool> = View {
         Column::<Pool>::new("STOPPING", |it, _| count(&it.health, "stopping")).right().wide(),
         Column::<Pool>::new("PAUSED", |it, _| count(&it.observers, "Paused")).right().wide(),
         Column::<Pool>::new("COMPLETED", |it, _| count(&it.observers, "Completed")).right().wide(),
+    ],
+};
+
+pub(crate) const LIMITS: View<Limit> = View {
+    noun: "limits",
+    name: |it| it.key.clone(),
+    key: |it| it.key.clone(),
+    columns: &[
+        Column::<Limit>::new("KEY", |it, _| it.key.clone()).least(16),
+        Column::<Limit>::new("USED", |it, _| it.used.to_string()).right(),
+        Column::<Limit>::new("MAX", |it, _| {
+            if it.key.ends_with('*') { format!("{} each", it.max) } else { it.max.to_string() }
+        })
+        .right(),
+        Column::<Limit>::new("WAITING", |it, _| it.waiting.to_string()).right(),
+        Column::<Limit>::new("ENFORCED", |it, _| if it.enforce { "yes" } else { "no" }.to_owned()).wide(),
     ],
 };
 

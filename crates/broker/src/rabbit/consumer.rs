@@ -27,7 +27,13 @@ impl RabbitConsumer {
     ) -> lapin::Result<Self> {
         let channel = open_channel(connection).await?;
         let stream = begin(&channel, consume).await?;
-        Ok(Self { shared, block: Block::new(channel), stream, cancelled_here: false, over: false })
+        Ok(Self {
+            shared,
+            block: Block::new(channel, &consume.queue),
+            stream,
+            cancelled_here: false,
+            over: false,
+        })
     }
 
     fn on_end(&mut self) {

@@ -1,5 +1,6 @@
 //! The deliveries that a session holds. A receipt identifies lapin's acker and keeps its channel open.
 
+use super::acceptance::Acceptance;
 use crate::loss::Loss;
 use crate::port::{BrokerError, Delivery, HeaderValue, Receipt, Settle};
 use bytes::Bytes;
@@ -17,11 +18,15 @@ pub(super) struct Block {
     /// The broker cancelled the consumer and delivered its messages elsewhere. lapin would still report that
     /// settling them succeeds.
     pub(super) given_away: AtomicBool,
+    /// From which its deliveries come.
+    pub(super) queue: String,
+    pub(super) acceptance: Acceptance,
 }
 
 impl Block {
-    pub(super) fn new(channel: Channel) -> Arc<Self> {
-        Arc::new(Self { channel, given_away: AtomicBool::new(false) })
+    pub(super) fn new(channel: Channel, queue: &str) -> Arc<Self> {
+        let (given_away, queue) = (AtomicBool::new(false), queue.to_owned());
+        Arc::new(Self { channel, given_away, queue, acceptance: Acceptance::default() })
     }
 }
 
@@ -79,6 +84,22 @@ impl Receipts {
             })
             .await;
         if matches!(settled, Ok(true)) { Settle::Done } else { Settle::NotOurs }
+    }
+
+    /// Acknowledges the delivery, and waits until the queue has accepted that.
+    pub(super) async fn ack_accepted(&self, receipt: Receipt, loss: &Loss) -> Settle {
+        let block = self.lock().get(&receipt.0).map(|held| Arc::clone(&held.block));
+        let Some(block) = block else { return Settle::NotOurs };
+        if self.settle(receipt, Ending::Ack, loss).await == Settle::NotOurs {
+            return Settle::NotOurs;
+        }
+        let number = block.acceptance.sent();
+        let accepted = tokio::select! {
+            accepted = block.accepts(number, loss) => accepted,
+            _ = loss.wait() => false,
+        };
+        // The broker may have delivered it elsewhere before the acknowledgement arrived.
+        if accepted && !block.given_away.load(Ordering::Acquire) { Settle::Done } else { Settle::NotOurs }
     }
 
     /// Forgets `earlier` if they are all deliveries before `last` that its channel still holds, so that one frame

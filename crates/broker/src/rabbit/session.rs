@@ -99,7 +99,7 @@ impl RabbitSession {
         tokio::time::timeout(GET_TIMEOUT, self.depth_of(queue)).await.unwrap_or_else(|_| Err(silent()))?;
         // Uses a separate channel for each call. The broker may still answer a `get` that the caller has
         // given up, and it takes that message back only when the channel closes.
-        let block = Block::new(self.channel(queue).await?);
+        let block = Block::new(self.channel(queue).await?, queue);
         let mut taking = Taking { receipts: &self.shared.receipts, taken: Vec::new() };
         while taking.taken.len() < most {
             let get = block.channel.basic_get(queue.into(), BasicGetOptions::default());
@@ -197,6 +197,9 @@ impl Session for RabbitSession {
     }
     async fn ack(&self, receipt: Receipt) -> Settle {
         self.shared.receipts.settle(receipt, Ending::Ack, &self.shared.loss).await
+    }
+    async fn ack_accepted(&self, receipt: Receipt) -> Settle {
+        self.shared.receipts.ack_accepted(receipt, &self.shared.loss).await
     }
     async fn ack_all(&self, receipts: &[Receipt]) -> Settle {
         let Some((last, earlier)) = receipts.split_last() else { return Settle::Done };

@@ -4,7 +4,8 @@
 //! The obvious way publishes every observer at once and lets it wait in the work queue. But a queue delivers in the order
 //! of arrival: it knows neither a priority nor a time, and what was published cannot be taken back without a search.
 
-use crate::id::{Kind, Pool};
+use crate::capacity::limits::{self, KeyCounts};
+use crate::id::{Kind, LimitKey, Pool};
 use crate::record::row::Row;
 use crate::record::row_policy::RowPolicy;
 use crate::record::service::{ServiceRow, ServiceState};
@@ -35,6 +36,14 @@ pub type Offers = BTreeMap<Kind, u64>;
 
 /// The offers of each pool that has an active service.
 pub type PoolOffers = BTreeMap<Pool, Offers>;
+
+/// The decision about a candidate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    Admit,
+    /// This limit has no free place for it.
+    WaitBehind(LimitKey),
+}
 
 impl PoolCount {
     /// Free slots; below zero while fewer slots exist than observers use.
@@ -88,13 +97,34 @@ impl PoolCount {
         waiting.map(|(kind, _)| kind).filter(|kind| !offered.contains(*kind)).cloned().collect()
     }
 
-    /// Chooses among candidates, of which each kind of [`Self::room`] has contributed its first ones.
+    /// Decides about candidates, of which each kind of [`Self::room`] has contributed its first ones. An observer whose
+    /// limits have no free place leaves its slot to the next one.
     #[must_use]
-    pub fn choose(&self, mut candidates: Vec<Row>, policy: &RowPolicy) -> Vec<Row> {
+    pub fn choose(
+        &self,
+        mut candidates: Vec<Row>,
+        mut keys: KeyCounts,
+        policy: &RowPolicy,
+    ) -> Vec<(Row, Choice)> {
         candidates.retain(Row::is_waiting);
         candidates.sort_by_cached_key(|row| (row.rank(policy), row.id));
-        candidates.truncate(usize::try_from(self.open()).unwrap_or(0));
-        candidates
+        let mut open = self.open();
+        let mut chosen = Vec::new();
+        for row in candidates {
+            if open <= 0 {
+                break;
+            }
+            let choice = match limits::obstacle(&row, &keys, policy) {
+                Some(key) => Choice::WaitBehind(key),
+                None => {
+                    limits::take(&row, &mut keys);
+                    open -= 1;
+                    Choice::Admit
+                }
+            };
+            chosen.push((row, choice));
+        }
+        chosen
     }
 }
 
@@ -119,11 +149,13 @@ pub fn offers(services: &[ServiceRow]) -> PoolOffers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capacity::limits::KeyCount;
     use crate::capacity::test_services::service;
     use crate::clock::Timestamp;
     use crate::id::{Name, ObserverId};
     use crate::observer::definition::ObserverDefinition;
     use serde_json::json;
+    use std::sync::Arc;
     use uuid::Uuid;
 
     fn kind(name: &str) -> Kind {
@@ -189,8 +221,55 @@ mod tests {
             waiting(3, "exec", 5),
             waiting(4, "exec", 0),
         ];
-        let chosen = it.choose(rows, &RowPolicy::default());
-        assert_eq!(chosen.iter().map(|row| row.id.0.as_u128()).collect::<Vec<_>>(), [3, 1, 2]);
+        let chosen = it.choose(rows, KeyCounts::new(), &RowPolicy::default());
+        assert_eq!(chosen.iter().map(|(row, _)| row.id.0.as_u128()).collect::<Vec<_>>(), [3, 1, 2]);
+    }
+
+    /// The places of key a: maximum, used, and the number of the first observer that waits for one.
+    fn chosen(rows: &[(u128, &[&str])], slots: u64, (max, used, first): (u32, u64, Option<u128>)) -> String {
+        let rows = rows.iter().map(|(number, keys)| limited(*number, keys));
+        let first_behind = first.map(|number| {
+            let row = limited(number, &["a"]);
+            (row.rank(&RowPolicy::default()).unwrap(), row.id)
+        });
+        let key = |name: &str| LimitKey::new(name).unwrap();
+        let b = KeyCount { max: Some(1), ..KeyCount::default() };
+        let keys =
+            KeyCounts::from([(key("a"), KeyCount { max: Some(max), used, first_behind }), (key("b"), b)]);
+        let chosen = count(slots, &[("ticker", 0, 9)]).choose(rows.collect(), keys, &RowPolicy::default());
+        let shown = |(row, choice): &(Row, Choice)| match choice {
+            Choice::Admit => format!("{}", row.id.0.as_u128()),
+            Choice::WaitBehind(key) => format!("{} behind {key}", row.id.0.as_u128()),
+        };
+        chosen.iter().map(shown).collect::<Vec<_>>().join(", ")
+    }
+    fn limited(number: u128, keys: &[&str]) -> Row {
+        let mut row = waiting(number, "ticker", 0);
+        let keys = keys.iter().map(|key| LimitKey::new(key).unwrap());
+        Arc::make_mut(&mut row.definition).limits = keys.collect();
+        row
+    }
+
+    #[test]
+    fn an_observer_without_a_free_place_leaves_its_slot_to_the_next_one() {
+        let rows: [(u128, &[&str]); 4] = [(1, &["a"]), (2, &["a"]), (3, &[]), (4, &["a"])];
+        assert_eq!(chosen(&rows, 4, (2, 1, None)), "1, 2 behind a, 3, 4 behind a");
+        assert_eq!(chosen(&rows, 2, (2, 1, None)), "1, 2 behind a, 3");
+        assert_eq!(chosen(&rows, 4, (2, 5, None)), "1 behind a, 2 behind a, 3, 4 behind a");
+        assert_eq!(chosen(&[(1, &["c"])], 4, (2, 0, None)), "1 behind c", "no limit applies to it");
+    }
+
+    #[test]
+    fn places_of_all_keys_are_taken_or_none() {
+        let rows: [(u128, &[&str]); 4] = [(1, &["a", "b"]), (2, &["a", "b"]), (3, &["b"]), (4, &["a"])];
+        assert_eq!(chosen(&rows, 4, (2, 0, None)), "1, 2 behind b, 3 behind b, 4");
+    }
+
+    #[test]
+    fn those_that_wait_for_a_place_come_before_later_ones() {
+        let rows: [(u128, &[&str]); 2] = [(1, &["a"]), (7, &["a"])];
+        assert_eq!(chosen(&rows, 4, (9, 0, Some(5))), "1, 7 behind a");
+        assert_eq!(chosen(&rows, 4, (9, 0, Some(8))), "1, 7");
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! databases supply the facts; this module decides.
 
 use crate::capacity::admission::{Offers, PoolCount, PoolOffers};
-use crate::id::{Kind, Pool};
+use crate::id::{Kind, LimitKey, Pool};
 use crate::observer::definition::OnFull;
 use crate::record::row::{Row, Slot};
 use crate::record::status::Status;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The result of one create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Created {
     NoCapacity,
     /// The pool has free slots, but no service that offers its kind has one, and the observer does not wait.
     NoCapacityForKind,
+    /// A limit has no free place for it, and the observer does not wait for one.
+    LimitReached,
 }
 
 impl Created {
@@ -32,7 +34,11 @@ impl Created {
     pub fn is_stored(self) -> bool {
         match self {
             Self::Done | Self::Waits => true,
-            Self::NameTaken | Self::NameEnding | Self::NoCapacity | Self::NoCapacityForKind => false,
+            Self::NameTaken
+            | Self::NameEnding
+            | Self::NoCapacity
+            | Self::NoCapacityForKind
+            | Self::LimitReached => false,
         }
     }
 
@@ -42,7 +48,11 @@ impl Created {
         match self {
             Self::Done => Some(Cow::Borrowed(row)),
             Self::Waits => Some(Cow::Owned(row.clone().created_waiting())),
-            Self::NameTaken | Self::NameEnding | Self::NoCapacity | Self::NoCapacityForKind => None,
+            Self::NameTaken
+            | Self::NameEnding
+            | Self::NoCapacity
+            | Self::NoCapacityForKind
+            | Self::LimitReached => None,
         }
     }
 }
@@ -54,6 +64,8 @@ pub struct Occupancy {
     pub holders: HashMap<String, Status>,
     /// The counts of pools; a pool without services and observers is missing.
     pub pools: HashMap<String, PoolCount>,
+    /// The free places of the keys of [`counted_limits`] that no observer waits for.
+    pub limits: BTreeMap<LimitKey, u64>,
 }
 
 /// The slots of a pool while a batch is decided.
@@ -119,7 +131,7 @@ impl<'a> Room<'a> {
 /// that a waiting observer can have.
 #[must_use]
 pub fn admit(rows: &[Row], occupancy: Occupancy, offers: &PoolOffers) -> Vec<Created> {
-    let Occupancy { mut holders, mut pools } = occupancy;
+    let Occupancy { mut holders, mut pools, mut limits } = occupancy;
     let mut rooms: HashMap<&Pool, Room<'_>> = HashMap::new();
     let mut decided = Vec::with_capacity(rows.len());
     for row in rows {
@@ -128,13 +140,28 @@ pub fn admit(rows: &[Row], occupancy: Occupancy, offers: &PoolOffers) -> Vec<Cre
             decided.push(refused_by(Some(*holder)));
             continue;
         }
-        let created = if needs_slot(row) {
-            let room = rooms.entry(pool).or_insert_with(|| {
-                Room::of(pools.remove(pool.as_str()).unwrap_or_default(), offers.get(pool))
-            });
+        let mut room = || {
+            let mut count = || pools.remove(pool.as_str()).unwrap_or_default();
+            let room = rooms.entry(pool).or_insert_with(|| Room::of(count(), offers.get(pool)));
             room.admit(&row.definition.kind, row.definition.on_full)
-        } else {
+        };
+        let created = if !needs_slot(row) {
             Created::Done
+        } else if row.definition.limits.is_empty() {
+            room()
+        } else if row.definition.on_full == OnFull::Queue {
+            // An admission gives it a slot and its places at the same time.
+            Created::Waits
+        } else if row.definition.limits.iter().any(|key| limits.get(key).is_none_or(|free| *free == 0)) {
+            Created::LimitReached
+        } else {
+            match room() {
+                Created::Done | Created::Waits => {
+                    row.definition.limits.iter().for_each(|key| take(&mut limits, key));
+                    Created::Waits
+                }
+                refused => refused,
+            }
         };
         if created.is_stored() {
             holders.insert(name.to_owned(), row.verdict().status);
@@ -142,6 +169,12 @@ pub fn admit(rows: &[Row], occupancy: Occupancy, offers: &PoolOffers) -> Vec<Cre
         decided.push(created);
     }
     decided
+}
+
+fn take(limits: &mut BTreeMap<LimitKey, u64>, key: &LimitKey) {
+    if let Some(free) = limits.get_mut(key) {
+        *free -= 1;
+    }
 }
 
 /// Whether it takes a slot. An observer that a manager has adopted has a message, and so a slot.
@@ -172,6 +205,14 @@ pub fn counted_pools(rows: &[Row]) -> Vec<String> {
     pools.sort_unstable();
     pools.dedup();
     pools
+}
+
+/// The keys whose places the decision needs: those of observers that do not wait.
+#[must_use]
+pub fn counted_limits(rows: &[Row]) -> Vec<String> {
+    let counted = rows.iter().filter(|row| needs_slot(row) && row.definition.on_full == OnFull::Reject);
+    let keys: BTreeSet<&LimitKey> = counted.flat_map(|row| &row.definition.limits).collect();
+    keys.into_iter().map(LimitKey::to_string).collect()
 }
 
 #[cfg(test)]

@@ -74,6 +74,7 @@ pub fn adopted(
         // It already has a slot.
         on_full: OnFull::Queue,
         priority: work.priority,
+        limits: work.limits,
         start_at: None,
         start_within: None,
         finish_at: work.finish_at,
@@ -84,6 +85,7 @@ pub fn adopted(
     let mut row = Row::created(work.id, definition, now, policy);
     (row.generation, row.publish_lease, row.published_at) = (work.generation, None, Some(now));
     row.closes_at = work.closes_at;
+    row.take_places();
     row.schedule_from(now);
     if let Some(executions) = &mut row.executions {
         executions.scheduled_for = work.scheduled_for;

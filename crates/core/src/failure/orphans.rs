@@ -5,6 +5,7 @@ use crate::clock::Timestamp;
 use crate::id::ServiceId;
 use crate::record::observed::Settlement;
 use crate::record::row::Row;
+use crate::record::row_policy::RowPolicy;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -50,6 +51,18 @@ pub fn orphan(
 }
 
 impl Row {
+    /// Lets it run again, because its message is gone: in the same slot, unless it counts towards limits. After a restore
+    /// of the database, more observers may count towards a limit than it allows.
+    pub fn replace_lost(&mut self, now: Timestamp, policy: &RowPolicy) {
+        if self.places.is_none() {
+            return self.republish(now, policy);
+        }
+        let since = self.published_at.unwrap_or(self.created_at);
+        self.settle_by_manager(Settlement::Stopped, now);
+        self.note_message_gone();
+        self.wait_for_slot(since, now);
+    }
+
     /// Its holder sent an inventory chunk for a range of ids, and this observer is not in it; `seq` numbers the
     /// inventory. Returns whether that is new. If its end is on its way to another manager, this has no effect.
     pub fn on_unlisted(&mut self, service: ServiceId, seq: u64, now: Timestamp) -> bool {
@@ -64,6 +77,7 @@ impl Row {
 
     /// Ends it: its message is gone, and it was meant to end.
     pub fn end_orphan(&mut self, now: Timestamp) {
+        self.note_message_gone();
         self.settle_by_manager(Settlement::Stopped, now);
     }
 }

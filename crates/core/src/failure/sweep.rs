@@ -12,10 +12,12 @@ use uuid::Uuid;
 
 /// Whether a manager must search the queue of this row's pool for its message: the observer is meant to end, and no
 /// living service reports that it holds it. An observer that lost its service waits in the queue like one that never
-/// ran; in a full pool nothing else would ever end it.
+/// ran; in a full pool nothing else would ever end it. The same holds for the message of an observer that has ended: the
+/// places of its limits are in use as long as that message is there.
 #[must_use]
 pub fn wants_sweep(row: &Row, now: Timestamp, policy: &RowPolicy, lives: impl Fn(ServiceId) -> bool) -> bool {
-    row.awaits_end() && now.since(row.modified_at) >= policy.sweep_after && !row.holder().is_some_and(lives)
+    let waits = row.awaits_end() || row.awaits_release();
+    waits && now.since(row.modified_at) >= policy.sweep_after && !row.holder().is_some_and(lives)
 }
 
 /// The decision about a work message that a sweep has taken.
@@ -36,7 +38,9 @@ pub fn plan_sweep(row: Option<&Row>, generation: u32) -> Sweep {
     match row {
         None => Sweep::Keep,
         Some(row) if generation < row.generation => Sweep::Stale,
-        Some(row) if generation == row.generation && row.awaits_end() => Sweep::Settle,
+        Some(row) if generation == row.generation && (row.awaits_end() || row.awaits_release()) => {
+            Sweep::Settle
+        }
         Some(_) => Sweep::Keep,
     }
 }
@@ -48,6 +52,7 @@ impl Row {
     /// older number than services have reported; such a stop would be taken for the end of an earlier run, and the
     /// observer would wait for the end of a run that is over.
     pub fn settle_swept(&mut self, acquisitions: u32, now: Timestamp) {
+        self.note_message_gone();
         if acquisitions < self.epoch().acquisitions() {
             self.settle_by_manager(Settlement::Stopped, now);
             return;

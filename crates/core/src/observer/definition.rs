@@ -1,14 +1,14 @@
 //! The definition of an observer: its name, code, arguments and policies, validated field by field.
 
 use crate::clock::{Timestamp, friendly};
-use crate::id::{Kind, Name, ObserverId, Pool};
+use crate::id::{Kind, LimitKey, Name, ObserverId, Pool};
 use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
 use crate::observer::windows::Windows;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -27,6 +27,9 @@ pub const START_WITHIN_MIN: Duration = Duration::from_secs(1);
 
 /// The highest priority; the lowest one is its negative.
 pub const PRIORITY_MAX: i8 = 100;
+
+/// The most limits that one observer counts towards.
+pub const LIMITS_MAX: usize = 8;
 
 /// The reaction to a redelivery while the previous run might still be ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
@@ -72,6 +75,9 @@ pub struct ObserverDefinition {
     /// Its place among observers that wait for a slot: -100 to 100, the highest first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i8,
+    /// The keys of the limits that it counts towards: it runs only while each of them has a free place.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub limits: BTreeSet<LimitKey>,
     /// It does not start before this time, by the database's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Timestamp>,
@@ -115,7 +121,7 @@ impl FieldError {
 }
 
 /// The members of a definition.
-pub const MEMBERS: [&str; 16] = [
+pub const MEMBERS: [&str; 17] = [
     "name",
     "kind",
     "spec",
@@ -126,6 +132,7 @@ pub const MEMBERS: [&str; 16] = [
     "grace",
     "on_full",
     "priority",
+    "limits",
     "start_at",
     "finish_at",
     "windows",
@@ -182,6 +189,28 @@ impl Reader {
         }
         priority
     }
+    fn limits(&mut self) -> BTreeSet<LimitKey> {
+        let keys: Vec<String> = self.optional("limits").unwrap_or_default();
+        if keys.len() > LIMITS_MAX {
+            let detail =
+                format!("names {} keys: an observer counts towards at most {LIMITS_MAX} limits", keys.len());
+            self.errors.push(FieldError::new("/limits", detail));
+            return BTreeSet::new();
+        }
+        let mut limits = BTreeSet::new();
+        for (place, key) in keys.iter().enumerate() {
+            let pointer = format!("/limits/{place}");
+            match LimitKey::new(key) {
+                Ok(key) if limits.contains(&key) => {
+                    let detail = format!("repeats the key {}: name each key once", key.as_str());
+                    self.errors.push(FieldError::new(pointer, detail));
+                }
+                Ok(key) => drop(limits.insert(key)),
+                Err(error) => self.errors.push(FieldError::new(pointer, error.to_string())),
+            }
+        }
+        limits
+    }
     fn reject_unknown(&mut self) {
         for member in self.members.keys() {
             let detail = format!("is not a member of an observer; known: {}", MEMBERS.join(", "));
@@ -215,6 +244,7 @@ impl ObserverDefinition {
         let grace = reader.duration("grace");
         let on_full = reader.optional("on_full");
         let priority = reader.priority();
+        let limits = reader.limits();
         let (start_at, finish_at) = (reader.moment("start_at"), reader.moment("finish_at"));
         let windows = reader.optional("windows");
         let schedule = reader.optional("schedule");
@@ -234,6 +264,7 @@ impl ObserverDefinition {
                     grace: grace.unwrap_or_else(ten_seconds),
                     on_full: on_full.unwrap_or_default(),
                     priority: priority.unwrap_or_default(),
+                    limits,
                     start_at,
                     finish_at,
                     windows,

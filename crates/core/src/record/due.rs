@@ -55,14 +55,23 @@ pub fn due_step(row: &Row, now: Timestamp, policy: &RowPolicy) -> Option<DueStep
         row.restart_for_schedule(now, policy);
         return Some(if row.awaits_end() { DueStep::Revoke(row) } else { DueStep::Save(row) });
     }
-    let gives_up_slot = row.readmitted == Some(row.generation) || row.is_between_windows(now);
-    if row.wants_republish() && gives_up_slot {
+    let readmits = row.readmitted == Some(row.generation);
+    if row.wants_republish() && (readmits || row.is_between_windows(now)) {
         let mut row = row.clone();
         row.wait_for_slot(now, now);
         return Some(DueStep::Save(row));
     }
     let lease_over = row.publish_lease.is_some_and(|mark| mark.until <= now);
-    if lease_over || row.wants_republish() {
+    if lease_over && readmits {
+        // The next generation ends like this one: then it waits for a slot.
+        let mut row = row.clone();
+        row.republish(now, policy);
+        (row.ending, row.readmitted) = (Some(row.generation), Some(row.generation));
+        row.command(now, policy);
+        return Some(DueStep::Publish(row));
+    }
+    // Two messages of one observer would count once towards its limits.
+    if lease_over || row.wants_republish() && !row.awaits_release() {
         // This includes a row that is meant to end: its message may never have reached the queue, and only the
         // service that gets the message can report the end.
         let mut row = row.clone();

@@ -74,6 +74,8 @@ words! {
     ServiceResized = "service_resized",
     Rebalanced = "rebalanced",
     /// Managers admit no observer to a pool until it is resumed.
+    LimitSet = "limit_set",
+    LimitDeleted = "limit_deleted",
     PoolPaused = "pool_paused",
     PoolResumed = "pool_resumed",
     WorkQueueCreated = "work_queue_created",
@@ -139,7 +141,9 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
     if after.withdrawn_at.is_some() && before.withdrawn_at != after.withdrawn_at {
         told.plainly(EventKind::Withdrawn, withdrawn(after));
     } else if after.ending.is_some() && before.ending != after.ending {
-        told.plainly(EventKind::RestartRequested, String::new());
+        let enforced = after.readmitted == after.ending && before.definition == after.definition;
+        let why = if enforced { "a limit is enforced: it returns to the backlog" } else { "" };
+        told.plainly(EventKind::RestartRequested, why.to_owned());
     }
     if was_triggered(before, after) {
         told.plainly(EventKind::TriggerRequested, String::new());
@@ -238,7 +242,18 @@ impl Teller<'_> {
             self.plainly(EventKind::Scheduled, format!("starts at {at}"));
         }
         if self.after.is_waiting() && !before.is_some_and(Row::is_waiting) {
-            self.plainly(EventKind::Waiting, format!("for a slot in pool {}", self.after.definition.pool));
+            let is_known = before.is_some_and(Row::is_behind_limit);
+            if !is_known {
+                self.plainly(
+                    EventKind::Waiting,
+                    format!("for a slot in pool {}", self.after.definition.pool),
+                );
+            }
+        }
+        if let Some(key) = self.after.behind.as_ref().filter(|_| self.after.is_behind_limit())
+            && before.and_then(|before| before.behind.as_ref()) != Some(key)
+        {
+            self.plainly(EventKind::Waiting, format!("for a place of limit {key}"));
         }
     }
 

@@ -214,6 +214,8 @@ impl Observed {
                 self.advance(heard, RunPhase::Restarting { next_at: *next_at });
             }
             RunEvent::Progress { text } => raise(&mut self.progress, key, text.clone()),
+            // It concerns the places of the row, not its run.
+            RunEvent::Released => {}
             RunEvent::HandedOver => self.leave(heard, None),
             RunEvent::HandedOverFor { cause } => self.leave(heard, Some(*cause)),
             RunEvent::Refused { why } => {

@@ -43,6 +43,10 @@ codes! {
     PublishPending = "publish-pending",
     /// Waits for a slot, and a service of its pool has a free one.
     WaitingForSlot = "waiting-for-slot",
+    /// Waits for a place of a limit.
+    LimitReached = "limit-reached",
+    /// Waits until the message of its last run is gone: it counts towards a limit.
+    ReleasePending = "release-pending",
     /// Waits for a slot or moves; no service serves its pool.
     NoServiceInPool = "no-service-in-pool",
     /// Waits for a slot or moves; the services of its pool are cordoned, draining or silent.
@@ -131,6 +135,8 @@ impl Reason {
             Self::FinishedAt { .. } => ReasonCode::FinishAt,
             Self::ToBePublished => ReasonCode::PublishPending,
             Self::WaitingForSlot { .. } => ReasonCode::WaitingForSlot,
+            Self::WaitingForLimit { .. } => ReasonCode::LimitReached,
+            Self::WaitingForRelease => ReasonCode::ReleasePending,
             Self::Held { why, refuses } => held(why, *refuses),
             Self::NotReady => ReasonCode::NotReady,
             Self::Restarting { .. } => ReasonCode::BackingOff,

@@ -19,6 +19,8 @@ fn reasons() -> Vec<Reason> {
     let mut all = vec![
         Reason::ToBePublished,
         Reason::WaitingForSlot { pool: "gpu".to_owned() },
+        Reason::WaitingForLimit { key: "account-42".to_owned() },
+        Reason::WaitingForRelease,
         Reason::Held { why: hold_reasons::START_RATE.to_owned(), refuses: true },
         held("something that a newer service says"),
         Reason::NotReady,

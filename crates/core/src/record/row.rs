@@ -4,13 +4,14 @@
 mod backlog;
 mod beside;
 mod outbox;
+mod places;
 mod revisions;
 mod schedule;
 mod times;
 
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
-use crate::id::{ObserverId, ServiceId};
+use crate::id::{LimitKey, ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
 use crate::record::observed::{Key, Observed, ReceivedReport, Run, RunPhase, Settlement};
 use crate::record::row_policy::{RowPolicy, doubled};
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 pub use backlog::{Slot, Waiting};
+pub use places::{Places, Use};
 pub use revisions::{REVISIONS_MAX, Revision};
 pub use schedule::{Execution, Executions};
 
@@ -114,6 +116,12 @@ pub struct Row {
     /// slot. `None`: it is admitted, or not meant to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
+    /// While it waits: the limit that has no free place for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<LimitKey>,
+    /// The places of limits that it uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<Places>,
     /// When the window ends in which it waits for a slot, or in which its run must end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closes_at: Option<Timestamp>,
@@ -123,7 +131,8 @@ pub struct Row {
     /// How often it failed and was retried since it last completed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u32,
-    /// This generation must end, and the observer must then wait for a slot: its pool has changed.
+    /// This generation must end, and the observer must then wait for a slot: its pool or its limits have changed, or a
+    /// manager enforces a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readmitted: Option<u32>,
     /// The runs of the previous generation, as long as crash checks are due.
@@ -185,6 +194,8 @@ impl Row {
             refused_since: None,
             withdrawn_at: None,
             waiting: None,
+            behind: None,
+            places: None,
             closes_at: None,
             executions: None,
             failures: 0,
@@ -287,7 +298,9 @@ impl Row {
             self.observed = Observed::default();
             (self.published_at, self.refused_since, self.withdrawn_at) = (None, None, None);
             self.waiting = None;
+            self.take_places();
         }
+        self.hear_release(report);
         let key = Key { acquisitions: report.epoch.acquisitions(), seq };
         self.observed.join(&ReceivedReport { service, key, at, event: report.event.clone() });
         // The obvious rule takes the end of an older run for the end of the generation. The next generation would then
@@ -366,7 +379,7 @@ impl Row {
             return false;
         }
         self.desired = Desired::Deleted;
-        self.waiting = None;
+        (self.waiting, self.behind) = (None, None);
         self.delete_requested_at = Some(now);
         self.modified_at = now;
         self.ended_at = None;
@@ -431,7 +444,8 @@ impl Row {
         let mark = self.publish_lease.map(|mark| mark.until);
         let again = || self.resend.map_or(self.modified_at, |repeat| repeat.next_at);
         let repeat = self.awaits_end().then(again);
-        let republish = self.wants_republish().then_some(self.modified_at);
+        let publishes = self.wants_republish() && !self.awaits_release();
+        let republish = publishes.then_some(self.modified_at);
         let forget = self.forget_at(policy);
         let watch = self.crash_check.map(|watch| watch.next_at);
         let waits = [self.opens_at(), self.shut_at(), self.not_started_at()];
@@ -443,7 +457,7 @@ impl Row {
     /// When the row may be forgotten.
     #[must_use]
     pub fn forget_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
-        let ended = self.ended_at?;
+        let ended = self.ended_at.filter(|_| !self.awaits_release())?;
         let keep = match self.verdict().status {
             Status::Deleted => policy.retention_deleted,
             Status::Completed => policy.retention_completed,

@@ -105,6 +105,10 @@ pub enum Reason {
     StartsAt { at: Timestamp },
     /// It waits in the backlog of this pool, or its message is in the queue of this pool.
     WaitingForSlot { pool: String },
+    /// It waits for a place of this limit.
+    WaitingForLimit { key: String },
+    /// It waits for a slot, and its last message may still be there.
+    WaitingForRelease,
     /// Delivered but not started.
     Held { why: String, refuses: bool },
     /// Its code was started and has not announced that it is ready.
@@ -154,6 +158,8 @@ impl fmt::Display for Reason {
             Self::FinishedAt { at } => write!(f, "ended at its finish_at, {at}"),
             Self::ToBePublished => f.write_str("to be published"),
             Self::WaitingForSlot { pool } => write!(f, "waiting for a slot in pool {pool}"),
+            Self::WaitingForLimit { key } => write!(f, "waiting for a place of limit {key}"),
+            Self::WaitingForRelease => f.write_str("waiting until the message of its last run is gone"),
             Self::Held { why, .. } => write!(f, "held: {why}"),
             Self::NotReady => f.write_str("started, and not ready yet"),
             Self::Restarting { next_at } => write!(f, "restarting after an error, next attempt at {next_at}"),

@@ -89,6 +89,10 @@ fn why_failed(row: &Row, error: String, attempts: u32) -> Reason {
 fn why_waiting(row: &Row) -> Reason {
     if row.withdrawn_at.is_some() {
         no_service_for_kind(row, true)
+    } else if row.awaits_release() {
+        Reason::WaitingForRelease
+    } else if let Some(key) = &row.behind {
+        Reason::WaitingForLimit { key: key.to_string() }
     } else {
         Reason::WaitingForSlot { pool: row.definition.pool.to_string() }
     }

@@ -81,6 +81,8 @@ pub enum Effect<R> {
     Announce(RunReport),
     /// Acknowledge the message.
     Ack(R),
+    /// Acknowledge the message, and send the report once the queue has accepted that.
+    Release(R, RunReport),
     /// Give the message back.
     Requeue(R),
     /// The broker redelivered a message that this session holds, so the session no longer owns any message.
@@ -267,6 +269,10 @@ impl<R: Copy + Debug> Machine<R> {
                 slots::Effect::Ack(HeldReceipt { receipt, block }) => {
                     self.blocks.freed(block);
                     Effect::Ack(receipt)
+                }
+                slots::Effect::Release(HeldReceipt { receipt, block }, report) => {
+                    self.blocks.freed(block);
+                    Effect::Release(receipt, report)
                 }
                 slots::Effect::Requeue(HeldReceipt { receipt, block }) => {
                     self.blocks.freed(block);

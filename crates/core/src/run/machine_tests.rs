@@ -36,6 +36,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Settle(it) => format!("settle {}", event(it)),
         Effect::Announce(it) => format!("announce {}", event(it)),
         Effect::Ack(receipt) => format!("ack {receipt}"),
+        Effect::Release(receipt, it) => format!("ack {receipt}, then report {}", event(it)),
         Effect::Requeue(receipt) => format!("requeue {receipt}"),
         Effect::Lost { id, .. } => format!("lost {}", id.0.as_u128()),
         Effect::Block(BlockEffect::Open { prefetch, priority, .. }) => {

@@ -5,6 +5,7 @@
 //! waiting → running ⇄ backoff → ending → settling → (acknowledged), or ending → (given back).
 
 mod admission;
+mod arrival;
 mod handover;
 mod inventory;
 mod io;
@@ -24,7 +25,8 @@ use crate::run::database_clock::DatabaseClock;
 use crate::wire::command::{Revocation, RevocationCause};
 use crate::wire::hold_reasons;
 use crate::wire::report::{RunEvent, RunReport};
-use crate::wire::work::{DecodedWork, Work};
+use crate::wire::work::Work;
+use arrival::{Arrival, Leftover, acknowledge, arrival};
 use phase::{Phase, Why, started};
 use serial_start::Suspects;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -49,14 +51,6 @@ struct Slot<R> {
     successor: Option<Box<Arrival<R>>>,
 }
 
-#[derive(Debug)]
-struct Arrival<R> {
-    receipt: R,
-    id: ObserverId,
-    epoch: Epoch,
-    work: Result<Arc<Work>, String>,
-}
-
 /// The slots of one session.
 #[derive(Debug)]
 pub struct Slots<R> {
@@ -65,7 +59,7 @@ pub struct Slots<R> {
     /// Boxed, because the nodes of the map are half empty.
     slots: BTreeMap<ObserverId, Box<Slot<R>>>,
     /// Older copies whose end is reported but not confirmed yet.
-    leftovers: HashMap<(ObserverId, Epoch), R>,
+    leftovers: HashMap<(ObserverId, Epoch), Leftover<R>>,
     timers: BTreeSet<(Duration, ObserverId)>,
     /// When held observers end, by the database's clock.
     finishes: BTreeSet<(Timestamp, ObserverId)>,
@@ -186,12 +180,12 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             return;
         }
         if arrival.epoch <= slot.epoch {
-            return self.settle_unstarted(arrival.receipt, id, arrival.epoch, effects);
+            return self.settle_unstarted(&arrival, RunEvent::Stopped, effects);
         }
         // Two copies: the later one waits until the earlier one is settled, and is never acknowledged in its place.
         let below = arrival.epoch;
         if let Some(older) = slot.successor.replace(Box::new(arrival)) {
-            self.settle_unstarted(older.receipt, id, older.epoch, effects);
+            self.settle_unstarted(&older, RunEvent::Stopped, effects);
         }
         self.end_run(id, (below, None), now, effects);
     }
@@ -243,10 +237,12 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         }
     }
 
-    /// Settles a message whose code was never started here and must not start.
-    fn settle_unstarted(&mut self, receipt: R, id: ObserverId, epoch: Epoch, effects: &mut Vec<Effect<R>>) {
-        self.leftovers.insert((id, epoch), receipt);
-        effects.push(Effect::Settle(RunReport { id, epoch, event: RunEvent::Stopped }));
+    /// Settles a message whose code was never started here and must not start: it is revoked, or its time has passed.
+    fn settle_unstarted(&mut self, arrival: &Arrival<R>, event: RunEvent, effects: &mut Vec<Effect<R>>) {
+        let (id, epoch) = (arrival.id, arrival.epoch);
+        let leftover = Leftover { receipt: arrival.receipt, counts: arrival.counts() };
+        self.leftovers.insert((id, epoch), leftover);
+        effects.push(Effect::Settle(RunReport { id, epoch, event }));
     }
 
     fn settle(&mut self, id: ObserverId, event: RunEvent, effects: &mut Vec<Effect<R>>) {
@@ -399,8 +395,8 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
     }
 
     fn on_confirmed(&mut self, id: ObserverId, epoch: Epoch, now: Now, effects: &mut Vec<Effect<R>>) {
-        if let Some(receipt) = self.leftovers.remove(&(id, epoch)) {
-            effects.push(Effect::Ack(receipt));
+        if let Some(Leftover { receipt, counts }) = self.leftovers.remove(&(id, epoch)) {
+            effects.push(acknowledge((receipt, counts), id, epoch));
             return;
         }
         let settling = self
@@ -411,7 +407,8 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             return;
         }
         if let Some(slot) = self.remove(id) {
-            effects.push(Effect::Ack(slot.receipt));
+            let counts = slot.work.as_ref().is_none_or(|work| !work.limits.is_empty());
+            effects.push(acknowledge((slot.receipt, counts), id, epoch));
             self.refusals.remove(&id);
             if let Some(successor) = slot.successor {
                 self.admit(*successor, now, effects);
@@ -457,19 +454,6 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
                 Phase::Running { attempt, since, .. } => self.time_out(id, (attempt, since), now, effects),
                 Phase::Announced | Phase::Settling => {}
             }
-        }
-    }
-}
-
-fn arrival<R>(receipt: R, read: DecodedWork, acquisitions: u32) -> Arrival<R> {
-    match read {
-        DecodedWork::Ours(work) => {
-            let epoch = Epoch::new(work.generation, acquisitions);
-            Arrival { receipt, id: work.id, epoch, work: Ok(Arc::from(work)) }
-        }
-        DecodedWork::Foreign(label, why) => {
-            let epoch = Epoch::new(label.generation, acquisitions);
-            Arrival { receipt, id: label.id, epoch, work: Err(why) }
         }
     }
 }

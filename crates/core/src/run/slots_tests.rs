@@ -6,6 +6,7 @@ use crate::id::Kind;
 use crate::id::Name;
 use crate::observer::definition::ObserverDefinition;
 use crate::wire::command::Cause;
+use crate::wire::work::DecodedWork;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -72,6 +73,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Settle(it) => report("settle", it),
         Effect::Announce(it) => report("announce", it),
         Effect::Ack(receipt) => format!("ack {receipt}"),
+        Effect::Release(receipt, it) => format!("ack {receipt}, then {}", report("report", it)),
         Effect::Requeue(receipt) => format!("requeue {receipt}"),
         Effect::Lost { epoch, .. } => format!("lost {epoch}"),
         Effect::StepBack { until } => format!("step back until {} s", until.as_secs_f64()),
@@ -100,6 +102,22 @@ fn a_run_goes_from_delivery_to_a_confirmed_settlement() {
         .on(ended(1, 0, Outcome::Done), &["settle Stopped 1.0"])
         .on(confirmed(1, 0), &["ack 7"])
         .on(confirmed(1, 0), &[]);
+}
+
+#[test]
+fn managers_learn_when_a_message_that_counts_towards_limits_is_gone() {
+    let read = || work(1, &json!({"limits": ["a"]}));
+    let stop = || revocation(Epoch::after_generation(1));
+    Script::new()
+        .on(
+            Input::Delivered { receipt: 7, read: read(), acquisitions: 0 },
+            &["start 1.0 attempt 1", "report Started 1.0"],
+        )
+        .on(stop(), &["cancel"])
+        .on(ended(1, 0, Outcome::Done), &["settle Stopped 1.0"])
+        .on(confirmed(1, 0), &["ack 7, then report Released 1.0"])
+        .on(Input::Delivered { receipt: 8, read: read(), acquisitions: 1 }, &["settle Stopped 1.1"])
+        .on(confirmed(1, 1), &["ack 8, then report Released 1.1"]);
 }
 
 #[test]

@@ -146,6 +146,9 @@ pub enum RunEvent {
     Finished { at: Timestamp },
     /// Ended: it gave up.
     Failed { error: String, attempts: u32 },
+    /// The queue no longer has its message, which counted towards limits: the service has acknowledged it, and the queue has
+    /// accepted that.
+    Released,
 }
 
 impl RunEvent {
@@ -165,7 +168,8 @@ impl RunEvent {
             | Self::Progress { .. }
             | Self::HandedOver
             | Self::HandedOverFor { .. }
-            | Self::Refused { .. } => false,
+            | Self::Refused { .. }
+            | Self::Released => false,
         }
     }
     /// Whether the service still holds the message after this event.
@@ -182,7 +186,8 @@ impl RunEvent {
             | Self::Completed
             | Self::CompletedWith { .. }
             | Self::Finished { .. }
-            | Self::Failed { .. } => false,
+            | Self::Failed { .. }
+            | Self::Released => false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Work messages: an observer on its way to a service.
 
 use crate::clock::{Timestamp, friendly};
-use crate::id::{Kind, Name, ObserverId};
+use crate::id::{Kind, LimitKey, Name, ObserverId};
 use crate::observer::definition::{ObserverDefinition, Overlap};
 use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// An observer on its way to a service. `v`, `id`, `generation` and `kind` never change their
@@ -39,6 +39,10 @@ pub struct Work {
     /// row, it restores the priority from here.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i8,
+    /// The limits that it counts towards. After such a message, its service reports that the queue no longer has it: only
+    /// then may another observer have its places.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub limits: BTreeSet<LimitKey>,
     /// After this time, the code of an attempt is told to stop, and the attempt counts as an error.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -104,6 +108,7 @@ impl Work {
             overlap: definition.overlap,
             grace: definition.grace,
             priority: definition.priority,
+            limits: definition.limits.clone(),
             attempt_timeout: definition.attempt_timeout,
             finish_at: definition.finish_at,
             closes_at: None,

@@ -47,7 +47,7 @@ pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Res
 
 /// Takes waiting observers whose kind no living service of their pool offers out of the order: they need no slot.
 async fn withhold(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
-    for (pool, count) in manager.records.store.waiting_pools().await? {
+    for (pool, count) in manager.records.store.waiting_pools().await?.pools {
         for kind in count.unoffered(&offered_kinds(services, &pool)) {
             let now = manager.records.clock.now();
             let rows = manager.records.store.waiting(&pool, &kind, AT_ONCE as usize).await?;

@@ -49,6 +49,7 @@ const FILES: &[File] = files! {
     "/console/create.js": "create.js", SCRIPT;
     "/console/services.js": "services.js", SCRIPT;
     "/console/topology.js": "topology.js", SCRIPT;
+    "/console/limits.js": "limits.js", SCRIPT;
     "/console/parked.js": "parked.js", SCRIPT;
     "/console/events.js": "events.js", SCRIPT;
 };

@@ -3,6 +3,7 @@
 use super::draft::Draft;
 use super::etag::tag;
 use super::idempotency::Identity;
+use super::limits;
 use super::lookup::one;
 use super::problem::{Code, Problem};
 use crate::context::{Manager, schemas};
@@ -48,6 +49,7 @@ pub(super) async fn create_row(
     Draft { definition, paused }: Draft,
 ) -> Result<(Row, Observer), Problem> {
     check_kind(manager, &definition).await?;
+    limits::check_known(&manager.records, &definition).await?;
     let now = manager.records.clock.now();
     definition.check_at(now).map_err(|error| Problem::invalid(vec![error]))?;
     let id = identity.id();
@@ -97,6 +99,7 @@ pub(super) async fn create_row(
             let detail = without_room(&row.definition.pool, &manager.records.services(SERVICES_AGE).await?);
             Err(Problem::new(Code::NoCapacity, detail))
         }
+        Created::LimitReached => Err(limits::reached(&manager.records, &row.definition).await?),
         Created::NoCapacityForKind => {
             let (pool, kind) = (&row.definition.pool, &row.definition.kind);
             let detail = format!(

@@ -1,5 +1,6 @@
 //! Reads observers for responses: by id or name, with their holders.
 
+use super::limits::occupants;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::context::records::Records;
@@ -38,6 +39,9 @@ pub(super) async fn one(records: &Records, row: &Row) -> Result<Observer, Proble
         if records.paused_pools(SERVICES_MAX_AGE).await?.contains(&row.definition.pool) {
             shown.reason = format!("{}; pool {} is paused", shown.reason, row.definition.pool);
         }
+    }
+    if let Some(key) = row.behind.as_ref().filter(|_| row.is_behind_limit()) {
+        shown.reason = format!("{}: {}", shown.reason, occupants(records, key).await?);
     }
     Ok(shown)
 }

@@ -64,6 +64,9 @@ pub(crate) async fn metrics(State(manager): State<Arc<Manager>>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
+/// The limits that metrics show: each is three time series.
+const LIMITS_MAX: usize = 100;
+
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
 fn set(name: &'static str, value: usize) {
     metrics::gauge!(name).set(value as f64);
@@ -74,7 +77,7 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
     let counts = manager.records.store.counts().await?;
     let healths = manager.records.store.health_counts().await?;
     let services = manager.records.services(Duration::ZERO).await?;
-    let waiting = manager.records.store.waiting_pools().await?;
+    let waiting = manager.records.store.waiting_pools().await?.pools;
     let parked = manager.records.store.parked(None, 1).await?.1;
     metrics::gauge!(metric::PARKED).set(parked as f64);
     let unreadable = manager.records.store.unreadable().await?;
@@ -112,6 +115,14 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
         metrics::gauge!(metric::CAPACITY, "pool" => pool.to_string()).set(capacity);
         let held: f64 = of_pool().map(|service| f64::from(service.held())).sum();
         metrics::gauge!(metric::HELD, "pool" => pool.to_string()).set(held);
+    }
+    for it in manager.records.store.limits(None, LIMITS_MAX).await? {
+        if it.limit.key.prefix().is_none() {
+            let key = it.limit.key.to_string();
+            metrics::gauge!(metric::LIMIT_USED, "key" => key.clone()).set(it.used as f64);
+            metrics::gauge!(metric::LIMIT_MAX, "key" => key.clone()).set(f64::from(it.limit.max));
+            metrics::gauge!(metric::LIMIT_WAITING, "key" => key).set(it.waiting as f64);
+        }
     }
     let mut states: BTreeMap<&'static str, f64> =
         ServiceState::LIVING.map(|state| (state.as_str(), 0.0)).into();

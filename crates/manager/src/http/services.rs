@@ -156,8 +156,13 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
             pool.needed += count;
         }
     }
-    for (pool, count) in manager.records.store.waiting_pools().await? {
+    for (pool, count) in manager.records.store.waiting_pools().await?.pools {
         pools.entry(pool.to_string()).or_default().waiting = count.waiting();
+    }
+    for (pool, count) in manager.records.store.behind_limits().await? {
+        // They need no slot until a place is free.
+        let pool = pools.entry(pool.to_string()).or_default();
+        pool.needed = pool.needed.saturating_sub(count);
     }
     for ((pool, health), count) in manager.records.store.health_counts().await? {
         pools.entry(pool.to_string()).or_default().health.insert(health.to_string(), count);

@@ -6,6 +6,7 @@ use super::creating::{check_kind, create_as};
 use super::draft::{Draft, draft, merged, same_name};
 use super::etag::tag;
 use super::idempotency::Identity;
+use super::limits;
 use super::lookup::{find, not_found, one};
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
@@ -38,7 +39,7 @@ type Shared = State<Arc<Manager>>;
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-deleted, finish-at-passed, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
-    (status = 422, body = ProblemBody, description = "no-service-for-kind")))]
+    (status = 422, body = ProblemBody, description = "no-service-for-kind, limit-unknown")))]
 pub(crate) async fn patch(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -89,8 +90,8 @@ fn contended(key: &str) -> Problem {
     (status = 404, body = ProblemBody, description = "not-found (by id)"),
     (status = 409, body = ProblemBody, description = "name-exists, observer-deleted, finish-at-passed, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
-    (status = 422, body = ProblemBody, description = "no-service-for-kind"),
-    (status = 503, body = ProblemBody, description = "no-capacity, pool-paused, name-ending, stopping")))]
+    (status = 422, body = ProblemBody, description = "no-service-for-kind, limit-unknown"),
+    (status = 503, body = ProblemBody, description = "no-capacity, limit-reached, pool-paused, name-ending, stopping")))]
 pub(crate) async fn put(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -129,6 +130,9 @@ async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> R
     same_name(&draft.definition, &seen.definition.name)?;
     if !draft.definition.runs_like(&seen.definition) {
         check_kind(manager, &draft.definition).await?;
+    }
+    if draft.definition.limits != seen.definition.limits {
+        limits::check_known(&manager.records, &draft.definition).await?;
     }
     if draft.definition.finish_at != seen.definition.finish_at
         || draft.definition.schedule != seen.definition.schedule

@@ -4,12 +4,12 @@
 use crate::RunError;
 use crate::commit::publish_rows;
 use crate::context::Manager;
-use crate::fleet::{pool_pause, rebalance, safe_mode};
+use crate::fleet::{limits, pool_pause, rebalance, safe_mode};
 use crate::metric;
 use everwatch_core::capacity::admission::{Offers, PoolCount};
 use everwatch_core::id::Pool;
 use everwatch_core::record::row::Row;
-use everwatch_store::{Admission, Admitted, StoreError};
+use everwatch_store::{Admission, Decided, StoreError, WaitingPools};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
@@ -52,31 +52,45 @@ async fn pass(manager: &Arc<Manager>) -> Result<bool, StoreError> {
     if manager.link.open_session().is_none() || !manager.has_read() {
         return Ok(false);
     }
-    let pools = manager.records.store.waiting_pools().await?;
+    let WaitingPools { pools, limits_changed } = manager.records.store.waiting_pools().await?;
+    let mut goes_on = false;
     for (pool, count) in &pools {
-        admit(manager, pool, count).await?;
+        goes_on |= admit(manager, pool, count).await?;
     }
-    Ok(!pools.is_empty())
+    if limits_changed {
+        goes_on |= limits::look(manager).await?;
+    }
+    if goes_on {
+        // Those that came forward wait for a slot; those that went behind a limit may have left a place of another one.
+        manager.records.note_change();
+    }
+    Ok(goes_on || !pools.is_empty())
 }
 
-async fn admit(manager: &Arc<Manager>, pool: &Pool, count: &PoolCount) -> Result<(), StoreError> {
+/// Returns whether observers went behind a limit.
+async fn admit(manager: &Arc<Manager>, pool: &Pool, count: &PoolCount) -> Result<bool, StoreError> {
     if count.open() <= 0 || rebalance::is_in_progress(&manager.records, pool).await? {
-        return Ok(());
+        return Ok(false);
     }
-    let Some(offers) = offers_with_room(manager, pool, count).await? else { return Ok(()) };
+    let Some(offers) = offers_with_room(manager, pool, count).await? else { return Ok(false) };
+    let mut went_behind = false;
     let holds_restored = safe_mode::is_on(&manager.records).await?;
     while manager.publishing.leases.have_room() && !pool_pause::is_paused(&manager.records, pool).await? {
         let now = manager.records.clock.now();
         let admission = Admission { pool, offers: &offers, now, holds_restored, most: BATCH };
-        let admitted = manager.records.store.admit(&admission).await?;
+        let decided = manager.records.store.admit(&admission).await?;
+        let (admitted, behind): (Vec<Decided>, Vec<Decided>) =
+            decided.into_iter().partition(|it| it.after.behind.is_none());
         let count = admitted.len() as u64;
+        behind.iter().for_each(|it| manager.records.events.tell(Some(&it.before), &it.after));
         publish(manager, admitted).await;
-        if count < BATCH {
+        went_behind |= !behind.is_empty();
+        if count < BATCH && behind.is_empty() {
             break;
         }
-        debug!(%pool, count, "admitted a batch of waiting observers");
+        debug!(%pool, count, behind = behind.len(), "admitted a batch of waiting observers");
     }
-    Ok(())
+    Ok(went_behind)
 }
 
 /// What the services of the pool offer, if that is a slot for an observer that waits.
@@ -95,12 +109,12 @@ async fn offers_with_room(
 }
 
 /// Tells the events of saved admissions, and publishes the rows.
-async fn publish(manager: &Arc<Manager>, admitted: Vec<Admitted>) {
+async fn publish(manager: &Arc<Manager>, admitted: Vec<Decided>) {
     if admitted.is_empty() {
         return;
     }
     metrics::counter!(metric::ADMISSIONS).increment(admitted.len() as u64);
-    for Admitted { before, after } in &admitted {
+    for Decided { before, after } in &admitted {
         if let Some(waiting) = before.waiting {
             let waited = after.modified_at.since(waiting.since);
             metrics::histogram!(metric::WAITED).record(waited.as_secs_f64());

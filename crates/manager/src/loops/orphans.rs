@@ -76,9 +76,29 @@ async fn pass(manager: &Arc<Manager>, session: &dyn Session, looks: &mut Looks) 
             let mut roster = ServiceRoster::load(&manager.records).await?;
             let rows = roster.unheld(&manager.records, &pool, BATCH).await?;
             conclude(manager, (&pool, &roster), rows).await?;
+            release(manager, (&pool, &roster)).await?;
         }
     }
     Ok(())
+}
+
+/// Releases the places of observers that have ended, and whose messages would have come back by now.
+async fn release(manager: &Arc<Manager>, (pool, roster): (&Pool, &ServiceRoster)) -> Result<(), StoreError> {
+    let (now, after) = (manager.records.clock.now(), manager.settings.orphan_after);
+    let mut rows = manager.records.store.unreleased(BATCH).await?;
+    rows.retain(|row| {
+        row.definition.pool == *pool && row.is_surely_gone(&roster.living, roster.listed_at, now, after)
+    });
+    let released = rows.into_iter().map(|row| {
+        let mut after = row.clone();
+        after.release_places(now);
+        RowChange { before: row, after, then: Then::Tell }
+    });
+    let released: Vec<RowChange> = released.collect();
+    if !released.is_empty() {
+        info!(%pool, count = released.len(), "the messages of ended observers are gone: their limits have places again");
+    }
+    commit(manager, released).await.map(drop)
 }
 
 /// The services that may hold something.
@@ -142,8 +162,8 @@ pub(crate) async fn conclude(
                 Then::Revoke
             }
             Orphan::Republish => {
-                after.republish(now, &manager.settings.row);
-                Then::Publish
+                after.replace_lost(now, &manager.settings.row);
+                if after.waiting.is_some() { Then::Revoke } else { Then::Publish }
             }
         };
         changes.push(RowChange { before: row, after, then });

@@ -81,5 +81,6 @@ fn word(event: &RunEvent) -> &'static str {
         RunEvent::Completed | RunEvent::CompletedWith { .. } => "completed",
         RunEvent::Finished { .. } => "finished",
         RunEvent::Failed { .. } => "failed",
+        RunEvent::Released => "released",
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ServiceSession;
 use crate::session::reporter::Say;
-use everwatch_broker::{Consume, Receipt};
+use everwatch_broker::{Consume, Receipt, Settle};
 use everwatch_core::capacity::blocks::BlockEffect;
 use everwatch_core::run::machine::{Effect, Input};
 use everwatch_core::wire::report::{RunEvent, RunReport};
@@ -52,6 +52,7 @@ impl ServiceSession {
                 self.reporter.say(Say::Settle(report, trace)).await;
             }
             Effect::Ack(receipt) => self.on_settle(self.me.session.ack(receipt).await),
+            Effect::Release(receipt, report) => self.release(receipt, report),
             Effect::Requeue(receipt) => self.on_settle(self.me.session.requeue(receipt).await),
             Effect::Lost { id, epoch } => {
                 self.fence.trip(&format!("observer {id}, held as {epoch}, was handed out again"));
@@ -68,6 +69,19 @@ impl ServiceSession {
             Effect::AnswerLogs(asked) => self.tell_logs(asked),
             Effect::Checkpoints(answers) => self.checkpoints.on_answers(answers),
         }
+    }
+
+    /// Acknowledges a message that counts towards limits, and reports that once the queue has accepted it.
+    fn release(&self, receipt: Receipt, report: RunReport) {
+        let (session, fence) = (self.me.session.clone(), self.fence.clone());
+        let reporter = self.reporter.clone();
+        let released = async move {
+            match session.ack_accepted(receipt).await {
+                Settle::Done => reporter.say(Say::Run(report, None)).await,
+                Settle::NotOurs => fence.trip("a message is no longer ours"),
+            }
+        };
+        self.helpers.spawn(self.releases.track_future(released));
     }
 
     /// Closes the logs and checkpoints of a run that this service no longer holds; returns the trace of the run.

@@ -107,6 +107,8 @@ impl ServiceSession {
     }
 
     async fn unregister(self) -> End {
+        self.releases.close();
+        let _in_time = tokio::time::timeout(GOODBYE, self.releases.wait()).await;
         let goodbye = self.reporter.confirmed(Report::ServiceGone);
         let said = tokio::time::timeout(GOODBYE, goodbye).await;
         tracing::info!(service = %self.me.id, goodbye = said.unwrap_or(false), "stopped");

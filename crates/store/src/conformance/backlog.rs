@@ -1,7 +1,7 @@
 //! Observers that wait for a slot.
 
 use super::*;
-use crate::port::{Admission, Admitted, Place};
+use crate::port::{Admission, Decided, Place};
 use everwatch_core::capacity::admission::{Offers, PoolCount};
 use everwatch_core::id::{Kind, Pool};
 use everwatch_core::record::row::Slot;
@@ -19,7 +19,7 @@ fn of_priority(number: u128, priority: i8) -> Row {
 }
 
 /// Admits up to `most` observers. `offers`: the slots of the services that offer each kind.
-async fn admitted_of(store: &dyn Store, offers: &[(&str, u64)], most: u64) -> Vec<Admitted> {
+async fn admitted_of(store: &dyn Store, offers: &[(&str, u64)], most: u64) -> Vec<Decided> {
     let offers: Offers = offers.iter().map(|(name, slots)| (kind(name), *slots)).collect();
     let pool = Pool::default();
     let admission =
@@ -33,7 +33,7 @@ async fn admitted(store: &dyn Store, most: u64) -> Vec<u128> {
 }
 
 async fn numbers_waiting(store: &dyn Store) -> u64 {
-    store.waiting_pools().await.unwrap().get(&Pool::default()).map_or(0, PoolCount::waiting)
+    store.waiting_pools().await.unwrap().pools.get(&Pool::default()).map_or(0, PoolCount::waiting)
 }
 
 pub async fn observers_without_a_slot_wait_until_one_is_free(store: &dyn Store) {
@@ -52,7 +52,7 @@ pub async fn observers_without_a_slot_wait_until_one_is_free(store: &dyn Store) 
     change(store, 1, |row| hear(row, 1, 1, RunEvent::Completed)).await;
     let saved = admitted_of(store, &[("ticker", 2)], 100).await;
     assert_eq!(saved.len(), 1);
-    let Admitted { before, after } = &saved[0];
+    let Decided { before, after } = &saved[0];
     assert_eq!((before.id, before.slot(), after.slot()), (id(3), Slot::Waiting, Slot::Admitted));
     assert_eq!(loaded(store, 3).await, Row { version: before.version + 1, ..after.clone() });
     assert_eq!((after.generation, numbers_waiting(store).await), (1, 2));
@@ -115,7 +115,7 @@ pub async fn a_kind_takes_only_slots_of_services_that_offer_it(store: &dyn Store
     found.sort_unstable();
     assert_eq!(found, [id(1), id(2), id(4)]);
     assert_eq!(admitted_of(store, &offers, 100).await, []);
-    let counted = store.waiting_pools().await.unwrap().remove(&Pool::default()).unwrap();
+    let counted = store.waiting_pools().await.unwrap().pools.remove(&Pool::default()).unwrap();
     assert_eq!((counted.capacity, counted.free(), counted.waiting()), (10, 7, 2));
     assert_eq!((counted.kinds[&kind("exec")].admitted, counted.kinds[&kind("exec")].waiting), (2, 1));
 }

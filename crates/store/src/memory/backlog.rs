@@ -1,14 +1,15 @@
 //! Observers that wait for a slot, in memory.
 
 use super::{Kept, MemoryStore, Tables};
-use crate::port::{Admission, Admitted, Backlog, PLACE_MAX, Place, StoreError};
+use crate::limit_uses::freed;
+use crate::port::{Admission, Backlog, Decided, PLACE_MAX, Place, StoreError, WaitingPools};
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::id::{Kind, Pool};
 use everwatch_core::record::row::{Row, Slot};
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceState;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 impl Tables {
     pub(super) fn pool_counts(&self, rows: &[Row], policy: &RowPolicy) -> HashMap<String, PoolCount> {
@@ -48,12 +49,14 @@ impl Tables {
 
 #[async_trait]
 impl Backlog for MemoryStore {
-    async fn waiting_pools(&self) -> Result<BTreeMap<Pool, PoolCount>, StoreError> {
-        let mut counts = self.tables().pool_counts(&[], &self.policy);
+    async fn waiting_pools(&self) -> Result<WaitingPools, StoreError> {
+        let tables = self.tables();
+        let mut counts = tables.pool_counts(&[], &self.policy);
         counts.retain(|_, count| count.waiting() > 0);
-        crate::columns::by_pool(counts)
+        let pools = crate::columns::by_pool(counts)?;
+        Ok(WaitingPools { pools, limits_changed: !tables.changed_limits.is_empty() })
     }
-    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Admitted>, StoreError> {
+    async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError> {
         let mut tables = self.tables();
         let mut counts = tables.pool_counts(&[], &self.policy);
         let counted = counts.remove(admission.pool.as_str()).unwrap_or_default();
@@ -62,13 +65,16 @@ impl Backlog for MemoryStore {
             tables.first_waiting(admission.pool, kind, usize::try_from(*most).unwrap_or(usize::MAX))
         };
         let candidates = room.iter().flat_map(first).collect();
-        let admitted = admission.decide(&counted, candidates, &self.policy);
-        for it in &admitted {
+        let candidates = admission.candidates(candidates);
+        let keys = tables.key_counts(admission.pool, &candidates, &self.policy);
+        let decided = admission.decide(&counted, (candidates, keys), &self.policy);
+        for it in &decided {
             if let Some(kept) = tables.observers.get_mut(&it.after.id) {
                 *kept = Kept::of(&it.after, it.before.version + 1, &self.policy, kept.has_name)?;
+                tables.changed_limits.extend(freed(&it.before, &it.after));
             }
         }
-        Ok(admitted)
+        Ok(decided)
     }
     async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {
         Ok(self.tables().first_waiting(pool, kind, most))

@@ -1,15 +1,18 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
-use super::pool_counts;
+use super::{limits, pool_counts};
 use crate::columns::{
     CountChanges, StateColumns, VersionColumns, WantedColumns, firsts, range_totals, released, unsaved,
     without_nul,
 };
 use crate::error_mapping::failure;
+use crate::limit_uses::UseChanges;
 use crate::port::{Change, Created, DefinitionVersion, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::admission::PoolOffers;
-use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_pools, names, refused_by};
+use everwatch_core::capacity::create_admission::{
+    Occupancy, admit, counted_limits, counted_pools, names, refused_by,
+};
 use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
 use everwatch_core::record::row::{REVISIONS_MAX, Row};
@@ -115,7 +118,8 @@ pub(super) async fn create(
     let mut transaction = pool.begin().await.map_err(failure)?;
     let pools = pool_counts::lock_and_count(&mut transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
-    let mut answers = admit(rows, Occupancy { holders, pools }, offers);
+    let limits = limits::unclaimed(&mut transaction, &counted_limits(rows)).await?;
+    let mut answers = admit(rows, Occupancy { holders, pools, limits }, offers);
     let stored: Vec<Option<Cow<'_, Row>>> =
         rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
     let wanted: Vec<WantedColumns> =
@@ -136,6 +140,7 @@ pub(super) async fn create(
         let done: Vec<&Row> = done.collect();
         let states = done.iter().map(|row| StateColumns::of(row, row.version, policy));
         write_states(&mut transaction, INSERT_STATES, &states.collect::<Result<Vec<_>, _>>()?).await?;
+        limits::write_uses(&mut transaction, UseChanges::of_created(done.iter().copied(), policy)).await?;
         count(&mut transaction, CountChanges::of_created(done.into_iter())).await?;
     }
     transaction.commit().await.map_err(failure)?;
@@ -293,6 +298,7 @@ pub(super) async fn save_within(
         sqlx::query(RELEASE).bind(released).execute(&mut *transaction).await.map_err(failure)?;
     }
     count(transaction, CountChanges::of_saved(&firsts, &saved)).await?;
+    limits::write_uses(transaction, UseChanges::of_saved(&firsts, &saved, policy)).await?;
     Ok(unsaved(changes, saved))
 }
 

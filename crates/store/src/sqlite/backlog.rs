@@ -1,35 +1,36 @@
 //! Observers that wait for a slot, on SQLite.
 
+use super::limits;
 use super::observers::{Reading, observers, save_within};
 use super::pool_counts::count;
 use crate::columns::{by_pool, number};
 use crate::error_mapping::failure;
-use crate::port::{Admission, Admitted, Change, PLACE_MAX, Place, StoreError};
+use crate::port::{Admission, Change, Decided, PLACE_MAX, Place, StoreError, WaitingPools};
 use crate::unreadable::{Ledger, StoredObserver};
-use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::id::{Kind, ObserverId, Pool};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use sqlx::{SqliteConnection, SqlitePool};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 pub(super) async fn waiting_pools(
     readers: &SqlitePool,
     policy: &RowPolicy,
-) -> Result<BTreeMap<Pool, PoolCount>, StoreError> {
+) -> Result<WaitingPools, StoreError> {
     let waiting =
         "SELECT pool FROM observer_counts WHERE slot = 'waiting' GROUP BY pool HAVING SUM(number) > 0";
     let mut snapshot = super::snapshot(readers).await?;
     let pools: Vec<String> = sqlx::query_scalar(waiting).fetch_all(&mut *snapshot).await.map_err(failure)?;
+    let limits_changed = limits::have_changed(&mut snapshot).await?;
     let counts = count(&mut snapshot, &pools, policy).await?;
-    by_pool(counts)
+    Ok(WaitingPools { pools: by_pool(counts)?, limits_changed })
 }
 
 pub(super) async fn admit(
     (writer, ledger): Reading<'_>,
     admission: &Admission<'_>,
     policy: &RowPolicy,
-) -> Result<Vec<Admitted>, StoreError> {
+) -> Result<Vec<Decided>, StoreError> {
     let mut transaction = super::writing(writer).await?;
     let pool = admission.pool.to_string();
     let counted =
@@ -39,14 +40,16 @@ pub(super) async fn admit(
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         candidates.extend(first_of((&mut transaction, ledger), (admission.pool, &kind), most).await?);
     }
-    let mut admitted = admission.decide(&counted, candidates, policy);
+    let candidates = admission.candidates(candidates);
+    let keys = limits::count(&mut transaction, admission.pool, &candidates).await?;
+    let mut decided = admission.decide(&counted, (candidates, keys), policy);
     let changes: Vec<Change<'_>> =
-        admitted.iter().map(|it| Change { before: &it.before, after: &it.after }).collect();
+        decided.iter().map(|it| Change { before: &it.before, after: &it.after }).collect();
     let unsaved = save_within(&mut transaction, &changes, policy).await?;
     transaction.commit().await.map_err(failure)?;
     let unsaved: HashSet<ObserverId> = unsaved.into_iter().collect();
-    admitted.retain(|it| !unsaved.contains(&it.after.id));
-    Ok(admitted)
+    decided.retain(|it| !unsaved.contains(&it.after.id));
+    Ok(decided)
 }
 
 pub(super) async fn waiting(

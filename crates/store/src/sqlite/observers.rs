@@ -1,17 +1,18 @@
 //! Observers on SQLite: a batch is a few statements of many rows. Each statement wakes the thread of the database, which
 //! costs more than the write of a row.
 
-use super::pool_counts;
 use super::statements::{Statement, Statements, gathered};
+use super::{limits, pool_counts};
 use crate::columns::{
     CountChanges, CountKey, StateColumns, VersionColumns, WantedColumns, firsts, range_totals, released,
     unsaved, written,
 };
 use crate::error_mapping::failure;
+use crate::limit_uses::UseChanges;
 use crate::port::{Change, Created, DefinitionVersion, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::admission::PoolOffers;
-use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_pools, names};
+use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_limits, counted_pools, names};
 use everwatch_core::clock::{self};
 use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
@@ -86,7 +87,8 @@ pub(super) async fn create(
     let mut transaction = super::writing(writer).await?;
     let pools = pool_counts::count(&mut transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
-    let mut answers = admit(rows, Occupancy { holders, pools }, offers);
+    let limits = limits::unclaimed(&mut transaction, &counted_limits(rows)).await?;
+    let mut answers = admit(rows, Occupancy { holders, pools, limits }, offers);
     let stored: Vec<Option<Cow<'_, Row>>> =
         rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
     let wanted: Vec<WantedColumns> =
@@ -104,6 +106,7 @@ pub(super) async fn create(
     let states = done.iter().map(|row| StateColumns::of(row, row.version, policy));
     let states = states.collect::<Result<Vec<_>, _>>()?;
     write_states(&mut transaction, &INSERT_STATES, &states).await?;
+    limits::write_uses(&mut transaction, UseChanges::of_created(done.iter().copied(), policy)).await?;
     count(&mut transaction, CountChanges::of_created(done.into_iter())).await?;
     transaction.commit().await.map_err(failure)?;
     Ok(answers)
@@ -221,6 +224,7 @@ pub(super) async fn save_within(
         release.execute(&mut *transaction).await.map_err(failure)?;
     }
     count(transaction, CountChanges::of_saved(&firsts, &saved)).await?;
+    limits::write_uses(transaction, UseChanges::of_saved(&firsts, &saved, policy)).await?;
     Ok(unsaved(changes, saved))
 }
 

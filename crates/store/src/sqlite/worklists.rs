@@ -27,7 +27,10 @@ pub(super) async fn commanded_since(
 
 pub(super) async fn ending((pool, ledger): Reading<'_>, most: usize) -> Result<Vec<Row>, StoreError> {
     let ending = observers!(
-        "WHERE s.reason_code IN ('deleting', 'pausing', 'restart-requested', 'withdrawing')
+        "WHERE s.id IN (
+            SELECT id FROM observer_states
+                WHERE reason_code IN ('deleting', 'pausing', 'restart-requested', 'withdrawing')
+            UNION ALL SELECT observer_id FROM limit_uses WHERE how = 'unreleased')
         ORDER BY s.commanded_at, s.id LIMIT ?1 OFFSET ?2"
     );
     let mut pages = ledger.pages::<StoredObserver>(most);

@@ -7,7 +7,7 @@ recovered by itself would acknowledge messages that belong to someone else.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -55,8 +55,31 @@ class _Block:
     """A channel with deliveries."""
 
     channel: _Channel
+    # From which its deliveries come.
+    queue: str = ""
+    # The acknowledgements of which somebody waits until the queue has accepted them: those sent, and those accepted.
+    sent: int = 0
+    accepted: int = 0
+    proving: asyncio.Lock = field(default_factory=asyncio.Lock)
     # The broker ended its consumer: its messages belong to others, though an acknowledgement would raise no error.
     given_away: bool = False
+
+    async def prove_accepted(self, number: int) -> None:
+        """Waits until the queue has accepted all acknowledgements of this channel up to this number.
+
+        A round trip does not prove it: the process of the channel passes acknowledgements on without waiting for an
+        answer, and keeps some of them for later. ``basic.get`` is a command in the log of the queue behind those that
+        were passed on; the second one follows those that were kept meanwhile.
+        """
+        async with self.proving:
+            if self.accepted >= number:
+                return
+            sent = self.sent
+            for _ in range(2):
+                message = await self.channel.basic_get(self.queue)
+                if message.delivery_tag:
+                    await self.channel.basic_nack(message.delivery_tag, wait=False)
+            self.accepted = sent
 
 
 class Consumer:
@@ -77,6 +100,7 @@ class Consumer:
 
         # RabbitMQ 3.10 closes the whole connection if a tag is used twice.
         self._tag = str(uuid4())
+        self._block.queue = queue
         await self._block.channel.basic_qos(prefetch_count=prefetch)
         await self._block.channel.basic_consume(
             queue,
@@ -307,6 +331,18 @@ class Session:
     async def ack(self, receipt: int) -> bool:
         """Acknowledges; False if the message no longer belongs to this session."""
         return await self._settle(receipt, requeue=False)
+
+    async def ack_accepted(self, receipt: int) -> bool:
+        """Acknowledges, and waits until the queue has accepted that; False if the message is not this session's."""
+        _, block = self._held.get(receipt, (0, None))
+        if block is None or not await self.ack(receipt):
+            return False
+        block.sent += 1
+        try:
+            await self.guard(block.prove_accepted(block.sent))
+        except (SessionLost, AMQPError):
+            return False
+        return not block.given_away
 
     async def requeue(self, receipt: int) -> bool:
         """Gives the message back; False if it no longer belongs to this session."""

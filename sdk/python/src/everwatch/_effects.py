@@ -128,6 +128,14 @@ class Ack:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """Acknowledge the message, and send the report once the queue has accepted that."""
+
+    receipt: int
+    run: RunReport
+
+
+@dataclass(frozen=True, slots=True)
 class Requeue:
     """Give the message back."""
 
@@ -149,4 +157,4 @@ class Lost:
     epoch: int
 
 
-Effect = Start | CancelRun | AbortRun | Report | Settle | Announce | Ack | Requeue | StepBack | Lost
+Effect = Start | CancelRun | AbortRun | Report | Settle | Announce | Ack | Release | Requeue | StepBack | Lost

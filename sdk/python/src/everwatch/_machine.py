@@ -10,7 +10,7 @@ from uuid import UUID
 
 from everwatch import _commands as commands
 from everwatch._blocks import BlockEffect, Blocks
-from everwatch._effects import Ack, Effect, Now, Outcome, Requeue, StepBack
+from everwatch._effects import Ack, Effect, Now, Outcome, Release, Requeue, StepBack
 from everwatch._inventory import Range
 from everwatch._slots import Slots
 from everwatch._wire import RunReport, Work, WorkHeader
@@ -260,7 +260,7 @@ class Machine:
         kept: list[MachineEffect] = []
         for effect in effects:
             match effect:
-                case Ack(receipt) | Requeue(receipt):
+                case Ack(receipt) | Release(receipt, _) | Requeue(receipt):
                     block = self._block_of.pop(receipt, None)
                     if block is not None:
                         self.blocks.freed(block)

@@ -229,6 +229,8 @@ class ServiceSession:
                 await self.reporter.run_report(run, self._trace_of(run), partial(self._on_confirmed, run))
             case effects.Ack(receipt):
                 self.check_settled(is_ours=await self.session.ack(receipt))
+            case effects.Release(receipt, run):
+                self.spawn(self._release(receipt, run))
             case effects.Requeue(receipt):
                 self.check_settled(is_ours=await self.session.requeue(receipt))
             case effects.Lost(observer, epoch):
@@ -249,6 +251,13 @@ class ServiceSession:
                 self._log_answers.ask(asked)
             case machine.HandCheckpoints(checkpoints):
                 self.checkpoints.on_command(checkpoints)
+
+    async def _release(self, receipt: int, run: RunReport) -> None:
+        """Acknowledges a message that counts towards limits, and reports that once the queue has accepted it."""
+        is_ours = await self.session.ack_accepted(receipt)
+        self.check_settled(is_ours=is_ours)
+        if is_ours:
+            await self.reporter.run_report(run, None)
 
     def check_settled(self, *, is_ours: bool) -> None:
         """A message that another session has: this session has lost everything that it held."""

@@ -49,7 +49,7 @@ class SlotTable:
     clock: DatabaseClock = field(default_factory=DatabaseClock)
     _slots: dict[UUID, Slot] = field(default_factory=dict)
     # Older copies whose end is reported but not confirmed yet.
-    _leftovers: dict[tuple[UUID, int], int] = field(default_factory=dict)
+    _leftovers: dict[tuple[UUID, int], tuple[int, bool]] = field(default_factory=dict)
     # Deadlines of phases. An entry whose phase has ended is ignored.
     _timers: list[tuple[float, UUID]] = field(default_factory=list)
     # When observers finish, by the database's clock. An entry whose message is no longer held is ignored.
@@ -127,11 +127,13 @@ class SlotTable:
         self, arrival: Arrival, event: Event, apart_until: float, now: Now, effects: list[Effect]
     ) -> None:
         """Ends a message before its start: at once, or when an older run elsewhere has certainly ended."""
-        receipt, observer, epoch = arrival.receipt, arrival.read.id, arrival.epoch
+        read = arrival.read
+        work = read if isinstance(read, Work) else None
         if apart_until > now.mono:
-            self._put(observer, Slot(receipt, epoch, None, Over(apart_until, event), apart_until))
+            slot = Slot(arrival.receipt, arrival.epoch, work, Over(apart_until, event), apart_until)
+            self._put(read.id, slot)
         else:
-            self._settle_unstarted(receipt, observer, epoch, event, effects)
+            self._settle_unstarted(arrival, event, effects)
 
     def _refuse(self, arrival: Arrival, apart_until: float, now: Now, effects: list[Effect]) -> None:
         read = arrival.read
@@ -141,7 +143,8 @@ class SlotTable:
         if pause > 0:
             effects.append(StepBack(until + _STEPS_BACK))
         effects.append(Report(RunReport(read.id, arrival.epoch, wire.held(why, refuses=True))))
-        slot = Slot(arrival.receipt, arrival.epoch, None, Refusing(until, why), apart_until)
+        work = read if isinstance(read, Work) else None
+        slot = Slot(arrival.receipt, arrival.epoch, work, Refusing(until, why), apart_until)
         slot.ends_at = read.ends_at if isinstance(read, Work) else None
         self._put(read.id, slot)
 
@@ -232,10 +235,13 @@ class SlotTable:
         deadline = None if timeout is None else now.mono + timeout
         self._set_phase(observer, Running(attempt, now.mono, started_at, awaits_ready, deadline))
 
-    def _settle_unstarted(self, receipt: int, observer: UUID, epoch: int, event: Event, effects: list[Effect]) -> None:
+    def _settle_unstarted(self, arrival: Arrival, event: Event, effects: list[Effect]) -> None:
         """Settles a message whose code was never started here and must not start."""
-        self._leftovers[observer, epoch] = receipt
-        effects.append(Settle(RunReport(observer, epoch, event)))
+        observer, read = arrival.read.id, arrival.read
+        # A message that cannot be read here may count towards limits.
+        counts = read.counts if isinstance(read, Work) else True
+        self._leftovers[observer, arrival.epoch] = (arrival.receipt, counts)
+        effects.append(Settle(RunReport(observer, arrival.epoch, event)))
 
     def _settle(self, observer: UUID, event: Event, effects: list[Effect]) -> None:
         self._set_phase(observer, Settling())

@@ -19,6 +19,7 @@ from everwatch._effects import (
     Lost,
     Now,
     Outcome,
+    Release,
     Report,
 )
 from everwatch._phases import (
@@ -78,12 +79,12 @@ class Slots(SlotEnds):
             # The broker redelivers a message only after it took it from this session: the session has lost it.
             effects.append(Lost(read.id, slot.epoch))
         elif arrival.epoch <= slot.epoch:
-            self._settle_unstarted(receipt, read.id, arrival.epoch, "stopped", effects)
+            self._settle_unstarted(arrival, "stopped", effects)
         else:
             # The later copy waits until the earlier one is settled, and is never acknowledged in its place.
             older, slot.successor = slot.successor, arrival
             if older is not None:
-                self._settle_unstarted(older.receipt, read.id, older.epoch, "stopped", effects)
+                self._settle_unstarted(older, "stopped", effects)
             self._end_run(read.id, arrival.epoch, now, effects)
         return effects
 
@@ -131,13 +132,14 @@ class Slots(SlotEnds):
         """The broker has confirmed the settlement report of this run."""
         leftover = self._leftovers.pop((observer, epoch), None)
         if leftover is not None:
-            return [Ack(leftover)]
+            return [_acknowledge(*leftover, RunReport(observer, epoch, "released"))]
         slot = self._slots.get(observer)
         if slot is None or slot.epoch != epoch or not isinstance(slot.phase, Settling):
             return []
         del self._slots[observer]
         self._refusals.forget(observer)
-        effects: list[Effect] = [Ack(slot.receipt)]
+        counts = slot.work is None or slot.work.counts
+        effects: list[Effect] = [_acknowledge(slot.receipt, counts, RunReport(observer, epoch, "released"))]
         if slot.successor is not None:
             self._admit(slot.successor, now, effects)
         return effects
@@ -257,3 +259,8 @@ class Slots(SlotEnds):
                 phase.abort_at = None
                 effects.append(AbortRun(observer))
         return effects
+
+
+def _acknowledge(receipt: int, counts: bool, released: RunReport) -> Effect:
+    """The last effect of a message: managers must know when one that counts towards limits is gone."""
+    return Release(receipt, released) if counts else Ack(receipt)

@@ -203,6 +203,8 @@ class Work:
     attempt_timeout: float | None = None
     # When the observer ends by the database's clock, in milliseconds since 1970.
     finish_at: int | None = None
+    # Whether it counts towards limits: its service then reports when the queue no longer has the message.
+    counts: bool = False
     # When its window ends, by the same clock.
     closes_at: int | None = None
     # The time of its schedule for which the run starts, by the same clock.
@@ -274,6 +276,7 @@ def _work(message: dict[str, Json], observer: UUID, generation: int, text: str) 
         grace=_duration(message.get("grace")),
         attempt_timeout=_optional(message, "attempt_timeout", _duration),
         finish_at=_optional(message, "finish_at", read_time),
+        counts=bool(message.get("limits")),
         closes_at=_optional(message, "closes_at", read_time),
         scheduled_for=_optional(message, "scheduled_for", read_time),
         text=text,

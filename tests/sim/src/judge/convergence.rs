@@ -2,6 +2,7 @@
 
 use super::Judge;
 use super::knowledge::{Knowledge, Place};
+use super::limits;
 use crate::code::Code;
 use crate::users::{Intent, Users, edition, observer_name};
 use everwatch_core::capacity::maintenance::Orders;
@@ -35,6 +36,7 @@ impl Judge {
         // its lost messages once a service takes work from it again.
         for row in rows.iter().filter(|row| !orders.all_cordoned(&row.definition.pool, known)) {
             is_as_wanted(row, known, &orders)?;
+            limits::is_in_order(row, &rows)?;
         }
         no_leftovers(&rows, known, &orders)?;
         services_are_known(known)?;
@@ -239,7 +241,7 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
         [] if row.published_at.is_none() && row.waiting.is_none() => {
             Err(format!("{name} is to be published"))
         }
-        [] if !has_room(row, known, orders) => Ok(()),
+        [] if !has_room(row, known, orders) || row.is_behind_limit() => Ok(()),
         [_] if Code::of(&row.definition.spec.to_string()).is_deadly() => {
             Err(format!("{name} ends its services and goes on"))
         }
@@ -390,7 +392,8 @@ fn phase(event: &RunEvent) -> Option<u8> {
         | RunEvent::Completed
         | RunEvent::CompletedWith { .. }
         | RunEvent::Finished { .. }
-        | RunEvent::Failed { .. } => None,
+        | RunEvent::Failed { .. }
+        | RunEvent::Released => None,
     }
 }
 

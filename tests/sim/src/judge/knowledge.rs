@@ -86,6 +86,8 @@ pub(crate) struct Knowledge {
     /// When the code of each observer last ended, and how.
     pub(crate) stopped_at: BTreeMap<ObserverId, (u64, Option<Outcome>)>,
     pub(crate) started_at: BTreeMap<ObserverId, u64>,
+    /// The observers of whose rows a fact has told. Two commits may be made before the first of them is told.
+    pub(crate) told: BTreeSet<ObserverId>,
     pub(crate) deaths: u32,
     pub(crate) deadly_deaths: u32,
     pub(crate) safe_mode_since: Option<u64>,
@@ -125,6 +127,7 @@ impl Knowledge {
             errors: BTreeMap::new(),
             stopped_at: BTreeMap::new(),
             started_at: BTreeMap::new(),
+            told: BTreeSet::new(),
             deaths: 0,
             deadly_deaths: 0,
             safe_mode_since: None,
@@ -263,6 +266,9 @@ impl Knowledge {
 
     #[expect(clippy::too_many_lines, reason = "one arm for each fact")]
     pub(crate) fn learn(&mut self, now: u64, fact: &Fact) {
+        if let Fact::Saved { after, .. } = fact {
+            self.told.insert(after.id);
+        }
         match fact {
             Fact::Booted { host } => {
                 // The first managers listen for a while before they conclude anything from silence.

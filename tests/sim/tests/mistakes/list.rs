@@ -379,7 +379,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "admit-nobody-who-waits",
         seed: 0,
         rule: "convergence",
-        edits: &[edit(ADMISSION_LOOP, "manager.records.store.waiting_pools().await?", "std::collections::BTreeMap::<Pool, PoolCount>::new()")],
+        edits: &[edit(ADMISSION_LOOP, "manager.records.store.waiting_pools().await?", "WaitingPools::default()")],
     },
     Mistake {
         name: "let-code-run-on-after-its-finish",

@@ -99,6 +99,7 @@ pub(super) fn word(event: &RunEvent) -> &'static str {
         RunEvent::Progress { .. } => "progress",
         RunEvent::HandedOver => "handed_over",
         RunEvent::HandedOverFor { .. } => "handed_over_for",
+        RunEvent::Released => "released",
         RunEvent::Refused { .. } => "refused",
         RunEvent::Stopped => "stopped",
         RunEvent::Completed | RunEvent::CompletedWith { .. } => "completed",

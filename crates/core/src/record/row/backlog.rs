@@ -59,14 +59,18 @@ impl Row {
     pub fn slot(&self) -> Slot {
         let has_no_message = self.generation == 0 || self.observed.settled.is_some();
         if self.waiting.is_some() {
-            let waits =
-                self.desired == Desired::Running && self.withdrawn_at.is_none() && self.opens_at().is_none();
-            if waits { Slot::Waiting } else { Slot::None }
+            if self.waits_in_backlog() && self.behind.is_none() { Slot::Waiting } else { Slot::None }
         } else if self.is_withdrawn() && has_no_message || !self.verdict().status.uses_slot() {
             Slot::None
         } else {
             Slot::Admitted
         }
+    }
+
+    /// Whether a manager may admit it as soon as its pool and its limits have room.
+    pub(super) fn waits_in_backlog(&self) -> bool {
+        let waits = self.waiting.is_some() && self.desired == Desired::Running;
+        waits && self.withdrawn_at.is_none() && self.opens_at().is_none() && self.used_limits().is_none()
     }
 
     /// Its place in the backlog: managers admit the observers of a pool in ascending order. `None` if it does not wait.
@@ -75,7 +79,17 @@ impl Row {
     /// each point of priority counts as that much waiting.
     #[must_use]
     pub fn rank(&self, policy: &RowPolicy) -> Option<i64> {
-        let Waiting { since, .. } = self.waiting.filter(|_| self.is_waiting())?;
+        self.is_waiting().then(|| self.rank_when_waiting(policy)).flatten()
+    }
+
+    /// The same for one that waits for a place of a limit: its place among those that wait for that.
+    #[must_use]
+    pub fn limit_rank(&self, policy: &RowPolicy) -> Option<i64> {
+        self.is_behind_limit().then(|| self.rank_when_waiting(policy)).flatten()
+    }
+
+    fn rank_when_waiting(&self, policy: &RowPolicy) -> Option<i64> {
+        let Waiting { since, .. } = self.waiting?;
         let priority = i64::from(self.definition.priority);
         let below_highest =
             |priority: i64| (i64::from(PRIORITY_MAX) - priority) << (TIME_BITS + FAILURE_BITS);
@@ -107,6 +121,7 @@ impl Row {
     pub(super) fn wait(&mut self, since: Timestamp, now: Timestamp) {
         let opens_at = self.starts_later(now);
         self.waiting = Some(Waiting { since: opens_at.unwrap_or(since), opens_at });
+        self.behind = None;
         self.closes_at = self.window_end(now);
     }
 
@@ -129,6 +144,18 @@ impl Row {
     /// Admits it: publishes its next generation.
     pub fn admit(&mut self, now: Timestamp, policy: &RowPolicy) {
         self.republish(now, policy);
+    }
+
+    /// Ends its run and lets it return to the backlog, because a limit is enforced; returns whether that is new.
+    pub fn give_up_slot(&mut self, now: Timestamp, policy: &RowPolicy) -> bool {
+        let runs = self.desired == Desired::Running && self.has_message();
+        if !runs || self.readmitted == Some(self.generation) {
+            return false;
+        }
+        (self.ending, self.readmitted) = (Some(self.generation), Some(self.generation));
+        self.modified_at = now;
+        self.command(now, policy);
+        true
     }
 
     /// Takes it out of the order of the backlog until a service of its pool offers its kind; returns whether it waited.

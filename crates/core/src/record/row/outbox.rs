@@ -7,6 +7,7 @@ use crate::record::row_policy::{RowPolicy, doubled};
 impl Row {
     /// Raises the generation, leases its publish and discards the observed state of the old one.
     pub fn republish(&mut self, now: Timestamp, policy: &RowPolicy) {
+        self.take_places();
         let failures = self.publish_lease.map_or(0, |mark| mark.failures.saturating_add(1));
         if self.generation.max(self.reserve) > 0 {
             self.commanded_at = Some(now);
@@ -24,7 +25,7 @@ impl Row {
             self.resend = None;
         }
         self.publish_lease = Some(PublishLease { until: now.plus(policy.lease), failures });
-        (self.waiting, self.readmitted) = (None, None);
+        (self.waiting, self.behind, self.readmitted) = (None, None, None);
         self.closes_at = self.window_end(now);
         self.ended_at = None;
         self.modified_at = now;

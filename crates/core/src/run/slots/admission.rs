@@ -20,29 +20,31 @@ const TOLD_AFTER: Duration = Duration::from_secs(1);
 
 impl<R: Copy + std::fmt::Debug> Slots<R> {
     pub(super) fn admit(&mut self, arrival: Arrival<R>, now: Now, effects: &mut Vec<Effect<R>>) {
-        let Arrival { receipt, id, epoch, work } = arrival;
-        let redelivered = epoch.acquisitions() > 0;
-        let apart = redelivered && work.as_ref().is_ok_and(|work| work.overlap == Overlap::Forbid);
+        let redelivered = arrival.epoch.acquisitions() > 0;
+        let apart = redelivered && arrival.work.as_ref().is_ok_and(|work| work.overlap == Overlap::Forbid);
         let apart_until = if apart { now.mono + self.policy.fence_grace * 2 } else { now.mono };
+        let is_revoked = self.revocations.get(&arrival.id).is_some_and(|below| arrival.epoch < *below);
+        if is_revoked && !apart {
+            return self.settle_unstarted(&arrival, RunEvent::Stopped, effects);
+        }
+        let ends_at = arrival.work.as_ref().ok().and_then(|work| work.ends_at());
+        let ended_at = ends_at.filter(|at| *at <= self.clock.time(now.mono, now.wall));
+        if let Some(at) = ended_at.filter(|_| !is_revoked && !apart && !self.draining) {
+            return self.settle_unstarted(&arrival, RunEvent::Finished { at }, effects);
+        }
+        let Arrival { receipt, id, epoch, work } = arrival;
         let put = |slots: &mut Self, work, phase| {
             slots.put(id, Slot { receipt, epoch, work, phase, apart_until, successor: None });
         };
-        if self.revocations.get(&id).is_some_and(|below| epoch < *below) {
-            if !apart {
-                return self.settle_unstarted(receipt, id, epoch, effects);
-            }
+        if is_revoked {
             return put(self, work.ok(), Phase::Over { until: apart_until, ends_at: None });
         }
         if self.draining {
             effects.push(Effect::Requeue(receipt));
             return;
         }
-        let ends_at = work.as_ref().ok().and_then(|work| work.ends_at());
-        if let Some(ends_at) = ends_at.filter(|at| *at <= self.clock.time(now.mono, now.wall)) {
-            if !apart {
-                return self.finish_unstarted((receipt, id, epoch), ends_at, effects);
-            }
-            return put(self, work.ok(), Phase::Over { until: apart_until, ends_at: Some(ends_at) });
+        if ended_at.is_some() {
+            return put(self, work.ok(), Phase::Over { until: apart_until, ends_at: ended_at });
         }
         let taken = |reason: &str, refuses: bool| {
             let event = RunEvent::Held { reason: reason.to_owned(), refuses };

@@ -124,6 +124,8 @@ pub enum Effect<R> {
     Announce(RunReport),
     /// Acknowledge the message.
     Ack(R),
+    /// Acknowledge the message, and send the report once the queue has accepted that.
+    Release(R, RunReport),
     /// Give the message back.
     Requeue(R),
     /// Until then, the queue serves every other service first: one of them may run the observers refused here.

@@ -3,10 +3,9 @@
 use super::phase::{Phase, Why};
 use super::{Effect, Now, Slots};
 use crate::clock::{Timestamp, show};
-use crate::epoch::Epoch;
 use crate::id::ObserverId;
 use crate::run::database_clock::DatabaseClock;
-use crate::wire::report::{RunEvent, RunReport};
+use crate::wire::report::RunEvent;
 use std::time::Duration;
 
 /// The error of an attempt that has run for its `attempt_timeout`.
@@ -76,16 +75,5 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             }
             Phase::Ending { .. } | Phase::Over { .. } | Phase::Settling => {}
         }
-    }
-
-    /// Settles a message that arrived after the end of its time.
-    pub(super) fn finish_unstarted(
-        &mut self,
-        (receipt, id, epoch): (R, ObserverId, Epoch),
-        at: Timestamp,
-        effects: &mut Vec<Effect<R>>,
-    ) {
-        self.leftovers.insert((id, epoch), receipt);
-        effects.push(Effect::Settle(RunReport { id, epoch, event: RunEvent::Finished { at } }));
     }
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::id::Kind;
 use crate::observer::retry::Retry;
 use crate::wire::command::Cause;
+use crate::wire::work::DecodedWork;
 use serde_json::json;
 
 const FINISH: &str = "1970-01-01T00:01:00Z";

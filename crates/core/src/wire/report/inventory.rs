@@ -152,7 +152,8 @@ impl RunReport {
             | RunEvent::Completed
             | RunEvent::CompletedWith { .. }
             | RunEvent::Finished { .. }
-            | RunEvent::Failed { .. } => return 0,
+            | RunEvent::Failed { .. }
+            | RunEvent::Released => return 0,
         };
         phase.digest(self.id, self.epoch)
     }

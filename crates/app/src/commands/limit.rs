@@ -1,0 +1,59 @@
+//! `everwatch limit …`
+
+use super::operations::list;
+use crate::cli::Limit;
+use crate::client::Client;
+use crate::item::Item;
+use crate::output::{self, LIMITS, print};
+use everwatch_api::{self as api, NamedThing};
+use reqwest::Method;
+
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn limit(server: &str, verb: Limit) -> anyhow::Result<()> {
+    let client = Client::new(server)?;
+    let path = |key: &str| format!("/v1/limits/{}", Client::part(key));
+    match verb {
+        Limit::List(watched) => list(&client, "/v1/limits?limit=1000", &LIMITS, watched).await?,
+        Limit::Describe { key, shown } => {
+            let found: Item<api::LimitUsers> = client.read(&path(&key)).await?;
+            match output::structured(&found, shown.output)? {
+                Some(text) => print(&text),
+                None => print(&described(&found)),
+            }
+        }
+        Limit::Set { key, max, enforce } => {
+            let settings = serde_json::to_value(api::LimitSettings { max, enforce })?;
+            let it: api::Limit = client.send(Method::PUT, &path(&key), Some(&settings)).await?;
+            print(&told(&it));
+        }
+        Limit::Delete { key } => {
+            client.order(Method::DELETE, &path(&key), None).await?;
+            print(&format!("{key} deleted"));
+        }
+    }
+    Ok(())
+}
+
+fn told(it: &api::Limit) -> String {
+    let waiting = if it.waiting == 1 {
+        "1 observer waits".to_owned()
+    } else {
+        format!("{} observers wait", it.waiting)
+    };
+    format!("{}: {} of {} in use, {waiting}", it.key, it.used, it.max)
+}
+
+fn described(it: &api::LimitUsers) -> String {
+    let names = |them: &[NamedThing]| them.iter().map(|it| format!("  {}", it.name)).collect::<Vec<_>>();
+    let mut lines = vec![told(&it.limit)];
+    if it.applies != it.limit.key {
+        lines.push(format!("the limit {} applies to it", it.applies));
+    }
+    for (title, them) in [("In use by:", &it.users), ("Waiting, in order:", &it.waiters)] {
+        if !them.is_empty() {
+            lines.push(title.to_owned());
+            lines.extend(names(them));
+        }
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,75 @@
+// Limits: the list, and one with the observers that use its places and those that wait for one.
+import { call, get } from "./api.js";
+import { confirm, toast } from "./ask.js";
+import { h } from "./dom.js";
+import { bar, counted, empty, number, table } from "./show.js";
+
+const PAGE = 100;
+
+const path = (key) => `/v1/limits/${encodeURIComponent(key)}`;
+const link = (key) => h("a", { href: `#/limits/${encodeURIComponent(key)}` }, key);
+const isGroup = (it) => it.key.endsWith("*");
+const use = (it) => isGroup(it) ? `${number(it.used)} in use, at most ${number(it.max)} of each key` : `${number(it.used)} of ${number(it.max)} places in use`;
+const gauge = (it) => isGroup(it) ? h("span", { class: "fine" }, use(it)) : bar(it.used, it.max, use(it));
+
+async function change(it, context) {
+  const answer = await confirm({
+    title: `Maximum of ${it.key}`, action: "Change", danger: false,
+    lines: [`${use(it)}. A lower maximum ends no observer${it.enforce ? ", apart from the newest ones: the limit is enforced" : ""}.`],
+    input: { label: "Observers that may run at once", placeholder: String(it.max) },
+  });
+  if (!answer || !answer.value) return;
+  const max = Number(answer.value);
+  if (!Number.isInteger(max)) { toast(`${answer.value} is not a whole number.`); return; }
+  await context.attempt(() => call("PUT", path(it.key), { max, enforce: it.enforce }), `At most ${number(max)} observers of ${it.key} run at once.`);
+}
+
+async function add(context) {
+  const answer = await confirm({
+    title: "New limit", action: "Next", danger: false,
+    lines: ["Observers that name the key count towards the limit. A * at the end stands for each key that begins so."],
+    input: { label: "Key", placeholder: "account-42" },
+  });
+  if (answer?.value) await change({ key: answer.value, max: 1, used: 0, enforce: false }, context);
+}
+
+async function remove(it, context) {
+  if (!await confirm({ title: `Delete limit ${it.key}?`, lines: ["Only a limit that no observer names can be deleted."], action: `Delete ${it.key}` })) return;
+  await context.attempt(async () => { await call("DELETE", path(it.key)); location.hash = "#/limits"; }, `Limit ${it.key} deleted.`);
+}
+
+const drawAll = ({ items, total }, context) => [
+  h("header", { class: "head" }, h("h1", {}, "Limits"), h("p", { class: "total" }, number(total)),
+    h("button", { type: "button", class: "button", onclick: () => add(context) }, "New limit")),
+  items.length === 0 ? empty("No limits", "A limit says how many observers that name its key may run at once, for example of one account.") : table("Limits", [
+    { title: "Key", class: "name", cell: (it) => link(it.key) },
+    { title: "In use", class: "progress", cell: gauge },
+    { title: "Used", class: "n", cell: (it) => number(it.used) },
+    { title: "Maximum", class: "n", cell: (it) => number(it.max) },
+    { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
+    { title: "Enforced", cell: (it) => it.enforce ? "yes" : "no" },
+  ], items),
+  total > items.length ? h("p", { class: "fine" }, `The first ${number(items.length)} of ${counted(total, "limit")} are shown.`) : null,
+];
+
+const named = (title, them, total, none) => h("section", { class: "panel", key: title },
+  h("header", { class: "row" }, h("h2", {}, title), h("span", { class: "fine" }, number(total))),
+  them.length === 0 ? h("p", { class: "fine" }, none) : h("ol", { class: "names" }, them.map((it) => h("li", { key: it.id }, h("a", { href: `#/observers/${encodeURIComponent(it.name)}` }, it.name)))),
+  total > them.length && them.length > 0 ? h("p", { class: "fine" }, `The first ${number(them.length)}.`) : null);
+
+const drawOne = (it, context) => [
+  h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/limits" }, "Limits")), h("h1", {}, it.key),
+    it.applies === it.key ? null : h("span", { class: "fine" }, "limit ", link(it.applies), " applies")),
+  h("section", { class: "panel across", key: "use" },
+    h("p", { class: "load" }, use(it), h("span", { class: "fine" }, `${counted(it.waiting, "observer")} waiting`)), gauge(it),
+    h("div", { class: "row" },
+      h("button", { type: "button", class: "button", onclick: () => change(it, context) }, "Change maximum"),
+      it.applies === it.key ? h("button", { type: "button", class: "button danger", onclick: () => remove(it, context) }, "Delete") : null)),
+  isGroup(it) ? h("p", { class: "fine", key: "group" }, "The page of an observer links to its own key.") : h("div", { class: "panels", key: "users" },
+    named("Places in use by", it.users, it.used, "No observer uses a place."), named("Waiting, in order", it.waiters, it.waiting, "No observer waits for a place.")),
+];
+
+const load = ({ parts }) => parts[1] ? get(path(parts[1])) : get("/v1/limits", { limit: PAGE });
+const draw = (data, { parts }, context) => parts[1] ? drawOne(data, context) : drawAll(data, context);
+
+export const limits = { name: "limits", title: "Limits", load, draw };

@@ -1,0 +1,203 @@
+//! Limits by key.
+
+use super::body::{JsonBody, parsed};
+use super::pagination::Part;
+use super::problem::{Code, Problem};
+use super::query::Params;
+use crate::context::Manager;
+use crate::context::records::Records;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use everwatch_api::{Limit, LimitSettings, LimitUsers, Listed, NamedThing, ProblemBody};
+use everwatch_core::capacity::limits::{self, MAX_MAX};
+use everwatch_core::id::{LimitKey, LimitPattern};
+use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
+use everwatch_core::record::events::EventKind;
+use everwatch_store::{LimitCounts, LimitDeleted, LimitUse, StoreError};
+use std::sync::Arc;
+
+/// The users and the waiters that a limit shows, each.
+const SHOWN_MAX: usize = 100;
+/// The users that the reason of a waiting observer names.
+const NAMED_MAX: usize = 3;
+
+type Shared = State<Arc<Manager>>;
+
+/// List limits, in the order of their keys.
+#[utoipa::path(get, path = "/v1/limits", tag = "limits",
+    params(("limit" = Option<usize>, Query, description = "1 to 1,000, 100 by default"),
+    ("cursor" = Option<String>, Query, description = "where the page starts: next_cursor of the page before")),
+    responses((status = 200, body = Listed<Limit>), (status = 400, body = ProblemBody, description = "bad-query")))]
+pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<Json<Listed<Limit>>, Problem> {
+    let part: Part<LimitPattern> = Part::read(&mut params)?;
+    params.finish()?;
+    let mut page = manager.records.store.limits(part.after.as_ref(), part.limit + 1).await?;
+    let more = page.len() > part.limit;
+    page.truncate(part.limit);
+    let last = page.last().map(|it| it.limit.key.clone()).filter(|_| more);
+    let total = manager.records.store.limit_count().await?;
+    let next_cursor = last.and_then(|last| part.cursor(last));
+    Ok(Json(Listed { items: page.into_iter().map(shown).collect(), next_cursor, total }))
+}
+
+fn shown(LimitCounts { limit, used, waiting }: LimitCounts) -> Limit {
+    Limit { key: limit.key.into(), max: limit.max, enforce: limit.enforce, used, waiting }
+}
+
+/// Read a limit, or the limit that applies to a key, and who uses it.
+#[utoipa::path(get, path = "/v1/limits/{key}", tag = "limits",
+    params(("key" = String, Path, description = "a key, or the beginning of keys and a *")),
+    responses((status = 200, body = LimitUsers), (status = 404, body = ProblemBody, description = "not-found")))]
+pub(crate) async fn read(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+) -> Result<Json<LimitUsers>, Problem> {
+    params.finish()?;
+    let store = &manager.records.store;
+    let Ok(pattern) = LimitPattern::new(&key) else { return Err(not_found(&key)) };
+    let Ok(of_key) = LimitKey::new(&key) else {
+        let counts = store.limit(&pattern).await?.ok_or_else(|| not_found(&key))?;
+        let limit = shown(counts);
+        return Ok(Json(LimitUsers { limit, applies: key, users: Vec::new(), waiters: Vec::new() }));
+    };
+    let found = store.limits_of(std::slice::from_ref(&of_key)).await?.remove(&of_key);
+    let Some(limits::Limit { key: applies, max, enforce }) = found else { return Err(not_found(&key)) };
+    let (used, waiting) = store.limit_counts(&of_key).await?;
+    let named = |found: Vec<LimitUse>| {
+        found.into_iter().map(|it| NamedThing { id: it.id.0, name: it.name.into() }).collect()
+    };
+    let users = named(store.limit_users(&of_key, false, SHOWN_MAX).await?);
+    let waiters = named(store.limit_users(&of_key, true, SHOWN_MAX).await?);
+    let limit = Limit { key, max, enforce, used, waiting };
+    Ok(Json(LimitUsers { limit, applies: applies.into(), users, waiters }))
+}
+
+/// Create a limit, or change it. A lower maximum ends no observer, unless `enforce` is set.
+#[utoipa::path(put, path = "/v1/limits/{key}", tag = "limits", request_body = LimitSettings,
+    params(("key" = String, Path, description = "a key, or the beginning of keys and a *")),
+    responses((status = 200, body = Limit, description = "changed"), (status = 201, body = Limit, description = "created"),
+    (status = 422, body = ProblemBody, description = "invalid")))]
+pub(crate) async fn put(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let LimitSettings { max, enforce } = parsed(body)?;
+    let key = LimitPattern::new(&key).map_err(|error| wrong("", error.to_string()))?;
+    if !(1..=MAX_MAX).contains(&max) {
+        return Err(wrong("/max", format!("is {max}: a maximum is 1 to {MAX_MAX}")));
+    }
+    let limit = limits::Limit { key: key.clone(), max, enforce };
+    let is_new = manager.records.store.put_limit(&limit).await.map_err(|error| match error {
+        StoreError::Refused(why) => wrong("", why),
+        error => error.into(),
+    })?;
+    manager.records.note_change();
+    manager.records.events.tell_all(EventKind::LimitSet, format!("{key}: {}", told(&limit)));
+    let counts = manager.records.store.limit(&key).await?.ok_or_else(|| not_found(key.as_str()))?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(shown(counts))).into_response())
+}
+
+fn told(limit: &limits::Limit) -> String {
+    let enforced = if limit.enforce { ", enforced" } else { "" };
+    format!("at most {}{enforced}", limit.max)
+}
+
+/// Delete a limit that no observer names.
+#[utoipa::path(delete, path = "/v1/limits/{key}", tag = "limits",
+    params(("key" = String, Path, description = "a key, or the beginning of keys and a *")),
+    responses((status = 204, description = "deleted"), (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 409, body = ProblemBody, description = "limit-in-use")))]
+pub(crate) async fn delete(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+) -> Result<StatusCode, Problem> {
+    params.finish()?;
+    let Ok(pattern) = LimitPattern::new(&key) else { return Err(not_found(&key)) };
+    match manager.records.store.delete_limit(&pattern).await? {
+        LimitDeleted::Missing => Err(not_found(&key)),
+        LimitDeleted::InUse(count) => {
+            let detail = format!(
+                "{count} observers name a key that only limit {key} applies to; take the key out of their limits, or \
+                 delete them"
+            );
+            Err(Problem::new(Code::LimitInUse, detail))
+        }
+        LimitDeleted::Done => {
+            manager.records.note_change();
+            manager.records.events.tell_all(EventKind::LimitDeleted, key);
+            Ok(StatusCode::NO_CONTENT)
+        }
+    }
+}
+
+fn wrong(pointer: &str, detail: String) -> Problem {
+    Problem::invalid(vec![FieldError { pointer: pointer.to_owned(), detail }])
+}
+
+fn not_found(key: &str) -> Problem {
+    let key: String = key.chars().take(140).collect();
+    Problem::new(Code::NotFound, format!("there is no limit `{key}`, and no limit applies to it"))
+}
+
+/// Refuses keys to which no limit applies.
+pub(super) async fn check_known(records: &Records, definition: &ObserverDefinition) -> Result<(), Problem> {
+    let keys: Vec<LimitKey> = definition.limits.iter().cloned().collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let known = records.store.limits_of(&keys).await?;
+    let Some(unknown) = keys.iter().find(|key| !known.contains_key(key)) else { return Ok(()) };
+    let cure =
+        format!("create one with PUT /v1/limits/{unknown}, or everwatch limit set {unknown} --max NUMBER");
+    let detail = format!("no limit applies to the key {unknown}: {cure}");
+    let error = FieldError { pointer: "/limits".to_owned(), detail: format!("{unknown} is unknown") };
+    Err(Problem::new(Code::LimitUnknown, detail).with(vec![error]))
+}
+
+/// Why an observer is refused that does not wait for a place.
+pub(super) async fn reached(records: &Records, definition: &ObserverDefinition) -> Result<Problem, Problem> {
+    let mut full = Vec::new();
+    for key in &definition.limits {
+        let use_of = use_of(records, key).await?;
+        if use_of.is_full {
+            full.push(format!("limit {key} has no free place: {}", use_of.text));
+        }
+    }
+    if full.is_empty() {
+        // A place has become free since.
+        full.push("a limit had no free place".to_owned());
+    }
+    let detail = format!("{}; raise the maximum, or create with on_full \"queue\"", full.join("; "));
+    Ok(Problem::new(Code::LimitReached, detail))
+}
+
+/// How much of a key is in use, and by whom.
+struct UseOf {
+    is_full: bool,
+    text: String,
+}
+
+async fn use_of(records: &Records, key: &LimitKey) -> Result<UseOf, Problem> {
+    let max =
+        records.store.limits_of(std::slice::from_ref(key)).await?.remove(key).map_or(0, |limit| limit.max);
+    let (used, waiting) = records.store.limit_counts(key).await?;
+    let users = records.store.limit_users(key, false, NAMED_MAX).await?;
+    let names: Vec<&str> = users.iter().map(|it| it.name.as_str()).collect();
+    let more = if used > names.len() as u64 { " and others" } else { "" };
+    let by = if names.is_empty() { String::new() } else { format!(" by {}{more}", names.join(", ")) };
+    let text = format!("{used} of {max} in use{by}, {waiting} wait");
+    Ok(UseOf { is_full: used + waiting >= u64::from(max), text })
+}
+
+/// Who has the places that an observer waits for.
+pub(super) async fn occupants(records: &Records, key: &LimitKey) -> Result<String, Problem> {
+    Ok(use_of(records, key).await?.text)
+}

@@ -1,0 +1,351 @@
+//! Limits by key, on SQLite.
+
+use super::observers::{Reading, array, keys, observers, save_within};
+use crate::columns;
+use crate::error_mapping::failure;
+use crate::limit_uses::{
+    StoredLimit, UseChanges, after_key, by_pool, counts, covering, end_of, excess, forward, limit, named,
+    range, shown,
+};
+use crate::port::{Change, LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, LimitsLookedAt, StoreError};
+use crate::unreadable::{Ledger, StoredObserver};
+use everwatch_core::capacity::limits::{KeyCounts, Limit, limit_of};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::id::{LimitKey, LimitPattern, Pool};
+use everwatch_core::record::row::Row;
+use everwatch_core::record::row_policy::RowPolicy;
+use serde_json::json;
+use sqlx::{SqliteConnection, SqlitePool};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Writes how observers count towards limits.
+pub(super) async fn write_uses(
+    connection: &mut SqliteConnection,
+    changes: UseChanges,
+) -> Result<(), StoreError> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let delete = "DELETE FROM limit_uses WHERE observer_id IN (SELECT unhex(value) FROM json_each(?1))";
+    let delete = sqlx::query(delete).bind(keys(changes.observers.into_iter()));
+    delete.execute(&mut *connection).await.map_err(failure)?;
+    let insert = "INSERT INTO limit_uses (key, observer_id, how, pool, rank)
+        SELECT value ->> 0, unhex(value ->> 1), value ->> 2, value ->> 3, value ->> 4 FROM json_each(?1)";
+    let uses = changes.uses.iter();
+    let uses = uses.map(|it| json!([it.key, it.observer.simple().to_string(), it.how, it.pool, it.rank]));
+    let insert = sqlx::query(insert).bind(array(&uses.collect::<Vec<_>>()));
+    insert.execute(&mut *connection).await.map_err(failure)?;
+    mark_changed(connection, &changes.changed.into_iter().collect::<Vec<_>>()).await
+}
+
+/// Managers must look at these keys.
+async fn mark_changed(connection: &mut SqliteConnection, changed: &[String]) -> Result<(), StoreError> {
+    let mark = "INSERT INTO changed_limits (key, token) SELECT value, random() FROM json_each(?1) WHERE true
+        ON CONFLICT (key) DO UPDATE SET token = excluded.token";
+    sqlx::query(mark).bind(array(changed)).execute(connection).await.map(drop).map_err(failure)
+}
+
+async fn read_limits(connection: &mut SqliteConnection, keys: &[String]) -> Result<Vec<Limit>, StoreError> {
+    let read = "SELECT key, max, enforce FROM limits WHERE key IN (SELECT value FROM json_each(?1))";
+    let found: Vec<StoredLimit> =
+        sqlx::query_as(read).bind(array(&covering(keys))).fetch_all(connection).await.map_err(failure)?;
+    found.into_iter().map(limit).collect()
+}
+
+async fn used(connection: &mut SqliteConnection, keys: &[String]) -> Result<Vec<(String, i64)>, StoreError> {
+    let used = "SELECT key, COUNT(*) FROM limit_uses
+        WHERE key IN (SELECT value FROM json_each(?1)) AND how IN ('used', 'unreleased') GROUP BY key";
+    sqlx::query_as(used).bind(array(keys)).fetch_all(connection).await.map_err(failure)
+}
+
+/// The counts of the keys that these candidates for admission to a pool name.
+pub(super) async fn count(
+    connection: &mut SqliteConnection,
+    pool: &Pool,
+    candidates: &[Row],
+) -> Result<KeyCounts, StoreError> {
+    let keys = named(candidates);
+    if keys.is_empty() {
+        return Ok(KeyCounts::new());
+    }
+    let limits = read_limits(connection, &keys).await?;
+    let used = used(connection, &keys).await?;
+    let first = "SELECT k.value, u.rank, u.observer_id FROM json_each(?1) AS k JOIN limit_uses AS u
+        ON u.key = k.value AND u.observer_id = (SELECT observer_id FROM limit_uses
+            WHERE key = k.value AND how = 'behind' AND pool = ?2 ORDER BY rank, observer_id LIMIT 1)";
+    let first: Vec<(String, i64, Uuid)> = sqlx::query_as(first)
+        .bind(array(&keys))
+        .bind(pool.as_str())
+        .fetch_all(connection)
+        .await
+        .map_err(failure)?;
+    counts(&keys, &limits, &used, &first)
+}
+
+/// The free places of these keys that no observer waits for.
+pub(super) async fn unclaimed(
+    connection: &mut SqliteConnection,
+    keys: &[String],
+) -> Result<BTreeMap<LimitKey, u64>, StoreError> {
+    if keys.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let limits = read_limits(connection, keys).await?;
+    let claimed = "SELECT key, COUNT(*) FROM limit_uses
+        WHERE key IN (SELECT value FROM json_each(?1)) AND how <> 'named' GROUP BY key";
+    let claimed: Vec<(String, i64)> =
+        sqlx::query_as(claimed).bind(array(keys)).fetch_all(connection).await.map_err(failure)?;
+    Ok(counts(keys, &limits, &claimed, &[])?.into_iter().map(|(key, count)| (key, count.free())).collect())
+}
+
+pub(super) async fn page(
+    pool: &SqlitePool,
+    after: Option<&LimitPattern>,
+    most: usize,
+) -> Result<Vec<LimitCounts>, StoreError> {
+    let mut snapshot = super::snapshot(pool).await?;
+    let read = "SELECT key, max, enforce FROM limits WHERE key > ?1 ORDER BY key LIMIT ?2";
+    let query = sqlx::query_as(read).bind(after.map_or("", LimitPattern::as_str)).bind(columns::limit(most));
+    let found: Vec<StoredLimit> = query.fetch_all(&mut *snapshot).await.map_err(failure)?;
+    let mut page = Vec::with_capacity(found.len());
+    for stored in found {
+        page.push(counted(&mut snapshot, stored).await?);
+    }
+    Ok(page)
+}
+
+async fn counts_between(
+    connection: &mut SqliteConnection,
+    (from, to): (&str, &str),
+) -> Result<(u64, u64), StoreError> {
+    let counts =
+        "SELECT COUNT(*) FILTER (WHERE how IN ('used', 'unreleased')), COUNT(*) FILTER (WHERE how = 'behind')
+        FROM limit_uses WHERE key >= ?1 AND key < ?2";
+    let (used, waiting) =
+        sqlx::query_as(counts).bind(from).bind(to).fetch_one(connection).await.map_err(failure)?;
+    Ok((columns::number(used), columns::number(waiting)))
+}
+
+pub(super) async fn of_key(pool: &SqlitePool, key: &LimitKey) -> Result<(u64, u64), StoreError> {
+    let mut snapshot = super::snapshot(pool).await?;
+    counts_between(&mut snapshot, (key.as_str(), &after_key(key.as_str()))).await
+}
+
+pub(super) async fn of(
+    pool: &SqlitePool,
+    keys: &[LimitKey],
+) -> Result<BTreeMap<LimitKey, Limit>, StoreError> {
+    let names: Vec<String> = keys.iter().map(LimitKey::to_string).collect();
+    let mut snapshot = super::snapshot(pool).await?;
+    let limits = read_limits(&mut snapshot, &names).await?;
+    Ok(keys.iter().filter_map(|key| Some((key.clone(), limit_of(key, &limits)?.clone()))).collect())
+}
+
+pub(super) async fn users(
+    pool: &SqlitePool,
+    (key, waits): (&LimitKey, bool),
+    most: usize,
+) -> Result<Vec<LimitUse>, StoreError> {
+    let users = if waits {
+        "SELECT u.observer_id, o.name FROM limit_uses AS u JOIN observers AS o ON o.id = u.observer_id
+            WHERE u.key = ?1 AND u.how = 'behind' ORDER BY u.rank, u.observer_id LIMIT ?2"
+    } else {
+        "SELECT u.observer_id, o.name FROM limit_uses AS u JOIN observers AS o ON o.id = u.observer_id
+            WHERE u.key = ?1 AND u.how IN ('used', 'unreleased') ORDER BY u.observer_id LIMIT ?2"
+    };
+    let query = sqlx::query_as(users).bind(key.as_str()).bind(columns::limit(most));
+    query.fetch_all(pool).await.map_err(failure)?.into_iter().map(shown).collect()
+}
+
+pub(super) async fn behind(pool: &SqlitePool) -> Result<BTreeMap<Pool, u64>, StoreError> {
+    let behind =
+        "SELECT pool, COUNT(DISTINCT observer_id) FROM limit_uses WHERE how = 'behind' GROUP BY pool";
+    by_pool(sqlx::query_as(behind).fetch_all(pool).await.map_err(failure)?)
+}
+
+pub(super) async fn number(pool: &SqlitePool) -> Result<u64, StoreError> {
+    let number = sqlx::query_scalar("SELECT COUNT(*) FROM limits").fetch_one(pool).await.map_err(failure)?;
+    Ok(columns::number(number))
+}
+
+pub(super) async fn one(pool: &SqlitePool, key: &LimitPattern) -> Result<Option<LimitCounts>, StoreError> {
+    let mut snapshot = super::snapshot(pool).await?;
+    let read = "SELECT key, max, enforce FROM limits WHERE key = ?1";
+    let found: Option<StoredLimit> =
+        sqlx::query_as(read).bind(key.as_str()).fetch_optional(&mut *snapshot).await.map_err(failure)?;
+    match found {
+        Some(stored) => counted(&mut snapshot, stored).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn counted(connection: &mut SqliteConnection, stored: StoredLimit) -> Result<LimitCounts, StoreError> {
+    let limit = limit(stored)?;
+    let (from, to) = range(&limit.key);
+    let (used, waiting) = counts_between(connection, (&from, &to)).await?;
+    Ok(LimitCounts { limit, used, waiting })
+}
+
+pub(super) async fn put(writer: &SqlitePool, limit: &Limit) -> Result<bool, StoreError> {
+    let mut transaction = super::writing(writer).await?;
+    let known: Option<i64> = sqlx::query_scalar("SELECT max FROM limits WHERE key = ?1")
+        .bind(limit.key.as_str())
+        .fetch_optional(&mut *transaction)
+        .await
+        .map_err(failure)?;
+    let number: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM limits")
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(failure)?;
+    if known.is_none() && columns::number(number) >= LIMITS_MAX {
+        return Err(StoreError::Refused(format!(
+            "there are {LIMITS_MAX} limits: delete one that is not needed"
+        )));
+    }
+    let put = "INSERT INTO limits (key, max, enforce) VALUES (?1, ?2, ?3)
+        ON CONFLICT (key) DO UPDATE SET max = excluded.max, enforce = excluded.enforce";
+    let put = sqlx::query(put).bind(limit.key.as_str()).bind(limit.max).bind(limit.enforce);
+    put.execute(&mut *transaction).await.map_err(failure)?;
+    let named = named_keys(&mut transaction, &limit.key).await?;
+    mark_changed(&mut transaction, &named).await?;
+    transaction.commit().await.map_err(failure)?;
+    Ok(known.is_none())
+}
+
+/// The keys of this limit that observers name.
+async fn named_keys(
+    connection: &mut SqliteConnection,
+    key: &LimitPattern,
+) -> Result<Vec<String>, StoreError> {
+    let Some(prefix) = key.prefix() else { return Ok(vec![key.to_string()]) };
+    let named = "SELECT DISTINCT key FROM limit_uses WHERE key >= ?1 AND key < ?2";
+    sqlx::query_scalar(named).bind(prefix).bind(end_of(prefix)).fetch_all(connection).await.map_err(failure)
+}
+
+pub(super) async fn delete(writer: &SqlitePool, key: &LimitPattern) -> Result<LimitDeleted, StoreError> {
+    let mut transaction = super::writing(writer).await?;
+    let deleted = sqlx::query("DELETE FROM limits WHERE key = ?1").bind(key.as_str());
+    let deleted = deleted.execute(&mut *transaction).await.map_err(failure)?.rows_affected();
+    if deleted == 0 {
+        return Ok(LimitDeleted::Missing);
+    }
+    let (from, to) = range(key);
+    let named = "SELECT key, COUNT(*) FROM limit_uses WHERE key >= ?1 AND key < ?2 GROUP BY key";
+    let named: Vec<(String, i64)> =
+        sqlx::query_as(named).bind(from).bind(to).fetch_all(&mut *transaction).await.map_err(failure)?;
+    let names: Vec<String> = named.iter().map(|(key, _)| key.clone()).collect();
+    let mut in_use = 0;
+    for part in names.chunks(100) {
+        let limits = read_limits(&mut transaction, part).await?;
+        let uncovered =
+            |name: &String| LimitKey::new(name).is_ok_and(|key| limit_of(&key, &limits).is_none());
+        let uncovered = named.iter().filter(|(name, _)| part.contains(name) && uncovered(name));
+        in_use += uncovered.map(|(_, number)| columns::number(*number)).sum::<u64>();
+    }
+    if in_use > 0 {
+        return Ok(LimitDeleted::InUse(in_use));
+    }
+    mark_changed(&mut transaction, &names).await?;
+    transaction.commit().await.map_err(failure)?;
+    Ok(LimitDeleted::Done)
+}
+
+/// The keys that one transaction looks at.
+const CHANGED_MAX: i64 = 50;
+
+/// Whether managers must look at limits.
+pub(super) async fn have_changed(connection: &mut SqliteConnection) -> Result<bool, StoreError> {
+    let changed = "SELECT EXISTS (SELECT 1 FROM changed_limits)";
+    sqlx::query_scalar(changed).fetch_one(connection).await.map_err(failure)
+}
+
+pub(super) async fn look(
+    (writer, ledger): Reading<'_>,
+    (now, most): (Timestamp, usize),
+    policy: &RowPolicy,
+) -> Result<LimitsLookedAt, StoreError> {
+    let changed = "SELECT key FROM changed_limits ORDER BY key LIMIT ?1";
+    let changed: Vec<String> =
+        sqlx::query_scalar(changed).bind(CHANGED_MAX).fetch_all(writer).await.map_err(failure)?;
+    if changed.is_empty() {
+        return Ok(LimitsLookedAt::default());
+    }
+    let mut transaction = super::writing(writer).await?;
+    let limits = read_limits(&mut transaction, &changed).await?;
+    let used = used(&mut transaction, &changed).await?;
+    let (mut rows, mut beyond, mut done) = (Vec::new(), Vec::new(), Vec::new());
+    for (key, count) in counts(&changed, &limits, &used, &[])? {
+        let free = usize::try_from(count.free()).unwrap_or(usize::MAX);
+        for pool in pools_behind(&mut transaction, &key).await? {
+            rows.extend(first_behind((&mut transaction, ledger), (&key, &pool), free.min(most)).await?);
+        }
+        let excess = excess(&key, &count, &limits);
+        if excess > 0 {
+            beyond.extend(newest((&mut transaction, ledger), &key, excess.min(most)).await?);
+        } else if free <= most {
+            done.push(key);
+        }
+    }
+    let forward = forward(rows, now);
+    let changes: Vec<Change<'_>> = forward.iter().map(|(before, after)| Change { before, after }).collect();
+    save_within(&mut transaction, &changes, policy).await?;
+    let delete = "DELETE FROM changed_limits WHERE key IN (SELECT value FROM json_each(?1))";
+    sqlx::query(delete).bind(array(&done)).execute(&mut *transaction).await.map_err(failure)?;
+    transaction.commit().await.map_err(failure)?;
+    Ok(LimitsLookedAt { moved: !forward.is_empty(), beyond })
+}
+
+/// The pools in which observers wait for a place of this key. Reads one entry of the index for each.
+async fn pools_behind(connection: &mut SqliteConnection, key: &LimitKey) -> Result<Vec<String>, StoreError> {
+    let pools = "WITH RECURSIVE pools (pool) AS (
+            SELECT MIN(pool) FROM limit_uses WHERE key = ?1 AND how = 'behind'
+            UNION ALL SELECT (SELECT MIN(u.pool) FROM limit_uses AS u
+                WHERE u.key = ?1 AND u.how = 'behind' AND u.pool > pools.pool) FROM pools WHERE pools.pool IS NOT NULL)
+        SELECT pool FROM pools WHERE pool IS NOT NULL";
+    sqlx::query_scalar(pools).bind(key.as_str()).fetch_all(connection).await.map_err(failure)
+}
+
+async fn first_behind(
+    (connection, ledger): (&mut SqliteConnection, &Ledger),
+    (key, pool): (&LimitKey, &str),
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let first = observers!(
+        "JOIN limit_uses AS u ON u.observer_id = s.id WHERE u.key = ?1 AND u.how = 'behind' AND u.pool = ?2
+            ORDER BY u.rank, u.observer_id LIMIT ?3 OFFSET ?4"
+    );
+    let mut pages = ledger.pages::<StoredObserver>(most);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(first).bind(key.as_str()).bind(pool).bind(limit).bind(offset);
+        pages.add(query.fetch_all(&mut *connection).await.map_err(failure)?);
+    }
+    Ok(pages.rows())
+}
+
+pub(super) async fn unreleased((pool, ledger): Reading<'_>, most: usize) -> Result<Vec<Row>, StoreError> {
+    let unreleased = observers!(
+        "WHERE s.id IN (SELECT observer_id FROM limit_uses WHERE how = 'unreleased') ORDER BY s.id LIMIT ?1 OFFSET ?2"
+    );
+    let mut pages = ledger.pages::<StoredObserver>(most);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(unreleased).bind(limit).bind(offset);
+        pages.add(query.fetch_all(pool).await.map_err(failure)?);
+    }
+    Ok(pages.rows())
+}
+
+/// The newest observers that use a place of this key.
+async fn newest(
+    (connection, ledger): (&mut SqliteConnection, &Ledger),
+    key: &LimitKey,
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let newest = observers!(
+        "JOIN limit_uses AS u ON u.observer_id = s.id WHERE u.key = ?1 AND u.how IN ('used', 'unreleased')
+            ORDER BY s.id DESC LIMIT ?2"
+    );
+    let query = sqlx::query_as(newest).bind(key.as_str()).bind(columns::limit(most));
+    let found: Vec<StoredObserver> = query.fetch_all(connection).await.map_err(failure)?;
+    Ok(ledger.read(&found).rows)
+}
