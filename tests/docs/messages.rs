@@ -8,6 +8,7 @@ use everwatch_core::wire::command::Command;
 use everwatch_core::wire::heartbeat::HeartbeatMessage;
 use everwatch_core::wire::logs::Answer;
 use everwatch_core::wire::message::VERSION;
+use everwatch_core::wire::permits::RatesMessage;
 use everwatch_core::wire::report::StateMessage;
 use everwatch_core::wire::work::Work;
 use schemars::generate::SchemaSettings;
@@ -40,7 +41,7 @@ const STATE: [&str; 9] = [
     "state-watermark",
 ];
 const HEARTBEATS: [&str; 4] = ["heartbeat", "heartbeat-sent-at", "heartbeat-stalled", "probe"];
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 17] = [
     "revoke",
     "revoke-cause",
     "welcome",
@@ -56,6 +57,8 @@ const COMMANDS: [&str; 15] = [
     "logs",
     "logs-newest",
     "checkpoint-answers",
+    "permits",
+    "permits-none",
 ];
 const ANSWERS: [&str; 2] = ["reply-logs", "reply-logs-none"];
 
@@ -147,6 +150,16 @@ fn said(schemas: &mut SchemaGenerator) -> Vec<Channel> {
             payload: enveloped::<HeartbeatMessage>(schemas),
             headers: Value::Null,
             golden: &HEARTBEATS,
+        },
+        Channel {
+            name: "rates",
+            address: names().rates(),
+            what: "Quorum queue of the newest 2 seconds: requests for permits of rates.",
+            title: "A request for permits",
+            action: "send",
+            payload: enveloped::<RatesMessage>(schemas),
+            headers: Value::Null,
+            golden: &["acquire"],
         },
         Channel {
             name: "replies",
@@ -302,7 +315,9 @@ fn the_chapter_names_every_channel_and_every_word() {
         let address = channel["address"].as_str().unwrap();
         assert!(chapter.contains(&format!("`{address}`")), "{name}: {address}");
     }
-    for schema in ["StateMessage", "HeartbeatMessage", "Report", "RunEvent", "Command", "Answer"] {
+    for schema in
+        ["StateMessage", "HeartbeatMessage", "RatesMessage", "Report", "RunEvent", "Command", "Answer"]
+    {
         let schema = &document["components"]["schemas"][schema];
         let variants = schema["oneOf"].as_array().or(schema["anyOf"].as_array()).unwrap();
         for variant in variants {

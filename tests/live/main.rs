@@ -31,6 +31,7 @@ mod own_kinds;
 mod pausing_pools;
 mod poison;
 mod pools;
+mod rates;
 mod real_input;
 mod refusals;
 mod restoring;

@@ -6,6 +6,7 @@ mod limit;
 mod logs;
 mod new;
 mod observer;
+mod rate;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ pub(crate) use limit::Limit;
 pub(crate) use logs::{LogOutput, Logs};
 pub(crate) use new::New;
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
+pub(crate) use rate::Rate;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everwatch_core::clock::parse_duration;
@@ -91,6 +93,9 @@ pub(crate) enum Command {
     /// Manage limits: how many observers that name a key may run at once
     #[command(subcommand)]
     Limit(Limit),
+    /// Set, show and delete rates
+    #[command(subcommand)]
+    Rate(Rate),
     /// Show and manage services and observers in a live full-screen view
     #[command(after_help = "The last line of the screen shows the main keys; press ? to show all keys.")]
     Top,

@@ -16,6 +16,7 @@ mod migrate;
 mod new;
 mod observer;
 mod operations;
+mod rate;
 mod roles;
 mod service;
 mod versions;
@@ -56,6 +57,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::SafeMode(verb) => server().and_then(|server| operations::safe_mode(&server, verb)),
         Command::Limit(verb) => server().and_then(|server| limit::limit(&server, verb)),
         Command::Pool(verb) => server().and_then(|server| operations::pools(&server, verb)),
+        Command::Rate(verb) => server().and_then(|server| rate::run(&server, verb)),
         Command::Completion { shell } => man::completion(shell),
         Command::Man { folder } => man::pages(folder.as_deref()),
         Command::Top => server().and_then(|server| crate::top::run(&server)),

@@ -10,7 +10,9 @@ mod views;
 pub(crate) use cells::{age, line};
 pub(crate) use describe::{observer as describe_observer, schedule, service as describe_service};
 pub(crate) use table::{Column, Lines, Tone, View, cut};
-pub(crate) use views::{Change, EVENTS, LIMITS, OBSERVERS, PARKED, POOLS, REBALANCE, SERVICES, VERSIONS};
+pub(crate) use views::{
+    Change, EVENTS, LIMITS, OBSERVERS, PARKED, POOLS, RATES, REBALANCE, SERVICES, VERSIONS,
+};
 
 use crate::item::Item;
 use clap::ValueEnum;

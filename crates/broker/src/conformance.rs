@@ -249,7 +249,9 @@ pub async fn fanout_reaches_every_queue_and_may_have_none(broker: &dyn Broker, p
 /// them.
 pub async fn declare_tells_existed_or_created(broker: &dyn Broker, prefix: &str) {
     let (first, second) = (session(broker, "first").await, session(broker, "second").await);
-    for (name, kind) in [("work", DURABLE), ("heartbeats", QueueKind::Heartbeats)] {
+    for (name, kind) in
+        [("work", DURABLE), ("heartbeats", QueueKind::Heartbeats), ("rates", QueueKind::Rates)]
+    {
         let queue = format!("{prefix}{name}");
         assert_eq!(within("declare", first.declare(&queue, &kind)).await.unwrap(), Declared::Created);
         assert_eq!(within("declare", first.declare(&queue, &kind)).await.unwrap(), Declared::Existed);

@@ -91,6 +91,8 @@ pub enum QueueKind {
     Durable { max_length: Option<u32> },
     /// Durable, quorum, keeps the messages of the last 15 s: heartbeats.
     Heartbeats,
+    /// Durable, quorum, keeps the messages of the last 2 s: requests for permits.
+    Rates,
     /// Exclusive to the consume connection of this session, and deleted with it.
     Exclusive,
 }

@@ -67,6 +67,11 @@ impl Topology {
     pub fn heartbeats(&self) -> String {
         format!("{}heartbeats", self.prefix)
     }
+    /// Requests of services for permits of rates.
+    #[must_use]
+    pub fn rates(&self) -> String {
+        format!("{}rates", self.prefix)
+    }
     /// The queue for messages that no version of Everwatch can read.
     #[must_use]
     pub fn parked(&self) -> String {
@@ -103,6 +108,7 @@ impl Topology {
         let kept = || QueueKind::Durable { max_length: None };
         let mut queues =
             vec![(self.parked(), kept()), (self.state(), kept()), (self.heartbeats(), QueueKind::Heartbeats)];
+        queues.push((self.rates(), QueueKind::Rates));
         queues.extend((1..self.state_queues).map(|index| (self.state_queue(index), kept())));
         queues
     }

@@ -1,4 +1,5 @@
-//! Who may have a slot: blocks, admission of creates, placement, rebalancing, maintenance.
+//! Who may have a slot: blocks, admission of creates, placement, rebalancing, maintenance; and who may use
+//! permits of a rate.
 
 pub mod admission;
 pub mod blocks;
@@ -7,6 +8,7 @@ pub mod kind_offer;
 pub mod limits;
 pub mod maintenance;
 pub mod placement;
+pub mod rate;
 pub mod rebalance;
 #[cfg(test)]
 mod test_services;

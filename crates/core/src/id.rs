@@ -172,6 +172,7 @@ checked_name!(
 );
 checked_name!(Pool, "pool", "A named work queue.", check_pool);
 checked_name!(Kind, "kind", "What code an observer runs.", check_kind);
+checked_name!(RateKey, "rate", "The key of a rate.", check_name);
 
 impl LimitPattern {
     /// What its keys begin with; `None` if it is one key.

@@ -2,6 +2,7 @@
 
 pub mod database_clock;
 pub mod machine;
+pub mod permits;
 pub mod slots;
 pub mod stall;
 pub mod vigil;

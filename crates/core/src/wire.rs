@@ -7,6 +7,7 @@ pub mod hold_reasons;
 pub mod inventory_range;
 pub mod logs;
 pub mod message;
+pub mod permits;
 pub mod report;
 pub mod rounds;
 pub mod trace;

@@ -5,7 +5,7 @@
 
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::{Kind, ManagerId, Name, ObserverId, Pool, RepliesId, ServiceId};
+use everwatch_core::id::{Kind, ManagerId, Name, ObserverId, Pool, RateKey, RepliesId, ServiceId};
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::wire::checkpoint::{
     Checkpoint, CheckpointAnswers, CheckpointRestored, CheckpointStored, CheckpointWanted, SavedCheckpoint,
@@ -16,6 +16,9 @@ use everwatch_core::wire::command::{
 use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent, StalledObserver, Watermark};
 use everwatch_core::wire::logs::{Answer, AskLogs, Line, Lines, LogCursor, LogsAnswer, Stream};
 use everwatch_core::wire::message::{decode, encode};
+use everwatch_core::wire::permits::{
+    PermitAnswers, PermitAsk, PermitRequest, PermitsGranted, PermitsRefused, RatesMessage,
+};
 use everwatch_core::wire::report::{
     HeldMessages, HeldWork, InventoryChunk, InventoryDigest, InventoryRange, KindInfo, Predecessor,
     Registration, Report, Reports, RunEvent, RunReport, SequencedReport, StateMessage,
@@ -274,6 +277,22 @@ fn commands() {
     let logs = AskLogs { number: 7, to: RepliesId(Uuid::from_u128(0xd)), id: observer(), after, most: 100 };
     both_ways("logs", &Command::Logs(logs));
     both_ways("logs-newest", &Command::Logs(AskLogs { after: None, ..logs }));
+}
+
+#[test]
+fn permits() {
+    let key = |text| RateKey::new(text).unwrap();
+    let permits = [(key("openai"), 1), (key("tokens"), 800)].into();
+    let asks = vec![
+        PermitAsk { turn: 3, permits, count: 1 },
+        PermitAsk { turn: 4, permits: [(key("openai"), 1)].into(), count: 12 },
+    ];
+    both_ways("acquire", &RatesMessage::Acquire(PermitRequest { service: service(), number: 7, asks }));
+    let granted = vec![PermitsGranted { turn: 3, count: 1 }, PermitsGranted { turn: 4, count: 5 }];
+    let refused = vec![PermitsRefused { turn: 5, error: "e".to_owned() }];
+    let answers = PermitAnswers { granted, refused, ..PermitAnswers::new(service(), 7) };
+    both_ways("permits", &Command::Permits(answers));
+    both_ways("permits-none", &Command::Permits(PermitAnswers::new(service(), 7)));
 }
 
 #[test]

@@ -79,7 +79,7 @@ export const EVENT_WORDS = {
   restart_requested: "restart requested", delete_requested: "delete requested", trigger_requested: "execution requested", republished: "republished", started: "started",
   restarted: "started again", errored: "error", handed_over: "handed over", refused: "refused", stopped: "stopped",
   completed: "completed", failed: "failed", deleted: "deleted", service_registered: "service registered", service_suspect: "service silent",
-  service_lost: "service lost", service_gone: "service stopped", work_queue_created: "work queue created", safe_mode: "safe mode", pool_paused: "pool paused", pool_resumed: "pool resumed",
+  service_lost: "service lost", service_gone: "service stopped", work_queue_created: "work queue created", safe_mode: "safe mode", pool_paused: "pool paused", pool_resumed: "pool resumed", rate_set: "rate set", rate_deleted: "rate deleted",
   republish_capped: "publishing capped", move_requested: "move requested", service_cordoned: "cordoned", service_uncordoned: "uncordoned",
   service_draining: "drain begun", service_drained: "drained", service_resized: "resized", rebalanced: "rebalanced",
   suspected: "suspected", quarantine_capped: "quarantine capped",

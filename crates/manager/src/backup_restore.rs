@@ -21,7 +21,7 @@ pub struct Restored {
     pub observers: u64,
 }
 
-/// Switches safe mode on, and raises what observers are published as next above all that may be in the broker.
+/// Switches safe mode on, empties the buckets of rates, and raises what observers are published as next above all that may be in the broker.
 /// No manager may run.
 ///
 /// # Errors
@@ -33,6 +33,7 @@ pub async fn restored(store: &dyn Store) -> Result<Restored, StoreError> {
         .map_err(|error| StoreError::Corrupt(error.to_string()))?;
     store.set_note(safe_mode::NOTE, &text, Duration::MAX).await?;
     store.record(&[plain(EventKind::SafeMode, now, format!("on: {REASON}"))]).await?;
+    store.empty_rates().await?;
     let status = Status::ALL.into_iter().filter(|status| *status != Status::Deleted).collect();
     let filter = Filter { status, sort: Sort::CreatedAt, ..Filter::default() };
     let (mut after, mut observers) = (None, 0);

@@ -27,6 +27,7 @@ mod parked;
 mod precondition;
 mod problem;
 mod query;
+mod rates;
 mod rebalance;
 mod results;
 mod schedule;
@@ -106,6 +107,8 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(services::pool, services::set_pool))
         .routes(routes!(limits::list))
         .routes(routes!(limits::read, limits::put, limits::delete))
+        .routes(routes!(rates::list))
+        .routes(routes!(rates::read, rates::set, rates::delete))
         .routes(routes!(events::list))
         .routes(routes!(events::of_observer))
         .routes(routes!(events::runs))

@@ -5,6 +5,7 @@ mod checkpoints;
 pub(crate) mod heartbeats;
 mod inventories;
 pub(crate) mod parked;
+pub(crate) mod rates;
 pub(crate) mod registrations;
 mod runs;
 pub(crate) mod state;

@@ -14,6 +14,7 @@ pub(crate) const WAITING: &str = "everwatch_waiting_observers";
 pub(crate) const LIMIT_USED: &str = "everwatch_limit_used";
 pub(crate) const LIMIT_MAX: &str = "everwatch_limit_max";
 pub(crate) const LIMIT_WAITING: &str = "everwatch_limit_waiting";
+pub(crate) const PERMITS_WAITING: &str = "everwatch_permits_waiting";
 pub(crate) const PARKED: &str = "everwatch_parked_messages";
 pub(crate) const UNREADABLE_ROWS: &str = "everwatch_unreadable_rows";
 pub(crate) const STATE_LAG: &str = "everwatch_state_queue_lag_seconds";
@@ -22,6 +23,7 @@ pub(crate) const CONNECTED: &str = "everwatch_broker_connected";
 
 pub(crate) const PUBLISHES: &str = "everwatch_publishes_total";
 pub(crate) const ADMISSIONS: &str = "everwatch_admissions_total";
+pub(crate) const PERMITS_GRANTED: &str = "everwatch_permits_granted_total";
 pub(crate) const REPUBLISHES: &str = "everwatch_republishes_total";
 pub(crate) const REPORTS: &str = "everwatch_reports_total";
 pub(crate) const STALE_REPORTS: &str = "everwatch_stale_reports_total";
@@ -43,7 +45,7 @@ pub(crate) const WAITED: &str = "everwatch_waited_seconds";
 pub(crate) const GAP: &str = "everwatch_failover_gap_seconds";
 pub(crate) const OVERLAP: &str = "everwatch_run_overlap_seconds";
 
-const GAUGES: [(&str, Unit, &str); 16] = [
+const GAUGES: [(&str, Unit, &str); 17] = [
     (OBSERVERS, Unit::Count, "observers by pool and status"),
     (OBSERVER_HEALTH, Unit::Count, "observers that are to run, by pool and health"),
     (SERVICES, Unit::Count, "living services by state"),
@@ -59,6 +61,7 @@ const GAUGES: [(&str, Unit, &str); 16] = [
     ),
     (LIMIT_MAX, Unit::Count, "observers of a limit that may run at once, by key"),
     (LIMIT_WAITING, Unit::Count, "observers that wait for a place of a limit, by key"),
+    (PERMITS_WAITING, Unit::Count, "permits of a rate for which code waits, by rate"),
     (PARKED, Unit::Count, "messages that no version could read"),
     (UNREADABLE_ROWS, Unit::Count, "stored rows that this manager has met and cannot read, by table"),
     (
@@ -70,12 +73,13 @@ const GAUGES: [(&str, Unit, &str); 16] = [
     (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 16] = [
+const COUNTERS: [(&str, Unit, &str); 17] = [
     (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
     (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
     (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
     (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
     (ADMISSIONS, Unit::Count, "observers that were admitted after they had waited for a slot"),
+    (PERMITS_GRANTED, Unit::Count, "permits that this manager has granted, by rate"),
     (REPUBLISHES, Unit::Count, "work messages published again as the next generation"),
     (REPORTS, Unit::Count, "reports read from the state queues"),
     (STALE_REPORTS, Unit::Count, "reports of a generation that is over"),
@@ -122,7 +126,7 @@ pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
     for (name, unit, help) in COUNTERS {
         metrics::describe_counter!(name, unit, help);
         // Otherwise a counter would appear with its first step, and alerts would miss that step.
-        if name != UNREADABLE {
+        if name != UNREADABLE && name != PERMITS_GRANTED {
             metrics::counter!(name).absolute(0);
         }
     }

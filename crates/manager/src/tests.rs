@@ -9,6 +9,7 @@ mod document;
 mod editing;
 mod events;
 mod health;
+mod rates;
 
 use self::answer::Answer;
 use self::contract::Contract;

@@ -52,6 +52,7 @@ pub use tasks::context::{Context, PendingEmission, Restored};
 pub use tasks::exit::Exit;
 pub use tasks::measures::{Counter, Gauge};
 pub use tasks::observer::Observer;
+pub use tasks::permits::PendingPermits;
 pub use tasks::readiness::Readiness;
 pub use tasks::registry::{Registry, RunFuture};
 pub use tasks::threads::Threads;

@@ -8,6 +8,7 @@ mod emitter;
 mod heartbeats;
 mod log_replies;
 mod opening;
+mod permits;
 mod replacement;
 mod reporter;
 mod shutdown;
@@ -20,6 +21,7 @@ use crate::safety::fence::Fence;
 use crate::safety::liveness_probe::prove_life;
 use crate::session::checkpoints::Checkpoints;
 use crate::session::emitter::{Emitter, Ready};
+use crate::session::permits::PermitAcquirer;
 use crate::session::reporter::{Reporter, Say, Sender};
 use crate::settings::ServiceSettings;
 use crate::tasks::logs::Logs;
@@ -230,6 +232,7 @@ impl ServiceSession {
             reporter: reporter.clone(),
             ready: ready_sender,
             checkpoints: checkpoints.clone(),
+            permits: Arc::new(PermitAcquirer::new(me.id)),
             progress: Mutex::default(),
         };
         let emitter = Arc::new(emitter);
@@ -248,6 +251,7 @@ impl ServiceSession {
         };
         let helpers = Helpers { tracker: tracker.clone(), end: helpers.clone() };
         helpers.spawn(sender.run(said));
+        helpers.spawn(emitter.permits.clone().run(me.session.clone(), Target::Queue(topology.rates())));
         let (arrivals, incoming) = mpsc::channel(1024);
         let life = Self {
             started: Instant::now(),

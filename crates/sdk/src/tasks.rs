@@ -7,6 +7,7 @@ pub(crate) mod log_capture;
 pub(crate) mod logs;
 pub(crate) mod measures;
 pub(crate) mod observer;
+pub(crate) mod permits;
 pub(crate) mod poll_clock;
 pub(crate) mod readiness;
 pub(crate) mod registry;

@@ -34,6 +34,7 @@ use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
 use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::run::permits::Permits;
 use everwatch_core::run::slots::CancelReason;
 use everwatch_core::wire::checkpoint::SavedCheckpoint;
 use everwatch_core::wire::work::Work;
@@ -115,6 +116,7 @@ pub(crate) struct Seen {
     pub(crate) is_ready: bool,
     pub(crate) checkpoint: Option<SavedCheckpoint>,
     checkpoints: u64,
+    acquired: BTreeMap<String, u64>,
 }
 
 struct TestOutlet {
@@ -147,6 +149,13 @@ impl Outlet for TestOutlet {
     }
     fn ready(&self, _work: &Work, _epoch: Epoch, _attempt: u32) {
         self.seen().is_ready = true;
+    }
+    async fn acquire(&self, permits: Permits) -> Result<(), Error> {
+        let mut seen = self.seen();
+        for (key, count) in permits {
+            *seen.acquired.entry(key.to_string()).or_insert(0) += u64::from(count);
+        }
+        Ok(())
     }
     fn progress(&self, _work: &Work, _epoch: Epoch, text: String) {
         self.seen().status = Some(text);
@@ -368,6 +377,12 @@ impl Trial {
     #[must_use]
     pub fn status(&self) -> Option<String> {
         self.seen().status.clone()
+    }
+
+    /// The permits of this rate that it has acquired ([`Context::acquire`]). A trial grants all permits at once.
+    #[must_use]
+    pub fn acquired(&self, rate: &str) -> u64 {
+        self.seen().acquired.get(rate).copied().unwrap_or_default()
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

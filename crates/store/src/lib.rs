@@ -11,6 +11,7 @@ mod listing;
 mod memory;
 pub mod port;
 mod postgres;
+mod rates;
 mod sqlite;
 mod unreadable;
 

@@ -5,15 +5,16 @@ mod backlog;
 mod events;
 mod limits;
 mod notes;
+mod parked;
+mod rates;
 mod versions;
 
 use crate::checkpoints::Loaded;
-use crate::columns::{StateColumns, WantedColumns, refused_as, without_nul};
+use crate::columns::{StateColumns, WantedColumns, refused_as};
 use crate::limit_uses::freed;
 use crate::port::{
     Change, Checkpoints, Counts, Created, DefinitionVersion, Event, Filter, Found, HealthCounts, ListCursor,
-    ObserverResult, Observers, Page, Parked, ParkedHead, ParkedMessages, Services, Sort, Store, StoreError,
-    Unreadable, Worklists,
+    ObserverResult, Observers, Page, Parked, Services, Sort, Store, StoreError, Unreadable, Worklists,
 };
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolOffers;
@@ -64,6 +65,7 @@ struct Tables {
     limits: BTreeMap<LimitPattern, Limit>,
     /// The keys that managers must look at.
     changed_limits: BTreeSet<LimitKey>,
+    rates: rates::Table,
     last_event: i64,
     last_parked: i64,
 }
@@ -459,41 +461,6 @@ impl Checkpoints for MemoryStore {
     }
     async fn result(&self, id: ObserverId) -> Result<Option<ObserverResult>, StoreError> {
         Ok(self.tables().results.get(&id).cloned())
-    }
-}
-
-#[async_trait]
-impl ParkedMessages for MemoryStore {
-    async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
-        let mut tables = self.tables();
-        for one in parked {
-            tables.last_parked += 1;
-            let id = tables.last_parked;
-            let (queue, reason) = (without_nul(&one.queue), without_nul(&one.reason));
-            tables.parked.push(Parked { id, queue, reason, ..one.clone() });
-        }
-        Ok(())
-    }
-    async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError> {
-        Ok(self.tables().parked.iter().find(|it| it.id == id).cloned())
-    }
-    async fn unpark(&self, id: i64) -> Result<bool, StoreError> {
-        let mut tables = self.tables();
-        let held = tables.parked.len();
-        tables.parked.retain(|it| it.id != id);
-        Ok(tables.parked.len() < held)
-    }
-    async fn forget_parked(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError> {
-        let mut tables = self.tables();
-        let (held, newest) = (tables.parked.len(), tables.parked.last().map_or(0, |it| it.id));
-        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
-        tables.parked.retain(|it| it.at >= before && it.id > newest.saturating_sub(keep));
-        Ok((held - tables.parked.len()) as u64)
-    }
-    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
-        let tables = self.tables();
-        let shown = tables.parked.iter().rev().filter(|it| before.is_none_or(|before| it.id < before));
-        Ok((shown.take(limit).map(Parked::head).collect(), tables.parked.len() as u64))
     }
 }
 

@@ -2,19 +2,22 @@
 //! which creates are admitted; a store supplies the facts in one transaction.
 
 mod limits;
+mod parked;
 
 pub use crate::checkpoints::ObserverResult;
 pub use crate::events::{Event, EventFilter, EventPage, EventRange};
 use async_trait::async_trait;
 pub use everwatch_core::capacity::create_admission::Created;
 pub use limits::{LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, Limits, LimitsLookedAt};
+pub use parked::{PARKED_HEAD, Parked, ParkedHead, ParkedMessages};
 
 use everwatch_core::capacity::admission::{Choice, Offers, PoolCount, PoolOffers};
 use everwatch_core::capacity::limits::KeyCounts;
 use everwatch_core::capacity::placement::Refused;
+use everwatch_core::capacity::rate::{Rate, RateRow};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, RateKey, ServiceId, ServiceRef};
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
@@ -24,6 +27,7 @@ use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
+use everwatch_core::wire::permits::{PermitAnswers, PermitRequest};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -174,47 +178,6 @@ pub struct Page {
     /// Rows that match, over all pages.
     pub total: u64,
     pub more: bool,
-}
-
-/// A message that no version could read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parked {
-    /// 0 until it is stored.
-    pub id: i64,
-    pub queue: String,
-    pub reason: String,
-    pub body: Vec<u8>,
-    pub at: Timestamp,
-}
-
-/// The bytes of a parked message that a list shows.
-pub const PARKED_HEAD: usize = 4096;
-
-/// A parked message as a list shows it: the first [`PARKED_HEAD`] bytes of a body that may be large.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParkedHead {
-    pub id: i64,
-    pub queue: String,
-    pub reason: String,
-    pub head: Vec<u8>,
-    /// Of the whole body, in bytes.
-    pub size: u64,
-    pub at: Timestamp,
-}
-
-impl Parked {
-    /// As a list shows it.
-    #[must_use]
-    pub fn head(&self) -> ParkedHead {
-        ParkedHead {
-            id: self.id,
-            queue: self.queue.clone(),
-            reason: self.reason.clone(),
-            head: self.body[..self.body.len().min(PARKED_HEAD)].to_vec(),
-            size: self.body.len() as u64,
-            at: self.at,
-        }
-    }
 }
 
 /// The number of observers by pool and status.
@@ -450,25 +413,36 @@ pub trait Checkpoints: Send + Sync + 'static {
     async fn result(&self, id: ObserverId) -> Result<Option<ObserverResult>, StoreError>;
 }
 
-/// Messages that no version could read.
+/// A page of rates, ordered by key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RatePage {
+    pub rows: Vec<RateRow>,
+    /// Over all pages.
+    pub total: u64,
+}
+
+/// Rates and their buckets, which `core::capacity::rate` fills and empties by the clock of the database.
 #[async_trait]
-pub trait ParkedMessages: Send + Sync + 'static {
-    /// Stores unreadable messages.
-    async fn park(&self, parked: &[Parked]) -> Result<(), StoreError>;
-    /// One parked message.
-    async fn parked_one(&self, id: i64) -> Result<Option<Parked>, StoreError>;
-    /// Deletes one; returns whether it existed.
-    async fn unpark(&self, id: i64) -> Result<bool, StoreError>;
-    /// Deletes messages older than `before` and those beyond the newest `keep`; returns their number.
-    async fn forget_parked(&self, before: Timestamp, keep: usize) -> Result<u64, StoreError>;
-    /// Newest first, ids below `before` (all if `None`).
-    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError>;
+pub trait Rates: Send + Sync + 'static {
+    /// Creates the rate with a full bucket, or changes it.
+    async fn set_rate(&self, key: &RateKey, rate: Rate) -> Result<RateRow, StoreError>;
+    /// One rate.
+    async fn rate(&self, key: &RateKey) -> Result<Option<RateRow>, StoreError>;
+    /// At most `most` rates whose keys follow `after`.
+    async fn rates(&self, after: Option<&RateKey>, most: usize) -> Result<RatePage, StoreError>;
+    /// Deletes the rate; returns whether it existed.
+    async fn delete_rate(&self, key: &RateKey) -> Result<bool, StoreError>;
+    /// Grants permits in one transaction that no other grant of these rates overlaps. One answer for each request, in
+    /// order.
+    async fn grant_permits(&self, requests: &[PermitRequest]) -> Result<Vec<PermitAnswers>, StoreError>;
+    /// Empties all buckets and their lines.
+    async fn empty_rates(&self) -> Result<(), StoreError>;
 }
 
 /// The database. All times are by the clock of the database.
 #[async_trait]
 pub trait Store:
-    KeyValue + Events + Observers + Backlog + Limits + Worklists + Services + Checkpoints + ParkedMessages
+    KeyValue + Events + Observers + Backlog + Limits + Rates + Worklists + Services + Checkpoints + ParkedMessages
 {
     /// Closes all connections. Everything that was committed is then in the database file itself, not in its log. No
     /// other method works afterwards.

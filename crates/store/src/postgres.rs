@@ -9,6 +9,7 @@ mod notes;
 mod observers;
 mod parked;
 mod pool_counts;
+mod rates;
 mod services;
 mod worklists;
 

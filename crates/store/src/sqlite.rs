@@ -10,6 +10,7 @@ mod notes;
 mod observers;
 mod parked;
 mod pool_counts;
+mod rates;
 mod services;
 mod statements;
 mod worklists;

@@ -127,6 +127,11 @@ both! {
     the_result_of_the_latest_run_is_kept
     a_change_of_a_definition_keeps_the_version_that_it_replaces
     the_oldest_versions_are_forgotten
+    rates_are_set_listed_and_deleted
+    permits_are_granted_until_the_bucket_is_empty
+    several_rates_are_granted_together
+    a_bucket_refills_by_the_clock_of_the_database
+    managers_side_by_side_do_not_grant_a_permit_twice
     parked_messages_are_shown_newest_first
     a_parked_reason_may_hold_a_nul
     the_oldest_parked_messages_are_forgotten

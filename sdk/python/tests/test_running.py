@@ -44,6 +44,9 @@ class Outlet:
     async def restored(self, work: Work, epoch: int) -> Any:
         return None
 
+    async def acquire(self, permits: Mapping[str, int]) -> None:
+        pass
+
     def log(self, work: Work, epoch: int, stream: str, text: str) -> None:
         self.lines.append(text)
 

@@ -7,24 +7,26 @@ use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
+use everwatch_core::capacity::rate::{Rate, RateRow};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{
-    Kind, LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef,
+    Kind, LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, RateKey, ServiceId, ServiceRef,
 };
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
+use everwatch_core::wire::permits::{PermitAnswers, PermitRequest};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use everwatch_core::wire::trace::TraceContext;
 use everwatch_store::{
     Admission, Backlog, Backup, Change, Checkpoints, Counts, Created, Decided, DefinitionVersion, Event,
     EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, LimitCounts,
     LimitDeleted, LimitUse, Limits, LimitsLookedAt, ListCursor, MemoryStore, ObserverResult, Observers, Page,
-    Parked, ParkedHead, ParkedMessages, Place, Services, Store, StoreError, Unreadable, WaitingPools,
-    Worklists,
+    Parked, ParkedHead, ParkedMessages, Place, RatePage, Rates, Services, Store, StoreError, Unreadable,
+    WaitingPools, Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -401,6 +403,28 @@ impl Checkpoints for RemoteStore {
     }
     async fn result(&self, id: ObserverId) -> Result<Option<ObserverResult>, StoreError> {
         self.operation(Access::Read, self.memory().result(id)).await
+    }
+}
+
+#[async_trait]
+impl Rates for RemoteStore {
+    async fn set_rate(&self, key: &RateKey, rate: Rate) -> Result<RateRow, StoreError> {
+        self.operation(Access::Write, self.memory().set_rate(key, rate)).await
+    }
+    async fn rate(&self, key: &RateKey) -> Result<Option<RateRow>, StoreError> {
+        self.operation(Access::Read, self.memory().rate(key)).await
+    }
+    async fn rates(&self, after: Option<&RateKey>, most: usize) -> Result<RatePage, StoreError> {
+        self.operation(Access::Read, self.memory().rates(after, most)).await
+    }
+    async fn delete_rate(&self, key: &RateKey) -> Result<bool, StoreError> {
+        self.operation(Access::Write, self.memory().delete_rate(key)).await
+    }
+    async fn grant_permits(&self, requests: &[PermitRequest]) -> Result<Vec<PermitAnswers>, StoreError> {
+        self.operation(Access::Write, self.memory().grant_permits(requests)).await
+    }
+    async fn empty_rates(&self) -> Result<(), StoreError> {
+        self.operation(Access::Write, self.memory().empty_rates()).await
     }
 }
 

@@ -3,7 +3,7 @@
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{
-    DefinitionVersion, Event, Limit, Observer, ParkedMessage, Pool, Service, ServiceBalance,
+    DefinitionVersion, Event, Limit, Observer, ParkedMessage, Pool, Rate, Service, ServiceBalance,
 };
 use everwatch_core::clock::Timestamp;
 use everwatch_core::record::health::Health;
@@ -94,6 +94,21 @@ pub(crate) const LIMITS: View<Limit> = View {
         .right(),
         Column::<Limit>::new("WAITING", |it, _| it.waiting.to_string()).right(),
         Column::<Limit>::new("ENFORCED", |it, _| if it.enforce { "yes" } else { "no" }.to_owned()).wide(),
+    ],
+};
+
+pub(crate) const RATES: View<Rate> = View {
+    noun: "rates",
+    name: |it| it.key.clone(),
+    key: |it| it.key.clone(),
+    columns: &[
+        Column::<Rate>::new("KEY", |it, _| it.key.clone()).least(16),
+        Column::<Rate>::new("PERMITS", |it, _| it.permits.to_string()).right(),
+        Column::<Rate>::new("PER", |it, _| it.per.clone()),
+        Column::<Rate>::new("BURST", |it, _| it.burst.to_string()).right(),
+        Column::<Rate>::new("AT ONCE", |it, _| it.at_once.to_string()).right(),
+        Column::<Rate>::new("AVAILABLE", |it, _| it.available.to_string()).right(),
+        Column::<Rate>::new("WAITING", |it, _| it.waiting.to_string()).right(),
     ],
 };
 

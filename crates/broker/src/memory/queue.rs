@@ -7,8 +7,14 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-const HEARTBEATS_TTL: Duration = Duration::from_secs(15);
-const HEARTBEATS_MAX_LENGTH: usize = 100_000;
+/// How long a queue of this kind keeps a message, and how many; `None`: all of them.
+fn kept(kind: &QueueKind) -> Option<(Duration, usize)> {
+    match kind {
+        QueueKind::Heartbeats => Some((Duration::from_secs(15), 100_000)),
+        QueueKind::Rates => Some((Duration::from_secs(2), 10_000)),
+        QueueKind::Durable { .. } | QueueKind::Exclusive => None,
+    }
+}
 
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
@@ -73,14 +79,13 @@ impl Queue {
     /// Whether the message was accepted.
     pub(super) fn push(&mut self, number: u64, message: Message) -> bool {
         self.expire();
-        match self.kind {
-            QueueKind::Durable { max_length: Some(most) } if self.ready.len() >= most as usize => {
-                return false;
-            }
-            QueueKind::Heartbeats if self.ready.len() >= HEARTBEATS_MAX_LENGTH => {
-                self.ready.pop_front();
-            }
-            QueueKind::Durable { .. } | QueueKind::Heartbeats | QueueKind::Exclusive => {}
+        if let QueueKind::Durable { max_length: Some(most) } = self.kind
+            && self.ready.len() >= most as usize
+        {
+            return false;
+        }
+        if kept(&self.kind).is_some_and(|(_, most)| self.ready.len() >= most) {
+            self.ready.pop_front();
         }
         let since = Instant::now();
         let Message { body, headers } = message;
@@ -133,10 +138,8 @@ impl Queue {
     }
 
     pub(super) fn expire(&mut self) {
-        if self.kind != QueueKind::Heartbeats {
-            return;
-        }
-        while self.ready.front().is_some_and(|oldest| oldest.since.elapsed() >= HEARTBEATS_TTL) {
+        let Some((ttl, _)) = kept(&self.kind) else { return };
+        while self.ready.front().is_some_and(|oldest| oldest.since.elapsed() >= ttl) {
             self.ready.pop_front();
         }
     }

@@ -41,6 +41,13 @@ pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTab
             set("x-max-length", AMQPValue::LongInt(100_000));
             set("x-overflow", text("drop-head"));
         }
+        // An older request would be granted although its service no longer uses the grant.
+        QueueKind::Rates => {
+            set("x-queue-type", text("quorum"));
+            set("x-message-ttl", AMQPValue::LongInt(2000));
+            set("x-max-length", AMQPValue::LongInt(10_000));
+            set("x-overflow", text("drop-head"));
+        }
         QueueKind::Exclusive => set("x-queue-type", text("classic")),
     }
     table
@@ -52,7 +59,9 @@ fn text(value: &str) -> AMQPValue {
 
 fn options(kind: &QueueKind) -> QueueDeclareOptions {
     match kind {
-        QueueKind::Durable { .. } | QueueKind::Heartbeats => QueueDeclareOptions::durable(),
+        QueueKind::Durable { .. } | QueueKind::Heartbeats | QueueKind::Rates => {
+            QueueDeclareOptions::durable()
+        }
         QueueKind::Exclusive => QueueDeclareOptions::exclusive(),
     }
 }

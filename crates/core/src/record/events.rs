@@ -78,6 +78,9 @@ words! {
     LimitDeleted = "limit_deleted",
     PoolPaused = "pool_paused",
     PoolResumed = "pool_resumed",
+    /// A rate was created or changed.
+    RateSet = "rate_set",
+    RateDeleted = "rate_deleted",
     WorkQueueCreated = "work_queue_created",
     SafeMode = "safe_mode",
     /// So many observers seem to be lost that managers republish only some of them now.

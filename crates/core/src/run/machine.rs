@@ -10,6 +10,7 @@ use crate::wire::checkpoint::CheckpointAnswers;
 use crate::wire::command::{Cause, Command, HandOver, Revocation, ServiceDirectives, Welcome};
 use crate::wire::heartbeat::Intent;
 use crate::wire::logs::AskLogs;
+use crate::wire::permits::PermitAnswers;
 use crate::wire::report::{InventoryRange, RunReport};
 use crate::wire::work::{DecodedWork, Work};
 use std::fmt::Debug;
@@ -101,6 +102,8 @@ pub enum Effect<R> {
     AnswerLogs(AskLogs),
     /// Pass these on to the code that waits for them.
     Checkpoints(CheckpointAnswers),
+    /// Pass these on to the code that waits for permits.
+    Permits(PermitAnswers),
 }
 
 /// The start of an incarnation.
@@ -330,6 +333,7 @@ impl<R: Copy + Debug> Machine<R> {
             Command::Checkpoints(answers) if answers.service == self.id => {
                 effects.push(Effect::Checkpoints(answers));
             }
+            Command::Permits(answers) if answers.service == self.id => effects.push(Effect::Permits(answers)),
             Command::Directives { service, directives } if service == self.id => {
                 self.follow(directives, effects);
             }
@@ -338,7 +342,8 @@ impl<R: Copy + Debug> Machine<R> {
             | Command::ListHeld { .. }
             | Command::Directives { .. }
             | Command::HandOver(_)
-            | Command::Checkpoints(_) => {}
+            | Command::Checkpoints(_)
+            | Command::Permits(_) => {}
             // A command of a newer version.
             Command::Unknown(_) => {}
         }

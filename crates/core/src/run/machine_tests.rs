@@ -54,6 +54,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::List(ranges) => format!("list {}", ranges.len()),
         Effect::AnswerLogs(_) => "answer logs".to_owned(),
         Effect::Checkpoints(_) => "pass on checkpoints".to_owned(),
+        Effect::Permits(_) => "pass on permits".to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::id::{ObserverId, ServiceId};
 use crate::wire::checkpoint::CheckpointAnswers;
 use crate::wire::inventory_range::InventoryRange;
 use crate::wire::logs::AskLogs;
+use crate::wire::permits::PermitAnswers;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,6 +36,8 @@ pub enum Command {
     Logs(AskLogs),
     /// The checkpoints that managers have stored, or read for runs that requested them.
     Checkpoints(CheckpointAnswers),
+    /// The permits of rates that a manager grants to one service.
+    Permits(PermitAnswers),
     /// Written by a newer version: counted and ignored.
     #[serde(untagged)]
     #[schemars(skip)]

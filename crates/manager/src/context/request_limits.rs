@@ -1,6 +1,6 @@
 //! The limits of what HTTP requests may hold open.
 
-use everwatch_core::id::Pool;
+use everwatch_core::id::{Pool, RateKey};
 use everwatch_door::quota::{Limit, Quota};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -22,6 +22,8 @@ pub(crate) struct RequestLimits {
     pub(crate) bodies: Arc<Semaphore>,
     /// Pools that metrics were given for. A pool that has emptied is shown as 0 instead of missing.
     pub(crate) shown_pools: Mutex<BTreeSet<Pool>>,
+    /// The same for rates.
+    pub(crate) shown_rates: Mutex<BTreeSet<RateKey>>,
 }
 
 impl Default for RequestLimits {
@@ -32,6 +34,7 @@ impl Default for RequestLimits {
             waits: Quota::new(WAITS_MAX),
             bodies: Arc::new(Semaphore::new(BODIES_MAX)),
             shown_pools: Mutex::default(),
+            shown_rates: Mutex::default(),
         }
     }
 }

@@ -10,7 +10,7 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use everwatch_broker::Session;
 use everwatch_core::capacity::admission::PoolCount;
-use everwatch_core::id::Pool;
+use everwatch_core::id::{Pool, RateKey};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
@@ -24,6 +24,8 @@ use tracing::{debug, warn};
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// The time limit for the depth of a queue.
 const DEPTH_WITHIN: Duration = Duration::from_secs(2);
+/// The most rates in the metrics, in the order of their keys.
+const RATES_SHOWN: usize = 1000;
 
 /// One recorder serves all managers of a process.
 static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
@@ -85,6 +87,7 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
         let count = unreadable.iter().filter(|it| it.table == table).count();
         metrics::gauge!(metric::UNREADABLE_ROWS, "table" => table.to_string()).set(count as f64);
     }
+    rates(manager).await?;
     // What was shown once and is no more must be shown as zero.
     let pools: Vec<Pool> = {
         let mut shown = lock(&manager.requests.limits.shown_pools);
@@ -132,6 +135,23 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
     for (state, count) in states {
         metrics::gauge!(metric::SERVICES, "state" => state).set(count);
     }
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+async fn rates(manager: &Manager) -> Result<(), Problem> {
+    let rates = manager.records.store.rates(None, RATES_SHOWN).await?.rows;
+    let now = manager.records.clock.now();
+    let waiting: BTreeMap<RateKey, u64> =
+        rates.into_iter().map(|row| (row.key, row.bucket.waiting(now))).collect();
+    // A deleted rate must be shown as zero.
+    let mut shown = lock(&manager.requests.limits.shown_rates);
+    shown.extend(waiting.keys().cloned());
+    for key in shown.iter() {
+        let waiting = waiting.get(key).copied().unwrap_or_default();
+        metrics::gauge!(metric::PERMITS_WAITING, "rate" => key.to_string()).set(waiting as f64);
+    }
+    drop(shown);
     Ok(())
 }
 

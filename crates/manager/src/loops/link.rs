@@ -6,7 +6,7 @@ pub(crate) mod ownership;
 use self::ownership::NotOwner;
 use crate::context::Manager;
 use crate::context::link::Link;
-use crate::intake::parked;
+use crate::intake::{parked, rates};
 use crate::outgoing::log_requests;
 use crate::outgoing::state_queues;
 use crate::outgoing::work_queues;
@@ -155,6 +155,8 @@ fn spawn_readers(
     }
     let (it, session_of, token) = parts();
     readers.spawn(async move { intake::heartbeats::run(it, session_of, token).await });
+    let (it, session_of, token) = parts();
+    readers.spawn(async move { rates::run(it, session_of, token).await });
     let (it, session_of, token) = parts();
     readers.spawn(async move { log_requests::run(it, session_of, token).await });
     let (it, session_of, token) = parts();

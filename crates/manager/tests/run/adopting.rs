@@ -2,7 +2,7 @@
 
 use crate::service::{Service, Voice, started};
 use crate::stage::Stage;
-use everwatch_api::{Event, Observer, SafeMode};
+use everwatch_api::{Event, Observer, Rate, SafeMode};
 use everwatch_broker::{Consume, QueueKind, Settle};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
@@ -17,6 +17,21 @@ use std::time::Duration;
 async fn prepare(stage: &Stage, observers: u64) {
     let store = everwatch_store::open(&stage.store_url, stage.settings.row.clone()).await.unwrap();
     assert_eq!(everwatch_manager::restored(store.as_ref()).await.unwrap().observers, observers);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_buckets_of_rates_begin_empty() {
+    let stage = Stage::new();
+    let manager = stage.ready_manager().await;
+    let settings = json!({"permits": 1, "per": "24h", "burst": 31});
+    let rate: Rate = manager.api.done("PUT", "/v1/rates/a", Some(settings), 200).await;
+    assert_eq!(rate.available, 30);
+    manager.stop().await.unwrap();
+    prepare(&stage, 0).await;
+    let manager = stage.ready_manager().await;
+    let rate: Rate = manager.api.read("/v1/rates/a").await;
+    assert_eq!((rate.available, rate.at_once), (0, 30));
+    manager.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

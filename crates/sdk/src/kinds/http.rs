@@ -56,6 +56,10 @@ pub struct Http {
     /// policy of the observer decides what follows.
     #[serde(default)]
     tolerate: Count<0, 1000>,
+    /// Rate of which each request first acquires one permit (`everwatch rate set`). A redirect that is followed needs none.
+    #[serde(default)]
+    #[schemars(extend("pattern" = "^[A-Za-z0-9][A-Za-z0-9._-]*$"), length(max = 128))]
+    rate: Option<String>,
     /// Whether to follow up to 10 redirects.
     #[serde(default = "yes")]
     redirects: bool,
@@ -201,7 +205,7 @@ impl Observer for Http {
         let (mut last, mut failures) = (None, 0);
         loop {
             let begun = Instant::now();
-            let Some(polled) = ctx.until_cancelled(self.poll(&mut prepared)).await else { break };
+            let Some(polled) = ctx.until_cancelled(self.poll(&ctx, &mut prepared)).await else { break };
             match polled {
                 Ok(answer) => {
                     failures = 0;
@@ -235,7 +239,10 @@ impl Http {
     }
 
     /// `None`: the server says that nothing has changed.
-    async fn poll(&self, prepared: &mut Prepared<'_>) -> Result<Option<Answer>, Error> {
+    async fn poll(&self, ctx: &Context, prepared: &mut Prepared<'_>) -> Result<Option<Answer>, Error> {
+        if let Some(rate) = &self.rate {
+            ctx.acquire(rate, 1).await?;
+        }
         let received = prepared.fetch().await?;
         let Some(received) = received else { return Ok(None) };
         Ok(Some(Answer::new(received, self).map_err(|error| format!("{}: {error}", prepared.shown))?))

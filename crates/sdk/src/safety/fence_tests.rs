@@ -66,6 +66,9 @@ impl Outlet for Silent {
     async fn restored(&self, _work: &Work, _epoch: Epoch) -> Result<Option<SavedCheckpoint>, Error> {
         Ok(None)
     }
+    async fn acquire(&self, _: everwatch_core::run::permits::Permits) -> Result<(), Error> {
+        Ok(())
+    }
     fn ready(&self, _work: &Work, _epoch: Epoch, _attempt: u32) {}
     fn progress(&self, _work: &Work, _epoch: Epoch, _text: String) {}
 }

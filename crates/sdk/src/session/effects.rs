@@ -68,6 +68,7 @@ impl ServiceSession {
             Effect::List(ranges) => self.list(&ranges).await,
             Effect::AnswerLogs(asked) => self.tell_logs(asked),
             Effect::Checkpoints(answers) => self.checkpoints.on_answers(answers),
+            Effect::Permits(answers) => self.emitter.permits.on_answers(&answers),
         }
     }
 

@@ -2,12 +2,14 @@
 
 use crate::error::Error;
 use crate::session::checkpoints::Checkpoints;
+use crate::session::permits::PermitAcquirer;
 use crate::session::reporter::Reporter;
 use crate::tasks::attempt::{Emission, Outlet};
 use async_trait::async_trait;
 use everwatch_broker::{HeaderValue, Message, Session, Target};
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
+use everwatch_core::run::permits::Permits;
 use everwatch_core::wire::checkpoint::SavedCheckpoint;
 use everwatch_core::wire::report::{Report, RunEvent, RunReport};
 use everwatch_core::wire::work::Work;
@@ -29,6 +31,7 @@ pub(crate) struct Emitter {
     pub(super) reporter: Reporter,
     pub(super) ready: UnboundedSender<Ready>,
     pub(super) checkpoints: Arc<Checkpoints>,
+    pub(super) permits: Arc<PermitAcquirer>,
     /// At most one entry for each observer that runs here.
     pub(super) progress: Mutex<HashMap<ObserverId, (Epoch, String)>>,
 }
@@ -65,6 +68,9 @@ impl Outlet for Emitter {
     }
     async fn restored(&self, work: &Work, epoch: Epoch) -> Result<Option<SavedCheckpoint>, Error> {
         self.checkpoints.restored((work.id, epoch)).await
+    }
+    async fn acquire(&self, permits: Permits) -> Result<(), Error> {
+        self.permits.acquire(permits).await
     }
     fn progress(&self, work: &Work, epoch: Epoch, text: String) {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).insert(work.id, (epoch, text));

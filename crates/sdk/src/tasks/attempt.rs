@@ -7,6 +7,7 @@ use crate::tasks::measures::{Exported, Measures};
 use crate::tasks::poll_clock::{PollClock, PollClocks};
 use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
+use everwatch_core::run::permits::Permits;
 use everwatch_core::run::slots::CancelReason;
 use everwatch_core::run::vigil::Fault;
 use everwatch_core::wire::checkpoint::SavedCheckpoint;
@@ -49,6 +50,7 @@ pub(crate) trait Outlet: Send + Sync {
     async fn emit(&self, work: &Work, epoch: Epoch, value: Emission) -> Result<(), Error>;
     async fn checkpoint(&self, work: &Work, epoch: Epoch, value: String) -> Result<(), Error>;
     async fn restored(&self, work: &Work, epoch: Epoch) -> Result<Option<SavedCheckpoint>, Error>;
+    async fn acquire(&self, permits: Permits) -> Result<(), Error>;
     fn ready(&self, work: &Work, epoch: Epoch, attempt: u32);
     fn progress(&self, work: &Work, epoch: Epoch, text: String);
 }

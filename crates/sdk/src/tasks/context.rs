@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Handed to [`crate::Observer::run`]; cheap to clone.
 #[derive(Clone)]
-pub struct Context(Arc<Attempt>);
+pub struct Context(pub(in crate::tasks) Arc<Attempt>);
 
 /// A checkpoint of an earlier run or attempt: [`Context::restored`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

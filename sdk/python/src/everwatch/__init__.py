@@ -24,6 +24,7 @@ from everwatch._broker_errors import SessionLost
 from everwatch._context import Context
 from everwatch._effects import CancelReason
 from everwatch._kinds import GiveUp, Kind, observer
+from everwatch._permit_requests import PermitsRefused
 from everwatch._runtime import RunError
 from everwatch._schema import SpecError
 from everwatch._service import Service
@@ -34,6 +35,7 @@ __all__ = [
     "Context",
     "GiveUp",
     "Kind",
+    "PermitsRefused",
     "RunError",
     "Service",
     "SessionLost",

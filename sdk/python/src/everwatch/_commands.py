@@ -114,7 +114,19 @@ class Checkpoints:
     restored: list[tuple[UUID, int, tuple[int, Json] | None]]
 
 
-Command = Revoke | Direct | Welcome | HandOver | CrashLooping | Time | ListHeld | Describe | AskLogs | Checkpoints
+@dataclass(frozen=True, slots=True)
+class Permits:
+    """The answer to one request for permits. ``granted``: (turn, acquires). ``refused``: (turn, why)."""
+
+    service: UUID
+    request: int
+    granted: list[tuple[int, int]]
+    refused: list[tuple[int, str]]
+
+
+Command = (
+    Revoke | Direct | Welcome | HandOver | CrashLooping | Time | ListHeld | Describe | AskLogs | Checkpoints | Permits
+)
 
 
 def read_command(data: bytes) -> Command | None:
@@ -211,6 +223,15 @@ def _checkpoints(value: Json) -> Checkpoints:
     )
 
 
+def _permits(value: Json) -> Permits:
+    return Permits(
+        service=read_id(value["service"]),
+        request=_whole(value["request"]),
+        granted=[(_whole(it["turn"]), _whole(it["count"])) for it in value.get("granted", [])],
+        refused=[(_whole(it["turn"]), str(it["error"])) for it in value.get("refused", [])],
+    )
+
+
 _READERS: dict[str, Callable[[Json], Command]] = {
     "revoke": lambda value: Revoke(_revocations(value)),
     "welcome": _welcome,
@@ -222,4 +243,5 @@ _READERS: dict[str, Callable[[Json], Command]] = {
     "describe": lambda value: Describe(read_id(value["service"]), _ids(value["ids"])),
     "logs": _logs,
     "checkpoints": _checkpoints,
+    "permits": _permits,
 }

@@ -16,6 +16,8 @@ _STATUS_MAX = 200
 KEY_MAX = 255
 # The largest checkpoint, as JSON text in bytes.
 CHECKPOINT_MAX = 64 * 1024
+# The most rates of one acquire.
+_RATES_MAX = 10
 
 
 class Outlet(Protocol):
@@ -37,6 +39,9 @@ class Outlet(Protocol):
 
     def restored(self, work: Work, epoch: int) -> Coroutine[Any, Any, Json]:
         """The newest checkpoint, or None."""
+
+    def acquire(self, permits: Mapping[str, int]) -> Coroutine[Any, Any, None]:
+        """Waits until a manager has granted these permits."""
 
     def log(self, work: Work, epoch: int, stream: str, text: str) -> None:
         """Adds lines to the log of the observer."""
@@ -194,3 +199,46 @@ class Context:
             ConnectionError: the session with the broker is lost.
         """
         return await self._outlet.restored(self._work, self._epoch)
+
+    async def acquire(
+        self, rate: str | Mapping[str, int], permits: int = 1, *, within: timedelta | float | None = None
+    ) -> None:
+        """Waits until this many permits of a rate are granted, and takes them.
+
+        All services together use no more permits than the rate allows (``everwatch rate set``), if the code uses them
+        at once: a grant is valid for 2 s after the service has asked for it, and no permit is returned. A service asks
+        managers once a second at most, for everything that waits in it, so code that acquires one permit after the
+        other gets at most one a second. While no manager responds, the call waits.
+
+        .. code-block:: python
+
+            await ctx.acquire("openai")
+            await ctx.acquire({"openai": 1, "tokens": 800}, within=60)
+
+        Args:
+            rate: the key of the rate, or the permits of up to 10 rates, granted together or not at all.
+            permits: how many, if ``rate`` is a key.
+            within: the longest wait, a timedelta or seconds.
+
+        Raises:
+            PermitsRefused: the rate does not exist, or its bucket (the burst less 2 s of the rate) is smaller.
+            TimeoutError: they are not granted in time.
+            ValueError: no permit, or too many rates.
+            ConnectionError: the session with the broker is lost.
+        """
+        wanted = {rate: permits} if isinstance(rate, str) else dict(rate)
+        for key, count in wanted.items():
+            if count < 1:
+                raise ValueError(f"{count} permits of rate `{key}`: acquire at least 1")
+        if not 1 <= len(wanted) <= _RATES_MAX:
+            raise ValueError(f"permits of {len(wanted)} rates: at least 1, at most {_RATES_MAX} at once")
+        seconds = within.total_seconds() if isinstance(within, timedelta) else within
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                await self._outlet.acquire(wanted)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            asked = ", ".join(f"{count} of `{key}`" for key, count in wanted.items())
+            raise TimeoutError(f"permits not granted within {seconds:g} s: {asked}") from None

@@ -73,7 +73,16 @@ class HandCheckpoints:
     checkpoints: commands.Checkpoints
 
 
-MachineEffect = Effect | Block | Ready | Directed | DescribeHeld | ListRanges | AnswerLogs | HandCheckpoints
+@dataclass(frozen=True, slots=True)
+class HandPermits:
+    """A manager has answered a request for permits."""
+
+    permits: commands.Permits
+
+
+MachineEffect = (
+    Effect | Block | Ready | Directed | DescribeHeld | ListRanges | AnswerLogs | HandCheckpoints | HandPermits
+)
 
 
 class _Phase(Enum):
@@ -199,6 +208,8 @@ class Machine:
                 effects.append(ListRanges(ranges))
             case commands.Checkpoints(service=service) as checkpoints if service == self.id:
                 effects.append(HandCheckpoints(checkpoints))
+            case commands.Permits(service=service) as permits if service == self.id:
+                effects.append(HandPermits(permits))
             case commands.Direct(service, directives) if service == self.id:
                 self._follow_directives(directives, effects)
             case commands.HandOver(service=service) as asked if service == self.id:

@@ -10,7 +10,9 @@ from uuid import UUID
 from everwatch._broker import Session
 from everwatch._broker_errors import SessionLost
 from everwatch._checkpoints import CheckpointRequests
+from everwatch._clock import boottime
 from everwatch._logs import Logs
+from everwatch._permit_requests import PermitRequests
 from everwatch._topology import Topology
 from everwatch._wire import Work, dumps
 
@@ -27,7 +29,7 @@ class SessionOutlet:
         session: Session,
         topology: Topology,
         logs: Logs,
-        checkpoints: CheckpointRequests,
+        requests: tuple[CheckpointRequests, PermitRequests],
         on_ready: Callable[[UUID, int], None],
     ) -> None:
         """Made on the control loop; ``on_ready`` is called there."""
@@ -35,7 +37,7 @@ class SessionOutlet:
         self._session = session
         self._exchange = topology.output
         self._logs = logs
-        self._checkpoints = checkpoints
+        self._checkpoints, self._permits = requests
         self._on_ready = on_ready
         # The newest text of each observer; at most one entry for each that runs here.
         self._progress: dict[UUID, tuple[int, str]] = {}
@@ -67,6 +69,12 @@ class SessionOutlet:
     async def restored(self, work: Work, epoch: int) -> Json:
         """The newest checkpoint, or None."""
         return await self._there(self._checkpoints.restore((work.id, epoch)))
+
+    async def acquire(self, permits: Mapping[str, int]) -> None:
+        """Waits until a manager has granted these permits."""
+        # Code that was not run for a while must not use a grant that is over.
+        while boottime() >= await self._there(self._permits.acquire(permits)):
+            pass
 
     def log(self, work: Work, epoch: int, stream: str, text: str) -> None:
         """Adds lines to the log of the observer."""

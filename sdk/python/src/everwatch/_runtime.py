@@ -185,6 +185,7 @@ async def _declare(me: Incarnation, session: Session, topology: Topology) -> boo
     await session.declare(topology.parked, QueueKind.DURABLE)
     await session.declare(topology.state_queue(0), QueueKind.DURABLE)
     await session.declare(topology.heartbeats, QueueKind.HEARTBEATS)
+    await session.declare(topology.rates, QueueKind.RATES)
     for index in range(1, topology.state_queues):
         await _until_managers_read(me, session, topology.state_queue(index))
         await session.declare(topology.state_queue(index), QueueKind.DURABLE)

@@ -26,6 +26,7 @@ from everwatch._incarnation import Incarnation
 from everwatch._inventory import Range, chunks, digests
 from everwatch._liveness import prove_life
 from everwatch._outlet import SessionOutlet, sampled_trace
+from everwatch._permit_requests import PermitRequests
 from everwatch._reporter import Reporter, said
 from everwatch._rules import STEADY, limits
 from everwatch._slots import Slots
@@ -59,7 +60,8 @@ class ServiceSession:
         self._loop = asyncio.get_running_loop()
         self.machine = machine.Machine(me.id, _slots(me), _blocks(me, self._mono()))
         self.checkpoints = CheckpointRequests(self._mention)
-        self.outlet = SessionOutlet(session, topology, me.logs, self.checkpoints, self._on_ready)
+        self.permits = PermitRequests(me.id, partial(session.publish, topology.rates))
+        self.outlet = SessionOutlet(session, topology, me.logs, (self.checkpoints, self.permits), self._on_ready)
         self.units = Units(me.tasks, me.registry, self.outlet, self._on_ended)
         times = limits(me.settings.heartbeat, me.settings.fence_grace, me.settings.heartbeat)
         self.fence = Fence(*times, self.units, lambda: self._threadsafe(self._on_tripped, tripped))
@@ -125,6 +127,7 @@ class ServiceSession:
         """Ends the helpers."""
         self.fence.close()
         self.checkpoints.close_all()
+        self.permits.close_all()
         helpers = list(self._helpers)
         for task in helpers:
             task.cancel()
@@ -138,6 +141,7 @@ class ServiceSession:
         self.spawn(self.reporter.run())
         self.spawn(self._held_answers.run())
         self.spawn(self._log_answers.run())
+        self.spawn(self.permits.run())
         self.spawn(prove_life(self.session, self.fence, self.topology, self.me.id))
         commands = await self.session.consumer()
         await commands.begin(self.topology.commands_of(self.me.id), _COMMANDS_AHEAD, 0, self._on_command_delivery)
@@ -251,6 +255,8 @@ class ServiceSession:
                 self._log_answers.ask(asked)
             case machine.HandCheckpoints(checkpoints):
                 self.checkpoints.on_command(checkpoints)
+            case machine.HandPermits(permits):
+                self.permits.on_command(permits)
 
     async def _release(self, receipt: int, run: RunReport) -> None:
         """Acknowledges a message that counts towards limits, and reports that once the queue has accepted it."""

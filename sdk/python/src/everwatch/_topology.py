@@ -18,6 +18,7 @@ class QueueKind(Enum):
 
     DURABLE = auto()
     HEARTBEATS = auto()
+    RATES = auto()
     EXCLUSIVE = auto()
 
 
@@ -52,6 +53,11 @@ class Topology:
         return f"{self.prefix}heartbeats"
 
     @property
+    def rates(self) -> str:
+        """Requests for permits of rates."""
+        return f"{self.prefix}rates"
+
+    @property
     def parked(self) -> str:
         """Messages that no version can read."""
         return f"{self.prefix}parked"
@@ -83,6 +89,14 @@ class Topology:
                 "x-queue-type": "quorum",
                 "x-message-ttl": 15_000,
                 "x-max-length": 100_000,
+                "x-overflow": "drop-head",
+            }
+        if kind is QueueKind.RATES:
+            # An older request would be granted although its service no longer uses the grant.
+            return {
+                "x-queue-type": "quorum",
+                "x-message-ttl": 2_000,
+                "x-max-length": 10_000,
                 "x-overflow": "drop-head",
             }
         arguments: Arguments = {

@@ -6,6 +6,7 @@
 //! | `{"checkpoint": value}` | the value is stored; the next line is read when a manager has stored it |
 //! | `{"status": "text"}`, `{"progress": [37, 120]}`, `{"log": "text"}` | shown beside the observer, or logged |
 //! | `{"ready": true}` | the program is ready |
+//! | `{"acquire": {"openai": 1}}` | permits of rates are acquired; the next line is read when a manager has granted them |
 //!
 //! A line with a member `id` is answered with `{"id": …, "ok": true}` or `{"id": …, "error": "…"}`.
 
@@ -14,6 +15,7 @@ use super::output::Output;
 use crate::kinds::spec::cut;
 use crate::{Context, Error};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
@@ -23,6 +25,8 @@ use tokio::sync::watch;
 const LINE_MAX: usize = 1024 * 1024;
 /// Largest checkpoint, in bytes: it is passed to the program in its environment.
 const CHECKPOINT_MAX: usize = 64 * 1024;
+
+const ACQUIRE: &str = "`acquire` is the number of permits of each rate: {\"openai\": 1}";
 
 /// What the starts of one attempt share.
 pub(super) struct Channel {
@@ -40,6 +44,7 @@ enum Request {
     Progress(u64, u64),
     Log(String),
     Ready,
+    Acquire(BTreeMap<String, u32>),
 }
 
 impl Channel {
@@ -85,6 +90,12 @@ impl Channel {
             Request::Ready => {
                 self.ready.send_replace(true);
                 Ok(())
+            }
+            Request::Acquire(wanted) => {
+                let mut wanted = wanted.into_iter();
+                let (rate, permits) = wanted.next().ok_or(ACQUIRE)?;
+                let first = self.ctx.acquire(rate, permits);
+                wanted.fold(first, |all, (rate, permits)| all.and(rate, permits)).await.map_err(told)
             }
         }
     }
@@ -155,7 +166,8 @@ fn parse(line: &[u8]) -> (Option<Value>, Result<Request, String>) {
 }
 
 fn request(members: Map<String, Value>) -> Result<Request, String> {
-    const ONE: &str = "write exactly one of `emit`, `checkpoint`, `status`, `progress`, `log` and `ready`";
+    const ONE: &str =
+        "write exactly one of `emit`, `checkpoint`, `status`, `progress`, `log`, `ready` and `acquire`";
     let mut members = members.into_iter();
     let (Some((name, value)), None) = (members.next(), members.next()) else { return Err(ONE.to_owned()) };
     match (&*name, value) {
@@ -167,6 +179,10 @@ fn request(members: Map<String, Value>) -> Result<Request, String> {
         ("progress", value) => match serde_json::from_value(value) {
             Ok((done, of)) => Ok(Request::Progress(done, of)),
             Err(_) => Err("`progress` is two numbers: [done, of]".to_owned()),
+        },
+        ("acquire", value) => match serde_json::from_value(value) {
+            Ok(wanted) => Ok(Request::Acquire(wanted)),
+            Err(_) => Err(ACQUIRE.to_owned()),
         },
         ("status" | "log", _) => Err(format!("`{name}` is a string")),
         ("ready", _) => Err("`ready` is true".to_owned()),
@@ -184,6 +200,8 @@ mod tests {
         assert_eq!(request(r#"{"emit": null}"#), Ok(Request::Emit(Value::Null)));
         assert_eq!(request(r#"{"id": 1, "progress": [1, 2]}"#), Ok(Request::Progress(1, 2)));
         assert_eq!(request(r#"{"ready": true}"#), Ok(Request::Ready));
+        let wanted = [("a".to_owned(), 1), ("b".to_owned(), 800)].into();
+        assert_eq!(request(r#"{"acquire": {"a": 1, "b": 800}}"#), Ok(Request::Acquire(wanted)));
         for (line, told) in [
             ("x", "`x` is not a JSON object"),
             ("[1]", "`[1]` is not a JSON object"),
@@ -193,6 +211,8 @@ mod tests {
             (r#"{"ready": false}"#, "`ready` is true"),
             (r#"{"status": 1}"#, "`status` is a string"),
             (r#"{"progress": 1}"#, "`progress` is two numbers"),
+            (r#"{"acquire": "openai"}"#, "`acquire` is the number of permits of each rate"),
+            (r#"{"acquire": {"openai": -1}}"#, "`acquire` is the number of permits of each rate"),
         ] {
             let wrong = request(line).unwrap_err();
             assert!(wrong.contains(told), "{line}: {wrong}");

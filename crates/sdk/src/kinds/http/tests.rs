@@ -284,3 +284,15 @@ async fn a_wrong_spec_names_its_member() {
         assert!(error.contains(told), "{error}");
     }
 }
+
+#[tokio::test]
+async fn each_request_acquires_one_permit_of_its_rate() {
+    let server = Server::says("x").await;
+    let (trial, _) = server.start(json!({"rate": "openai"}));
+    until("three requests", || server.count() >= 3).await;
+    let before = server.count();
+    let permits = usize::try_from(trial.acquired("openai")).unwrap();
+    // The next request may have its permit already.
+    assert!((before..=server.count() + 1).contains(&permits), "{permits} permits for {before} requests");
+    assert_eq!(trial.acquired("other"), 0);
+}

@@ -1,0 +1,35 @@
+//! Commands about rates.
+
+use super::Watched;
+use clap::Subcommand;
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum Rate {
+    /// List rates
+    List(Watched),
+    /// Show a rate: its settings, the permits that are left, and those for which code waits
+    Describe {
+        /// Key
+        key: String,
+    },
+    /// Create or change a rate, which all services share
+    #[command(after_help = "Example:\n  everwatch rate set openai --permits 600 --per 1m --burst 50")]
+    Set {
+        /// Key
+        key: String,
+        /// Number of permits in each `--per`
+        #[arg(long, value_name = "COUNT")]
+        permits: u32,
+        /// Time for which `--permits` counts, from 1s to 24h
+        #[arg(long, value_name = "TIME", default_value = "1s")]
+        per: String,
+        /// In a time w, at most this many permits plus w times the rate are used: at least 2 s of the rate, and 1 more
+        #[arg(long, value_name = "COUNT")]
+        burst: u32,
+    },
+    /// Delete a rate
+    Delete {
+        /// Key
+        key: String,
+    },
+}

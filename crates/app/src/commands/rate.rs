@@ -1,0 +1,42 @@
+//! `everwatch rate …`
+
+use super::operations::list;
+use crate::cli::Rate;
+use crate::client::Client;
+use crate::output::{RATES, print};
+use everwatch_api as api;
+use reqwest::Method;
+
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn run(server: &str, verb: Rate) -> anyhow::Result<()> {
+    let client = &Client::new(server)?;
+    match verb {
+        Rate::List(watched) => list(client, "/v1/rates?limit=1000", &RATES, watched).await?,
+        Rate::Describe { key } => print(&described(&client.read::<api::Rate>(&path(&key)).await?)),
+        Rate::Set { key, permits, per, burst } => {
+            let settings = api::RateSettings { permits, per, burst };
+            let body = serde_json::to_value(settings)?;
+            let it: api::Rate = client.send(Method::PUT, &path(&key), Some(&body)).await?;
+            print(&told(&it));
+        }
+        Rate::Delete { key } => {
+            client.order(Method::DELETE, &path(&key), None).await?;
+            print(&format!("{key} deleted"));
+        }
+    }
+    Ok(())
+}
+
+fn path(key: &str) -> String {
+    format!("/v1/rates/{}", Client::part(key))
+}
+
+fn told(it: &api::Rate) -> String {
+    let api::Rate { key, permits, per, burst, at_once, .. } = it;
+    format!("{key}: {permits} permits per {per}, burst {burst}, at most {at_once} at once")
+}
+
+fn described(it: &api::Rate) -> String {
+    let (available, waiting) = (it.available, it.waiting);
+    format!("{}\navailable now: {available}; code waits for {waiting}", told(it))
+}
