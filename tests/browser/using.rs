@@ -56,6 +56,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
         "#/observers/second",
         "#/create",
         "#/services",
+        "#/rollouts",
         "#/topology",
         "#/limits",
         "#/parked",
@@ -139,6 +140,48 @@ async fn a_change_is_shown_and_taken_back() {
     let back = api.until_observer("one", |it| it.definition_version == 3).await;
     assert_eq!(back.spec, json!({"every": "1s"}));
     page.until("the third version", "document.querySelectorAll('.plain').length === 2").await;
+}
+
+#[tokio::test]
+async fn a_rollout_is_followed_paused_and_reverted() {
+    let mut cluster = Cluster::new("rollouts-page");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    for name in ["one", "two", "three"] {
+        api.create(json!({"name": name, "kind": "ticker", "spec": {"every": "1s"}})).await;
+        api.until_status(name, "Processing").await;
+    }
+    let page = Browser::open(&api.url).await;
+    page.view("#/rollouts").await;
+    page.until_text(".empty h2", "No rollouts").await;
+    let body = json!({"name": "slower", "selector": {"kind": "ticker"}, "patch": {"spec": {"every": "2s"}},
+        "max_parallel": 2, "healthy_for": "10m", "timeout": "1h"});
+    api.done::<everwatch_api::Rollout>("POST", "/v1/rollouts", Some(body), 201).await;
+    // The pages follow without a reload.
+    page.until_text("td.name", "slower").await;
+    page.view("#/rollouts/slower").await;
+    page.until_text("h1", "slower").await;
+    page.until_text(".panel header", "1 pending, 2 changed").await;
+    page.until_text("pre", "2s").await;
+    page.press("Pause").await;
+    page.until_text(".head .status", "Paused").await;
+    page.until_text(".why", "paused by").await;
+    page.press("Resume").await;
+    page.until_text(".head .status", "Running").await;
+    page.press("Revert").await;
+    page.press("Revert slower").await;
+    page.until_text(".head .status", "Reverted").await;
+    page.until_text(".panel header", "1 pending, 2 reverted").await;
+    assert_eq!(
+        page.run("return document.querySelectorAll('td .status[data-state=reverted]').length").await,
+        2
+    );
+    for name in ["one", "three"] {
+        assert_eq!(api.observer(name).await.spec, json!({"every": "1s"}), "{name}");
+    }
+    page.narrow().await;
+    page.until("the page on a phone", "document.documentElement.scrollWidth <= innerWidth").await;
 }
 
 #[tokio::test]

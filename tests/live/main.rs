@@ -36,6 +36,7 @@ mod real_input;
 mod refusals;
 mod restoring;
 mod retrying;
+mod rollouts;
 mod saving;
 mod schedule;
 mod silent;

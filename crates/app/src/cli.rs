@@ -7,6 +7,7 @@ mod logs;
 mod new;
 mod observer;
 mod rate;
+mod rollout;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ pub(crate) use logs::{LogOutput, Logs};
 pub(crate) use new::New;
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
 pub(crate) use rate::Rate;
+pub(crate) use rollout::{Rollout, Start};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everwatch_core::clock::parse_duration;
@@ -78,6 +80,9 @@ pub(crate) enum Command {
     /// Even out the services of each pool
     #[command(subcommand)]
     Rebalance(Rebalance),
+    /// Change many observers by one patch, a few at a time
+    #[command(subcommand)]
+    Rollout(Rollout),
     /// Show events, the newest last
     #[command(after_help = Events::EXAMPLES)]
     Events(Events),

@@ -18,6 +18,7 @@ mod observer;
 mod operations;
 mod rate;
 mod roles;
+mod rollout;
 mod service;
 mod versions;
 mod watch;
@@ -39,6 +40,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Observer(verb) => server().and_then(|server| observer::run(&server, verb)),
         Command::Service(verb) => server().and_then(|server| service::run(&server, verb)),
         Command::Rebalance(verb) => server().and_then(|server| service::rebalance(&server, verb)),
+        Command::Rollout(verb) => server().and_then(|server| rollout::run(&server, verb)),
         Command::Bench(arguments) => bench::run(cli.config.as_deref(), &arguments),
         Command::Conformance(arguments) => conformance::run(cli.config.as_deref(), &arguments),
         Command::BenchHolder { queue, count } => roles::configured(cli.config.as_deref())

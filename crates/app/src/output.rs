@@ -8,10 +8,12 @@ mod tests;
 mod views;
 
 pub(crate) use cells::{age, line};
-pub(crate) use describe::{observer as describe_observer, schedule, service as describe_service};
+pub(crate) use describe::{
+    observer as describe_observer, rollout as describe_rollout, schedule, service as describe_service,
+};
 pub(crate) use table::{Column, Lines, Tone, View, cut};
 pub(crate) use views::{
-    Change, EVENTS, LIMITS, OBSERVERS, PARKED, POOLS, RATES, REBALANCE, SERVICES, VERSIONS,
+    Change, EVENTS, LIMITS, MEMBERS, OBSERVERS, PARKED, POOLS, RATES, REBALANCE, ROLLOUTS, SERVICES, VERSIONS,
 };
 
 use crate::item::Item;

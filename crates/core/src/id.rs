@@ -53,6 +53,7 @@ macro_rules! uuid_id {
 uuid_id!(ObserverId, "The identity of an observer, given at its creation and never used again.");
 uuid_id!(ServiceId, "One incarnation of an observer service process: new at each registration.");
 uuid_id!(ManagerId, "One incarnation of a manager process.");
+uuid_id!(RolloutId, "The identity of a rollout.");
 uuid_id!(RepliesId, "The address at which one broker session of a manager receives replies.");
 
 macro_rules! checked_name {
@@ -208,6 +209,25 @@ impl FromStr for ObserverRef {
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         match Uuid::parse_str(text) {
             Ok(id) => Ok(Self::Id(ObserverId(id))),
+            Err(_) => Name::new(text).map(Self::Name),
+        }
+    }
+}
+
+/// A reference to a rollout: by id, or by name, which means the newest of that name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RolloutRef {
+    /// By id.
+    Id(RolloutId),
+    /// By name.
+    Name(Name),
+}
+
+impl FromStr for RolloutRef {
+    type Err = InvalidName;
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        match Uuid::parse_str(text) {
+            Ok(id) => Ok(Self::Id(RolloutId(id))),
             Err(_) => Name::new(text).map(Self::Name),
         }
     }

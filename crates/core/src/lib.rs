@@ -20,5 +20,6 @@ pub mod id;
 pub mod observer;
 pub mod record;
 pub mod redact;
+pub mod rollout;
 pub mod run;
 pub mod wire;

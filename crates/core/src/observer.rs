@@ -2,6 +2,7 @@
 
 pub mod definition;
 pub mod difference;
+pub mod patch;
 pub mod retry;
 pub mod schedule;
 mod time_zone;

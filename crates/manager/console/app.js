@@ -9,13 +9,14 @@ import { observers } from "./observers.js";
 import { observer } from "./observer.js";
 import { create } from "./create.js";
 import { services } from "./services.js";
+import { rollout, rollouts } from "./rollouts.js";
 import { topology } from "./topology.js";
 import { limits } from "./limits.js";
 import { parked } from "./parked.js";
 import { events } from "./events.js";
 
 const main = document.getElementById("main");
-const VIEWS = { "": overview, observers, create, services, topology, limits, parked, events };
+const VIEWS = { "": overview, observers, create, services, rollouts, topology, limits, parked, events };
 
 let route, view, data, turn = 0;
 
@@ -75,7 +76,7 @@ async function follow() {
   const before = route;
   route = read();
   const moved = before?.path !== route.path;
-  view = route.parts[0] === "observers" && route.parts[1] ? observer : VIEWS[route.parts[0]];
+  view = (route.parts[1] && { observers: observer, rollouts: rollout }[route.parts[0]]) || VIEWS[route.parts[0]];
   view ??= { name: "nowhere", title: "Not found", load: async () => ({}), draw: () => [h("h1", {}, "Not found"), empty("This page does not exist", "Check the address.", h("a", { class: "button", href: "#/" }, "Go to the overview"))] };
   if (moved) {
     data = undefined;

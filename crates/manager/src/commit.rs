@@ -186,13 +186,18 @@ pub(crate) async fn commit(
     changes: Vec<RowChange>,
 ) -> Result<Vec<RowChange>, StoreError> {
     let saved = save(&manager.records, changes).await?;
+    follow(manager, &saved).await;
+    Ok(saved)
+}
+
+/// Sends the revocations and publishes that follow from saved changes.
+pub(crate) async fn follow(manager: &Arc<Manager>, saved: &[RowChange]) {
     saved
         .iter()
         .filter(|it| it.then == Then::Revoke)
         .for_each(|it| commands::revoke_later(manager, &it.after));
     let published = saved.iter().filter(|it| it.then == Then::Publish).map(|it| it.after.clone());
     publish_rows(manager, published.collect()).await;
-    Ok(saved)
 }
 
 /// Publishes saved rows whose generation is new. The revocation of each comes first: no run of an earlier generation may

@@ -30,6 +30,7 @@ mod query;
 mod rates;
 mod rebalance;
 mod results;
+mod rollouts;
 mod schedule;
 mod service_lookup;
 mod services;
@@ -97,6 +98,13 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(versions::list))
         .routes(routes!(versions::revert))
         .routes(routes!(services::list))
+        .routes(routes!(rollouts::list, rollouts::start))
+        .routes(routes!(rollouts::read))
+        .routes(routes!(rollouts::members))
+        .routes(routes!(rollouts::pause))
+        .routes(routes!(rollouts::resume))
+        .routes(routes!(rollouts::revert))
+        .routes(routes!(rollouts::cancel))
         .routes(routes!(services::read, maintenance::resize))
         .routes(routes!(maintenance::cordon))
         .routes(routes!(maintenance::uncordon))

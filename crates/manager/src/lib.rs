@@ -30,7 +30,7 @@ use everwatch_door::serve::{Limits, serve};
 use everwatch_store::{Store, StoreError};
 use loops::{
     admission, confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, revoker,
-    save_batcher, sweep,
+    rollouts, save_batcher, sweep,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -144,6 +144,8 @@ pub async fn start(
     loops.spawn(async move { ("reconciler", reconcile::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("search for what is missing", orphans::run(it).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("rollouts", rollouts::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("sweep", sweep::run(it).await) });
     Ok(Running { app, manager, loops })

@@ -12,5 +12,6 @@ pub(crate) mod link;
 pub(crate) mod orphans;
 pub(crate) mod reconcile;
 pub(crate) mod revoker;
+pub(crate) mod rollouts;
 pub(crate) mod save_batcher;
 pub(crate) mod sweep;

@@ -10,6 +10,7 @@ mod editing;
 mod events;
 mod health;
 mod rates;
+mod rollouts;
 
 use self::answer::Answer;
 use self::contract::Contract;
@@ -79,6 +80,7 @@ impl Stage {
         loops.spawn(event_writer::run(Arc::clone(&manager), events));
         loops.spawn(event_feed::run(Arc::clone(&manager)));
         loops.spawn(reconcile::run(Arc::clone(&manager)));
+        loops.spawn(crate::loops::rollouts::run(Arc::clone(&manager)));
         http::metrics::install(&manager);
         let app = http::app(Arc::clone(&manager), Router::new());
         let stage = Self { app, manager, broker, _loops: loops, _dir: dir };

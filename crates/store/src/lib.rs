@@ -12,6 +12,7 @@ mod memory;
 pub mod port;
 mod postgres;
 mod rates;
+mod rollout_columns;
 mod sqlite;
 mod unreadable;
 

@@ -2,16 +2,17 @@
 //! Its content is lost when the process ends.
 
 mod backlog;
+mod changes;
 mod events;
 mod limits;
 mod notes;
 mod parked;
 mod rates;
+mod rollouts;
 mod versions;
 
 use crate::checkpoints::Loaded;
 use crate::columns::{StateColumns, WantedColumns, refused_as};
-use crate::limit_uses::freed;
 use crate::port::{
     Change, Checkpoints, Counts, Created, DefinitionVersion, Event, Filter, Found, HealthCounts, ListCursor,
     ObserverResult, Observers, Page, Parked, Services, Sort, Store, StoreError, Unreadable, Worklists,
@@ -66,6 +67,7 @@ struct Tables {
     /// The keys that managers must look at.
     changed_limits: BTreeSet<LimitKey>,
     rates: rates::Table,
+    rollouts: rollouts::Stored,
     last_event: i64,
     last_parked: i64,
 }
@@ -179,20 +181,7 @@ impl Observers for MemoryStore {
         Ok(found.map(|kept| kept.row.clone()))
     }
     async fn save(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
-        let (mut tables, mut late, mut met) = (self.tables(), Vec::new(), HashSet::new());
-        for Change { before, after: row } in changes {
-            let is_first = met.insert(row.id);
-            let stored = tables.observers.get_mut(&row.id).filter(|kept| kept.row.version == before.version);
-            match stored.filter(|_| is_first) {
-                Some(kept) => {
-                    *kept = Kept::of(row, before.version + 1, &self.policy, kept.has_name)?;
-                    tables.changed_limits.extend(freed(before, row));
-                    tables.keep_replaced(before, row);
-                }
-                None => late.push(row.id),
-            }
-        }
-        Ok(late)
+        self.tables().save(changes, &self.policy)
     }
     async fn versions(&self, id: ObserverId) -> Result<Vec<DefinitionVersion>, StoreError> {
         Ok(self.tables().versions.get(&id).cloned().unwrap_or_default())

@@ -3,7 +3,9 @@
 
 mod limits;
 mod parked;
+mod rollouts;
 
+pub use self::rollouts::{MembersPart, RolloutCreated, Rollouts, StepSaved};
 pub use crate::checkpoints::ObserverResult;
 pub use crate::events::{Event, EventFilter, EventPage, EventRange};
 use async_trait::async_trait;
@@ -442,7 +444,17 @@ pub trait Rates: Send + Sync + 'static {
 /// The database. All times are by the clock of the database.
 #[async_trait]
 pub trait Store:
-    KeyValue + Events + Observers + Backlog + Limits + Rates + Worklists + Services + Checkpoints + ParkedMessages
+    KeyValue
+    + Events
+    + Observers
+    + Backlog
+    + Limits
+    + Rates
+    + Rollouts
+    + Worklists
+    + Services
+    + Checkpoints
+    + ParkedMessages
 {
     /// Closes all connections. Everything that was committed is then in the database file itself, not in its log. No
     /// other method works afterwards.

@@ -10,6 +10,7 @@ mod observers;
 mod parked;
 mod pool_counts;
 mod rates;
+mod rollouts;
 mod services;
 mod worklists;
 

@@ -11,6 +11,7 @@ mod observers;
 mod parked;
 mod pool_counts;
 mod rates;
+mod rollouts;
 mod services;
 mod statements;
 mod worklists;

@@ -132,6 +132,13 @@ both! {
     several_rates_are_granted_together
     a_bucket_refills_by_the_clock_of_the_database
     managers_side_by_side_do_not_grant_a_permit_twice
+    a_rollout_is_found_with_its_members
+    an_observer_is_in_one_open_rollout_at_a_time
+    of_two_starts_side_by_side_one_takes_the_observer
+    open_rollouts_have_a_limit
+    a_step_changes_rows_and_members_together_or_nothing
+    of_two_steps_side_by_side_one_is_saved
+    the_oldest_ended_rollouts_are_forgotten
     parked_messages_are_shown_newest_first
     a_parked_reason_may_hold_a_nul
     the_oldest_parked_messages_are_forgotten

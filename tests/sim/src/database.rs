@@ -11,12 +11,14 @@ use everwatch_core::capacity::rate::{Rate, RateRow};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{
-    Kind, LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, RateKey, ServiceId, ServiceRef,
+    Kind, LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, RateKey, RolloutRef, ServiceId,
+    ServiceRef,
 };
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
+use everwatch_core::rollout::{Member, Rollout, Step};
 use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
 use everwatch_core::wire::permits::{PermitAnswers, PermitRequest};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
@@ -24,9 +26,9 @@ use everwatch_core::wire::trace::TraceContext;
 use everwatch_store::{
     Admission, Backlog, Backup, Change, Checkpoints, Counts, Created, Decided, DefinitionVersion, Event,
     EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, LimitCounts,
-    LimitDeleted, LimitUse, Limits, LimitsLookedAt, ListCursor, MemoryStore, ObserverResult, Observers, Page,
-    Parked, ParkedHead, ParkedMessages, Place, RatePage, Rates, Services, Store, StoreError, Unreadable,
-    WaitingPools, Worklists,
+    LimitDeleted, LimitUse, Limits, LimitsLookedAt, ListCursor, MembersPart, MemoryStore, ObserverResult,
+    Observers, Page, Parked, ParkedHead, ParkedMessages, Place, RatePage, Rates, RolloutCreated, Rollouts,
+    Services, StepSaved, Store, StoreError, Unreadable, WaitingPools, Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -425,6 +427,35 @@ impl Rates for RemoteStore {
     }
     async fn empty_rates(&self) -> Result<(), StoreError> {
         self.operation(Access::Write, self.memory().empty_rates()).await
+    }
+}
+
+#[async_trait]
+impl Rollouts for RemoteStore {
+    async fn create_rollout(
+        &self,
+        rollout: &Rollout,
+        members: &[Member],
+    ) -> Result<RolloutCreated, StoreError> {
+        self.operation(Access::Write, self.memory().create_rollout(rollout, members)).await
+    }
+    async fn rollout(&self, which: &RolloutRef) -> Result<Option<Rollout>, StoreError> {
+        self.operation(Access::Read, self.memory().rollout(which)).await
+    }
+    async fn rollouts(&self, most: usize) -> Result<Vec<Rollout>, StoreError> {
+        self.operation(Access::Read, self.memory().rollouts(most)).await
+    }
+    async fn open_rollouts(&self) -> Result<Vec<Rollout>, StoreError> {
+        self.operation(Access::Read, self.memory().open_rollouts()).await
+    }
+    async fn rollout_members(&self, part: &MembersPart<'_>) -> Result<Vec<Member>, StoreError> {
+        self.operation(Access::Read, self.memory().rollout_members(part)).await
+    }
+    async fn save_step(&self, step: &Step) -> Result<Option<StepSaved>, StoreError> {
+        self.operation(Access::Write, self.memory().save_step(step)).await
+    }
+    async fn forget_rollouts(&self, keep: usize) -> Result<u64, StoreError> {
+        self.operation(Access::Write, self.memory().forget_rollouts(keep)).await
     }
 }
 

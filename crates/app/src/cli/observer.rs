@@ -170,7 +170,7 @@ impl ListArgs {
 }
 
 /// A status, however it is capitalised.
-fn status(text: &str) -> Result<Status, String> {
+pub(super) fn status(text: &str) -> Result<Status, String> {
     let found = Status::ALL.into_iter().find(|status| status.as_str().eq_ignore_ascii_case(text));
     found.map_or_else(|| text.parse(), Ok)
 }

@@ -232,7 +232,7 @@ async fn wait(client: &Client, asked: &Wait) -> anyhow::Result<()> {
     }
 }
 
-fn read_json(member: &str, given: &str) -> anyhow::Result<Value> {
+pub(super) fn read_json(member: &str, given: &str) -> anyhow::Result<Value> {
     let text = match given.strip_prefix('@') {
         Some(file) => std::fs::read_to_string(file)
             .map_err(|error| Failure::Usage(format!("--{member} @{file}: {error}")))?,

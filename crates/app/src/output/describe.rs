@@ -1,6 +1,10 @@
 //! The text of `describe` for one observer or service: its definition, its state with the reason, and its
 //! history.
 
+mod rollout;
+
+pub(crate) use rollout::rollout;
+
 use super::cells::{bytes, epoch, labels, line, millis, or_dash, second};
 use super::views::note;
 use super::{Column, EVENTS, Lines, Output, TerminalStyle, View, age, yaml};

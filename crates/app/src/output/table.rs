@@ -77,11 +77,10 @@ impl Tone {
     /// tell whether an observer does its work, so only a health can be good.
     pub(crate) fn of(word: &str) -> Self {
         match word {
-            "running" | "Completed" | "active" | "started" => Self::Good,
+            "running" | "done" | "Completed" | "active" | "started" => Self::Good,
             "restarting" | "waiting" | "moving" | "stopping" => Self::Wait,
-            "Created" | "OnDeleting" | "cordoned" | "draining" | "suspect" | "errored" | "refused" => {
-                Self::Wait
-            }
+            "changed" | "reverting" | "Reverting" | "Created" | "OnDeleting" | "cordoned" | "draining"
+            | "suspect" | "errored" | "refused" => Self::Wait,
             "Failed" | "lost" | "failed" | "service_lost" | "service_suspect" => Self::Bad,
             _ => Self::Plain,
         }

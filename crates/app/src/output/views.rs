@@ -3,12 +3,14 @@
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{
-    DefinitionVersion, Event, Limit, Observer, ParkedMessage, Pool, Rate, Service, ServiceBalance,
+    DefinitionVersion, Event, Limit, Observer, ParkedMessage, Pool, Rate, Rollout, RolloutMember, Service,
+    ServiceBalance,
 };
 use everwatch_core::clock::Timestamp;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
+use everwatch_core::rollout::MemberState;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -127,6 +129,48 @@ pub(crate) const VERSIONS: View<DefinitionVersion> = View {
 fn changes(it: &DefinitionVersion) -> String {
     let pointers = it.changes.iter().flatten().map(|it| it.pointer.trim_start_matches('/'));
     or_dash(Some(pointers.collect::<Vec<_>>().join(", ")))
+}
+
+pub(crate) const ROLLOUTS: View<Rollout> = View {
+    noun: "rollouts",
+    name: |it| it.name.clone(),
+    key: |it| it.id.to_string(),
+    columns: &[
+        Column::<Rollout>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Rollout>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
+        Column::<Rollout>::new("MEMBERS", |it, _| it.members.to_string()).right(),
+        Column::<Rollout>::new("PROGRESS", |it, _| counts(it)).least(12),
+        Column::<Rollout>::new("AGE", |it, now| since(it.created_at, now)).right().moving(),
+        Column::<Rollout>::new("BY", |it, _| or_dash(it.by.as_ref())).least(6).wide(),
+        Column::<Rollout>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
+        Column::<Rollout>::new("REASON", |it, _| it.reason.clone()).least(20),
+    ],
+};
+
+pub(crate) const MEMBERS: View<RolloutMember> = View {
+    noun: "members",
+    name: |it| it.name.clone(),
+    key: |it| it.id.to_string(),
+    columns: &[
+        Column::<RolloutMember>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<RolloutMember>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
+        Column::<RolloutMember>::new("VERSION", |it, _| it.version.to_string()).right(),
+        Column::<RolloutMember>::new("CHANGED TO", |it, _| or_dash(it.changed_to)).right(),
+        Column::<RolloutMember>::new("RUNS FOR", |it, now| or_dash(it.runs_since.map(|at| since(at, now))))
+            .right()
+            .moving(),
+        Column::<RolloutMember>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
+        Column::<RolloutMember>::new("REASON", |it, _| it.reason.clone()).least(20),
+    ],
+};
+
+/// The members by state, without the states that have none.
+pub(super) fn counts(it: &Rollout) -> String {
+    let told = MemberState::ALL.into_iter().filter_map(|state| {
+        let count = it.counts.get(&state).filter(|count| **count > 0)?;
+        Some(format!("{count} {state}"))
+    });
+    told.collect::<Vec<_>>().join(", ")
 }
 
 pub(crate) const PARKED: View<ParkedMessage> = View {

@@ -114,6 +114,12 @@ pub struct FieldError {
     pub detail: String,
 }
 
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.pointer, self.detail)
+    }
+}
+
 impl FieldError {
     fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), detail: detail.into() }
@@ -292,6 +298,12 @@ impl ObserverDefinition {
             ..it.clone()
         };
         told(self) == told(other)
+    }
+
+    /// Whether [`Self::check_at`] may answer otherwise than for `other`.
+    #[must_use]
+    pub fn is_timed_unlike(&self, other: &Self) -> bool {
+        self.finish_at != other.finish_at || self.schedule != other.schedule
     }
 
     /// Whether it may still run, by the database's clock.

@@ -81,6 +81,15 @@ words! {
     /// A rate was created or changed.
     RateSet = "rate_set",
     RateDeleted = "rate_deleted",
+    RolloutStarted = "rollout_started",
+    /// A member has failed, or a user paused it: managers change no member until it is resumed.
+    RolloutPaused = "rollout_paused",
+    RolloutResumed = "rollout_resumed",
+    /// Managers restore the recorded versions of its members.
+    RolloutReverting = "rollout_reverting",
+    RolloutFinished = "rollout_finished",
+    RolloutReverted = "rollout_reverted",
+    RolloutCancelled = "rollout_cancelled",
     WorkQueueCreated = "work_queue_created",
     SafeMode = "safe_mode",
     /// So many observers seem to be lost that managers republish only some of them now.

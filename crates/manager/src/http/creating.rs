@@ -6,15 +6,15 @@ use super::idempotency::Identity;
 use super::limits;
 use super::lookup::one;
 use super::problem::{Code, Problem};
-use crate::context::{Manager, schemas};
+use crate::context::Manager;
 use crate::events::actor;
+use crate::fleet::kind_check::{self, Unfit};
 use axum::Json;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::Observer;
 use everwatch_core::capacity::create_admission::Created;
-use everwatch_core::capacity::kind_offer::{KindOffer, kind_offer};
-use everwatch_core::id::{Kind, Name, ObserverRef, Pool};
+use everwatch_core::id::{Name, ObserverRef, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition, OnFull};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
@@ -150,28 +150,11 @@ pub(super) fn made_up_name() -> Result<Name, Problem> {
 
 /// Refuses a kind that no living service of the pool offers, and a spec that does not fit its schema.
 pub(super) async fn check_kind(manager: &Manager, definition: &ObserverDefinition) -> Result<(), Problem> {
-    let (pool, kind) = (&definition.pool, &definition.kind);
-    let mut services = manager.records.services(SERVICES_AGE).await?;
-    let mut offer = kind_offer(&services, pool, kind);
-    if matches!(offer, KindOffer::NotOffered(_)) {
-        // A service that offers it may have registered a moment ago.
-        services = manager.records.services(Duration::ZERO).await?;
-        offer = kind_offer(&services, pool, kind);
-    }
-    let KindOffer::NotOffered(offered) = offer else { return check_spec(manager, definition, &services) };
-    let offered = offered.iter().map(Kind::as_str).collect::<Vec<_>>().join(", ");
-    let detail = format!("no living service of pool {pool} can run the kind {kind}; they offer: {offered}");
-    let error = FieldError { pointer: "/kind".to_owned(), detail: "is not offered".to_owned() };
-    Err(Problem::new(Code::NoServiceForKind, detail).with(vec![error]))
-}
-
-fn check_spec(
-    manager: &Manager,
-    definition: &ObserverDefinition,
-    services: &[ServiceRow],
-) -> Result<(), Problem> {
-    let of_pool = services.iter().filter(|it| it.registration.pool == definition.pool);
-    let Some(schema) = schemas::of_kind(of_pool, &definition.kind) else { return Ok(()) };
-    let errors = manager.requests.schemas.errors(&definition.kind, schema, &definition.spec);
-    if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
+    kind_check::check(manager, definition).await?.map_err(|unfit| match unfit {
+        Unfit::Spec(errors) => Problem::invalid(errors),
+        Unfit::Kind(detail) => {
+            let error = FieldError { pointer: "/kind".to_owned(), detail: "is not offered".to_owned() };
+            Problem::new(Code::NoServiceForKind, detail).with(vec![error])
+        }
+    })
 }

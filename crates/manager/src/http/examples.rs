@@ -1,8 +1,8 @@
 //! Examples in the OpenAPI document: bodies out of `examples.json`, problems made from their codes.
 
-use super::draft::merge_member;
 use super::problem::{Code, MEDIA_TYPE, Problem};
 use everwatch_core::observer::definition::FieldError;
+use everwatch_core::observer::patch::merge_member;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -94,6 +94,11 @@ impl Identities {
         })
     }
 
+    /// The first identity, and whether an earlier request may have used it.
+    pub(crate) fn single(&self) -> (Uuid, bool) {
+        (self.first, self.again)
+    }
+
     /// The key of the action at this position in the request.
     pub(crate) fn action(&self, place: usize) -> Option<Uuid> {
         self.key.as_ref().map(|key| digest(&place.to_string(), key))

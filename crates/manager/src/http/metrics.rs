@@ -14,6 +14,7 @@ use everwatch_core::id::{Pool, RateKey};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
+use everwatch_core::rollout::RolloutState;
 use everwatch_store::Table;
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::collections::BTreeMap;
@@ -82,6 +83,11 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
     let waiting = manager.records.store.waiting_pools().await?.pools;
     let parked = manager.records.store.parked(None, 1).await?.1;
     metrics::gauge!(metric::PARKED).set(parked as f64);
+    let rollouts = manager.records.store.open_rollouts().await?;
+    for state in RolloutState::ALL.into_iter().filter(|state| !state.is_over()) {
+        let count = rollouts.iter().filter(|it| it.state == state).count();
+        metrics::gauge!(metric::ROLLOUTS, "state" => state.as_str()).set(count as f64);
+    }
     let unreadable = manager.records.store.unreadable().await?;
     for table in [Table::Observers, Table::Services] {
         let count = unreadable.iter().filter(|it| it.table == table).count();

@@ -134,9 +134,7 @@ async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> R
     if draft.definition.limits != seen.definition.limits {
         limits::check_known(&manager.records, &draft.definition).await?;
     }
-    if draft.definition.finish_at != seen.definition.finish_at
-        || draft.definition.schedule != seen.definition.schedule
-    {
+    if draft.definition.is_timed_unlike(&seen.definition) {
         let now = manager.records.clock.now();
         draft.definition.check_at(now).map_err(|error| Problem::invalid(vec![error]))?;
     }

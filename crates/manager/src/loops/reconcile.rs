@@ -11,6 +11,7 @@ use crate::outgoing::commands;
 use crate::settings::Settings;
 use everwatch_core::record::due::{DueStep, due_step};
 use everwatch_core::record::row::Row;
+use everwatch_core::rollout::ENDED_KEPT;
 use everwatch_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,6 +107,7 @@ async fn forget(records: &Records, settings: &Settings) -> Result<(), StoreError
     records.store.forget_services(before(settings.retention_services)).await?;
     records.store.forget_notes().await?;
     records.store.forget_events(before(settings.retention_events), settings.events_max).await?;
+    records.store.forget_rollouts(ENDED_KEPT).await?;
     let forgotten =
         records.store.forget_parked(before(settings.retention_parked), settings.parked_max).await?;
     if forgotten > 0 {

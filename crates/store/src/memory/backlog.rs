@@ -1,8 +1,7 @@
 //! Observers that wait for a slot, in memory.
 
 use super::{Kept, MemoryStore, Tables};
-use crate::limit_uses::freed;
-use crate::port::{Admission, Backlog, Decided, PLACE_MAX, Place, StoreError, WaitingPools};
+use crate::port::{Admission, Backlog, Change, Decided, PLACE_MAX, Place, StoreError, WaitingPools};
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::id::{Kind, Pool};
@@ -68,12 +67,9 @@ impl Backlog for MemoryStore {
         let candidates = admission.candidates(candidates);
         let keys = tables.key_counts(admission.pool, &candidates, &self.policy);
         let decided = admission.decide(&counted, (candidates, keys), &self.policy);
-        for it in &decided {
-            if let Some(kept) = tables.observers.get_mut(&it.after.id) {
-                *kept = Kept::of(&it.after, it.before.version + 1, &self.policy, kept.has_name)?;
-                tables.changed_limits.extend(freed(&it.before, &it.after));
-            }
-        }
+        let changes: Vec<Change<'_>> =
+            decided.iter().map(|it| Change { before: &it.before, after: &it.after }).collect();
+        tables.save(&changes, &self.policy)?;
         Ok(decided)
     }
     async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {

@@ -1,8 +1,10 @@
 //! Limits by key, in memory.
 
-use super::{Kept, MemoryStore, Tables};
-use crate::limit_uses::{excess, forward, freed, named};
-use crate::port::{LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, Limits, LimitsLookedAt, StoreError};
+use super::{MemoryStore, Tables};
+use crate::limit_uses::{excess, forward, named};
+use crate::port::{
+    Change, LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, Limits, LimitsLookedAt, StoreError,
+};
 use async_trait::async_trait;
 use everwatch_core::capacity::limits::{KeyCount, KeyCounts, Limit, limit_of};
 use everwatch_core::clock::Timestamp;
@@ -185,12 +187,9 @@ impl Limits for MemoryStore {
         }
         tables.changed_limits.extend(again);
         let forward = forward(rows, now);
-        for (before, after) in &forward {
-            if let Some(kept) = tables.observers.get_mut(&after.id) {
-                *kept = Kept::of(after, before.version + 1, &self.policy, kept.has_name)?;
-                tables.changed_limits.extend(freed(before, after));
-            }
-        }
+        let changes: Vec<Change<'_>> =
+            forward.iter().map(|(before, after)| Change { before, after }).collect();
+        tables.save(&changes, &self.policy)?;
         Ok(LimitsLookedAt { moved: !forward.is_empty(), beyond })
     }
     async fn unreleased(&self, most: usize) -> Result<Vec<Row>, StoreError> {

@@ -79,6 +79,10 @@ codes! {
     LimitInUse = CONFLICT, "limit-in-use", "observers name the limit";
     NameEnding = SERVICE_UNAVAILABLE, "name-ending", "the name is about to become free", retry after 1;
     RebalanceRunning = SERVICE_UNAVAILABLE, "rebalance-running", "a rebalance has not settled yet", retry after 5;
+    InRollout = CONFLICT, "in-rollout", "the observer is in another rollout";
+    RolloutOver = CONFLICT, "rollout-over", "the rollout is over";
+    RolloutReverting = CONFLICT, "rollout-reverting", "the rollout is being reverted";
+    TooManyRollouts = CONFLICT, "too-many-rollouts", "too many rollouts are not over";
     BrokerUnavailable = SERVICE_UNAVAILABLE, "broker-unavailable", "the broker does not answer", retry after 1;
     DatabaseUnavailable = SERVICE_UNAVAILABLE, "database-unavailable", "the database does not answer", retry after 1;
     NotReady = SERVICE_UNAVAILABLE, "not-ready", "the manager is not ready", retry after 5;

@@ -1,0 +1,95 @@
+// Rollouts: the list, and one with its progress, its members and what a person can ask of it.
+import { call, get } from "./api.js";
+import { confirm } from "./ask.js";
+import { h } from "./dom.js";
+import { bar, counted, empty, number, observerLink, state, table, time } from "./show.js";
+
+const LISTED = 50, PAGE = 100;
+const MEMBER_STATES = ["pending", "changed", "done", "skipped", "failed", "reverting", "reverted"];
+
+const path = (key) => `/v1/rollouts/${encodeURIComponent(key)}`;
+const link = (it) => h("a", { href: `#/rollouts/${encodeURIComponent(it.id)}` }, it.name);
+const over = (it) => ["Completed", "Reverted", "Cancelled"].includes(it.state);
+/** The members that need no more work, in the direction in which the rollout goes. */
+const ready = ({ counts, state }) => counts.skipped + (state === "Reverting" || state === "Reverted" ? counts.reverted : counts.done);
+const told = (it) => MEMBER_STATES.filter((name) => it.counts[name] > 0).map((name) => `${number(it.counts[name])} ${name}`).join(", ");
+const progress = (it) => bar(ready(it), it.members, `${number(ready(it))} of ${counted(it.members, "observer")} ready`);
+
+async function ask(verb, it, context) {
+  const questions = {
+    revert: [`This restores the former definitions of the observers that ${it.name} has changed; observers that were edited since stay as they are.`],
+    cancel: [`${it.name} changes no further observer. The observers that it has changed stay changed.`],
+  };
+  const titles = { revert: "Revert", cancel: "Cancel rollout" };
+  const lines = questions[verb];
+  if (lines && !await confirm({ title: `${titles[verb]} ${it.name}?`, lines, action: `${titles[verb]} ${it.name}` })) return;
+  const done = { pause: "is paused", resume: "goes on", revert: "is being reverted", cancel: "is cancelled" };
+  await context.attempt(() => call("POST", `${path(it.id)}/${verb}`), `Rollout ${it.name} ${done[verb]}.`);
+}
+
+function buttons(it, context) {
+  const button = (verb, word, danger) => h("button", { type: "button", key: verb, class: danger ? "button danger" : "button", onclick: () => ask(verb, it, context) }, word);
+  const shown = { Running: ["pause", "revert", "cancel"], Paused: ["resume", "revert", "cancel"], Reverting: ["cancel"] }[it.state] ?? [];
+  const words = { pause: "Pause", resume: "Resume", revert: "Revert", cancel: "Cancel rollout" };
+  return shown.length ? h("div", { class: "row", key: "buttons" }, shown.map((verb) => button(verb, words[verb], verb === "revert"))) : null;
+}
+
+const drawAll = ({ items, total }) => [
+  h("header", { class: "head" }, h("h1", {}, "Rollouts"), h("p", { class: "total" }, number(total))),
+  items.length === 0 ? empty("No rollouts", "A rollout changes many observers a few at a time. Start one with: everwatch rollout start") : table("Rollouts", [
+    { title: "Name", class: "name", cell: link },
+    { title: "State", cell: (it) => state(it.state) },
+    { title: "Progress", class: "progress", cell: progress },
+    { title: "Observers", class: "n", cell: (it) => number(it.members) },
+    { title: "Failed", class: "n", cell: (it) => number(it.counts.failed) },
+    { title: "Started", class: "n when", cell: (it) => time(it.created_at) },
+    { title: "Reason", class: "text", cell: (it) => it.reason },
+  ], items),
+  total > items.length ? h("p", { class: "fine" }, `The newest ${number(items.length)} of ${counted(total, "rollout")} are shown.`) : null,
+];
+
+async function loadOne({ parts, params }) {
+  const [it, members] = await Promise.all([get(path(parts[1])), get(`${path(parts[1])}/members`, { state: params.get("state"), cursor: params.get("cursor"), limit: PAGE })]);
+  return { it, members };
+}
+
+function membersPanel({ it, members }, { params }, context) {
+  const now = params.get("state") ?? "", next = members.next_cursor, cursor = params.get("cursor");
+  return h("section", { class: "panel across", key: "members" },
+    h("header", { class: "row" }, h("h2", {}, "Observers"), h("span", { class: "fine" }, told(it)),
+      h("label", { class: "row end" }, h("span", { class: "fine" }, "State"), h("select", { name: "state", onchange: (event) => context.set({ state: event.target.value, cursor: "" }) },
+        h("option", { value: "", selected: !now }, "any"), MEMBER_STATES.map((name) => h("option", { value: name, selected: name === now }, name))))),
+    members.items.length === 0 ? h("p", { class: "fine" }, "No observer has this state.") : table("Observers", [
+      { title: "Observer", class: "name", cell: observerLink },
+      { title: "State", cell: (row) => state(row.state) },
+      { title: "Version", class: "n", cell: (row) => row.changed_to === null ? String(row.version) : `${row.version} → ${row.changed_to}` },
+      { title: "Changed", class: "n when", cell: (row) => time(row.changed_at) },
+      { title: "Runs since", class: "n when", cell: (row) => time(row.runs_since) },
+      { title: "Reason", class: "text", cell: (row) => row.reason },
+    ], members.items),
+    cursor || next ? h("nav", { class: "pager", "aria-label": "Pages" }, h("span", {}, ""),
+      h("button", { type: "button", class: "button", disabled: !cursor, onclick: () => context.set({ cursor: "" }, false) }, "First"),
+      h("button", { type: "button", class: "button", disabled: !next, onclick: () => context.set({ cursor: next }, false) }, "Next")) : null);
+}
+
+function drawOne(data, route, context) {
+  const { it } = data;
+  const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
+  return [
+    h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/rollouts" }, "Rollouts")), h("h1", {}, it.name), state(it.state)),
+    it.reason ? h("p", { class: "why", key: "why" }, it.reason) : null,
+    h("section", { class: "panel across", key: "progress" },
+      h("p", { class: "load" }, h("strong", {}, number(ready(it))), ` of ${counted(it.members, "observer")}`, it.counts.failed ? h("span", { class: "fine bad" }, `${number(it.counts.failed)} failed`) : null),
+      progress(it), buttons(it, context)),
+    h("div", { class: "panels", key: "facts" },
+      h("section", { class: "panel" }, h("h2", {}, "Rules"), h("dl", { class: "facts" },
+        fact("In progress at most", number(it.max_parallel)), fact("Healthy after", it.healthy_for), fact("Timeout", it.timeout), fact("On failure", it.on_failure),
+        fact("Started", time(it.created_at)), fact("By", it.by ?? "unknown"), over(it) ? fact("Ended", time(it.ended_at)) : null)),
+      h("section", { class: "panel" }, h("h2", {}, "Patch"), h("pre", { tabindex: "0" }, JSON.stringify(it.patch, null, 2)),
+        h("p", { class: "fine" }, "Selector: ", h("code", {}, JSON.stringify(it.selector))))),
+    membersPanel(data, route, context),
+  ];
+}
+
+export const rollouts = { name: "rollouts", title: "Rollouts", load: () => get("/v1/rollouts", { limit: LISTED }), draw: drawAll };
+export const rollout = { name: "rollout", title: "Rollout", load: loadOne, draw: drawOne };

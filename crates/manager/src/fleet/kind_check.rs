@@ -1,0 +1,64 @@
+//! Whether the living services can run a definition: its kind, and its spec by the schema of the kind.
+
+use crate::context::{Manager, schemas};
+use everwatch_core::capacity::kind_offer::{KindOffer, kind_offer};
+use everwatch_core::id::Kind;
+use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
+use everwatch_core::record::service::ServiceRow;
+use everwatch_store::StoreError;
+use std::fmt;
+use std::time::Duration;
+
+/// The maximum age of cached services where a mistake is checked again anyway.
+const SERVICES_AGE: Duration = Duration::from_secs(1);
+
+/// Why no service can run a definition.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    /// No living service of the pool offers the kind; what they offer, as a sentence.
+    Kind(String),
+    /// The spec does not fit the schema.
+    Spec(Vec<FieldError>),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(detail) => f.write_str(detail),
+            Self::Spec(errors) => errors.iter().try_for_each(|error| error.fmt(f)),
+        }
+    }
+}
+
+/// Decides from the services of the last second, and, if none offers the kind, from those that live now.
+pub(crate) async fn check(
+    manager: &Manager,
+    definition: &ObserverDefinition,
+) -> Result<Result<(), Unfit>, StoreError> {
+    let services = manager.records.services(SERVICES_AGE).await?;
+    let answer = against(manager, &services, definition);
+    if !matches!(answer, Err(Unfit::Kind(_))) {
+        return Ok(answer);
+    }
+    let services = manager.records.services(Duration::ZERO).await?;
+    Ok(against(manager, &services, definition))
+}
+
+/// Decides from these living services.
+pub(crate) fn against(
+    manager: &Manager,
+    services: &[ServiceRow],
+    definition: &ObserverDefinition,
+) -> Result<(), Unfit> {
+    let (pool, kind) = (&definition.pool, &definition.kind);
+    if let KindOffer::NotOffered(offered) = kind_offer(services, pool, kind) {
+        let offered = offered.iter().map(Kind::as_str).collect::<Vec<_>>().join(", ");
+        let detail =
+            format!("no living service of pool {pool} can run the kind {kind}; they offer: {offered}");
+        return Err(Unfit::Kind(detail));
+    }
+    let of_pool = services.iter().filter(|it| it.registration.pool == *pool);
+    let Some(schema) = schemas::of_kind(of_pool, kind) else { return Ok(()) };
+    let errors = manager.requests.schemas.errors(kind, schema, &definition.spec);
+    if errors.is_empty() { Ok(()) } else { Err(Unfit::Spec(errors)) }
+}
