@@ -29,11 +29,12 @@ struct Channel {
     golden: &'static [&'static str],
 }
 
-const STATE: [&str; 9] = [
+const STATE: [&str; 10] = [
     "reports",
     "checkpoints",
     "finished",
     "handed_over_for",
+    "released",
     "held-messages",
     "inventory-digest",
     "inventory-range",

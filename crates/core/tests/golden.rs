@@ -109,6 +109,18 @@ fn work() {
 }
 
 #[test]
+fn reports_of_one_run() {
+    for (name, event) in [
+        ("handed_over_for", RunEvent::HandedOverFor { cause: Cause::Drain }),
+        ("released", RunEvent::Released),
+    ] {
+        let report = Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
+        let entries = vec![SequencedReport::new(1, at(0), report)];
+        both_ways(name, &StateMessage::Reports(Reports { service: service(), entries }));
+    }
+}
+
+#[test]
 fn reports() {
     let run = |event| Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
     let all = [
@@ -139,10 +151,6 @@ fn reports() {
     let numbered = (1..).zip(all).map(|(seq, report)| SequencedReport::new(seq, at(0), report));
     let reports = Reports { service: service(), entries: numbered.collect() };
     both_ways("reports", &StateMessage::Reports(reports));
-    let event = RunEvent::HandedOverFor { cause: Cause::Drain };
-    let report = Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
-    let entries = vec![SequencedReport::new(1, at(0), report)];
-    both_ways("handed_over_for", &StateMessage::Reports(Reports { service: service(), entries }));
     let work = Work::of(
         observer(),
         3,

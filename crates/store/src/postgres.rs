@@ -3,6 +3,7 @@
 mod backlog;
 mod checkpoints;
 mod events;
+mod limit_counts;
 mod limits;
 mod lists;
 mod notes;

@@ -4,6 +4,7 @@ mod backlog;
 mod checkpoints;
 mod events;
 mod group_commit;
+mod limit_counts;
 mod limits;
 mod lists;
 mod notes;

@@ -7,11 +7,13 @@
 //! the acknowledgements that were passed on before it. The second one follows those that the channel still kept while the
 //! first one ran: none was lost.
 
-use super::receipts::{Block, REQUEUE};
 use crate::loss::Loss;
-use lapin::options::BasicGetOptions;
+use lapin::Channel;
+use lapin::options::{BasicGetOptions, BasicNackOptions};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Mutex;
+
+pub(super) const REQUEUE: BasicNackOptions = BasicNackOptions { multiple: false, requeue: true };
 
 /// One proof serves all acknowledgements of its channel that were sent before it began.
 #[derive(Default)]
@@ -22,36 +24,30 @@ pub(super) struct Acceptance {
 }
 
 impl Acceptance {
-    /// Counts an acknowledgement that was sent.
-    pub(super) fn sent(&self) -> u64 {
-        self.sent.fetch_add(1, Ordering::AcqRel) + 1
-    }
-}
-
-impl Block {
-    /// Waits until the queue has accepted the acknowledgement with this number; returns whether it has.
-    pub(super) async fn accepts(&self, number: u64, loss: &Loss) -> bool {
-        let mut accepted = self.acceptance.accepted.lock().await;
+    /// An acknowledgement was just sent: waits until the queue has accepted it; returns whether it has.
+    pub(super) async fn prove(&self, (channel, queue): (&Channel, &str), loss: &Loss) -> bool {
+        let number = self.sent.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut accepted = self.accepted.lock().await;
         if *accepted >= number {
             return true;
         }
-        let sent = self.acceptance.sent.load(Ordering::Acquire);
+        let sent = self.sent.load(Ordering::Acquire);
         for _ in 0..2 {
-            if let Err(error) = self.look().await {
-                loss.lose(format!("getting from {} failed: {error}", self.queue));
+            if let Err(error) = look(channel, queue).await {
+                loss.lose(format!("getting from {queue} failed: {error}"));
                 return false;
             }
         }
         *accepted = sent;
         true
     }
+}
 
-    /// Takes a message, if one is ready, and gives it back at once.
-    async fn look(&self) -> lapin::Result<()> {
-        let got = self.channel.basic_get(self.queue.as_str().into(), BasicGetOptions::default()).await?;
-        if let Some(message) = got {
-            message.delivery.acker.nack(REQUEUE).await?;
-        }
-        Ok(())
+/// Takes a message, if one is ready, and gives it back at once.
+async fn look(channel: &Channel, queue: &str) -> lapin::Result<()> {
+    let got = channel.basic_get(queue.into(), BasicGetOptions::default()).await?;
+    if let Some(message) = got {
+        message.delivery.acker.nack(REQUEUE).await?;
     }
+    Ok(())
 }

@@ -1,8 +1,9 @@
 //! Consumers: one at a time on a channel of their own.
 
 use crate::port::{BrokerError, Consume, Consumer, Delivery, still_open};
+use crate::rabbit::acceptance::REQUEUE;
 use crate::rabbit::channel::{Shared, open_channel};
-use crate::rabbit::receipts::{Block, REQUEUE};
+use crate::rabbit::receipts::Block;
 use async_trait::async_trait;
 use futures::StreamExt;
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};

@@ -1,10 +1,10 @@
 //! The deliveries that a session holds. A receipt identifies lapin's acker and keeps its channel open.
 
-use super::acceptance::Acceptance;
+use super::acceptance::{Acceptance, REQUEUE};
 use crate::loss::Loss;
 use crate::port::{BrokerError, Delivery, HeaderValue, Receipt, Settle};
 use bytes::Bytes;
-use lapin::options::{BasicAckOptions, BasicNackOptions};
+use lapin::options::BasicAckOptions;
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Acker, Channel};
 use std::collections::HashMap;
@@ -51,8 +51,6 @@ pub(super) enum Ending {
     Requeue,
 }
 
-pub(super) const REQUEUE: BasicNackOptions = BasicNackOptions { multiple: false, requeue: true };
-
 impl Receipts {
     pub(super) fn keep(&self, delivery: lapin::message::Delivery, block: &Arc<Block>) -> Delivery {
         let receipt = self.last.fetch_add(1, Ordering::Relaxed) + 1;
@@ -93,9 +91,8 @@ impl Receipts {
         if self.settle(receipt, Ending::Ack, loss).await == Settle::NotOurs {
             return Settle::NotOurs;
         }
-        let number = block.acceptance.sent();
         let accepted = tokio::select! {
-            accepted = block.accepts(number, loss) => accepted,
+            accepted = block.acceptance.prove((&block.channel, &block.queue), loss) => accepted,
             _ = loss.wait() => false,
         };
         // The broker may have delivered it elsewhere before the acknowledgement arrived.

@@ -1,6 +1,6 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
-use super::{limits, pool_counts};
+use super::{limit_counts, pool_counts};
 use crate::columns::{
     CountChanges, StateColumns, VersionColumns, WantedColumns, firsts, range_totals, released, unsaved,
     without_nul,
@@ -118,7 +118,7 @@ pub(super) async fn create(
     let mut transaction = pool.begin().await.map_err(failure)?;
     let pools = pool_counts::lock_and_count(&mut transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
-    let limits = limits::unclaimed(&mut transaction, &counted_limits(rows)).await?;
+    let limits = limit_counts::unclaimed(&mut transaction, &counted_limits(rows)).await?;
     let mut answers = admit(rows, Occupancy { holders, pools, limits }, offers);
     let stored: Vec<Option<Cow<'_, Row>>> =
         rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
@@ -140,7 +140,8 @@ pub(super) async fn create(
         let done: Vec<&Row> = done.collect();
         let states = done.iter().map(|row| StateColumns::of(row, row.version, policy));
         write_states(&mut transaction, INSERT_STATES, &states.collect::<Result<Vec<_>, _>>()?).await?;
-        limits::write_uses(&mut transaction, UseChanges::of_created(done.iter().copied(), policy)).await?;
+        limit_counts::write_uses(&mut transaction, UseChanges::of_created(done.iter().copied(), policy))
+            .await?;
         count(&mut transaction, CountChanges::of_created(done.into_iter())).await?;
     }
     transaction.commit().await.map_err(failure)?;
@@ -298,7 +299,7 @@ pub(super) async fn save_within(
         sqlx::query(RELEASE).bind(released).execute(&mut *transaction).await.map_err(failure)?;
     }
     count(transaction, CountChanges::of_saved(&firsts, &saved)).await?;
-    limits::write_uses(transaction, UseChanges::of_saved(&firsts, &saved, policy)).await?;
+    limit_counts::write_uses(transaction, UseChanges::of_saved(&firsts, &saved, policy)).await?;
     Ok(unsaved(changes, saved))
 }
 

@@ -1,8 +1,8 @@
 //! Observers that wait for a slot, on SQLite.
 
-use super::limits;
 use super::observers::{Reading, observers, save_within};
 use super::pool_counts::count;
+use super::{limit_counts, limits};
 use crate::columns::{by_pool, number};
 use crate::error_mapping::failure;
 use crate::port::{Admission, Change, Decided, PLACE_MAX, Place, StoreError, WaitingPools};
@@ -41,7 +41,7 @@ pub(super) async fn admit(
         candidates.extend(first_of((&mut transaction, ledger), (admission.pool, &kind), most).await?);
     }
     let candidates = admission.candidates(candidates);
-    let keys = limits::count(&mut transaction, admission.pool, &candidates).await?;
+    let keys = limit_counts::count(&mut transaction, admission.pool, &candidates).await?;
     let mut decided = admission.decide(&counted, (candidates, keys), policy);
     let changes: Vec<Change<'_>> =
         decided.iter().map(|it| Change { before: &it.before, after: &it.after }).collect();

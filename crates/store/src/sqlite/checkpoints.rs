@@ -1,6 +1,6 @@
 //! Checkpoints and results on SQLite.
 
-use super::observers::keys;
+use super::statements::keys;
 use crate::checkpoints::{Columns, Loaded, ObserverResult, column, epoch_of};
 use crate::error_mapping::failure;
 use crate::port::StoreError;

@@ -1,6 +1,7 @@
 //! Lists, totals and counts of observers for people, on SQLite.
 
-use super::observers::{Reading, array};
+use super::observers::Reading;
+use super::statements::array;
 use crate::columns::{counts_of, health_counts_of};
 use crate::error_mapping::failure;
 use crate::listing::{Parameters, effective_health, effective_reason, page};

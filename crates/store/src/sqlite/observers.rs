@@ -1,8 +1,8 @@
 //! Observers on SQLite: a batch is a few statements of many rows. Each statement wakes the thread of the database, which
 //! costs more than the write of a row.
 
-use super::statements::{Statement, Statements, gathered};
-use super::{limits, pool_counts};
+use super::statements::{Statement, Statements, array, gathered, keys};
+use super::{limit_counts, pool_counts};
 use crate::columns::{
     CountChanges, CountKey, StateColumns, VersionColumns, WantedColumns, firsts, range_totals, released,
     unsaved, written,
@@ -87,7 +87,7 @@ pub(super) async fn create(
     let mut transaction = super::writing(writer).await?;
     let pools = pool_counts::count(&mut transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut transaction, &names(rows)).await?;
-    let limits = limits::unclaimed(&mut transaction, &counted_limits(rows)).await?;
+    let limits = limit_counts::unclaimed(&mut transaction, &counted_limits(rows)).await?;
     let mut answers = admit(rows, Occupancy { holders, pools, limits }, offers);
     let stored: Vec<Option<Cow<'_, Row>>> =
         rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
@@ -106,7 +106,7 @@ pub(super) async fn create(
     let states = done.iter().map(|row| StateColumns::of(row, row.version, policy));
     let states = states.collect::<Result<Vec<_>, _>>()?;
     write_states(&mut transaction, &INSERT_STATES, &states).await?;
-    limits::write_uses(&mut transaction, UseChanges::of_created(done.iter().copied(), policy)).await?;
+    limit_counts::write_uses(&mut transaction, UseChanges::of_created(done.iter().copied(), policy)).await?;
     count(&mut transaction, CountChanges::of_created(done.into_iter())).await?;
     transaction.commit().await.map_err(failure)?;
     Ok(answers)
@@ -121,15 +121,6 @@ async fn holders(
     let rows: Vec<(String, String)> =
         sqlx::query_as(held).bind(array(names)).fetch_all(connection).await.map_err(failure)?;
     rows.into_iter().map(|(name, status)| Ok((name, status.parse().map_err(StoreError::Corrupt)?))).collect()
-}
-
-pub(super) fn array<T: serde::Serialize>(values: &[T]) -> String {
-    serde_json::json!(values).to_string()
-}
-
-/// The ids as a JSON array of hexadecimal digits, which `unhex` reads.
-pub(super) fn keys(ids: impl Iterator<Item = Uuid>) -> String {
-    serde_json::json!(ids.map(|id| id.simple().to_string()).collect::<Vec<_>>()).to_string()
 }
 
 fn bind_wanted<'q>(query: Statement<'q>, row: &'q WantedColumns) -> Statement<'q> {
@@ -224,7 +215,7 @@ pub(super) async fn save_within(
         release.execute(&mut *transaction).await.map_err(failure)?;
     }
     count(transaction, CountChanges::of_saved(&firsts, &saved)).await?;
-    limits::write_uses(transaction, UseChanges::of_saved(&firsts, &saved, policy)).await?;
+    limit_counts::write_uses(transaction, UseChanges::of_saved(&firsts, &saved, policy)).await?;
     Ok(unsaved(changes, saved))
 }
 

@@ -1,6 +1,7 @@
 //! Rollouts on SQLite.
 
-use super::observers::{array, keys, save_within};
+use super::observers::save_within;
+use super::statements::{array, keys};
 use super::{SqliteStore, writing};
 use crate::columns::{limit, written};
 use crate::error_mapping::failure;

@@ -1,6 +1,7 @@
 //! Services on SQLite.
 
-use super::observers::{Reading, array, keys};
+use super::observers::Reading;
+use super::statements::{array, keys};
 use crate::columns::ServiceColumns;
 use crate::error_mapping::failure;
 use crate::port::{Found, StoreError, Table};

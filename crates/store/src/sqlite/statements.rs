@@ -124,3 +124,12 @@ pub(super) async fn gathered<T>(
     }
     Ok(all)
 }
+
+pub(super) fn array<T: serde::Serialize>(values: &[T]) -> String {
+    serde_json::json!(values).to_string()
+}
+
+/// The ids as a JSON array of hexadecimal digits, which `unhex` reads.
+pub(super) fn keys(ids: impl Iterator<Item = Uuid>) -> String {
+    serde_json::json!(ids.map(|id| id.simple().to_string()).collect::<Vec<_>>()).to_string()
+}

@@ -1,6 +1,7 @@
 //! Lists of the observers that wait for something a manager does, on SQLite.
 
-use super::observers::{Reading, keys, observers};
+use super::observers::{Reading, observers};
+use super::statements::keys;
 use crate::columns::{refused_as, refused_of};
 use crate::error_mapping::failure;
 use crate::port::StoreError;
