@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing test says so by panicking")]
 
 mod abuse;
+mod acceptance;
 mod ack_timeout;
 mod applying;
 mod backlog;

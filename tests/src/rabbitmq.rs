@@ -4,6 +4,8 @@ use crate::http::Api;
 use crate::script;
 use crate::wait::wait_for;
 use everwatch_broker::{Broker as _, Message, RabbitBroker, Target};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,8 +38,13 @@ impl Node {
         })
         .await;
     }
-    /// SIGKILL.
+    /// SIGKILL, at once.
     pub fn kill(&self) {
+        let pid = std::fs::read_to_string(self.folder.join("pid")).unwrap_or_default();
+        if let Ok(pid) = pid.trim().parse() {
+            let _ended_already = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        // It also ends the port mapper of the node.
         run(&[Path::new("kill"), &self.folder]);
     }
     /// `rabbitmqctl`
