@@ -239,10 +239,10 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
 
     /// Settles a message whose code was never started here and must not start: it is revoked, or its time has passed.
     fn settle_unstarted(&mut self, arrival: &Arrival<R>, event: RunEvent, effects: &mut Vec<Effect<R>>) {
-        let (id, epoch) = (arrival.id, arrival.epoch);
+        let report = RunReport { id: arrival.id, epoch: arrival.epoch, event };
         let leftover = Leftover { receipt: arrival.receipt, counts: arrival.counts() };
-        self.leftovers.insert((id, epoch), leftover);
-        effects.push(Effect::Settle(RunReport { id, epoch, event }));
+        self.leftovers.insert((arrival.id, arrival.epoch), leftover);
+        effects.push(Effect::Settle(report));
     }
 
     fn settle(&mut self, id: ObserverId, event: RunEvent, effects: &mut Vec<Effect<R>>) {

@@ -29,6 +29,9 @@ const TIMES: &str = "crates/core/src/run/slots/times.rs";
 const ADMISSION: &str = "crates/core/src/capacity/admission.rs";
 const ADMISSION_LOOP: &str = "crates/manager/src/loops/admission.rs";
 const BACKLOG_IN_MEMORY: &str = "crates/store/src/memory/backlog.rs";
+const CHANGES_IN_MEMORY: &str = "crates/store/src/memory/changes.rs";
+const LIMITS: &str = "crates/core/src/capacity/limits.rs";
+const PLACES: &str = "crates/core/src/record/row/places.rs";
 const CHECKPOINT: &str = "crates/core/src/record/checkpoint.rs";
 const SCHEDULED: &str = "crates/core/src/record/row/schedule.rs";
 const DUE: &str = "crates/core/src/record/due.rs";
@@ -149,7 +152,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "overlap-where-it-is-forbidden",
         seed: 349,
         rule: "overlap",
-        edits: &[edit(ADMITTING, "redelivered && work.as_ref().is_ok_and(|work| work.overlap == Overlap::Forbid)", "false")],
+        edits: &[edit(ADMITTING, "redelivered && arrival.work.as_ref().is_ok_and(|work| work.overlap == Overlap::Forbid)", "false")],
     },
     Mistake {
         name: "ignore-how-often-a-message-was-handed-out",
@@ -337,7 +340,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "acknowledge-the-newer-copy-for-the-older",
         seed: 268,
         rule: "acknowledgements",
-        edits: &[edit(SLOTS, "effects.push(Effect::Ack(slot.receipt));", "let newer = slot.successor.as_ref().map_or(slot.receipt, |it| it.receipt); effects.push(Effect::Ack(newer));")],
+        edits: &[edit(SLOTS, "effects.push(acknowledge((slot.receipt, counts), id, epoch));", "let newer = slot.successor.as_ref().map_or(slot.receipt, |it| it.receipt); effects.push(acknowledge((newer, counts), id, epoch));")],
     },
     Mistake {
         name: "overwrite-the-orders-of-others",
@@ -380,6 +383,30 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         seed: 0,
         rule: "convergence",
         edits: &[edit(ADMISSION_LOOP, "manager.records.store.waiting_pools().await?", "WaitingPools::default()")],
+    },
+    Mistake {
+        name: "free-a-place-at-the-end-of-a-run",
+        seed: 14,
+        rule: "limits",
+        edits: &[edit(PLACES, "self.observed.settled.is_some() && released >= self.observed.acquisitions()", "self.observed.settled.is_some()"), edit(PLACES, "let Some(Places { in_doubt: false, released: Some(released), .. }) = self.places else { return false };", "")],
+    },
+    Mistake {
+        name: "count-a-place-too-many",
+        seed: 14,
+        rule: "limits",
+        edits: &[edit(LIMITS, "self.max.map_or(0, u64::from)", "self.max.map_or(0, |max| u64::from(max) + 1)")],
+    },
+    Mistake {
+        name: "report-a-release-before-the-queue-accepts-it",
+        seed: 14,
+        rule: "limits",
+        edits: &[edit(EFFECTS, "session.ack_accepted(receipt).await", "session.ack(receipt).await")],
+    },
+    Mistake {
+        name: "lose-the-wake-up-of-those-behind-a-limit",
+        seed: 14,
+        rule: "convergence",
+        edits: &[edit(CHANGES_IN_MEMORY, "self.changed_limits.extend(freed(before, row));", "")],
     },
     Mistake {
         name: "let-code-run-on-after-its-finish",

@@ -146,6 +146,14 @@ impl Row {
         self.republish(now, policy);
     }
 
+    /// Publishes its next generation only to end it: its earlier message may never have reached the queue, and it must not
+    /// run before it has waited for a slot again.
+    pub(crate) fn republish_to_end(&mut self, now: Timestamp, policy: &RowPolicy) {
+        self.republish(now, policy);
+        (self.ending, self.readmitted) = (Some(self.generation), Some(self.generation));
+        self.command(now, policy);
+    }
+
     /// Ends its run and lets it return to the backlog, because a limit is enforced; returns whether that is new.
     pub fn give_up_slot(&mut self, now: Timestamp, policy: &RowPolicy) -> bool {
         let runs = self.desired == Desired::Running && self.has_message();
