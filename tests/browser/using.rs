@@ -270,8 +270,7 @@ async fn the_page_of_a_limit_shows_who_uses_it_and_changes_it() {
     page.press("Next").await;
     page.until_text("dialog h2", "Maximum of account-42").await;
     page.write("dialog input", "1").await;
-    page.press("Change").await;
-    page.until_text(".progress", "").await;
+    page.press("Set").await;
     page.until_text("table", "account-42").await;
     for name in ["first", "second"] {
         let body = json!({"name": name, "kind": "ticker", "limits": ["account-42"], "on_full": "queue"});
@@ -282,11 +281,12 @@ async fn the_page_of_a_limit_shows_who_uses_it_and_changes_it() {
     page.until_text(".panels", "first").await;
     page.until_text(".load", "1 observer waiting").await;
     page.view("#/observers/second").await;
-    page.until_text(".why", "waiting for a place of limit account-42: 1 of 1 in use by first, 1 wait").await;
+    page.until_text(".why", "waiting for a place of limit account-42: 1 of 1 in use by first, 1 waiting")
+        .await;
     page.view("#/limits/account-42").await;
     page.press("Change maximum").await;
     page.write("dialog input", "2").await;
-    page.press("Change").await;
+    page.press("Set").await;
     page.until_text(".load", "2 of 2 places in use").await;
     page.press("Delete").await;
     page.press("Delete account-42").await;

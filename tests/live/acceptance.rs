@@ -16,7 +16,8 @@ const QUEUE: &str = "acceptance.work";
 
 async fn session(node: &Node) -> Arc<dyn Session> {
     let broker = RabbitBroker::new(&node.url, "acceptance.", Duration::from_secs(10)).unwrap();
-    wait_for("a session", || async { broker.connect("acceptance").await.map_err(|error| error.to_string()) }).await
+    wait_for("a session", || async { broker.connect("acceptance").await.map_err(|error| error.to_string()) })
+        .await
 }
 
 async fn take(session: &dyn Session, count: usize) -> (Box<dyn everwatch_broker::Consumer>, Vec<Delivery>) {

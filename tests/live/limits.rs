@@ -195,7 +195,7 @@ async fn a_limit_is_set_explained_enforced_and_deleted() {
         api.until_status(name, "Processing").await;
     }
     let third = api.until_observer("three", |it| it.reason_code == Some(ReasonCode::LimitReached)).await;
-    let reason = "waiting for a place of limit account-1: 2 of 2 in use by one, two, 1 wait";
+    let reason = "waiting for a place of limit account-1: 2 of 2 in use by one, two, 1 waiting";
     assert_eq!((third.status, third.reason.as_str()), (Status::Created, reason));
     let hasty = json!({"name": "hasty", "kind": "ticker", "limits": ["account-1"]});
     let refused = api.refused("POST", "/v1/observers", Some(hasty)).await;
@@ -256,7 +256,7 @@ async fn a_change_of_the_limits_waits_for_places_of_the_new_ones() {
     }
     wait_for("one of them to run", || async {
         let other: LimitUsers = api.read("/v1/limits/other").await;
-        let is_full = (other.limit.used, other.limit.waiting) == (1, 2);
+        let is_full = (other.used, other.waiting) == (1, 2);
         if is_full && api.processing().await.len() == 1 { Ok(()) } else { Err(format!("{other:?}")) }
     })
     .await;

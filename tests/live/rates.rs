@@ -178,7 +178,7 @@ async fn programs_acquire_permits_and_are_told_what_is_wrong() {
     };
     told("first", r#""ok":true"#).await;
     told("second", "41 permits of rate `shared`: at most 40 at once").await;
-    told("third", "there is no rate `nothing`: create it with `everwatch rate set nothing`").await;
+    told("third", "there is no rate `nothing`: create it with `everwatch rate set nothing --permits N --per TIME --burst N`").await;
     let unknown = cluster.api.until_observer("unknown", |it| it.last_error.is_some()).await;
     assert!(unknown.last_error.unwrap().contains("there is no rate `nothing`"));
     let rates: Listed<Rate> = cluster.api.read("/v1/rates").await;
@@ -211,7 +211,7 @@ async fn a_service_in_python_acquires_permits() {
     cluster.api.create(json!({"name": "acquirer", "kind": "acquirer", "spec": spec})).await;
     cluster.api.until_status("acquirer", "Completed").await;
     let result: ObserverResult = cluster.api.read("/v1/observers/acquirer/result").await;
-    let refused = "there is no rate `nothing`: create it with `everwatch rate set nothing`";
+    let refused = "there is no rate `nothing`: create it with `everwatch rate set nothing --permits N --per TIME --burst N`";
     assert_eq!(result.value, json!(refused));
     let rate: Rate = cluster.api.read("/v1/rates/shared").await;
     assert_eq!(rate.available, 9, "30 less 21");

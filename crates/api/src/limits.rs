@@ -36,8 +36,17 @@ pub struct LimitSettings {
 /// One limit, and who uses it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LimitUsers {
-    #[serde(flatten)]
-    pub limit: Limit,
+    /// The key, or the beginning of keys and a `*`.
+    #[schema(example = "account-42")]
+    pub key: String,
+    /// The maximum that may run at once.
+    pub max: u32,
+    /// Whether a maximum below the number in use ends observers: the newest ones return to the backlog.
+    pub enforce: bool,
+    /// Places in use.
+    pub used: u64,
+    /// Observers that wait for a place.
+    pub waiting: u64,
     /// The limit that applies to the key; the key itself, unless it is a limit with a `*`.
     #[schema(example = "account-*")]
     pub applies: String,

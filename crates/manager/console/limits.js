@@ -12,35 +12,41 @@ const isGroup = (it) => it.key.endsWith("*");
 const use = (it) => isGroup(it) ? `${number(it.used)} in use, at most ${number(it.max)} of each key` : `${number(it.used)} of ${number(it.max)} places in use`;
 const gauge = (it) => isGroup(it) ? h("span", { class: "fine" }, use(it)) : bar(it.used, it.max, use(it));
 
-async function change(it, context) {
-  const answer = await confirm({
-    title: `Maximum of ${it.key}`, action: "Change", danger: false,
-    lines: [`${use(it)}. A lower maximum ends no observer${it.enforce ? ", apart from the newest ones: the limit is enforced" : ""}.`],
-    input: { label: "Observers that may run at once", placeholder: String(it.max) },
-  });
-  if (!answer || !answer.value) return;
-  const max = Number(answer.value);
-  if (!Number.isInteger(max)) { toast(`${answer.value} is not a whole number.`); return; }
-  await context.attempt(() => call("PUT", path(it.key), { max, enforce: it.enforce }), `At most ${number(max)} observers of ${it.key} run at once.`);
+/** Asks for a maximum and sets it; `lines` say what follows. */
+async function set(key, { max, enforce, lines, title }, context) {
+  const answer = await confirm({ title, action: "Set", danger: false, lines, input: { label: "Observers that may run at once", placeholder: String(max) } });
+  if (!answer) return;
+  const wanted = Number(answer.value);
+  if (!Number.isInteger(wanted) || !answer.value) { toast(`“${answer.value}” is not a whole number.`); return; }
+  await context.attempt(() => call("PUT", path(key), { max: wanted, enforce }), `At most ${counted(wanted, "observer")} of ${key} run at once.`);
 }
 
-async function add(context) {
+function change(it, context) {
+  const ends = it.enforce ? "The limit is enforced: a lower maximum ends the observers that were created last." : "A lower maximum ends no observer.";
+  const apart = it.applies !== it.key ? [`The limit ${it.applies} applies now; this sets a limit for ${it.key} alone.`] : [];
+  return set(it.key, { max: it.max, enforce: it.enforce, title: `Maximum of ${it.key}`, lines: [`${use(it)}. ${ends}`, ...apart] }, context);
+}
+
+async function add({ items }, context) {
   const answer = await confirm({
     title: "New limit", action: "Next", danger: false,
     lines: ["Observers that name the key count towards the limit. A * at the end stands for each key that begins so."],
     input: { label: "Key", placeholder: "account-42" },
   });
-  if (answer?.value) await change({ key: answer.value, max: 1, used: 0, enforce: false }, context);
+  if (!answer?.value) return;
+  const known = items.find((it) => it.key === answer.value);
+  if (known) return change({ ...known, applies: known.key }, context);
+  return set(answer.value, { max: 1, enforce: false, title: `Maximum of ${answer.value}`, lines: [] }, context);
 }
 
 async function remove(it, context) {
-  if (!await confirm({ title: `Delete limit ${it.key}?`, lines: ["Only a limit that no observer names can be deleted."], action: `Delete ${it.key}` })) return;
+  if (!await confirm({ title: `Delete limit ${it.key}?`, lines: ["A limit can be deleted while no observer needs it."], action: `Delete ${it.key}` })) return;
   await context.attempt(async () => { await call("DELETE", path(it.key)); location.hash = "#/limits"; }, `Limit ${it.key} deleted.`);
 }
 
 const drawAll = ({ items, total }, context) => [
   h("header", { class: "head" }, h("h1", {}, "Limits"), h("p", { class: "total" }, number(total)),
-    h("button", { type: "button", class: "button", onclick: () => add(context) }, "New limit")),
+    h("button", { type: "button", class: "button", onclick: () => add({ items }, context) }, "New limit")),
   items.length === 0 ? empty("No limits", "A limit says how many observers that name its key may run at once, for example of one account.") : table("Limits", [
     { title: "Key", class: "name", cell: (it) => link(it.key) },
     { title: "In use", class: "progress", cell: gauge },
@@ -63,10 +69,10 @@ const drawOne = (it, context) => [
   h("section", { class: "panel across", key: "use" },
     h("p", { class: "load" }, use(it), h("span", { class: "fine" }, `${counted(it.waiting, "observer")} waiting`)), gauge(it),
     h("div", { class: "row" },
-      h("button", { type: "button", class: "button", onclick: () => change(it, context) }, "Change maximum"),
+      h("button", { type: "button", class: "button", onclick: () => change(it, context) }, it.applies === it.key ? "Change maximum" : "Set a limit for this key"),
       it.applies === it.key ? h("button", { type: "button", class: "button danger", onclick: () => remove(it, context) }, "Delete") : null)),
-  isGroup(it) ? h("p", { class: "fine", key: "group" }, "The page of an observer links to its own key.") : h("div", { class: "panels", key: "users" },
-    named("Places in use by", it.users, it.used, "No observer uses a place."), named("Waiting, in order", it.waiters, it.waiting, "No observer waits for a place.")),
+  isGroup(it) ? h("p", { class: "fine", key: "group" }, "To see who uses a key, open it from the page of an observer.") : h("div", { class: "panels", key: "users" },
+    named("In use by", it.users, it.used, "No observer uses a place."), named("Waiting, in order", it.waiters, it.waiting, "No observer waits for a place.")),
 ];
 
 const load = ({ parts }) => parts[1] ? get(path(parts[1])) : get("/v1/limits", { limit: PAGE });

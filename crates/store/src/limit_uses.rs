@@ -22,11 +22,16 @@ pub(crate) struct UseColumns {
 
 impl UseColumns {
     pub(crate) fn of(row: &Row, policy: &RowPolicy) -> Vec<Self> {
+        // A message stays in the queue of the pool in which it was published.
+        let pool = |how: Use| match &row.places {
+            Some(places) if how.uses_place() => places.pool.to_string(),
+            _ => row.definition.pool.to_string(),
+        };
         let of = |(key, how): (LimitKey, Use)| Self {
             key: key.into(),
             observer: row.id.0,
             how: how.as_str(),
-            pool: row.definition.pool.to_string(),
+            pool: pool(how),
             rank: row.limit_rank(policy).filter(|_| how == Use::Behind),
         };
         row.limit_uses().into_iter().map(of).collect()
@@ -69,14 +74,12 @@ impl UseChanges {
 /// The keys of which a place is free now, or of which a place was for this observer until now.
 pub(crate) fn freed(before: &Row, after: &Row) -> Vec<LimitKey> {
     let are: BTreeMap<LimitKey, Use> = after.limit_uses().into_iter().collect();
-    let goes_on = |key: &LimitKey| are.get(key).is_some_and(|how| how.uses_place() || *how == Use::Waiting);
-    let had = |how: Use| how.uses_place() || how == Use::Waiting;
-    before
-        .limit_uses()
-        .into_iter()
-        .filter(|(key, how)| had(*how) && !goes_on(key))
-        .map(|(key, _)| key)
-        .collect()
+    let is_freed = |key: &LimitKey, was: Use| match (was, are.get(key)) {
+        (_, Some(is)) if is.uses_place() => false,
+        (Use::Waiting, Some(Use::Waiting)) => false,
+        (was, _) => was.uses_place() || was == Use::Waiting,
+    };
+    before.limit_uses().into_iter().filter(|(key, was)| is_freed(key, *was)).map(|(key, _)| key).collect()
 }
 
 /// The keys that these candidates name.

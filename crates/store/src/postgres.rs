@@ -242,8 +242,8 @@ impl Limits for PgStore {
     async fn look_at_limits(&self, now: Timestamp, most: usize) -> Result<LimitsLookedAt, StoreError> {
         limits::look(self.reading(), (now, most), &self.policy).await
     }
-    async fn unreleased(&self, most: usize) -> Result<Vec<Row>, StoreError> {
-        limits::unreleased(self.reading(), most).await
+    async fn unreleased(&self, pool: &Pool, most: usize) -> Result<Vec<Row>, StoreError> {
+        limits::unreleased(self.reading(), pool, most).await
     }
 }
 

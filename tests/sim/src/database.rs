@@ -519,8 +519,8 @@ impl Limits for RemoteStore {
     async fn look_at_limits(&self, now: Timestamp, most: usize) -> Result<LimitsLookedAt, StoreError> {
         self.operation(Access::Write, self.memory().look_at_limits(now, most)).await
     }
-    async fn unreleased(&self, most: usize) -> Result<Vec<Row>, StoreError> {
-        self.rows(Vec::len, self.memory().unreleased(most)).await
+    async fn unreleased(&self, pool: &Pool, most: usize) -> Result<Vec<Row>, StoreError> {
+        self.rows(Vec::len, self.memory().unreleased(pool, most)).await
     }
 }
 

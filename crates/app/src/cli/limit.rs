@@ -14,7 +14,7 @@ pub(crate) enum Limit {
         #[command(flatten)]
         shown: OutputArgs,
     },
-    /// Create a limit or change it
+    /// Create a limit or replace its maximum and whether it is enforced
     #[command(after_help = SET_EXAMPLES)]
     Set {
         /// Key, such as account-42, or the beginning of keys and a *, such as 'account-*'
@@ -26,7 +26,7 @@ pub(crate) enum Limit {
         #[arg(long)]
         enforce: bool,
     },
-    /// Delete a limit that no observer names
+    /// Delete a limit; refused while observers name a key that no other limit covers
     Delete {
         /// Key, as it was set
         key: String,

@@ -34,7 +34,7 @@ pub(crate) enum Rollout {
         /// Name (the newest of that name) or id
         name: String,
     },
-    /// Resume a paused rollout: managers try its failed members again, and go on
+    /// Resume a paused rollout: managers try its failed members again, and try its failed members again
     Resume {
         /// Name (the newest of that name) or id
         name: String,
@@ -72,7 +72,7 @@ pub(crate) struct Start {
     /// Patch of each definition: the members that change, as JSON or @FILE; null restores a default
     #[arg(long, value_name = "JSON|@FILE", required_unless_present = "set")]
     pub(crate) patch: Option<String>,
-    /// One member that changes, such as spec.every=5s; may be repeated
+    /// Field to change, such as spec.every=5s; may be repeated
     #[arg(long, value_name = "MEMBER=VALUE", conflicts_with = "patch")]
     pub(crate) set: Vec<String>,
     /// Number of observers that may be changed and not yet healthy

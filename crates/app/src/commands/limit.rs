@@ -24,7 +24,7 @@ pub(crate) async fn limit(server: &str, verb: Limit) -> anyhow::Result<()> {
         Limit::Set { key, max, enforce } => {
             let settings = serde_json::to_value(api::LimitSettings { max, enforce })?;
             let it: api::Limit = client.send(Method::PUT, &path(&key), Some(&settings)).await?;
-            print(&told(&it));
+            print(&told(&it.key, it.max, (it.used, it.waiting)));
         }
         Limit::Delete { key } => {
             client.order(Method::DELETE, &path(&key), None).await?;
@@ -34,19 +34,16 @@ pub(crate) async fn limit(server: &str, verb: Limit) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn told(it: &api::Limit) -> String {
-    let waiting = if it.waiting == 1 {
-        "1 observer waits".to_owned()
-    } else {
-        format!("{} observers wait", it.waiting)
-    };
-    format!("{}: {} of {} in use, {waiting}", it.key, it.used, it.max)
+fn told(key: &str, max: u32, (used, waiting): (u64, u64)) -> String {
+    let waiting =
+        if waiting == 1 { "1 observer waits".to_owned() } else { format!("{waiting} observers wait") };
+    format!("{key}: {used} of {max} in use, {waiting}")
 }
 
 fn described(it: &api::LimitUsers) -> String {
     let names = |them: &[NamedThing]| them.iter().map(|it| format!("  {}", it.name)).collect::<Vec<_>>();
-    let mut lines = vec![told(&it.limit)];
-    if it.applies != it.limit.key {
+    let mut lines = vec![told(&it.key, it.max, (it.used, it.waiting))];
+    if it.applies != it.key {
         lines.push(format!("the limit {} applies to it", it.applies));
     }
     for (title, them) in [("In use by:", &it.users), ("Waiting, in order:", &it.waiters)] {

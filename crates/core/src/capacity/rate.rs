@@ -274,7 +274,7 @@ fn refusal(rows: &BTreeMap<RateKey, &mut RateRow>, ask: &PermitAsk) -> Option<St
     }
     ask.permits.iter().find_map(|(key, cost)| {
         let Some(row) = rows.get(key) else {
-            return Some(format!("there is no rate `{key}`: create it with `everwatch rate set {key}`"));
+            return Some(format!("there is no rate `{key}`: create it with `everwatch rate set {key} --permits N --per TIME --burst N`"));
         };
         let most = row.rate.bucket();
         let burst = row.rate.burst;

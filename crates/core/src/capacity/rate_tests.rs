@@ -120,7 +120,7 @@ fn what_can_never_be_granted_is_refused_with_the_reason() {
         [
             "5 × 1",
             "1: 31 permits of rate `a`: at most 30 at once, its burst of 50 less 2s of the rate",
-            "2: there is no rate `b`: create it with `everwatch rate set b`",
+            "2: there is no rate `b`: create it with `everwatch rate set b --permits N --per TIME --burst N`",
             "3: 0 permits of rate `a`: acquire at least 1",
             "4: no rate is named",
         ]

@@ -53,6 +53,10 @@ impl Row {
     /// observer would wait for the end of a run that is over.
     pub fn settle_swept(&mut self, acquisitions: u32, now: Timestamp) {
         self.note_message_gone();
+        if self.observed.settled.is_some() {
+            self.modified_at = now;
+            return;
+        }
         if acquisitions < self.epoch().acquisitions() {
             self.settle_by_manager(Settlement::Stopped, now);
             return;

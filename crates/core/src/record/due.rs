@@ -65,7 +65,7 @@ pub fn due_step(row: &Row, now: Timestamp, policy: &RowPolicy) -> Option<DueStep
     if lease_over && readmits {
         // The next generation ends like this one: then it waits for a slot.
         let mut row = row.clone();
-        row.republish_to_end(now, policy);
+        row.republish_unsure(now, policy);
         return Some(DueStep::Publish(row));
     }
     // Two messages of one observer would count once towards its limits.

@@ -91,6 +91,9 @@ impl Row {
         if rests {
             self.schedule_from(now);
             self.wait_for_slot(now, now);
+        } else if self.observed.settled.is_some() && self.wants_republish() {
+            // It ended by itself after a restart was promised, and gave up its slot while it was paused.
+            self.wait_for_slot(now, now);
         } else if !self.verdict().status.is_final() {
             // Services were told that this generation ends; they may not have received that yet.
             (self.ending, self.withdrawn_at) = (Some(self.generation), None);
@@ -110,7 +113,7 @@ impl Row {
         if self.desired == Desired::Paused && !self.verdict().status.is_final() {
             return Err(Refusal::Paused);
         }
-        if self.is_waiting() || self.opens_at().is_some() {
+        if self.has_its_place_in_line() || self.opens_at().is_some() {
             return Ok(false);
         }
         self.desired = Desired::Running;
@@ -167,7 +170,7 @@ impl Row {
         }
         if changes_line {
             // It has a slot of its former pool and places of its former limits only.
-            self.readmitted = self.ending.filter(|ending| *ending == self.generation);
+            self.readmitted = self.has_message().then_some(self.generation);
         }
         if changes_schedule {
             // Its end may now be that of a run only, or the other way round.
@@ -199,8 +202,10 @@ impl Row {
 
     pub(super) fn renew_run(&mut self, now: Timestamp, policy: &RowPolicy) {
         let waits_for_release = self.wants_republish() && self.awaits_release();
-        if self.is_waiting() || self.opens_at().is_some() || waits_for_release {
+        if self.has_its_place_in_line() || self.opens_at().is_some() || waits_for_release {
             self.modified_at = now;
+        } else if self.wants_republish() && self.readmitted == Some(self.generation) {
+            self.wait_for_slot(now, now);
         } else if self.wants_republish() {
             self.republish(now, policy);
         } else if self.observed.settled.is_some() || self.generation == 0 {

@@ -17,6 +17,9 @@ pub struct Watch {
     /// The newest error of that generation that was known by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_error: Option<Key>,
+    /// The failed execution of its schedule that was known by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_settlement: Option<Key>,
     /// The start since which its code executes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<RunsSince>,
@@ -43,7 +46,23 @@ impl Watch {
             since: now,
             generation: if restarts { row.generation.saturating_add(1) } else { row.generation },
             known_error: known_error.filter(|_| !restarts),
+            known_settlement: settlement_of(row),
             runs: None,
+        }
+    }
+
+    /// What counts after the rollout was resumed: what happened before does not, by the clocks of the services.
+    fn resumed(self, row: &Row, resumed_at: Option<Timestamp>) -> Self {
+        let Some(resumed_at) = resumed_at.filter(|at| *at > self.since) else { return self };
+        let again = Self::of(row, resumed_at);
+        let errored_before =
+            row.observed.errored_at.as_ref().is_some_and(|errored| errored.value < resumed_at);
+        let ended_before = row.observed.settled.as_ref().is_some_and(|settled| settled.at < resumed_at);
+        Self {
+            known_error: again.known_error.filter(|_| errored_before),
+            known_settlement: again.known_settlement.filter(|_| ended_before),
+            runs: self.runs,
+            ..again
         }
     }
 
@@ -59,14 +78,19 @@ impl Watch {
     }
 }
 
+/// The report by which the generation of a row ended.
+fn settlement_of(row: &Row) -> Option<Key> {
+    row.observed.settled.as_ref().map(|settled| settled.key)
+}
+
 /// What a manager concludes about a changed member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Judgement {
     /// Not known yet. The member is stored if what is known about its run has changed.
     Waits(Watch),
-    /// Healthy, or (with the reason) not meant to run.
+    /// Healthy, or (with the reason) not to run.
     Done(Option<String>),
-    /// It is not the rollout's any more.
+    /// A user has changed it since.
     Skipped(String),
     Failed(String),
     TimedOut(String),
@@ -116,7 +140,7 @@ pub(crate) fn judge(
         return Judgement::Skipped(why);
     }
     let Some(row) = row else { return Judgement::Skipped("it was deleted".to_owned()) };
-    let mut watch = watch.clone();
+    let mut watch = watch.clone().resumed(row, rollout.resumed_at);
     if !row.awaits_end() {
         if let Some(over) = judge_run(row, &watch) {
             return over;
@@ -132,12 +156,11 @@ pub(crate) fn judge(
     if watch.runs.is_some_and(|runs| now.since(runs.seen_at) >= rollout.healthy_for) {
         return Judgement::Done(None);
     }
-    let since = rollout.resumed_at.map_or(watch.since, |resumed| watch.since.max(resumed));
-    if now.since(since) >= rollout.timeout {
+    if now.since(watch.since) >= rollout.timeout {
         let verdict = row.verdict();
         let said = format!("{} {}", verdict.status, verdict.reason);
         let timeout = show(rollout.timeout);
-        return Judgement::TimedOut(format!("it is not healthy within {timeout}: {}", said.trim()));
+        return Judgement::TimedOut(format!("not healthy within {timeout}: {}", said.trim()));
     }
     Judgement::Waits(watch)
 }
@@ -151,14 +174,16 @@ fn judge_run(row: &Row, watch: &Watch) -> Option<Judgement> {
     if let Some(error) = watch.new_error(row) {
         return Some(Judgement::Failed(error));
     }
+    let is_known = row.generation == watch.generation && settlement_of(row) == watch.known_settlement;
     if row.generation >= watch.generation
+        && !is_known
         && let Some(Settlement::Failed { error, .. } | Settlement::NotStarted { error }) = row.settlement()
     {
         return Some(Judgement::Failed(format!("an execution failed: {error}")));
     }
     match verdict.status {
         Status::Completed | Status::Paused | Status::Scheduled => {
-            Some(Judgement::Done(Some(format!("not meant to run: {}", verdict.status))))
+            Some(Judgement::Done(Some(format!("does not run: {}", verdict.status))))
         }
         Status::Created | Status::Processing | Status::Failed | Status::OnDeleting | Status::Deleted => None,
     }

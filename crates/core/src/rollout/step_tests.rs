@@ -248,7 +248,7 @@ fn an_observer_that_gives_up_or_is_too_slow_stops_the_rollout() {
     let said = it.later(1).steps();
     assert_eq!(
         said,
-        "Paused (observer a: it is not healthy within 10m: Processing told to stop, then restarts): failed pending"
+        "Paused (observer a: not healthy within 10m: Processing told to stop, then restarts): failed pending"
     );
     it.act(RolloutAction::Resume);
     assert_eq!(it.steps(), "Running: changed pending", "it has its timeout again");
@@ -267,6 +267,28 @@ fn a_pause_stops_the_clock_of_timeouts() {
     it.act(RolloutAction::Pause);
     it.later(30).act(RolloutAction::Resume);
     assert_eq!(it.steps(), "Running: done changed");
+}
+
+#[test]
+fn what_fails_during_a_pause_does_not_count_and_what_fails_after_it_does() {
+    for (during, after, said) in [
+        (true, false, "Running: changed"),
+        (false, true, "Paused (observer a: an attempt failed: no route): failed"),
+    ] {
+        let mut it = Stage::new(1, 1);
+        it.steps();
+        it.restarts(0).act(RolloutAction::Pause).later(5);
+        if during {
+            it.hear(0, 1, 0, errored());
+        }
+        it.later(5).act(RolloutAction::Resume);
+        // No manager has looked at the rollout since it was resumed.
+        it.later(1);
+        if after {
+            it.hear(0, 1, 0, errored());
+        }
+        assert_eq!(it.steps(), said);
+    }
 }
 
 #[test]
@@ -298,7 +320,7 @@ fn members_that_do_not_run_are_changed_without_waiting() {
     it.row(3).pause(now, &RowPolicy::default()).unwrap();
     it.hear(3, 1, 0, RunEvent::Stopped);
     assert_eq!(it.steps(), "Completed: done done done done");
-    assert_eq!(it.reason(3), "not meant to run: Paused");
+    assert_eq!(it.reason(3), "does not run: Paused");
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(crate) struct RequestLimits {
     pub(crate) bodies: Arc<Semaphore>,
     /// Pools that metrics were given for. A pool that has emptied is shown as 0 instead of missing.
     pub(crate) shown_pools: Mutex<BTreeSet<Pool>>,
+    /// The same for limits.
+    pub(crate) shown_limits: Mutex<BTreeSet<String>>,
     /// The same for rates.
     pub(crate) shown_rates: Mutex<BTreeSet<RateKey>>,
 }
@@ -34,6 +36,7 @@ impl Default for RequestLimits {
             waits: Quota::new(WAITS_MAX),
             bodies: Arc::new(Semaphore::new(BODIES_MAX)),
             shown_pools: Mutex::default(),
+            shown_limits: Mutex::default(),
             shown_rates: Mutex::default(),
         }
     }

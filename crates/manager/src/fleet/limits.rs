@@ -10,10 +10,10 @@ use tracing::info;
 /// The most observers that one look changes, for each key and pool.
 const AT_ONCE: usize = 500;
 
-/// Returns whether observers came forward.
+/// Returns whether another look is due at once.
 pub(crate) async fn look(manager: &Arc<Manager>) -> Result<bool, StoreError> {
     let now = manager.records.clock.now();
-    let LimitsLookedAt { moved, beyond } = manager.records.store.look_at_limits(now, AT_ONCE).await?;
+    let LimitsLookedAt { goes_on, beyond } = manager.records.store.look_at_limits(now, AT_ONCE).await?;
     let changes = beyond.into_iter().filter_map(|before| {
         let mut after = before.clone();
         let ends = after.give_up_slot(now, &manager.settings.row);
@@ -23,5 +23,5 @@ pub(crate) async fn look(manager: &Arc<Manager>) -> Result<bool, StoreError> {
     if count > 0 {
         info!(count, "observers beyond enforced limits return to the backlog");
     }
-    Ok(moved)
+    Ok(goes_on)
 }

@@ -60,8 +60,9 @@ pub(crate) async fn read(
     let Ok(pattern) = LimitPattern::new(&key) else { return Err(not_found(&key)) };
     let Ok(of_key) = LimitKey::new(&key) else {
         let counts = store.limit(&pattern).await?.ok_or_else(|| not_found(&key))?;
-        let limit = shown(counts);
-        return Ok(Json(LimitUsers { limit, applies: key, users: Vec::new(), waiters: Vec::new() }));
+        let Limit { max, enforce, used, waiting, .. } = shown(counts);
+        let (applies, users, waiters) = (key.clone(), Vec::new(), Vec::new());
+        return Ok(Json(LimitUsers { key, max, enforce, used, waiting, applies, users, waiters }));
     };
     let found = store.limits_of(std::slice::from_ref(&of_key)).await?.remove(&of_key);
     let Some(limits::Limit { key: applies, max, enforce }) = found else { return Err(not_found(&key)) };
@@ -71,14 +72,15 @@ pub(crate) async fn read(
     };
     let users = named(store.limit_users(&of_key, false, SHOWN_MAX).await?);
     let waiters = named(store.limit_users(&of_key, true, SHOWN_MAX).await?);
-    let limit = Limit { key, max, enforce, used, waiting };
-    Ok(Json(LimitUsers { limit, applies: applies.into(), users, waiters }))
+    let applies = applies.into();
+    Ok(Json(LimitUsers { key, max, enforce, used, waiting, applies, users, waiters }))
 }
 
 /// Create a limit, or change it. A lower maximum ends no observer, unless `enforce` is set.
 #[utoipa::path(put, path = "/v1/limits/{key}", tag = "limits", request_body = LimitSettings,
     params(("key" = String, Path, description = "a key, or the beginning of keys and a *")),
     responses((status = 200, body = Limit, description = "changed"), (status = 201, body = Limit, description = "created"),
+    (status = 409, body = ProblemBody, description = "too-many-limits"),
     (status = 422, body = ProblemBody, description = "invalid")))]
 pub(crate) async fn put(
     State(manager): Shared,
@@ -90,11 +92,11 @@ pub(crate) async fn put(
     let LimitSettings { max, enforce } = parsed(body)?;
     let key = LimitPattern::new(&key).map_err(|error| wrong("", error.to_string()))?;
     if !(1..=MAX_MAX).contains(&max) {
-        return Err(wrong("/max", format!("is {max}: a maximum is 1 to {MAX_MAX}")));
+        return Err(wrong("/max", format!("is {max}: must be 1 to {MAX_MAX}")));
     }
     let limit = limits::Limit { key: key.clone(), max, enforce };
     let is_new = manager.records.store.put_limit(&limit).await.map_err(|error| match error {
-        StoreError::Refused(why) => wrong("", why),
+        StoreError::Refused(why) => Problem::new(Code::TooManyLimits, why),
         error => error.into(),
     })?;
     manager.records.note_change();
@@ -122,7 +124,7 @@ pub(crate) async fn delete(
     params.finish()?;
     let Ok(pattern) = LimitPattern::new(&key) else { return Err(not_found(&key)) };
     match manager.records.store.delete_limit(&pattern).await? {
-        LimitDeleted::Missing => Err(not_found(&key)),
+        LimitDeleted::Missing => Err(missing(&key)),
         LimitDeleted::InUse(count) => {
             let detail = format!(
                 "{count} observers name a key that only limit {key} applies to; take the key out of their limits, or \
@@ -140,6 +142,11 @@ pub(crate) async fn delete(
 
 fn wrong(pointer: &str, detail: String) -> Problem {
     Problem::invalid(vec![FieldError { pointer: pointer.to_owned(), detail }])
+}
+
+fn missing(key: &str) -> Problem {
+    let key: String = key.chars().take(140).collect();
+    Problem::new(Code::NotFound, format!("there is no limit `{key}`: name it as it was set"))
 }
 
 fn not_found(key: &str) -> Problem {
@@ -162,7 +169,7 @@ pub(super) async fn check_known(records: &Records, definition: &ObserverDefiniti
     Err(Problem::new(Code::LimitUnknown, detail).with(vec![error]))
 }
 
-/// Why an observer is refused that does not wait for a place.
+/// The problem for an observer that would have to wait for a place and must not.
 pub(super) async fn reached(records: &Records, definition: &ObserverDefinition) -> Result<Problem, Problem> {
     let mut full = Vec::new();
     for key in &definition.limits {
@@ -172,8 +179,9 @@ pub(super) async fn reached(records: &Records, definition: &ObserverDefinition) 
         }
     }
     if full.is_empty() {
-        // A place has become free since.
-        full.push("a limit had no free place".to_owned());
+        // Others that came before wait for a slot, or a place has become free since.
+        let keys: Vec<String> = definition.limits.iter().map(|key| format!("limit {key}")).collect();
+        full.push(format!("{} had no place that no other observer waits for", keys.join(" or ")));
     }
     let detail = format!("{}; raise the maximum, or create with on_full \"queue\"", full.join("; "));
     Ok(Problem::new(Code::LimitReached, detail))
@@ -186,15 +194,17 @@ struct UseOf {
 }
 
 async fn use_of(records: &Records, key: &LimitKey) -> Result<UseOf, Problem> {
-    let max =
-        records.store.limits_of(std::slice::from_ref(key)).await?.remove(key).map_or(0, |limit| limit.max);
+    let Some(limit) = records.store.limits_of(std::slice::from_ref(key)).await?.remove(key) else {
+        let text = format!("no limit applies to it; create one with everwatch limit set {key} --max NUMBER");
+        return Ok(UseOf { is_full: true, text });
+    };
     let (used, waiting) = records.store.limit_counts(key).await?;
     let users = records.store.limit_users(key, false, NAMED_MAX).await?;
     let names: Vec<&str> = users.iter().map(|it| it.name.as_str()).collect();
     let more = if used > names.len() as u64 { " and others" } else { "" };
     let by = if names.is_empty() { String::new() } else { format!(" by {}{more}", names.join(", ")) };
-    let text = format!("{used} of {max} in use{by}, {waiting} wait");
-    Ok(UseOf { is_full: used + waiting >= u64::from(max), text })
+    let text = format!("{used} of {} in use{by}, {waiting} waiting", limit.max);
+    Ok(UseOf { is_full: used + waiting >= u64::from(limit.max), text })
 }
 
 /// Who has the places that an observer waits for.

@@ -15,7 +15,7 @@ use everwatch_core::record::health::Health;
 use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
 use everwatch_core::rollout::RolloutState;
-use everwatch_store::Table;
+use everwatch_store::{LimitCounts, Table};
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -68,7 +68,7 @@ pub(crate) async fn metrics(State(manager): State<Arc<Manager>>) -> Response {
 }
 
 /// The limits that metrics show: each is three time series.
-const LIMITS_MAX: usize = 100;
+const LIMITS_SHOWN: usize = 100;
 
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
 fn set(name: &'static str, value: usize) {
@@ -94,6 +94,7 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
         metrics::gauge!(metric::UNREADABLE_ROWS, "table" => table.to_string()).set(count as f64);
     }
     rates(manager).await?;
+    limits(manager).await?;
     // What was shown once and is no more must be shown as zero.
     let pools: Vec<Pool> = {
         let mut shown = lock(&manager.requests.limits.shown_pools);
@@ -125,14 +126,6 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
         let held: f64 = of_pool().map(|service| f64::from(service.held())).sum();
         metrics::gauge!(metric::HELD, "pool" => pool.to_string()).set(held);
     }
-    for it in manager.records.store.limits(None, LIMITS_MAX).await? {
-        if it.limit.key.prefix().is_none() {
-            let key = it.limit.key.to_string();
-            metrics::gauge!(metric::LIMIT_USED, "key" => key.clone()).set(it.used as f64);
-            metrics::gauge!(metric::LIMIT_MAX, "key" => key.clone()).set(f64::from(it.limit.max));
-            metrics::gauge!(metric::LIMIT_WAITING, "key" => key).set(it.waiting as f64);
-        }
-    }
     let mut states: BTreeMap<&'static str, f64> =
         ServiceState::LIVING.map(|state| (state.as_str(), 0.0)).into();
     for service in services.iter() {
@@ -156,6 +149,25 @@ async fn rates(manager: &Manager) -> Result<(), Problem> {
     for key in shown.iter() {
         let waiting = waiting.get(key).copied().unwrap_or_default();
         metrics::gauge!(metric::PERMITS_WAITING, "rate" => key.to_string()).set(waiting as f64);
+    }
+    drop(shown);
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+async fn limits(manager: &Manager) -> Result<(), Problem> {
+    let all = manager.records.store.limits(None, LIMITS_SHOWN).await?.into_iter();
+    let exact = all.filter(|it| it.limit.key.prefix().is_none());
+    let counts: BTreeMap<String, LimitCounts> = exact.map(|it| (it.limit.key.to_string(), it)).collect();
+    // A deleted limit must be shown as zero.
+    let mut shown = lock(&manager.requests.limits.shown_limits);
+    shown.extend(counts.keys().cloned());
+    for key in shown.iter() {
+        let it = counts.get(key);
+        let label = [("key", key.clone())];
+        metrics::gauge!(metric::LIMIT_USED, &label).set(it.map_or(0.0, |it| it.used as f64));
+        metrics::gauge!(metric::LIMIT_MAX, &label).set(it.map_or(0.0, |it| f64::from(it.limit.max)));
+        metrics::gauge!(metric::LIMIT_WAITING, &label).set(it.map_or(0.0, |it| it.waiting as f64));
     }
     drop(shown);
     Ok(())

@@ -17,6 +17,9 @@ use everwatch_core::record::events::EventKind;
 use std::sync::Arc;
 use tracing::info;
 
+/// The most rates.
+const RATES_MAX: u64 = 10_000;
+
 type Shared = State<Arc<Manager>>;
 
 /// Create or change a rate.
@@ -38,6 +41,10 @@ pub(crate) async fn set(
     })?;
     let rate = rate::Rate::parse(body).map_err(Problem::invalid)?;
     let before = manager.records.store.rate(&key).await?.map(|row| row.rate);
+    if before.is_none() && manager.records.store.rates(None, 1).await?.total >= RATES_MAX {
+        let detail = format!("there are {RATES_MAX} rates: delete one that is not needed");
+        return Err(Problem::new(Code::TooManyRates, detail));
+    }
     let row = manager.records.store.set_rate(&key, rate).await?;
     if before != Some(rate) {
         let rate::Rate { permits, per, burst } = rate;

@@ -84,11 +84,29 @@ async fn pass(manager: &Arc<Manager>, session: &dyn Session, looks: &mut Looks) 
 
 /// Releases the places of observers that have ended, and whose messages would have come back by now.
 async fn release(manager: &Arc<Manager>, (pool, roster): (&Pool, &ServiceRoster)) -> Result<(), StoreError> {
+    let rows = overdue_unreleased(manager, pool, roster).await?;
+    release_all(manager, pool, rows).await
+}
+
+/// Observers whose messages no service of those that live has, and which have ended long ago.
+pub(crate) async fn overdue_unreleased(
+    manager: &Manager,
+    pool: &Pool,
+    roster: &ServiceRoster,
+) -> Result<Vec<Row>, StoreError> {
     let (now, after) = (manager.records.clock.now(), manager.settings.orphan_after);
-    let mut rows = manager.records.store.unreleased(BATCH).await?;
-    rows.retain(|row| {
-        row.definition.pool == *pool && row.is_surely_gone(&roster.living, roster.listed_at, now, after)
-    });
+    let mut rows = manager.records.store.unreleased(pool, BATCH).await?;
+    rows.retain(|row| row.is_surely_gone(&roster.living, roster.listed_at, now, after));
+    Ok(rows)
+}
+
+/// Their messages are gone.
+pub(crate) async fn release_all(
+    manager: &Arc<Manager>,
+    pool: &Pool,
+    rows: Vec<Row>,
+) -> Result<(), StoreError> {
+    let now = manager.records.clock.now();
     let released = rows.into_iter().map(|row| {
         let mut after = row.clone();
         after.release_places(now);
@@ -96,7 +114,8 @@ async fn release(manager: &Arc<Manager>, (pool, roster): (&Pool, &ServiceRoster)
     });
     let released: Vec<RowChange> = released.collect();
     if !released.is_empty() {
-        info!(%pool, count = released.len(), "the messages of ended observers are gone: their limits have places again");
+        let count = released.len();
+        info!(%pool, count, "the messages of ended observers are gone: their limits have places again");
     }
     commit(manager, released).await.map(drop)
 }
@@ -205,7 +224,7 @@ async fn new_queue(manager: &Arc<Manager>, pool: &Pool) -> Result<(), StoreError
         count += lost.len();
         let changes = lost.into_iter().map(|row| {
             let mut after = row.clone();
-            after.republish(now, &manager.settings.row);
+            after.republish_unsure(now, &manager.settings.row);
             RowChange { before: row, after, then: Then::Publish }
         });
         commit(manager, changes.collect()).await?;

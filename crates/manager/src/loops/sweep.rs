@@ -95,7 +95,9 @@ impl Searching {
         let searches = self.pools.entry(pool.clone()).or_default();
         let due = concludes && searches.is_due(manager.records.clock.now(), manager.settings.orphan_after);
         let due = due && {
-            let (_, rows) = overdue_unheld(manager, pool).await?;
+            let (roster, rows) = overdue_unheld(manager, pool).await?;
+            let ended = orphans::overdue_unreleased(manager, pool, &roster).await?;
+            let rows = [rows, ended].concat();
             if rows.is_empty() {
                 searches.look(&[], &BTreeSet::new(), manager.records.clock.now());
             }
@@ -115,9 +117,12 @@ impl Searching {
         let Some(found) = found.filter(|_| concludes) else { return Ok(true) };
         let (roster, mut rows) = overdue_unheld(manager, pool).await?;
         let (now, after) = (manager.records.clock.now(), manager.settings.orphan_after);
-        searches.look(&rows, &found, now);
+        let mut ended = orphans::overdue_unreleased(manager, pool, &roster).await?;
+        searches.look(&[rows.clone(), ended.clone()].concat(), &found, now);
         rows.retain(|row| searches.is_missed(row, roster.listed_at, now, after));
+        ended.retain(|row| searches.is_missed(row, roster.listed_at, now, after));
         orphans::conclude(manager, (pool, &roster), rows).await?;
+        orphans::release_all(manager, pool, ended).await?;
         Ok(true)
     }
 }

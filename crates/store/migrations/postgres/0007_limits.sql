@@ -20,11 +20,13 @@ CREATE TABLE limit_uses (
 CREATE INDEX limit_uses_in_order ON limit_uses (key, how, pool, rank, observer_id);
 CREATE INDEX limit_uses_of_observer ON limit_uses (observer_id);
 CREATE INDEX limit_uses_behind ON limit_uses (pool, observer_id) WHERE how = 'behind';
-CREATE INDEX limit_uses_unreleased ON limit_uses (observer_id) WHERE how = 'unreleased';
+CREATE INDEX limit_uses_unreleased ON limit_uses (pool, observer_id) WHERE how = 'unreleased';
 
 -- The keys whose maximum or use has changed since a manager last looked at them. A manager removes a key only with the
 -- token that it read before it counted.
 CREATE TABLE changed_limits (
     key text COLLATE "C" PRIMARY KEY,
-    token bigint NOT NULL
+    token bigint NOT NULL,
+    -- When a manager last looked at it and left it marked; the others come first.
+    looked_at bigint NOT NULL DEFAULT 0
 );

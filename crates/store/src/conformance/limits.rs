@@ -58,7 +58,7 @@ async fn look(store: &dyn Store) -> LimitsLookedAt {
 async fn settle(store: &dyn Store) -> Vec<u128> {
     let (mut all, mut rests) = (Vec::new(), false);
     for _ in 0..20 {
-        let moved = look(store).await.moved;
+        let moved = look(store).await.goes_on;
         let admitted = [admit_to(store, "default").await, admit_to(store, "other").await].concat();
         rests = !moved && admitted.is_empty();
         all.extend(admitted);
@@ -128,10 +128,10 @@ pub async fn a_place_is_free_once_the_message_is_gone(store: &dyn Store) {
 
     change(store, 1, |row| hear(row, 1, 1, RunEvent::Completed)).await;
     assert_eq!(settle(store).await, [], "its message may come back");
-    let unreleased = store.unreleased(SOME).await.unwrap();
+    let unreleased = store.unreleased(&Pool::default(), SOME).await.unwrap();
     assert_eq!(unreleased.iter().map(|row| row.id).collect::<Vec<_>>(), [id(1)]);
     change(store, 1, |row| hear(row, 1, 2, RunEvent::Released)).await;
-    assert_eq!(store.unreleased(SOME).await.unwrap(), []);
+    assert_eq!(store.unreleased(&Pool::default(), SOME).await.unwrap(), []);
     assert_eq!(settle(store).await, [3]);
     put(store, limit("a", 3)).await;
     assert_eq!(settle(store).await, [4], "the maximum was raised");
@@ -178,7 +178,7 @@ pub async fn a_place_that_is_not_used_goes_to_the_next_one(store: &dyn Store) {
     // Those that come forward may be deleted before they are admitted.
     change(store, 4, |row| hear(row, 1, 1, RunEvent::Completed)).await;
     change(store, 4, |row| hear(row, 1, 2, RunEvent::Released)).await;
-    assert!(look(store).await.moved);
+    assert!(look(store).await.goes_on);
     change(store, 5, |row| assert!(row.delete(NOW, &RowPolicy::default()))).await;
     assert_eq!(settle(store).await, [7]);
     release(store, 7).await;

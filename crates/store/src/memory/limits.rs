@@ -170,9 +170,12 @@ impl Limits for MemoryStore {
             let free = usize::try_from(count.free()).unwrap_or(usize::MAX);
             let behind = tables.behind(key, &self.policy);
             let pools: BTreeSet<&Pool> = behind.iter().map(|row| &row.definition.pool).collect();
+            let mut all_came = true;
             for pool in pools {
                 let first = behind.iter().filter(|row| row.definition.pool == *pool).take(free.min(most));
-                rows.extend(first.map(|row| (*row).clone()));
+                let first: Vec<Row> = first.map(|row| (*row).clone()).collect();
+                all_came &= first.len() < most;
+                rows.extend(first);
             }
             let excess = excess(key, &count, &limits);
             if excess > 0 {
@@ -181,7 +184,7 @@ impl Limits for MemoryStore {
                 newest.sort_by_key(|row| Reverse(row.id));
                 beyond.extend(newest.into_iter().take(excess.min(most)).cloned());
             }
-            if excess > 0 || free > most {
+            if excess > 0 || free > most && !all_came {
                 again.push(key.clone());
             }
         }
@@ -190,9 +193,11 @@ impl Limits for MemoryStore {
         let changes: Vec<Change<'_>> =
             forward.iter().map(|(before, after)| Change { before, after }).collect();
         tables.save(&changes, &self.policy)?;
-        Ok(LimitsLookedAt { moved: !forward.is_empty(), beyond })
+        Ok(LimitsLookedAt { goes_on: !forward.is_empty(), beyond })
     }
-    async fn unreleased(&self, most: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.rows(most, |kept| kept.row.awaits_release().then_some(kept.row.id)))
+    async fn unreleased(&self, pool: &Pool, most: usize) -> Result<Vec<Row>, StoreError> {
+        let is_in = |row: &Row| row.places.as_ref().is_some_and(|places| places.pool == *pool);
+        let is_one = |row: &Row| row.awaits_release() && is_in(row);
+        Ok(self.rows(most, |kept| is_one(&kept.row).then_some(kept.row.id)))
     }
 }

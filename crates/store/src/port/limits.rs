@@ -30,15 +30,15 @@ pub struct LimitUse {
 pub enum LimitDeleted {
     Done,
     Missing,
-    /// So many observers name a key to which no other limit applies.
+    /// The number of observers that name a key to which no other limit applies.
     InUse(u64),
 }
 
 /// The result of a look at limits.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LimitsLookedAt {
-    /// Whether observers came forward.
-    pub moved: bool,
+    /// Whether another look is due at once: observers came forward, or more keys have changed than one look reads.
+    pub goes_on: bool,
     /// The newest observers of enforced limits, as many as there are beyond each maximum. The next look finds them again,
     /// until they have ended.
     pub beyond: Vec<Row>,
@@ -77,6 +77,6 @@ pub trait Limits: Send + Sync + 'static {
     /// Looks at the keys whose maximum or use has changed: lets observers come forward for which places are free, at most
     /// `most` of each key and pool, and finds those that enforced limits must end.
     async fn look_at_limits(&self, now: Timestamp, most: usize) -> Result<LimitsLookedAt, StoreError>;
-    /// The observers that have ended and whose messages may still be there, the oldest first.
-    async fn unreleased(&self, most: usize) -> Result<Vec<Row>, StoreError>;
+    /// The observers that have ended and whose messages may still be in the queue of this pool, the oldest first.
+    async fn unreleased(&self, pool: &Pool, most: usize) -> Result<Vec<Row>, StoreError>;
 }

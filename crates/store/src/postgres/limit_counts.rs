@@ -2,7 +2,8 @@
 
 use crate::error_mapping::failure;
 use crate::limit_uses::{StoredLimit, UseChanges, counts, covering, limit, named};
-use crate::port::StoreError;
+use crate::port::{StoreError, Table};
+use crate::unreadable::Ledger;
 use everwatch_core::capacity::limits::{KeyCounts, Limit};
 use everwatch_core::id::{LimitKey, Pool};
 use everwatch_core::record::row::Row;
@@ -66,16 +67,17 @@ pub(super) async fn used(
 
 /// Locks the keys until the transaction ends, after the locks of the pools. Without the locks, two managers could count the
 /// same free place and both assign it.
-async fn lock(connection: &mut PgConnection, keys: &[String]) -> Result<(), StoreError> {
+pub(super) async fn lock(connection: &mut PgConnection, keys: &[String]) -> Result<(), StoreError> {
     let lock = "SELECT pg_advisory_xact_lock(key) FROM (
         SELECT DISTINCT hashtextextended('everwatch/limit/' || name, 0) AS key FROM UNNEST($1::text[]) AS k (name)
         ORDER BY key) AS keys";
     sqlx::query(lock).bind(keys).execute(connection).await.map(drop).map_err(failure)
 }
 
-/// Locks the keys that these candidates for admission to a pool name, and counts their places.
+/// Locks the keys that these candidates for admission to a pool name, and counts their places. An observer that cannot be
+/// read comes before none.
 pub(super) async fn count(
-    connection: &mut PgConnection,
+    (connection, ledger): (&mut PgConnection, &Ledger),
     pool: &Pool,
     candidates: &[Row],
 ) -> Result<KeyCounts, StoreError> {
@@ -88,9 +90,15 @@ pub(super) async fn count(
     let used = used(connection, &keys).await?;
     let first = "SELECT k.key, u.rank, u.observer_id FROM UNNEST($1::text[]) AS k (key)
         CROSS JOIN LATERAL (SELECT rank, observer_id FROM limit_uses
-            WHERE key = k.key AND how = 'behind' AND pool = $2 ORDER BY rank, observer_id LIMIT 1) AS u";
-    let first: Vec<(String, i64, Uuid)> =
-        sqlx::query_as(first).bind(&keys).bind(pool.as_str()).fetch_all(connection).await.map_err(failure)?;
+            WHERE key = k.key AND how = 'behind' AND pool = $2 AND observer_id <> ALL($3::uuid[])
+            ORDER BY rank, observer_id LIMIT 1) AS u";
+    let first: Vec<(String, i64, Uuid)> = sqlx::query_as(first)
+        .bind(&keys)
+        .bind(pool.as_str())
+        .bind(ledger.ids(Table::Observers))
+        .fetch_all(connection)
+        .await
+        .map_err(failure)?;
     counts(&keys, &limits, &used, &first)
 }
 

@@ -1,6 +1,6 @@
 //! Limits by key, on PostgreSQL.
 
-use super::limit_counts::{mark_changed, read_limits, used};
+use super::limit_counts::{lock, mark_changed, read_limits, used};
 use super::observers::{Reading, observers, save_within};
 use crate::columns;
 use crate::error_mapping::failure;
@@ -11,11 +11,11 @@ use crate::port::{Change, LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, Limit
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::limits::{Limit, limit_of};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{LimitKey, LimitPattern, Pool};
+use everwatch_core::id::{LimitKey, LimitPattern, ObserverId, Pool};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use sqlx::{PgConnection, PgPool};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 pub(super) async fn page(
     pool: &PgPool,
@@ -104,6 +104,8 @@ async fn counted(connection: &mut PgConnection, stored: StoredLimit) -> Result<L
 
 pub(super) async fn put(writer: &PgPool, limit: &Limit) -> Result<bool, StoreError> {
     let mut transaction = writer.begin().await.map_err(failure)?;
+    // Two managers that count the limits at the same time could exceed their maximum.
+    lock(&mut transaction, &["*".to_owned()]).await?;
     let known: Option<i64> = sqlx::query_scalar("SELECT max FROM limits WHERE key = $1")
         .bind(limit.key.as_str())
         .fetch_optional(&mut *transaction)
@@ -164,7 +166,7 @@ pub(super) async fn delete(writer: &PgPool, key: &LimitPattern) -> Result<LimitD
 }
 
 /// The keys that one transaction looks at.
-const CHANGED_MAX: i64 = 50;
+const CHANGED_MAX: usize = 50;
 
 /// Whether managers must look at limits.
 pub(super) async fn have_changed(connection: &mut PgConnection) -> Result<bool, StoreError> {
@@ -178,9 +180,9 @@ pub(super) async fn look(
     policy: &RowPolicy,
 ) -> Result<LimitsLookedAt, StoreError> {
     // Each token is read before the places are counted. A transaction that frees a place later changes it.
-    let marks = "SELECT key, token FROM changed_limits ORDER BY key LIMIT $1";
+    let marks = "SELECT key, token FROM changed_limits ORDER BY looked_at, key LIMIT $1";
     let marks: Vec<(String, i64)> =
-        sqlx::query_as(marks).bind(CHANGED_MAX).fetch_all(writer).await.map_err(failure)?;
+        sqlx::query_as(marks).bind(columns::limit(CHANGED_MAX)).fetch_all(writer).await.map_err(failure)?;
     if marks.is_empty() {
         return Ok(LimitsLookedAt::default());
     }
@@ -191,29 +193,62 @@ pub(super) async fn look(
     let (mut rows, mut beyond, mut done) = (Vec::new(), Vec::new(), Vec::new());
     for (key, count) in counts(&changed, &limits, &used, &[])? {
         let free = usize::try_from(count.free()).unwrap_or(usize::MAX);
-        for pool in pools_behind(&mut transaction, &key).await? {
-            rows.extend(first_behind((&mut transaction, ledger), (&key, &pool), free.min(most)).await?);
+        let mut all_came = true;
+        let pools = if free > 0 { pools_behind(&mut transaction, &key).await? } else { Vec::new() };
+        for pool in pools {
+            let first = first_behind((&mut transaction, ledger), (&key, &pool), free.min(most)).await?;
+            all_came &= first.len() < most;
+            rows.extend(first);
         }
         let excess = excess(&key, &count, &limits);
         if excess > 0 {
             beyond.extend(newest((&mut transaction, ledger), &key, excess.min(most)).await?);
-        } else if free <= most {
+        } else if free <= most || all_came {
             done.push(key.to_string());
         }
     }
     let forward = forward(rows, now);
     let changes: Vec<Change<'_>> = forward.iter().map(|(before, after)| Change { before, after }).collect();
-    save_within(&mut transaction, &changes, policy).await?;
+    let unsaved: HashSet<ObserverId> =
+        save_within(&mut transaction, &changes, policy).await?.into_iter().collect();
+    // Another manager has changed it meanwhile: it still waits.
+    let is_late = |key: &str| {
+        forward.iter().any(|(row, _)| {
+            unsaved.contains(&row.id) && row.behind.as_ref().is_some_and(|it| it.as_str() == key)
+        })
+    };
     // Rows before marks, like every save: two transactions cannot deadlock.
-    let marks: Vec<(String, i64)> = marks.into_iter().filter(|(key, _)| done.contains(key)).collect();
+    let (over, kept): (Vec<_>, Vec<_>) =
+        marks.into_iter().partition(|(key, _)| done.contains(key) && !is_late(key));
+    unmark(&mut transaction, &over).await?;
+    keep_marked(&mut transaction, &kept, now).await?;
+    transaction.commit().await.map_err(failure)?;
+    let is_part = over.len() + kept.len() >= CHANGED_MAX && !over.is_empty();
+    Ok(LimitsLookedAt { goes_on: is_part || !forward.is_empty(), beyond })
+}
+
+/// Removes marks that no transaction has renewed.
+async fn unmark(connection: &mut PgConnection, marks: &[(String, i64)]) -> Result<(), StoreError> {
     let delete = "DELETE FROM changed_limits AS f USING UNNEST($1::text[], $2::bigint[]) AS d (key, token)
         WHERE f.key = d.key AND f.token = d.token";
     let delete = sqlx::query(delete)
         .bind(marks.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>())
         .bind(marks.iter().map(|(_, token)| *token).collect::<Vec<_>>());
-    delete.execute(&mut *transaction).await.map_err(failure)?;
-    transaction.commit().await.map_err(failure)?;
-    Ok(LimitsLookedAt { moved: !forward.is_empty(), beyond })
+    delete.execute(connection).await.map(drop).map_err(failure)
+}
+
+/// Puts these marks behind the others.
+async fn keep_marked(
+    connection: &mut PgConnection,
+    marks: &[(String, i64)],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if marks.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<&str> = marks.iter().map(|(key, _)| key.as_str()).collect();
+    let keep = sqlx::query("UPDATE changed_limits SET looked_at = $2 WHERE key = ANY($1::text[])");
+    keep.bind(keys).bind(now.0).execute(connection).await.map(drop).map_err(failure)
 }
 
 /// The pools in which observers wait for a place of this key. Reads one entry of the index for each.
@@ -243,13 +278,18 @@ async fn first_behind(
     Ok(pages.rows())
 }
 
-pub(super) async fn unreleased((pool, ledger): Reading<'_>, most: usize) -> Result<Vec<Row>, StoreError> {
+pub(super) async fn unreleased(
+    (pool, ledger): Reading<'_>,
+    of: &Pool,
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
     let unreleased = observers!(
-        "WHERE s.id IN (SELECT observer_id FROM limit_uses WHERE how = 'unreleased') ORDER BY s.id LIMIT $1 OFFSET $2"
+        "WHERE s.id IN (SELECT observer_id FROM limit_uses WHERE how = 'unreleased' AND pool = $1)
+            ORDER BY s.id LIMIT $2 OFFSET $3"
     );
     let mut pages = ledger.pages::<StoredObserver>(most);
     while let Some((limit, offset)) = pages.next() {
-        let query = sqlx::query_as(unreleased).bind(limit).bind(offset);
+        let query = sqlx::query_as(unreleased).bind(of.as_str()).bind(limit).bind(offset);
         pages.add(query.fetch_all(pool).await.map_err(failure)?);
     }
     Ok(pages.rows())

@@ -42,13 +42,19 @@ async fn write(connection: &mut PgConnection, rows: &[RateRow]) -> Result<(), St
 
 async fn set(pool: &PgPool, key: &RateKey, rate: Rate) -> Result<RateRow, StoreError> {
     let mut transaction = pool.begin().await.map_err(failure)?;
-    // A row that does not exist cannot be locked. If two managers create the same rate, the later one replaces it, and
-    // both buckets are full.
+    // A row that does not exist cannot be locked. Of two managers that create the same rate, the later one changes the row
+    // of the earlier one, whose bucket may have granted permits meanwhile.
+    let time = now(&mut transaction).await?;
+    let (name, definition, bucket) = columns_of(&RateRow::new(key.clone(), rate, time))?;
+    let insert =
+        "INSERT INTO rates (key, definition, bucket) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING";
+    let insert = sqlx::query(insert).bind(name).bind(definition).bind(bucket);
+    insert.execute(&mut *transaction).await.map_err(failure)?;
     let found = lock(&mut transaction, vec![key.to_string()]).await?.pop();
-    let now = now(&mut transaction).await?;
+    let time = now(&mut transaction).await?;
     let row = match found.map(row_of).transpose()? {
-        Some(row) => row.changed(rate, now),
-        None => RateRow::new(key.clone(), rate, now),
+        Some(row) => row.changed(rate, time),
+        None => RateRow::new(key.clone(), rate, time),
     };
     write(&mut transaction, std::slice::from_ref(&row)).await?;
     transaction.commit().await.map_err(failure)?;
@@ -69,7 +75,7 @@ async fn page(pool: &PgPool, after: Option<&RateKey>, most: usize) -> Result<Rat
     let columns: Vec<Columns> = page.fetch_all(&mut *snapshot).await.map_err(failure)?;
     let total = sqlx::query_scalar("SELECT COUNT(*) FROM rates");
     let total = number(total.fetch_one(&mut *snapshot).await.map_err(failure)?);
-    Ok(RatePage { rows: columns.into_iter().map(row_of).collect::<Result<_, _>>()?, total })
+    Ok(RatePage { rows: readable(columns), total })
 }
 
 async fn delete(pool: &PgPool, key: &RateKey) -> Result<bool, StoreError> {

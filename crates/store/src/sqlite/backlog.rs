@@ -41,7 +41,7 @@ pub(super) async fn admit(
         candidates.extend(first_of((&mut transaction, ledger), (admission.pool, &kind), most).await?);
     }
     let candidates = admission.candidates(candidates);
-    let keys = limit_counts::count(&mut transaction, admission.pool, &candidates).await?;
+    let keys = limit_counts::count((&mut transaction, ledger), admission.pool, &candidates).await?;
     let mut decided = admission.decide(&counted, (candidates, keys), policy);
     let changes: Vec<Change<'_>> =
         decided.iter().map(|it| Change { before: &it.before, after: &it.after }).collect();

@@ -3,7 +3,8 @@
 use super::statements::{array, keys};
 use crate::error_mapping::failure;
 use crate::limit_uses::{StoredLimit, UseChanges, counts, covering, limit, named};
-use crate::port::StoreError;
+use crate::port::{StoreError, Table};
+use crate::unreadable::Ledger;
 use everwatch_core::capacity::limits::{KeyCounts, Limit};
 use everwatch_core::id::{LimitKey, Pool};
 use everwatch_core::record::row::Row;
@@ -61,9 +62,10 @@ pub(super) async fn used(
     sqlx::query_as(used).bind(array(keys)).fetch_all(connection).await.map_err(failure)
 }
 
-/// The counts of the keys that these candidates for admission to a pool name.
+/// The counts of the keys that these candidates for admission to a pool name. An observer that cannot be read comes before
+/// none.
 pub(super) async fn count(
-    connection: &mut SqliteConnection,
+    (connection, ledger): (&mut SqliteConnection, &Ledger),
     pool: &Pool,
     candidates: &[Row],
 ) -> Result<KeyCounts, StoreError> {
@@ -75,10 +77,12 @@ pub(super) async fn count(
     let used = used(connection, &keys).await?;
     let first = "SELECT k.value, u.rank, u.observer_id FROM json_each(?1) AS k JOIN limit_uses AS u
         ON u.key = k.value AND u.observer_id = (SELECT observer_id FROM limit_uses
-            WHERE key = k.value AND how = 'behind' AND pool = ?2 ORDER BY rank, observer_id LIMIT 1)";
+            WHERE key = k.value AND how = 'behind' AND pool = ?2
+                AND observer_id NOT IN (SELECT unhex(value) FROM json_each(?3)) ORDER BY rank, observer_id LIMIT 1)";
     let first: Vec<(String, i64, Uuid)> = sqlx::query_as(first)
         .bind(array(&keys))
         .bind(pool.as_str())
+        .bind(super::statements::keys(ledger.ids(Table::Observers).into_iter()))
         .fetch_all(connection)
         .await
         .map_err(failure)?;

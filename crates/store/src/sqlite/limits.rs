@@ -171,7 +171,7 @@ pub(super) async fn delete(writer: &SqlitePool, key: &LimitPattern) -> Result<Li
 }
 
 /// The keys that one transaction looks at.
-const CHANGED_MAX: i64 = 50;
+const CHANGED_MAX: usize = 50;
 
 /// Whether managers must look at limits.
 pub(super) async fn have_changed(connection: &mut SqliteConnection) -> Result<bool, StoreError> {
@@ -184,9 +184,12 @@ pub(super) async fn look(
     (now, most): (Timestamp, usize),
     policy: &RowPolicy,
 ) -> Result<LimitsLookedAt, StoreError> {
-    let changed = "SELECT key FROM changed_limits ORDER BY key LIMIT ?1";
-    let changed: Vec<String> =
-        sqlx::query_scalar(changed).bind(CHANGED_MAX).fetch_all(writer).await.map_err(failure)?;
+    let changed = "SELECT key FROM changed_limits ORDER BY looked_at, key LIMIT ?1";
+    let changed: Vec<String> = sqlx::query_scalar(changed)
+        .bind(columns::limit(CHANGED_MAX))
+        .fetch_all(writer)
+        .await
+        .map_err(failure)?;
     if changed.is_empty() {
         return Ok(LimitsLookedAt::default());
     }
@@ -196,13 +199,17 @@ pub(super) async fn look(
     let (mut rows, mut beyond, mut done) = (Vec::new(), Vec::new(), Vec::new());
     for (key, count) in counts(&changed, &limits, &used, &[])? {
         let free = usize::try_from(count.free()).unwrap_or(usize::MAX);
-        for pool in pools_behind(&mut transaction, &key).await? {
-            rows.extend(first_behind((&mut transaction, ledger), (&key, &pool), free.min(most)).await?);
+        let mut all_came = true;
+        let pools = if free > 0 { pools_behind(&mut transaction, &key).await? } else { Vec::new() };
+        for pool in pools {
+            let first = first_behind((&mut transaction, ledger), (&key, &pool), free.min(most)).await?;
+            all_came &= first.len() < most;
+            rows.extend(first);
         }
         let excess = excess(&key, &count, &limits);
         if excess > 0 {
             beyond.extend(newest((&mut transaction, ledger), &key, excess.min(most)).await?);
-        } else if free <= most {
+        } else if free <= most || all_came {
             done.push(key);
         }
     }
@@ -211,8 +218,11 @@ pub(super) async fn look(
     save_within(&mut transaction, &changes, policy).await?;
     let delete = "DELETE FROM changed_limits WHERE key IN (SELECT value FROM json_each(?1))";
     sqlx::query(delete).bind(array(&done)).execute(&mut *transaction).await.map_err(failure)?;
+    let keep = "UPDATE changed_limits SET looked_at = ?2 WHERE key IN (SELECT value FROM json_each(?1))";
+    sqlx::query(keep).bind(array(&changed)).bind(now.0).execute(&mut *transaction).await.map_err(failure)?;
     transaction.commit().await.map_err(failure)?;
-    Ok(LimitsLookedAt { moved: !forward.is_empty(), beyond })
+    let is_part = changed.len() >= CHANGED_MAX && !done.is_empty();
+    Ok(LimitsLookedAt { goes_on: is_part || !forward.is_empty(), beyond })
 }
 
 /// The pools in which observers wait for a place of this key. Reads one entry of the index for each.
@@ -242,13 +252,18 @@ async fn first_behind(
     Ok(pages.rows())
 }
 
-pub(super) async fn unreleased((pool, ledger): Reading<'_>, most: usize) -> Result<Vec<Row>, StoreError> {
+pub(super) async fn unreleased(
+    (pool, ledger): Reading<'_>,
+    of: &Pool,
+    most: usize,
+) -> Result<Vec<Row>, StoreError> {
     let unreleased = observers!(
-        "WHERE s.id IN (SELECT observer_id FROM limit_uses WHERE how = 'unreleased') ORDER BY s.id LIMIT ?1 OFFSET ?2"
+        "WHERE s.id IN (SELECT observer_id FROM limit_uses WHERE how = 'unreleased' AND pool = ?1)
+            ORDER BY s.id LIMIT ?2 OFFSET ?3"
     );
     let mut pages = ledger.pages::<StoredObserver>(most);
     while let Some((limit, offset)) = pages.next() {
-        let query = sqlx::query_as(unreleased).bind(limit).bind(offset);
+        let query = sqlx::query_as(unreleased).bind(of.as_str()).bind(limit).bind(offset);
         pages.add(query.fetch_all(pool).await.map_err(failure)?);
     }
     Ok(pages.rows())

@@ -55,7 +55,7 @@ impl Rates for SqliteStore {
         let columns: Vec<Columns> = page.fetch_all(&mut *snapshot).await.map_err(failure)?;
         let total = sqlx::query_scalar("SELECT COUNT(*) FROM rates");
         let total = number(total.fetch_one(&mut *snapshot).await.map_err(failure)?);
-        Ok(RatePage { rows: columns.into_iter().map(row_of).collect::<Result<_, _>>()?, total })
+        Ok(RatePage { rows: readable(columns), total })
     }
     async fn delete_rate(&self, key: &RateKey) -> Result<bool, StoreError> {
         let delete = sqlx::query("DELETE FROM rates WHERE key = ?1").bind(key.as_str());

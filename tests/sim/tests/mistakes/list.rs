@@ -388,7 +388,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "free-a-place-at-the-end-of-a-run",
         seed: 14,
         rule: "limits",
-        edits: &[edit(PLACES, "self.observed.settled.is_some() && released >= self.observed.acquisitions()", "self.observed.settled.is_some()"), edit(PLACES, "let Some(Places { in_doubt: false, released: Some(released), .. }) = self.places else { return false };", "")],
+        edits: &[edit(PLACES, "released >= Some(self.observed.acquisitions())", "released <= Some(u32::MAX)")],
     },
     Mistake {
         name: "count-a-place-too-many",

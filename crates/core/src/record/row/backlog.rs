@@ -67,6 +67,11 @@ impl Row {
         }
     }
 
+    /// Whether it waits for a slot, for a place of a limit, or for the release of its last message.
+    pub(crate) fn has_its_place_in_line(&self) -> bool {
+        self.is_waiting() || self.is_behind_limit() || self.waiting.is_some() && self.awaits_release()
+    }
+
     /// Whether a manager may admit it as soon as its pool and its limits have room.
     pub(super) fn waits_in_backlog(&self) -> bool {
         let waits = self.waiting.is_some() && self.desired == Desired::Running;
@@ -146,12 +151,15 @@ impl Row {
         self.republish(now, policy);
     }
 
-    /// Publishes its next generation only to end it: its earlier message may never have reached the queue, and it must not
-    /// run before it has waited for a slot again.
-    pub(crate) fn republish_to_end(&mut self, now: Timestamp, policy: &RowPolicy) {
+    /// Publishes its next generation, because its message may never have reached the queue or was lost with it. If it was
+    /// to wait for a slot again after this generation, it does so after the next one, which only ends.
+    pub fn republish_unsure(&mut self, now: Timestamp, policy: &RowPolicy) {
+        let readmits = self.readmitted == Some(self.generation);
         self.republish(now, policy);
-        (self.ending, self.readmitted) = (Some(self.generation), Some(self.generation));
-        self.command(now, policy);
+        if readmits {
+            (self.ending, self.readmitted) = (Some(self.generation), Some(self.generation));
+            self.command(now, policy);
+        }
     }
 
     /// Ends its run and lets it return to the backlog, because a limit is enforced; returns whether that is new.

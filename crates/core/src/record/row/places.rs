@@ -5,7 +5,8 @@
 //! revocation arrives. Meanwhile another observer would have the place.
 
 use crate::clock::Timestamp;
-use crate::id::{LimitKey, ServiceId};
+use crate::id::{LimitKey, Pool, ServiceId};
+use crate::record::observed::RunPhase;
 use crate::record::row::Row;
 use crate::wire::report::{RunEvent, RunReport};
 use serde::{Deserialize, Serialize};
@@ -13,14 +14,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The places of an admitted observer whose definition names limits.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
     /// The limits of the definition with which it was admitted.
     pub keys: BTreeSet<LimitKey>,
+    /// The pool in whose queue its message was published.
+    pub pool: Pool,
     /// The queue may also have the message of an earlier generation, because a publish was not confirmed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_doubt: bool,
-    /// The highest run of this generation whose message is gone.
+    /// The highest acquisitions of a run of this generation whose message is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<u32>,
 }
@@ -30,7 +33,7 @@ pub struct Places {
 pub enum Use {
     /// Its definition names the limit; it uses no place and waits for none.
     Named,
-    /// It waits in the backlog, and no limit has stopped it.
+    /// It waits for a slot, not for a place.
     Waiting,
     /// It waits for a place of this limit.
     Behind,
@@ -101,10 +104,8 @@ impl Row {
     }
 
     fn is_message_gone(&self) -> bool {
-        let Some(Places { in_doubt: false, released: Some(released), .. }) = self.places else {
-            return false;
-        };
-        self.observed.settled.is_some() && released >= self.observed.acquisitions()
+        let released = self.places.as_ref().filter(|places| !places.in_doubt).and_then(|it| it.released);
+        self.observed.settled.is_some() && released >= Some(self.observed.acquisitions())
     }
 
     /// Whether its next generation is published without another admission.
@@ -114,11 +115,11 @@ impl Row {
 
     /// Uses the places of its definition's limits, or keeps those that it uses.
     pub(crate) fn take_places(&mut self) {
-        let in_doubt = self.publish_lease.is_some() && self.places.is_some();
-        let keys = self.used_limits().unwrap_or(&self.definition.limits).clone();
-        let was_in_doubt = self.used_limits().is_some() && self.places.as_ref().is_some_and(|it| it.in_doubt);
-        let in_doubt = in_doubt || was_in_doubt;
-        self.places = (!keys.is_empty()).then_some(Places { keys, in_doubt, released: None });
+        let kept = self.places.as_ref().filter(|_| self.used_limits().is_some());
+        let keys = kept.map_or(&self.definition.limits, |places| &places.keys).clone();
+        let in_doubt = kept.is_some_and(|places| places.in_doubt || self.publish_lease.is_some());
+        let pool = self.definition.pool.clone();
+        self.places = (!keys.is_empty()).then_some(Places { keys, pool, in_doubt, released: None });
     }
 
     /// Its service reports that the message of a run is gone.
@@ -131,10 +132,10 @@ impl Row {
         }
     }
 
-    /// A manager knows that no queue and no service has its message.
+    /// A manager knows that no queue and no service has the message of this generation.
     pub(crate) fn note_message_gone(&mut self) {
         if let Some(places) = &mut self.places {
-            (places.in_doubt, places.released) = (false, Some(u32::MAX));
+            places.released = Some(u32::MAX);
         }
     }
 
@@ -148,8 +149,9 @@ impl Row {
         (self.behind, self.modified_at) = (None, now);
     }
 
-    /// Whether its message must be gone although no service has said so: `since` this time, its queue was empty and had
-    /// consumers, and `listed_at` is the time since when all living services have told what they hold.
+    /// Whether its message must be gone although no service has reported that. The caller has seen the queue of its pool
+    /// empty and with consumers for `orphan_after`; `listed_at` is the oldest of the newest inventories of all living
+    /// services.
     #[must_use]
     pub fn is_surely_gone(
         &self,
@@ -162,17 +164,27 @@ impl Row {
             return false;
         };
         let in_doubt = self.places.as_ref().is_some_and(|it| it.in_doubt);
-        let latest = self.observed.latest.as_ref().map(|latest| (latest.key.acquisitions, latest.service));
+        // One that gave the message back has nothing to report.
+        let holds = |phase: &RunPhase| {
+            !matches!(phase, RunPhase::HandedOver | RunPhase::HandedOverFor { .. } | RunPhase::Refused { .. })
+        };
+        let latest = self.observed.latest.as_ref().filter(|latest| holds(&latest.phase));
+        let latest = latest.map(|latest| (latest.key.acquisitions, latest.service));
         let newest = latest.max(Some((settled.key.acquisitions, settled.service)));
-        // A living service says so itself, but it knows nothing of the message in doubt.
-        let will_say = newest.is_some_and(|(_, service)| living.contains(&service)) && !in_doubt;
+        // A living service reports it, but it knows nothing of the message in doubt.
+        let will_report = newest.is_some_and(|(_, service)| living.contains(&service)) && !in_doubt;
         let listed = listed_at.is_none_or(|at| at > self.modified_at);
-        !will_say && listed && now.since(self.modified_at) >= orphan_after
+        // A service that has the message in doubt was told to stop its code.
+        let grace = if in_doubt { self.definition.grace } else { Duration::ZERO };
+        !will_report && listed && now.since(self.modified_at) >= orphan_after.saturating_add(grace)
     }
 
     /// Releases its places, because its message is surely gone.
     pub fn release_places(&mut self, now: Timestamp) {
         self.note_message_gone();
+        if let Some(places) = &mut self.places {
+            places.in_doubt = false;
+        }
         self.modified_at = now;
     }
 }

@@ -155,6 +155,59 @@ fn a_change_of_the_limits_releases_first() {
 }
 
 #[test]
+fn a_change_while_it_is_paused_waits_for_the_new_places() {
+    let mut it = Script::admitted();
+    it.hear(0, started());
+    let at = it.at();
+    it.row.pause(at, &policy()).unwrap();
+    it.row.update(definition(&json!({"limits": ["b"]})), at, &policy()).unwrap();
+    it.row.resume(at, &policy()).unwrap();
+    it.hear(0, RunEvent::Stopped).hear(0, RunEvent::Released).pass().is("1 Created: b waiting");
+    // The same after the release, and before the next pass.
+    let mut it = Script::admitted();
+    it.hear(0, started());
+    let at = it.at();
+    it.row.update(definition(&json!({"limits": ["b"]})), at, &policy()).unwrap();
+    it.hear(0, RunEvent::Stopped).hear(0, RunEvent::Released);
+    it.row.restart(at, &policy()).unwrap();
+    it.is("1 Created: b waiting");
+}
+
+#[test]
+fn what_ends_during_a_pause_gives_up_its_places() {
+    let mut it = Script::admitted();
+    it.hear(0, started());
+    let at = it.at();
+    it.row.restart(at, &policy()).unwrap();
+    it.row.pause(at, &policy()).unwrap();
+    it.hear(0, RunEvent::Completed).hear(0, RunEvent::Released).is("1 Completed: a named");
+    it.row.resume(at, &policy()).unwrap();
+    it.pass().is("1 Created: a waiting");
+}
+
+#[test]
+fn a_restart_of_an_observer_that_waits_keeps_its_place_in_line() {
+    let mut it = Script::new();
+    it.row.wait_behind(LimitKey::new("a").unwrap(), Timestamp(5));
+    let rank = it.row.limit_rank(&policy());
+    assert_eq!(it.row.restart(Timestamp(6), &policy()), Ok(false));
+    it.row.update(definition(&json!({"spec": {"every": "2s"}})), Timestamp(7), &policy()).unwrap();
+    it.is("0 Created: a behind");
+    assert_eq!(it.row.limit_rank(&policy()), rank);
+}
+
+#[test]
+fn a_lost_queue_brings_no_observer_back_that_was_to_give_up_its_place() {
+    let mut it = Script::admitted();
+    it.hear(0, started());
+    let at = it.at();
+    assert!(it.row.give_up_slot(at, &policy()));
+    it.row.republish_unsure(at, &policy());
+    it.is("2 Created: a used");
+    it.hear(0, RunEvent::Stopped).hear(0, RunEvent::Released).pass().is("2 Created: a waiting");
+}
+
+#[test]
 fn an_observer_waits_behind_a_limit_and_comes_forward() {
     let mut it = Script::new();
     let rank = it.row.rank(&policy());
@@ -185,7 +238,7 @@ fn after_an_unconfirmed_publish_only_a_manager_releases() {
     it.pass().is("2 Created: a used");
     it.hear(0, started()).hear(0, RunEvent::Completed).hear(0, RunEvent::Released);
     it.is("2 Completed: a unreleased");
-    let now = Timestamp(it.now).plus(AFTER);
+    let now = Timestamp(it.now).plus(AFTER + it.row.definition.grace);
     let gone = |row: &Row, listed: Timestamp| row.is_surely_gone(&[service(0)], Some(listed), now, AFTER);
     assert!(!gone(&it.row, it.row.modified_at), "a service may hold the other message");
     assert!(gone(&it.row, now));

@@ -99,7 +99,7 @@ impl Row {
         [self.definition.finish_at, closes_at].into_iter().flatten().min()
     }
 
-    pub(super) fn has_message(&self) -> bool {
+    pub(crate) fn has_message(&self) -> bool {
         self.waiting.is_none() && self.generation > 0 && self.observed.settled.is_none()
     }
 

@@ -79,6 +79,8 @@ codes! {
     LimitInUse = CONFLICT, "limit-in-use", "observers name the limit";
     NameEnding = SERVICE_UNAVAILABLE, "name-ending", "the name is about to become free", retry after 1;
     RebalanceRunning = SERVICE_UNAVAILABLE, "rebalance-running", "a rebalance has not settled yet", retry after 5;
+    TooManyLimits = CONFLICT, "too-many-limits", "there are too many limits";
+    TooManyRates = CONFLICT, "too-many-rates", "there are too many rates";
     InRollout = CONFLICT, "in-rollout", "the observer is in another rollout";
     RolloutOver = CONFLICT, "rollout-over", "the rollout is over";
     RolloutReverting = CONFLICT, "rollout-reverting", "the rollout is being reverted";
