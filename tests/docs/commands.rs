@@ -19,10 +19,15 @@ use std::cell::RefCell;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Commands that need a compiler and minutes.
 const NOT_RUN: [&str; 2] = ["./tests/run", "(cd my-project && cargo test)"];
+/// Commands that read. At the end of a block, such a command runs again, for at most `WITHIN`, until it shows what the page
+/// shows: managers act a moment after a request.
+const READS: [&str; 3] = [" describe ", " get ", " list"];
+const WITHIN: Duration = Duration::from_secs(10);
 const BROKER: &str = "amqp://guest:guest@127.0.0.1:5672/%2f";
 
 /// The service of the project that `everwatch new` creates, built as an example of this repository.
@@ -113,7 +118,7 @@ impl Reader {
     }
 
     async fn block(&mut self, page: &str, block: &Block) {
-        let mut said = String::new();
+        let (mut said, mut last) = (String::new(), None);
         for command in &block.commands {
             let place = format!("{page}, block of line {}: {command}", block.line);
             if command.contains("all managers are stopped") {
@@ -128,13 +133,16 @@ impl Reader {
                 .replace("cargo run --release -- ", "everwatch ")
                 .replace("cargo run --manifest-path my-project/Cargo.toml", "my-project");
             said += &self.command(&place, &text).await;
+            let reads = Way::of(&text) == Way::Ends && READS.iter().any(|it| text.contains(it));
+            last = reads.then_some((place, text));
         }
-        for line in block.shown.iter().filter(|line| !line.trim().is_empty()) {
-            assert!(
-                says(&said, line),
-                "{page}, block of line {}: `{line}` is not said in\n{said}",
-                block.line
-            );
+        let shown = || block.shown.iter().filter(|line| !line.trim().is_empty());
+        let deadline = Instant::now() + WITHIN;
+        while let Some(line) = shown().find(|line| !says(&said, line)) {
+            let again = last.as_ref().filter(|_| Instant::now() < deadline);
+            assert!(again.is_some(), "{page}, block of line {}: `{line}` is not said in\n{said}", block.line);
+            let Some((place, text)) = again else { return };
+            said += &self.command(place, text).await;
         }
     }
 

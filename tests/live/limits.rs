@@ -45,7 +45,9 @@ fn most_at_once(all: &BTreeMap<String, Vec<Run>>) -> BTreeMap<String, (usize, us
     let mut changes: BTreeMap<String, Vec<(i64, bool, &str)>> = BTreeMap::new();
     for (name, runs) in all {
         for key in keys(name.trim_start_matches('o').parse().unwrap()) {
-            for (from, until) in runs.iter().flat_map(|run| &run.awake) {
+            let awake = runs.iter().flat_map(|run| &run.awake);
+            // A service that dies at once leaves one beacon.
+            for (from, until) in awake.filter(|(from, until)| from < until) {
                 // An end comes before a beginning at the same millisecond.
                 changes
                     .entry(key.clone())

@@ -163,7 +163,9 @@ impl Manager {
         let counts = self.records.store.counts().await?;
         let services = self.records.store.services(self.records.clock.now()).await?.rows;
         let of_observers = counts.into_keys().map(|(pool, _)| pool);
-        self.link.pools.on_loaded(of_observers.chain(services.into_iter().map(|it| it.registration.pool)));
+        let of_services = services.into_iter().map(|it| it.registration.pool);
+        let unreleased = self.records.store.pools_with_unreleased().await?;
+        self.link.pools.on_loaded(of_observers.chain(of_services).chain(unreleased));
         Ok(())
     }
 }

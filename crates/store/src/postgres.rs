@@ -245,6 +245,9 @@ impl Limits for PgStore {
     async fn unreleased(&self, pool: &Pool, most: usize) -> Result<Vec<Row>, StoreError> {
         limits::unreleased(self.reading(), pool, most).await
     }
+    async fn pools_with_unreleased(&self) -> Result<Vec<Pool>, StoreError> {
+        limits::pools_with_unreleased(self.reading()).await
+    }
 }
 
 #[async_trait]

@@ -522,6 +522,9 @@ impl Limits for RemoteStore {
     async fn unreleased(&self, pool: &Pool, most: usize) -> Result<Vec<Row>, StoreError> {
         self.rows(Vec::len, self.memory().unreleased(pool, most)).await
     }
+    async fn pools_with_unreleased(&self) -> Result<Vec<Pool>, StoreError> {
+        self.rows(Vec::len, self.memory().pools_with_unreleased()).await
+    }
 }
 
 #[async_trait]

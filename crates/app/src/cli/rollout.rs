@@ -34,7 +34,7 @@ pub(crate) enum Rollout {
         /// Name (the newest of that name) or id
         name: String,
     },
-    /// Resume a paused rollout: managers try its failed members again, and try its failed members again
+    /// Resume a paused rollout: managers change further observers, and try its failed members again
     Resume {
         /// Name (the newest of that name) or id
         name: String,

@@ -1,7 +1,7 @@
 //! Merge patches (RFC 7396) of definitions.
 
 use crate::id::Name;
-use crate::observer::definition::{FieldError, ObserverDefinition};
+use crate::observer::definition::{FieldError, MEMBERS, ObserverDefinition};
 use serde_json::{Map, Value};
 
 /// Applies a merge patch to the members of an observer.
@@ -17,6 +17,10 @@ pub fn merged(target: Value, patch: &Value) -> Result<Value, FieldError> {
                     members.remove(member);
                 }
                 merge_member(&mut members, member, change);
+                // A misspelled member must be named, also if it was to take a default back.
+                if change.is_null() && !MEMBERS.contains(&member.as_str()) {
+                    members.insert(member.clone(), Value::Null);
+                }
             }
             Ok(Value::Object(members))
         }
@@ -90,6 +94,7 @@ mod tests {
         let wrong = |patch: Value| before.patched(&patch).unwrap_err().remove(0).pointer;
         assert_eq!(wrong(json!({"name": "two"})), "/name");
         assert_eq!(wrong(json!({"specs": 1})), "/specs");
+        assert_eq!(wrong(json!({"specs": null})), "/specs");
         assert_eq!(wrong(json!([])), "");
     }
 }

@@ -153,7 +153,9 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
     if after.withdrawn_at.is_some() && before.withdrawn_at != after.withdrawn_at {
         told.plainly(EventKind::Withdrawn, withdrawn(after));
     } else if after.ending.is_some() && before.ending != after.ending {
-        let enforced = after.readmitted == after.ending && before.definition == after.definition;
+        let gives_up_slot = after.readmitted == after.ending && before.readmitted != after.readmitted;
+        let is_asked = before.definition != after.definition || before.desired != after.desired;
+        let enforced = gives_up_slot && !is_asked && before.generation == after.generation;
         let why = if enforced { "a limit is enforced: it returns to the backlog" } else { "" };
         told.plainly(EventKind::RestartRequested, why.to_owned());
     }

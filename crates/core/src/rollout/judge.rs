@@ -19,7 +19,7 @@ pub struct Watch {
     pub known_error: Option<Key>,
     /// The failed execution of its schedule that was known by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub known_settlement: Option<Key>,
+    pub known_settlement: Option<(Key, Timestamp)>,
     /// The start since which its code executes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<RunsSince>,
@@ -78,9 +78,9 @@ impl Watch {
     }
 }
 
-/// The report by which the generation of a row ended.
-fn settlement_of(row: &Row) -> Option<Key> {
-    row.observed.settled.as_ref().map(|settled| settled.key)
+/// How and when the generation of a row ended. Settlements by managers have the same key.
+fn settlement_of(row: &Row) -> Option<(Key, Timestamp)> {
+    row.observed.settled.as_ref().map(|settled| (settled.key, settled.at))
 }
 
 /// What a manager concludes about a changed member.

@@ -65,8 +65,9 @@ async fn what_runs_and_is_not_in_the_database_is_adopted_under_a_name_that_is_fr
     let manager = stage.ready_manager().await;
     for (it, name) in made.iter().zip(["shared-", "new"]) {
         let key = it.id;
-        let adopted =
-            manager.api.until_observer(&key.to_string(), |it| it.status == Status::Processing).await;
+        // Its service registers in its own time.
+        let runs = |it: &Observer| it.status == Status::Processing && it.service.is_some();
+        let adopted = manager.api.until_observer(&key.to_string(), runs).await;
         assert!(adopted.name.starts_with(name), "{adopted:?}");
         assert_eq!((&adopted.spec, json!(adopted.labels)), (&spec, body["labels"].clone()));
         assert!(adopted.service.is_some_and(|service| service.name == "s"));

@@ -130,8 +130,10 @@ pub async fn a_place_is_free_once_the_message_is_gone(store: &dyn Store) {
     assert_eq!(settle(store).await, [], "its message may come back");
     let unreleased = store.unreleased(&Pool::default(), SOME).await.unwrap();
     assert_eq!(unreleased.iter().map(|row| row.id).collect::<Vec<_>>(), [id(1)]);
+    assert_eq!(store.pools_with_unreleased().await.unwrap(), [Pool::default()]);
     change(store, 1, |row| hear(row, 1, 2, RunEvent::Released)).await;
     assert_eq!(store.unreleased(&Pool::default(), SOME).await.unwrap(), []);
+    assert_eq!(store.pools_with_unreleased().await.unwrap(), []);
     assert_eq!(settle(store).await, [3]);
     put(store, limit("a", 3)).await;
     assert_eq!(settle(store).await, [4], "the maximum was raised");

@@ -200,4 +200,9 @@ impl Limits for MemoryStore {
         let is_one = |row: &Row| row.awaits_release() && is_in(row);
         Ok(self.rows(most, |kept| is_one(&kept.row).then_some(kept.row.id)))
     }
+    async fn pools_with_unreleased(&self) -> Result<Vec<Pool>, StoreError> {
+        let rows = self.rows(usize::MAX, |kept| kept.row.awaits_release().then_some(kept.row.id));
+        let pools: BTreeSet<Pool> = rows.into_iter().filter_map(|row| row.places.map(|it| it.pool)).collect();
+        Ok(pools.into_iter().collect())
+    }
 }

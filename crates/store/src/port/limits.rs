@@ -79,4 +79,6 @@ pub trait Limits: Send + Sync + 'static {
     async fn look_at_limits(&self, now: Timestamp, most: usize) -> Result<LimitsLookedAt, StoreError>;
     /// The observers that have ended and whose messages may still be in the queue of this pool, the oldest first.
     async fn unreleased(&self, pool: &Pool, most: usize) -> Result<Vec<Row>, StoreError>;
+    /// The pools for which `unreleased` finds observers.
+    async fn pools_with_unreleased(&self) -> Result<Vec<Pool>, StoreError>;
 }

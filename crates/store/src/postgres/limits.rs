@@ -220,11 +220,23 @@ pub(super) async fn look(
     // Rows before marks, like every save: two transactions cannot deadlock.
     let (over, kept): (Vec<_>, Vec<_>) =
         marks.into_iter().partition(|(key, _)| done.contains(key) && !is_late(key));
+    lock_marks(&mut transaction, &over, &kept).await?;
     unmark(&mut transaction, &over).await?;
     keep_marked(&mut transaction, &kept, now).await?;
     transaction.commit().await.map_err(failure)?;
     let is_part = over.len() + kept.len() >= CHANGED_MAX && !over.is_empty();
     Ok(LimitsLookedAt { goes_on: is_part || !forward.is_empty(), beyond })
+}
+
+/// Locks marks in the order in which saves mark keys: otherwise, a save that marks two keys could deadlock with it.
+async fn lock_marks(
+    connection: &mut PgConnection,
+    over: &[(String, i64)],
+    kept: &[(String, i64)],
+) -> Result<(), StoreError> {
+    let keys: Vec<&str> = over.iter().chain(kept).map(|(key, _)| key.as_str()).collect();
+    let lock = "SELECT key FROM changed_limits WHERE key = ANY($1::text[]) ORDER BY key FOR UPDATE";
+    sqlx::query(lock).bind(keys).execute(connection).await.map(drop).map_err(failure)
 }
 
 /// Removes marks that no transaction has renewed.
@@ -293,6 +305,12 @@ pub(super) async fn unreleased(
         pages.add(query.fetch_all(pool).await.map_err(failure)?);
     }
     Ok(pages.rows())
+}
+
+pub(super) async fn pools_with_unreleased((pool, _): Reading<'_>) -> Result<Vec<Pool>, StoreError> {
+    let pools = "SELECT DISTINCT pool FROM limit_uses WHERE how = 'unreleased' ORDER BY pool";
+    let pools: Vec<String> = sqlx::query_scalar(pools).fetch_all(pool).await.map_err(failure)?;
+    Ok(pools.iter().filter_map(|it| Pool::new(it).ok()).collect())
 }
 
 /// The newest observers that use a place of this key.

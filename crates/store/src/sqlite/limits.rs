@@ -269,6 +269,12 @@ pub(super) async fn unreleased(
     Ok(pages.rows())
 }
 
+pub(super) async fn pools_with_unreleased((pool, _): Reading<'_>) -> Result<Vec<Pool>, StoreError> {
+    let pools = "SELECT DISTINCT pool FROM limit_uses WHERE how = 'unreleased' ORDER BY pool";
+    let pools: Vec<String> = sqlx::query_scalar(pools).fetch_all(pool).await.map_err(failure)?;
+    Ok(pools.iter().filter_map(|it| Pool::new(it).ok()).collect())
+}
+
 /// The newest observers that use a place of this key.
 async fn newest(
     (connection, ledger): (&mut SqliteConnection, &Ledger),

@@ -120,5 +120,7 @@ fn is_suspect(row: &Row) -> bool {
 fn is_restless(id: ObserverId, known: &Knowledge) -> bool {
     let Some(row) = known.row(id) else { return true };
     let code = Code::of(&row.definition.spec.to_string());
-    !matches!(code.does, crate::code::Does::RunsForEver) || is_suspect(&row)
+    // What a suspect kills goes to services that may refuse it, and managers revoke its older runs.
+    let is_checked = row.crash_check.is_some() || row.refused_since.is_some();
+    !matches!(code.does, crate::code::Does::RunsForEver) || is_checked || is_suspect(&row)
 }

@@ -116,7 +116,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "let-a-revocation-end-its-own-epoch",
         seed: 3,
         rule: "gaps",
-        edits: &[edit(ADMITTING, "epoch < *below", "epoch <= *below")],
+        edits: &[edit(ADMITTING, "arrival.epoch < *below", "arrival.epoch <= *below")],
     },
     Mistake {
         name: "confirm-checkpoints-before-they-are-stored",

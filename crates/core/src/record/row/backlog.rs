@@ -4,7 +4,7 @@
 use crate::clock::Timestamp;
 use crate::observer::definition::PRIORITY_MAX;
 use crate::record::observed::Settlement;
-use crate::record::row::{Desired, Row};
+use crate::record::row::{Desired, Places, Row};
 use crate::record::row_policy::RowPolicy;
 use serde::{Deserialize, Serialize};
 
@@ -155,8 +155,16 @@ impl Row {
     /// to wait for a slot again after this generation, it does so after the next one, which only ends.
     pub fn republish_unsure(&mut self, now: Timestamp, policy: &RowPolicy) {
         let readmits = self.readmitted == Some(self.generation);
+        let former = self.places.as_ref().map(|places| places.pool.clone());
         self.republish(now, policy);
         if readmits {
+            // A service that ends a run whose definition names no limits does not report that the message is gone, and the
+            // queue of a former pool may still have the earlier message. An observer without places has not been admitted
+            // to those of its new limits.
+            let moved = former.as_ref() != Some(&self.definition.pool);
+            let in_doubt = moved || self.definition.limits.is_empty();
+            let places = self.places.take().filter(|_| former.is_some());
+            self.places = places.map(|it| Places { in_doubt: it.in_doubt || in_doubt, ..it });
             (self.ending, self.readmitted) = (Some(self.generation), Some(self.generation));
             self.command(now, policy);
         }

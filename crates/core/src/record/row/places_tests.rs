@@ -4,6 +4,7 @@ use crate::failure::adoption::adopted;
 use crate::id::{Name, ObserverId};
 use crate::observer::definition::ObserverDefinition;
 use crate::record::due::{DueStep, due_step};
+use crate::record::events::happenings;
 use crate::record::row_policy::RowPolicy;
 use crate::record::status::Status;
 use crate::wire::work::Work;
@@ -205,6 +206,50 @@ fn a_lost_queue_brings_no_observer_back_that_was_to_give_up_its_place() {
     it.row.republish_unsure(at, &policy());
     it.is("2 Created: a used");
     it.hear(0, RunEvent::Stopped).hear(0, RunEvent::Released).pass().is("2 Created: a waiting");
+}
+
+#[test]
+fn after_a_lost_queue_and_a_change_of_the_limits_a_manager_releases() {
+    let mut it = Script::admitted();
+    it.hear(0, started());
+    let at = it.at();
+    it.row.update(definition(&json!({"limits": []})), at, &policy()).unwrap();
+    it.row.republish_unsure(at, &policy());
+    // Its definition names no limits now: the service does not report that the message is gone.
+    it.hear(0, RunEvent::Stopped).is("2 Created: a unreleased");
+    let now = Timestamp(it.now).plus(AFTER + it.row.definition.grace);
+    assert!(it.row.is_surely_gone(&[service(0)], Some(now), now, AFTER));
+    it.row.release_places(now);
+    it.pass().is("2 Created: ");
+    // It uses no place of a new limit before it is admitted.
+    let mut it = Script::new();
+    it.row.update(definition(&json!({"limits": []})), at, &policy()).unwrap();
+    it.admit().hear(0, started());
+    let at = it.at();
+    it.row.update(definition(&json!({})), at, &policy()).unwrap();
+    it.row.republish_unsure(at, &policy());
+    it.is("2 Created: a named");
+    it.hear(0, RunEvent::Stopped).pass().is("2 Created: a waiting");
+}
+
+#[test]
+fn only_an_enforced_limit_is_named_as_the_cause() {
+    let mut it = Script::admitted();
+    it.hear(0, started());
+    let at = it.at();
+    let told = |before: &Row, after: &Row| {
+        let events = happenings(Some(before), after).into_iter();
+        events.map(|event| format!("{:?} {}", event.kind, event.text)).collect::<Vec<_>>()
+    };
+    let before = it.row.clone();
+    assert!(it.row.give_up_slot(at, &policy()));
+    assert_eq!(told(&before, &it.row), ["RestartRequested a limit is enforced: it returns to the backlog"]);
+    it.row = before;
+    it.row.pause(at, &policy()).unwrap();
+    it.row.update(definition(&json!({"pool": "other"})), at, &policy()).unwrap();
+    let before = it.row.clone();
+    it.row.resume(at, &policy()).unwrap();
+    assert_eq!(told(&before, &it.row), ["ResumeRequested ", "RestartRequested "]);
 }
 
 #[test]

@@ -219,6 +219,7 @@ impl Row {
             }
             IfRunning::Restart => {
                 self.renew_run(now, policy);
+                self.start_next(now);
                 self.executions.get_or_insert_default().scheduled_for = None;
             }
         }

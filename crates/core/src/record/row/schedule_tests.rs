@@ -1,5 +1,5 @@
 use super::*;
-use crate::id::{Name, ObserverId, ServiceId};
+use crate::id::{Name, ObserverId, Pool, ServiceId};
 use crate::observer::definition::ObserverDefinition;
 use crate::record::due::{DueStep, due_step};
 use crate::record::events::{EventKind, happenings};
@@ -116,6 +116,17 @@ fn a_time_during_a_run_is_skipped_queued_or_restarts_it() {
     is(&restarts, "2 Created to be published Admitted");
     assert_eq!(restarts.due_at(&policy()), Some(at(151)), "its lease");
     assert_eq!(restarts.restarts_at(), Some(at(180)));
+}
+
+#[test]
+fn a_trigger_after_a_change_of_the_pool_waits_for_a_slot_only() {
+    let mut row = running("restart");
+    let mut moved = row.definition.as_ref().clone();
+    moved.pool = Pool::new("other").unwrap();
+    row.update(moved, at(70), &policy()).unwrap();
+    hear(&mut row, RunEvent::Stopped, 71);
+    assert_eq!(row.trigger(at(72), &policy()), Ok(true));
+    assert_eq!((row.is_waiting(), row.opens_at(), scheduled_for(&row)), (true, None, None));
 }
 
 #[test]
