@@ -31,7 +31,6 @@ const ADMISSION_LOOP: &str = "crates/manager/src/loops/admission.rs";
 const BACKLOG_IN_MEMORY: &str = "crates/store/src/memory/backlog.rs";
 const CHANGES_IN_MEMORY: &str = "crates/store/src/memory/changes.rs";
 const LIMITS: &str = "crates/core/src/capacity/limits.rs";
-const PLACES: &str = "crates/core/src/record/row/places.rs";
 const CHECKPOINT: &str = "crates/core/src/record/checkpoint.rs";
 const SCHEDULED: &str = "crates/core/src/record/row/schedule.rs";
 const DUE: &str = "crates/core/src/record/due.rs";
@@ -104,7 +103,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "leave-older-runs-unanswered",
-        seed: 685,
+        seed: 127,
         rule: "convergence",
         // The welcome of a new service also contains the revocations that were sent before.
         edits: &[
@@ -385,22 +384,10 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         edits: &[edit(ADMISSION_LOOP, "manager.records.store.waiting_pools().await?", "WaitingPools::default()")],
     },
     Mistake {
-        name: "free-a-place-at-the-end-of-a-run",
-        seed: 14,
-        rule: "limits",
-        edits: &[edit(PLACES, "released >= Some(self.observed.acquisitions())", "released <= Some(u32::MAX)")],
-    },
-    Mistake {
         name: "count-a-place-too-many",
         seed: 14,
         rule: "limits",
         edits: &[edit(LIMITS, "self.max.map_or(0, u64::from)", "self.max.map_or(0, |max| u64::from(max) + 1)")],
-    },
-    Mistake {
-        name: "report-a-release-before-the-queue-accepts-it",
-        seed: 14,
-        rule: "limits",
-        edits: &[edit(EFFECTS, "session.ack_accepted(receipt).await", "session.ack(receipt).await")],
     },
     Mistake {
         name: "lose-the-wake-up-of-those-behind-a-limit",
