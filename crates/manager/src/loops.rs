@@ -2,6 +2,7 @@
 
 pub(crate) mod admission;
 mod batches;
+mod changes;
 pub(crate) mod confirms;
 pub(crate) mod create_batcher;
 pub(crate) mod event_feed;

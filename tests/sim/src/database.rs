@@ -1,34 +1,28 @@
 //! The database as a manager reaches it. Each operation takes time in both directions and may meet a fault.
 //! The database has its own clock. Commits are recorded for the judge.
 
+mod scheduling;
+
 use crate::machine;
 use crate::record::{Fact, note};
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolOffers;
-use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
-use everwatch_core::capacity::rate::{Rate, RateRow};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{
-    Kind, LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, RateKey, RolloutRef, ServiceId,
-    ServiceRef,
-};
+use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
-use everwatch_core::rollout::{Member, Rollout, Step};
 use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
-use everwatch_core::wire::permits::{PermitAnswers, PermitRequest};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use everwatch_core::wire::trace::TraceContext;
 use everwatch_store::{
     Admission, Backlog, Backup, Change, Checkpoints, Counts, Created, Decided, DefinitionVersion, Event,
-    EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, LimitCounts,
-    LimitDeleted, LimitUse, Limits, LimitsLookedAt, ListCursor, MembersPart, MemoryStore, ObserverResult,
-    Observers, Page, Parked, ParkedHead, ParkedMessages, Place, RatePage, Rates, RolloutCreated, Rollouts,
-    Services, StepSaved, Store, StoreError, Unreadable, WaitingPools, Worklists,
+    EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, Limits as _,
+    ListCursor, MemoryStore, ObserverResult, Observers, Page, Parked, ParkedHead, ParkedMessages, Place,
+    Services, Store, StoreError, Unreadable, WaitingPools, Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -409,57 +403,6 @@ impl Checkpoints for RemoteStore {
 }
 
 #[async_trait]
-impl Rates for RemoteStore {
-    async fn set_rate(&self, key: &RateKey, rate: Rate) -> Result<RateRow, StoreError> {
-        self.operation(Access::Write, self.memory().set_rate(key, rate)).await
-    }
-    async fn rate(&self, key: &RateKey) -> Result<Option<RateRow>, StoreError> {
-        self.operation(Access::Read, self.memory().rate(key)).await
-    }
-    async fn rates(&self, after: Option<&RateKey>, most: usize) -> Result<RatePage, StoreError> {
-        self.operation(Access::Read, self.memory().rates(after, most)).await
-    }
-    async fn delete_rate(&self, key: &RateKey) -> Result<bool, StoreError> {
-        self.operation(Access::Write, self.memory().delete_rate(key)).await
-    }
-    async fn grant_permits(&self, requests: &[PermitRequest]) -> Result<Vec<PermitAnswers>, StoreError> {
-        self.operation(Access::Write, self.memory().grant_permits(requests)).await
-    }
-    async fn empty_rates(&self) -> Result<(), StoreError> {
-        self.operation(Access::Write, self.memory().empty_rates()).await
-    }
-}
-
-#[async_trait]
-impl Rollouts for RemoteStore {
-    async fn create_rollout(
-        &self,
-        rollout: &Rollout,
-        members: &[Member],
-    ) -> Result<RolloutCreated, StoreError> {
-        self.operation(Access::Write, self.memory().create_rollout(rollout, members)).await
-    }
-    async fn rollout(&self, which: &RolloutRef) -> Result<Option<Rollout>, StoreError> {
-        self.operation(Access::Read, self.memory().rollout(which)).await
-    }
-    async fn rollouts(&self, most: usize) -> Result<Vec<Rollout>, StoreError> {
-        self.operation(Access::Read, self.memory().rollouts(most)).await
-    }
-    async fn open_rollouts(&self) -> Result<Vec<Rollout>, StoreError> {
-        self.operation(Access::Read, self.memory().open_rollouts()).await
-    }
-    async fn rollout_members(&self, part: &MembersPart<'_>) -> Result<Vec<Member>, StoreError> {
-        self.operation(Access::Read, self.memory().rollout_members(part)).await
-    }
-    async fn save_step(&self, step: &Step) -> Result<Option<StepSaved>, StoreError> {
-        self.operation(Access::Write, self.memory().save_step(step)).await
-    }
-    async fn forget_rollouts(&self, keep: usize) -> Result<u64, StoreError> {
-        self.operation(Access::Write, self.memory().forget_rollouts(keep)).await
-    }
-}
-
-#[async_trait]
 impl ParkedMessages for RemoteStore {
     async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
         self.operation(Access::Write, self.memory().park(parked)).await
@@ -475,55 +418,6 @@ impl ParkedMessages for RemoteStore {
     }
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<(Vec<ParkedHead>, u64), StoreError> {
         self.operation(Access::Read, self.memory().parked(before, limit)).await
-    }
-}
-
-#[async_trait]
-impl Limits for RemoteStore {
-    async fn limits(
-        &self,
-        after: Option<&LimitPattern>,
-        most: usize,
-    ) -> Result<Vec<LimitCounts>, StoreError> {
-        self.operation(Access::Read, self.memory().limits(after, most)).await
-    }
-    async fn limit_count(&self) -> Result<u64, StoreError> {
-        self.operation(Access::Read, self.memory().limit_count()).await
-    }
-    async fn limit(&self, key: &LimitPattern) -> Result<Option<LimitCounts>, StoreError> {
-        self.operation(Access::Read, self.memory().limit(key)).await
-    }
-    async fn limits_of(&self, keys: &[LimitKey]) -> Result<BTreeMap<LimitKey, Limit>, StoreError> {
-        self.operation(Access::Read, self.memory().limits_of(keys)).await
-    }
-    async fn limit_counts(&self, key: &LimitKey) -> Result<(u64, u64), StoreError> {
-        self.operation(Access::Read, self.memory().limit_counts(key)).await
-    }
-    async fn limit_users(
-        &self,
-        key: &LimitKey,
-        waits: bool,
-        most: usize,
-    ) -> Result<Vec<LimitUse>, StoreError> {
-        self.operation(Access::Read, self.memory().limit_users(key, waits, most)).await
-    }
-    async fn behind_limits(&self) -> Result<BTreeMap<Pool, u64>, StoreError> {
-        self.operation(Access::Read, self.memory().behind_limits()).await
-    }
-    async fn put_limit(&self, limit: &Limit) -> Result<bool, StoreError> {
-        self.operation(Access::Write, self.memory().put_limit(limit)).await
-    }
-    async fn delete_limit(&self, key: &LimitPattern) -> Result<LimitDeleted, StoreError> {
-        self.operation(Access::Write, self.memory().delete_limit(key)).await
-    }
-    async fn look_at_limits(&self, now: Timestamp, most: usize) -> Result<LimitsLookedAt, StoreError> {
-        self.operation(Access::Write, self.memory().look_at_limits(now, most)).await
-    }
-    async fn unreleased(&self, pool: &Pool, most: usize) -> Result<Vec<Row>, StoreError> {
-        self.rows(Vec::len, self.memory().unreleased(pool, most)).await
-    }
-    async fn pools_with_unreleased(&self) -> Result<Vec<Pool>, StoreError> {
-        self.rows(Vec::len, self.memory().pools_with_unreleased()).await
     }
 }
 

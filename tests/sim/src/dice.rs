@@ -1,58 +1,23 @@
 //! Generates a history from a seed. The generator affects only which histories are likely; the rules are in
 //! `judge`.
 
+mod by_seed;
+
 use crate::code::{Code, Does, Stops};
-use crate::history::{
-    Action, Ask, Fault, History, ObserverSetup, Order, Runs, ServiceSetup, Setup, Theme, WindowSetup,
-};
+use crate::history::{Action, Ask, Fault, History, ObserverSetup, Order, Runs, ServiceSetup, Setup, Theme};
 use crate::network::Lane;
 use crate::world::Power;
-use everwatch_core::id::{LimitKey, Name, Pool};
+use by_seed::{limits_of, schedule_of, time_of, windows_of};
+use everwatch_core::id::{Name, Pool};
 use everwatch_core::observer::definition::Overlap;
-use everwatch_core::observer::schedule::IfRunning;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use std::collections::BTreeSet;
 
 type Actions = Vec<(u64, Action)>;
 
 pub(crate) struct Dice {
     rng: StdRng,
     calm_at: u64,
-}
-
-/// The time of every third observer, from the one with the number `first` on: other seeds keep their histories if it needs no
-/// random value.
-fn time_of(seed: u64, number: u64, first: u64, within: std::ops::Range<i64>) -> Option<i64> {
-    let spread = i64::try_from((seed * 7919 + number * 104_729) % 1_000_003).unwrap();
-    (number % 3 == first).then(|| within.start + spread % (within.end - within.start))
-}
-
-/// The windows of an observer; chosen by seed number, like times.
-fn windows_of(seed: u64, number: u64) -> Option<WindowSetup> {
-    let setup = if number.is_multiple_of(2) { WindowSetup::Interrupted } else { WindowSetup::Late };
-    (seed % 16 == 10).then_some(setup)
-}
-
-/// The reaction of an observer with a schedule to a time during a run; chosen by seed number, like times.
-fn schedule_of(seed: u64, number: u64) -> Option<IfRunning> {
-    let reaction = match number % 3 {
-        0 => IfRunning::Queue,
-        1 => IfRunning::Restart,
-        _ => IfRunning::Skip,
-    };
-    (seed % 16 == 6).then_some(reaction)
-}
-
-/// The limits of an observer; chosen by seed number, like times.
-fn limits_of(seed: u64, number: u64) -> BTreeSet<LimitKey> {
-    let keys: &[&str] = match (seed % 16, number % 3) {
-        (14, 0) => &["a"],
-        (14, 1) => &["a", "b"],
-        (14, _) => &["b"],
-        _ => &[],
-    };
-    keys.iter().map(|key| LimitKey::new(key).unwrap()).collect()
 }
 
 /// Most executions end before the last time of the schedule.

@@ -207,7 +207,7 @@ pub fn counted_pools(rows: &[Row]) -> Vec<String> {
     pools
 }
 
-/// The keys whose places the decision needs: those of observers that do not wait.
+/// The keys whose places must be counted for the decision: those that observers with `on_full = reject` name.
 #[must_use]
 pub fn counted_limits(rows: &[Row]) -> Vec<String> {
     let counted = rows.iter().filter(|row| needs_slot(row) && row.definition.on_full == OnFull::Reject);

@@ -182,7 +182,7 @@ impl Bucket {
         self.level = u64::try_from(level).unwrap_or(u64::MAX).min(to.size());
     }
 
-    /// The permits that could be granted at this time if nobody waited.
+    /// The number of permits that the bucket holds at `now`.
     #[must_use]
     pub fn available(&self, rate: &Rate, now: Timestamp) -> u32 {
         let mut bucket = self.clone();
@@ -197,8 +197,8 @@ impl Bucket {
         waiting.map(Turn::permits).sum()
     }
 
-    /// How many of the acquires of this ask can be granted. The permits of those ahead of it are theirs: so no request
-    /// waits for a later one, however many permits it needs.
+    /// The number of acquires of this ask that the bucket can grant. The asks ahead of it in the line keep their permits:
+    /// a later ask therefore delays no earlier one, however many permits the earlier one needs.
     fn grantable(&self, rate: &Rate, (service, ask): (ServiceId, &PermitAsk), cost: u32) -> u64 {
         let ahead = self.line.iter().take_while(|turn| !turn.is_of(service, ask));
         let ahead: u64 = ahead.map(Turn::permits).sum();
@@ -225,7 +225,7 @@ pub struct RateRow {
 }
 
 impl RateRow {
-    /// A rate that nobody has used.
+    /// A new rate, with a full bucket.
     #[must_use]
     pub fn new(key: RateKey, rate: Rate, now: Timestamp) -> Self {
         Self { key, rate, bucket: Bucket::full(&rate, now) }
@@ -238,8 +238,8 @@ impl RateRow {
     }
 }
 
-/// Grants what one service asks for, as far as the buckets of its keys hold it, and keeps turns for the rest. `rows` are
-/// the rates of the keys that the request names, as far as they exist.
+/// Grants the acquires of one service for which the buckets hold permits, and keeps turns for the others. `rows` are the
+/// rates of the keys that the request names; a key without a rate is missing.
 pub fn grant(rows: &mut [RateRow], request: &PermitRequest, now: Timestamp) -> PermitAnswers {
     let service = request.service;
     let mut rows: BTreeMap<RateKey, &mut RateRow> =
@@ -291,8 +291,8 @@ fn refusal(rows: &BTreeMap<RateKey, &mut RateRow>, ask: &PermitAsk) -> Option<St
 
 /// Gives this ask a turn in the line of each of its keys, or renews it; `false` if a line is full.
 ///
-/// An ask that has lost one of its turns begins anew in all lines. So every two asks have the same order in all lines that
-/// both are in, and none of them waits for the other one.
+/// An ask that has lost one of its turns goes to the end of all its lines. Any two asks therefore have the same order in
+/// every line that both are in, and cannot wait for each other.
 fn queue(
     rows: &mut BTreeMap<RateKey, &mut RateRow>,
     (service, ask): (ServiceId, &PermitAsk),

@@ -244,7 +244,7 @@ impl Plan<'_> {
             }
         }
         let mut is_over = self.in_progress == 0;
-        // First those that are not healthy: they need no more room than they have already.
+        // Unhealthy members are reverted first: they are in progress already.
         let (done, others): (Vec<&Seen>, Vec<&Seen>) = seen
             .iter()
             .filter(|it| it.member.is_changed())

@@ -315,7 +315,7 @@ fn members_that_do_not_run_are_changed_without_waiting() {
     assert_eq!(it.steps(), "Running: done done done changed");
     assert_eq!((it.every(0), it.every(2)), ("9s", "9s"));
     assert_eq!(it.reason(0), "it did not run when it was changed: Paused");
-    // A member that its user pauses meanwhile is not waited for.
+    // The rollout does not wait for a member that a user has paused.
     let now = it.now;
     it.row(3).pause(now, &RowPolicy::default()).unwrap();
     it.hear(3, 1, 0, RunEvent::Stopped);
@@ -370,7 +370,7 @@ fn a_revert_restores_all_changed_members_a_few_at_a_time() {
     it.later(30).steps();
     it.edit(1).restarts(2).hear(2, 1, 0, errored());
     let why = "observer c: an attempt failed: no route";
-    // First those that are not healthy: no more than before are in progress.
+    // Unhealthy members are reverted first: they are in progress already.
     assert_eq!(it.steps(), format!("Reverting ({why}): done done reverting reverting"));
     assert_eq!((it.every(0), it.every(1), it.every(2), it.every(3)), ("9s", "9s", "1s", "1s"));
     // The next one follows once one of them runs, healthy or not, or after `healthy_for`.

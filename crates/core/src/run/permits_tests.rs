@@ -35,7 +35,7 @@ fn the_first_request_is_sent_at_once_and_the_next_a_second_later() {
     let second = queue.acquire(permits("a", 1));
     assert_eq!(asked(&mut queue, 5000), "1: 1 × 2");
     assert_eq!(queue.on_answers(&answers(1, &[(1, 1)]), ms(5020)), [(first, Decided::Until(ms(6990)))]);
-    // One that comes later gets a turn of its own, behind those that have asked before.
+    // A later acquire gets its own turn, behind the earlier ones.
     let third = queue.acquire(permits("a", 1));
     assert_eq!(queue.due(), Some(ms(6000)));
     assert_eq!(asked(&mut queue, 5999), "none");

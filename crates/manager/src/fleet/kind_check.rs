@@ -30,7 +30,7 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// Decides from the services of the last second, and, if none offers the kind, from those that live now.
+/// Asks the services that were read within the last second and, if none of them offers the kind, reads them again.
 pub(crate) async fn check(
     manager: &Manager,
     definition: &ObserverDefinition,

@@ -1,5 +1,5 @@
-//! Follows limits whose maximum or use has changed: observers come forward that wait for a free place, and those beyond an
-//! enforced limit return to the backlog.
+//! Acts on limits whose maximum or use has changed: lets observers that wait for a free place come forward, and returns
+//! observers beyond an enforced limit to the backlog.
 
 use crate::commit::{RowChange, Then, commit};
 use crate::context::Manager;

@@ -5,6 +5,7 @@ use crate::RunError;
 use crate::commit::publish_rows;
 use crate::context::Manager;
 use crate::fleet::{limits, pool_pause, rebalance, safe_mode};
+use crate::loops::changes::after_changes;
 use crate::metric;
 use everwatch_core::capacity::admission::{Offers, PoolCount};
 use everwatch_core::id::Pool;
@@ -12,9 +13,8 @@ use everwatch_core::record::row::Row;
 use everwatch_store::{Admission, Decided, StoreError, WaitingPools};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::{debug, warn};
+use tracing::debug;
 
-const EVERY: Duration = Duration::from_secs(1);
 /// The shortest time between two passes, and after one that found no waiting observer. While many observers change, each
 /// commit would otherwise cause a pass.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -26,25 +26,12 @@ const SERVICES_AGE: Duration = Duration::from_secs(1);
 const SERVICES_AGE_IF_FREE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
-    let mut changes = manager.records.changes();
-    let mut failing = false;
-    loop {
-        tokio::select! {
-            () = manager.stop.cancelled() => return Ok(()),
-            _ = changes.changed() => {}
-            () = tokio::time::sleep(EVERY) => {}
-        }
-        changes.mark_unchanged();
+    after_changes(&manager, "admission of waiting observers failed; retrying", || async {
         let passed = pass(&manager).await;
-        if let Err(error) = &passed
-            && !failing
-        {
-            warn!(%error, "admission of waiting observers failed; retrying");
-        }
-        failing = passed.is_err();
-        let waits = passed.unwrap_or(true);
-        tokio::time::sleep(if waits { PAUSE } else { PAUSE_IF_NONE_WAITS }).await;
-    }
+        let waits = *passed.as_ref().unwrap_or(&true);
+        (passed.map(drop), if waits { PAUSE } else { PAUSE_IF_NONE_WAITS })
+    })
+    .await
 }
 
 /// Returns whether observers wait.
@@ -61,7 +48,7 @@ async fn pass(manager: &Arc<Manager>) -> Result<bool, StoreError> {
         goes_on |= limits::look(manager).await?;
     }
     if goes_on {
-        // Those that came forward wait for a slot; those that went behind a limit may have left a place of another one.
+        // Some observers now wait for a slot instead of a place; others may have left a place of another limit to the next.
         manager.records.note_change();
     }
     Ok(goes_on || !pools.is_empty())

@@ -88,7 +88,7 @@ async fn release(manager: &Arc<Manager>, (pool, roster): (&Pool, &ServiceRoster)
     release_all(manager, pool, rows).await
 }
 
-/// Observers whose messages no service of those that live has, and which have ended long ago.
+/// Observers that ended at least `orphan_after` ago, and whose messages no living service holds.
 pub(crate) async fn overdue_unreleased(
     manager: &Manager,
     pool: &Pool,

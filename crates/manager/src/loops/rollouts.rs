@@ -6,6 +6,7 @@ use crate::commit::{RowChange, Then, follow};
 use crate::context::Manager;
 use crate::events::actor;
 use crate::fleet::{kind_check, safe_mode};
+use crate::loops::changes::after_changes;
 use everwatch_core::id::{ObserverId, RolloutId};
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::row::Row;
@@ -15,34 +16,21 @@ use everwatch_store::{By, MembersPart, StepSaved, StoreError};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::{info, warn};
+use tracing::info;
 
-const EVERY: Duration = Duration::from_secs(1);
+/// The maximum age of the cached services.
+const SERVICES_AGE: Duration = Duration::from_secs(1);
 /// The shortest time between two passes. While many observers change, each commit would otherwise cause a pass.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The most members that one step changes. More than the members that may be in progress: those that do not run are changed
-/// without waiting.
+/// The most members that one step changes. Members that do not run are changed without waiting, so one step may change more
+/// than `max_parallel` members.
 const BATCH: usize = 100;
 
 pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
-    let mut changes = manager.records.changes();
-    let mut failing = false;
-    loop {
-        tokio::select! {
-            () = manager.stop.cancelled() => return Ok(()),
-            _ = changes.changed() => {}
-            () = tokio::time::sleep(EVERY) => {}
-        }
-        changes.mark_unchanged();
-        let passed = pass(&manager).await;
-        if let Err(error) = &passed
-            && !failing
-        {
-            warn!(%error, "a step of a rollout failed; retrying");
-        }
-        failing = passed.is_err();
-        tokio::time::sleep(PAUSE).await;
-    }
+    after_changes(&manager, "a step of a rollout failed; retrying", || async {
+        (pass(&manager).await, PAUSE)
+    })
+    .await
 }
 
 async fn pass(manager: &Arc<Manager>) -> Result<(), StoreError> {
@@ -76,7 +64,7 @@ async fn advance(manager: &Arc<Manager>, rollout: &Rollout) -> Result<(), StoreE
     let mut members = members(manager, rollout.id, in_progress, usize::MAX).await?;
     let is_full = members.len() >= rollout.max_parallel as usize;
     members.extend(self::members(manager, rollout.id, next, if is_full { 1 } else { BATCH }).await?);
-    let services = manager.records.services(EVERY).await?;
+    let services = manager.records.services(SERVICES_AGE).await?;
     // Nobody knows whether the code of a silent service executes.
     let heard = services.iter().filter(|it| it.state() != ServiceState::Suspect);
     let living: HashSet<_> = heard.map(|it| it.id).collect();

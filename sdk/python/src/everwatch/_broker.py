@@ -57,7 +57,7 @@ class _Block:
     channel: _Channel
     # From which its deliveries come.
     queue: str = ""
-    # The acknowledgements of which somebody waits until the queue has accepted them: those sent, and those accepted.
+    # The numbers of acknowledgements sent and accepted, of those for which a caller waits until the queue has accepted them.
     sent: int = 0
     accepted: int = 0
     proving: asyncio.Lock = field(default_factory=asyncio.Lock)

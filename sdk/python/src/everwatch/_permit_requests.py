@@ -85,6 +85,6 @@ class PermitRequests:
             self._queue.give_up(acquire)
             if not decided.done():
                 decided.set_exception(SessionLost("the session is over"))
-                # Also if nobody waits any longer.
+                # Otherwise asyncio warns about an exception that no code has awaited.
                 decided.exception()
         self._waiting.clear()

@@ -86,7 +86,7 @@ pub(crate) struct Knowledge {
     /// When the code of each observer last ended, and how.
     pub(crate) stopped_at: BTreeMap<ObserverId, (u64, Option<Outcome>)>,
     pub(crate) started_at: BTreeMap<ObserverId, u64>,
-    /// The observers of whose rows a fact has told. Two commits may be made before the first of them is told.
+    /// The observers of which a fact about their rows has arrived. Facts follow commits: two commits may come before the first fact.
     pub(crate) told: BTreeSet<ObserverId>,
     pub(crate) deaths: u32,
     pub(crate) deadly_deaths: u32,

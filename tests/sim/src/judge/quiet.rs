@@ -53,7 +53,10 @@ impl Quiet {
             }
             Fact::Saved { request: None, after, .. } => ("is saved", after.id),
             Fact::Heard { command, .. } => match &**command {
-                Command::Revoke(revocations) => match revocations.first() {
+                // A suspect has ended its service. Another service refuses the redelivered messages, and managers end its
+                // older runs.
+                Command::Revoke(revocations) => match revocations.iter().find(|it| !is_checked(it.id, known))
+                {
                     Some(revocation) => ("is revoked", revocation.id),
                     None => return Ok(()),
                 },
@@ -116,11 +119,14 @@ fn is_suspect(row: &Row) -> bool {
     matches!(latest, Some(RunPhase::Held { reason, .. }) if reason == hold_reasons::SUSPECTED)
 }
 
+/// Whether managers check if it has ended its services.
+fn is_checked(id: ObserverId, known: &Knowledge) -> bool {
+    known.row(id).is_some_and(|row| row.crash_check.is_some())
+}
+
 /// Whether its code ends by itself, or it has not come to rest yet.
 fn is_restless(id: ObserverId, known: &Knowledge) -> bool {
     let Some(row) = known.row(id) else { return true };
     let code = Code::of(&row.definition.spec.to_string());
-    // What a suspect kills goes to services that may refuse it, and managers revoke its older runs.
-    let is_checked = row.crash_check.is_some() || row.refused_since.is_some();
-    !matches!(code.does, crate::code::Does::RunsForEver) || is_checked || is_suspect(&row)
+    !matches!(code.does, crate::code::Does::RunsForEver) || is_suspect(&row)
 }

@@ -87,7 +87,7 @@ impl Row {
         self.is_waiting().then(|| self.rank_when_waiting(policy)).flatten()
     }
 
-    /// The same for one that waits for a place of a limit: its place among those that wait for that.
+    /// Its place among the observers that wait for a place of the same limit. `None` if it does not wait for one.
     #[must_use]
     pub fn limit_rank(&self, policy: &RowPolicy) -> Option<i64> {
         self.is_behind_limit().then(|| self.rank_when_waiting(policy)).flatten()
