@@ -57,7 +57,8 @@ class _Block:
     channel: _Channel
     # From which its deliveries come.
     queue: str = ""
-    # The numbers of acknowledgements sent and accepted, of those for which a caller waits until the queue has accepted them.
+    # The numbers of acknowledgements sent and accepted, of those for which
+    # a caller waits until the queue has accepted them.
     sent: int = 0
     accepted: int = 0
     proving: asyncio.Lock = field(default_factory=asyncio.Lock)
