@@ -317,6 +317,10 @@ impl History {
     pub(crate) fn has_deadly_code(&self) -> bool {
         self.setup.observers.iter().any(|it| it.code.is_deadly())
     }
+    /// Whether some observer has windows.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.setup.observers.iter().any(|it| it.windows.is_some())
+    }
     /// Whether the broker forgets or mislays messages.
     pub(crate) fn forgets(&self) -> bool {
         self.actions.iter().any(|(_, action)| match action {

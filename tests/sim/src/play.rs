@@ -97,7 +97,8 @@ fn outcome(world: &World, history: &History, converged_after_ms: u64) -> Outcome
 
 fn converge(world: &mut World, history: &History) {
     let within = match history {
-        _ if history.setup.theme == Theme::Refill => CONVERGES_WITHIN_REFILL,
+        // Observers with windows may have to wait for the next one.
+        _ if history.setup.theme == Theme::Refill && !history.has_windows() => CONVERGES_WITHIN_REFILL,
         _ if history.forgets() => CONVERGES_WITHIN_FORGETFUL,
         _ if history.has_deadly_code() => CONVERGES_WITHIN_DEADLY,
         _ => CONVERGES_WITHIN,

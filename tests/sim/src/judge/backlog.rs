@@ -56,7 +56,7 @@ fn is_first(admitted: &Row, known: &Knowledge, exercised: &mut Exercised) -> Ver
         row.is_waiting()
             && row.definition.pool == definition.pool
             && row.definition.kind == definition.kind
-            && known.told.contains(&row.id)
+            && known.told_waiting.contains(&row.id)
             && !row.waits_for_lists()
             && (known.safe_mode_since.is_none() || row.definition.limits.is_empty())
     });

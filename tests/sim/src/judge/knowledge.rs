@@ -86,8 +86,8 @@ pub(crate) struct Knowledge {
     /// When the code of each observer last ended, and how.
     pub(crate) stopped_at: BTreeMap<ObserverId, (u64, Option<Outcome>)>,
     pub(crate) started_at: BTreeMap<ObserverId, u64>,
-    /// The observers of which a fact about their rows has arrived. Facts follow commits: two commits may come before the first fact.
-    pub(crate) told: BTreeSet<ObserverId>,
+    /// The observers that wait, by the latest fact about their rows. Facts follow commits: two commits may come before the first fact.
+    pub(crate) told_waiting: BTreeSet<ObserverId>,
     pub(crate) deaths: u32,
     pub(crate) deadly_deaths: u32,
     pub(crate) safe_mode_since: Option<u64>,
@@ -127,7 +127,7 @@ impl Knowledge {
             errors: BTreeMap::new(),
             stopped_at: BTreeMap::new(),
             started_at: BTreeMap::new(),
-            told: BTreeSet::new(),
+            told_waiting: BTreeSet::new(),
             deaths: 0,
             deadly_deaths: 0,
             safe_mode_since: None,
@@ -267,7 +267,11 @@ impl Knowledge {
     #[expect(clippy::too_many_lines, reason = "one arm for each fact")]
     pub(crate) fn learn(&mut self, now: u64, fact: &Fact) {
         if let Fact::Saved { after, .. } = fact {
-            self.told.insert(after.id);
+            if after.is_waiting() {
+                self.told_waiting.insert(after.id);
+            } else {
+                self.told_waiting.remove(&after.id);
+            }
         }
         match fact {
             Fact::Booted { host } => {

@@ -31,6 +31,7 @@ const ADMISSION_LOOP: &str = "crates/manager/src/loops/admission.rs";
 const BACKLOG_IN_MEMORY: &str = "crates/store/src/memory/backlog.rs";
 const CHANGES_IN_MEMORY: &str = "crates/store/src/memory/changes.rs";
 const LIMITS: &str = "crates/core/src/capacity/limits.rs";
+const PLACES: &str = "crates/core/src/record/row/places.rs";
 const CHECKPOINT: &str = "crates/core/src/record/checkpoint.rs";
 const SCHEDULED: &str = "crates/core/src/record/row/schedule.rs";
 const DUE: &str = "crates/core/src/record/due.rs";
@@ -119,7 +120,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "confirm-checkpoints-before-they-are-stored",
-        seed: 512,
+        seed: 1362,
         rule: "checkpoints",
         edits: &[edit(SAVING, "of_run.saves.push((of_run.number, sender));", "let _told = sender.send(());")],
     },
@@ -224,7 +225,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "take-lost-sessions-for-deaths",
         seed: 405,
-        rule: "without managers",
+        rule: "failed by a manager",
         edits: &[edit(BLAME, "!reborn.contains(&it.id) && (replaced || now.since(end.at) >= REBORN_WITHIN)", "it.end.is_some()")],
     },
     Mistake {
@@ -242,8 +243,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "forget-what-cancelled-blocks-hold",
-        seed: 22,
-        rule: "quiet",
+        seed: 58,
+        rule: "moves",
         edits: &[edit(BOOK, "block.state = State::Ending;", "block.state = State::Ended; block.held = 0;")],
     },
     Mistake {
@@ -291,7 +292,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "pass-over-the-revocations-of-a-welcome",
-        seed: 62,
+        seed: 69,
         rule: "revocations",
         edits: &[edit(MACHINE, "self.revoke(welcome.revocations, now, effects);", "drop(welcome.revocations);")],
     },
@@ -315,13 +316,13 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "quarantine-those-that-died-beside-another",
-        seed: 633,
+        seed: 411,
         rule: "failed by a manager",
         edits: &[edit(BLAME, "others().any(|it| charge.may_be_of(it))", "false")],
     },
     Mistake {
         name: "republish-an-ended-lease-under-the-same-generation",
-        seed: 105,
+        seed: 1515,
         rule: "epochs",
         edits: &[edit(
             DUE,
@@ -337,19 +338,19 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "acknowledge-the-newer-copy-for-the-older",
-        seed: 268,
+        seed: 156,
         rule: "acknowledgements",
         edits: &[edit(SLOTS, "effects.push(acknowledge((slot.receipt, counts), id, epoch));", "let newer = slot.successor.as_ref().map_or(slot.receipt, |it| it.receipt); effects.push(acknowledge((newer, counts), id, epoch));")],
     },
     Mistake {
         name: "overwrite-the-orders-of-others",
-        seed: 147,
+        seed: 47,
         rule: "convergence",
         edits: &[edit(MANAGER_FLEET, "records.store.swap_note(&note, &before, &after).await?", "{ let _unlooked = before; records.store.set_note(&note, &after, Duration::MAX).await?; true }")],
     },
     Mistake {
         name: "leave-takeovers-unrevoked",
-        seed: 48,
+        seed: 248,
         rule: "overlap",
         edits: &[edit(STATE, "after.taken_over_from(before)", "None")],
     },
@@ -382,6 +383,12 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         seed: 0,
         rule: "convergence",
         edits: &[edit(ADMISSION_LOOP, "manager.records.store.waiting_pools().await?", "WaitingPools::default()")],
+    },
+    Mistake {
+        name: "free-a-place-at-the-end-of-a-run",
+        seed: 446,
+        rule: "limits",
+        edits: &[edit(PLACES, "released >= Some(self.observed.acquisitions())", "released <= Some(u32::MAX)")],
     },
     Mistake {
         name: "count-a-place-too-many",
@@ -427,8 +434,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "use-a-time-of-a-schedule-twice",
-        seed: 6,
-        rule: "times",
+        seed: 118,
+        rule: "rows read",
         edits: &[edit(
             SCHEDULED,
             "self.executions.as_ref().map_or(self.created_at, |executions| executions.used_until)",
