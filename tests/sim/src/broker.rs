@@ -10,7 +10,7 @@ use everwatch_broker::{
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::wire::message::decode;
-use everwatch_core::wire::report::StateMessage;
+use everwatch_core::wire::report::{Report, StateMessage};
 use everwatch_core::wire::work::{DecodedWork, Work, WorkHeader};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -77,6 +77,7 @@ struct End {
     pumped: UnboundedSender<Pumped>,
     service: Option<ServiceId>,
     breaks_after_publish: bool,
+    breaks_after_settlement: bool,
     of_manager: bool,
 }
 
@@ -122,6 +123,7 @@ pub(crate) async fn serve(
         pumped,
         service: None,
         breaks_after_publish: false,
+        breaks_after_settlement: false,
         of_manager: name.starts_with("everwatch manager"),
     };
     let tasks = tokio_util::task::TaskTracker::new();
@@ -139,6 +141,7 @@ pub(crate) async fn serve(
                 }
                 Some(AtBroker::GiveAway(count)) => end.give_away(count),
                 Some(AtBroker::BreakAfterPublish) => end.breaks_after_publish = true,
+                Some(AtBroker::BreakAfterSettlement) => end.breaks_after_settlement = true,
                 Some(AtBroker::Arrived(up)) => {
                     if let Some(loss) = end.on_frame(up, &tasks).await {
                         break loss;
@@ -213,11 +216,12 @@ impl End {
                 self.session.requeue(receipt).await;
             }
             Up::Ask(number, Ask::Publish(target, message)) => {
+                let settles = self.breaks_after_settlement && settles(&message.body);
                 let reply = self.publish(&target, message).await;
                 // A manager's connection breaks only after a publish of work: that is the publish whose
                 // missing confirm matters.
                 let strikes = !self.of_manager || is_work(&target);
-                if self.breaks_after_publish && strikes && reply.is_ok() {
+                if (self.breaks_after_publish && strikes || settles) && reply.is_ok() {
                     return Some(Loss::Told);
                 }
                 self.reply(number, reply);
@@ -408,4 +412,10 @@ async fn pump(
             return;
         }
     }
+}
+
+/// Whether a message reports that a run has ended for good.
+fn settles(body: &[u8]) -> bool {
+    let Ok(StateMessage::Reports(reports)) = decode(body) else { return false };
+    reports.entries.iter().any(|it| matches!(&it.report, Report::Run(run) if run.event.settles()))
 }

@@ -7,7 +7,7 @@ use crate::code::{Code, Does, Stops};
 use crate::history::{Action, Ask, Fault, History, ObserverSetup, Order, Runs, ServiceSetup, Setup, Theme};
 use crate::network::Lane;
 use crate::world::Power;
-use by_seed::{limits_of, schedule_of, time_of, windows_of};
+use by_seed::{breaks_at_ends, limits_of, schedule_of, time_of, windows_of};
 use everwatch_core::id::{Name, Pool};
 use everwatch_core::observer::definition::Overlap;
 use rand::rngs::StdRng;
@@ -25,6 +25,15 @@ fn let_scheduled_code_end(observers: &mut [ObserverSetup]) {
     for (observer, number) in observers.iter_mut().zip(1..) {
         if observer.schedule.is_some() && number % 4 != 0 {
             observer.code.does = Does::CompletesAfter(number * number * 600);
+        }
+    }
+}
+
+/// Observers end while others wait for their places.
+fn let_limited_code_end(observers: &mut [ObserverSetup]) {
+    for (observer, number) in observers.iter_mut().zip(1..) {
+        if number % 4 != 0 {
+            observer.code.does = Does::CompletesAfter(2000 + number * 3700);
         }
     }
 }
@@ -113,6 +122,12 @@ impl Dice {
             actions.push((at, Action::Fault(self.fault(&setup, self.calm_at - at))));
         }
         self.themed(theme, &setup, &mut actions);
+        if breaks_at_ends(setup.seed, theme) {
+            for (at, number) in (4000..self.calm_at - 5000).step_by(1500).zip(0..) {
+                let host = number % setup.services.len() + 1;
+                actions.push((at, Action::Fault(Fault::BreakAfterSettlement { host })));
+            }
+        }
         if theme != Theme::Deadly && self.one_in(4) {
             let service = self.below(setup.services.len());
             setup.services[service].start_rate = f64::from(self.few(5)) / 2.0;
@@ -208,6 +223,9 @@ impl Dice {
         });
         let mut observers: Vec<_> = observers.collect();
         let_scheduled_code_end(&mut observers);
+        if breaks_at_ends(seed, theme) {
+            let_limited_code_end(&mut observers);
+        }
         // Chosen by seed number, as some themes are.
         if matches!(seed % 50, 12 | 31 | 46) {
             for (observer, every) in observers.iter_mut().zip((1..).map(|number| number * 700)) {

@@ -87,6 +87,11 @@ impl World {
                     self.at_broker((conn, Lane::Publish), AtBroker::BreakAfterPublish);
                 }
             }
+            Fault::BreakAfterSettlement { host } => {
+                if let Some(conn) = self.session_of(host, Lane::Publish) {
+                    self.at_broker((conn, Lane::Publish), AtBroker::BreakAfterSettlement);
+                }
+            }
             Fault::LoseAnswers { count } => database.loses_answers.store(count, Ordering::Relaxed),
             Fault::DatabaseAway { for_ms } => {
                 database.away.store(true, Ordering::Relaxed);
@@ -291,6 +296,7 @@ impl World {
             | Fault::Reset { host, .. }
             | Fault::CloseChannel { host }
             | Fault::BreakAfterPublish { host }
+            | Fault::BreakAfterSettlement { host }
             | Fault::ClockStep { host, .. } => Some(*host),
             Fault::Stop { service, .. }
             | Fault::Flaps { service, .. }

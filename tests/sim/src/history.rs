@@ -208,6 +208,10 @@ pub(crate) enum Fault {
     BreakAfterPublish {
         host: usize,
     },
+    /// A connection breaks between the next report of a run's end and its confirm.
+    BreakAfterSettlement {
+        host: usize,
+    },
     /// `count` commits of the database are never answered.
     LoseAnswers {
         count: u32,

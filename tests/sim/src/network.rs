@@ -96,6 +96,8 @@ pub(crate) enum AtBroker {
     GiveAway(usize),
     /// The connection breaks after the next publish, before its confirm.
     BreakAfterPublish,
+    /// The connection breaks after the next report of a run's end, before its confirm.
+    BreakAfterSettlement,
 }
 
 #[derive(Debug)]

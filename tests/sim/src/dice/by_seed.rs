@@ -1,7 +1,7 @@
 //! Properties of observers that follow from the number of the seed. They need no random value, so the histories of the other
 //! seeds stay as they are.
 
-use crate::history::WindowSetup;
+use crate::history::{Theme, WindowSetup};
 use everwatch_core::id::LimitKey;
 use everwatch_core::observer::schedule::IfRunning;
 use std::collections::BTreeSet;
@@ -37,4 +37,10 @@ pub(super) fn limits_of(seed: u64, number: u64) -> BTreeSet<LimitKey> {
         _ => &[],
     };
     keys.iter().map(|key| LimitKey::new(key).unwrap()).collect()
+}
+
+/// Whether observers with limits end on their own, and sessions of services often break between the report of an end and
+/// the acknowledgement.
+pub(super) fn breaks_at_ends(seed: u64, theme: Theme) -> bool {
+    seed % 32 == 30 && matches!(theme, Theme::Faulty | Theme::Interrupted)
 }

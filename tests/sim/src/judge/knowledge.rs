@@ -244,6 +244,7 @@ impl Knowledge {
             // These faults wait for the next operation that they affect.
             Fault::LoseAnswers { .. }
             | Fault::BreakAfterPublish { .. }
+            | Fault::BreakAfterSettlement { .. }
             | Fault::RejectWork { .. }
             | Fault::LoseDeliveries { .. } => 600_000,
             Fault::DatabaseRestored { .. } => 300_000,

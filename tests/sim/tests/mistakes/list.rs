@@ -386,7 +386,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "free-a-place-at-the-end-of-a-run",
-        seed: 446,
+        seed: 62,
         rule: "limits",
         edits: &[edit(PLACES, "released >= Some(self.observed.acquisitions())", "released <= Some(u32::MAX)")],
     },
