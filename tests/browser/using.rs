@@ -57,6 +57,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
         "#/create",
         "#/services",
         "#/rollouts",
+        "#/batches",
         "#/topology",
         "#/limits",
         "#/parked",
@@ -140,6 +141,46 @@ async fn a_change_is_shown_and_taken_back() {
     let back = api.until_observer("one", |it| it.definition_version == 3).await;
     assert_eq!(back.spec, json!({"every": "1s"}));
     page.until("the third version", "document.querySelectorAll('.plain').length === 2").await;
+}
+
+#[tokio::test]
+async fn a_batch_is_followed_retried_cancelled_and_deleted() {
+    let mut cluster = Cluster::new("batches-page");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    let page = Browser::open(&api.url).await;
+    page.view("#/batches").await;
+    page.until_text(".empty h2", "No batches").await;
+    let fails = json!({"name": "bad", "spec": {"argv": ["/bin/sh", "-c", "exit 3"]}});
+    let ends = json!({"name": "good", "spec": {"argv": ["/bin/true"]}});
+    let body = json!({"name": "jobs", "max_running": 1, "observers": [fails, ends],
+        "defaults": {"kind": "exec", "retry": {"kind": "intervals", "delays": []}}});
+    api.done::<everwatch_api::Batch>("POST", "/v1/batches", Some(body), 201).await;
+    // The pages follow without a reload.
+    page.until_text("td.name", "jobs").await;
+    page.until_text("td .status", "Completed").await;
+    page.view("#/batches/jobs").await;
+    page.until_text("h1", "jobs").await;
+    page.until_text(".panel .load", "2 of 2 observers ended1 failed").await;
+    page.until_text("#main, main", "code 3").await;
+    page.press("Retry failed").await;
+    api.until_read("/v1/batches/jobs", |it: &everwatch_api::Batch| it.completions == 2).await;
+    page.press("Delete batch").await;
+    page.press("Delete batch jobs").await;
+    api.until("/v1/batches/jobs", |status, _| status == 404).await;
+
+    let waits = json!({"name": "long", "observers": [{"kind": "ticker"}]});
+    api.done::<everwatch_api::Batch>("POST", "/v1/batches", Some(waits), 201).await;
+    page.view("#/batches/long").await;
+    page.until_text(".head .status", "Running").await;
+    page.press("Cancel batch").await;
+    page.press("Cancel batch long").await;
+    page.until_text(".head .status", "Cancelled").await;
+    page.until_text(".panel header", "1 Deleted").await;
+    page.narrow().await;
+    let wide = "return document.documentElement.scrollWidth - innerWidth";
+    assert!(page.run(wide).await.as_i64().unwrap() <= 0, "a batch is wider than a phone");
 }
 
 #[tokio::test]

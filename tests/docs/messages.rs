@@ -4,6 +4,7 @@
 use super::{keep, root};
 use everwatch_broker::Topology;
 use everwatch_core::id::{Pool, RepliesId, ServiceId};
+use everwatch_core::wire::batch::BatchMessage;
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::heartbeat::HeartbeatMessage;
 use everwatch_core::wire::logs::Answer;
@@ -182,6 +183,18 @@ fn said(schemas: &mut SchemaGenerator) -> Vec<Channel> {
             headers: json!({"type": "object", "required": ["everwatch-observer", "everwatch-epoch"],
                 "properties": {"everwatch-observer": observer(), "everwatch-epoch": epoch}}),
             golden: &[],
+        },
+        Channel {
+            name: "batches",
+            address: names().output(),
+            what: "The same exchange, routing key `batch.completed`: managers tell your programs, at least once, that \
+                   each member of a batch has ended.",
+            title: "A batch has completed",
+            action: "send",
+            payload: enveloped::<BatchMessage>(schemas),
+            headers: json!({"type": "object", "required": ["everwatch-batch"],
+                "properties": {"everwatch-batch": trace("The batch's id.")}}),
+            golden: &["batch-completed"],
         },
     ]
 }

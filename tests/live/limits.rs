@@ -56,24 +56,7 @@ fn most_at_once(all: &BTreeMap<String, Vec<Run>>) -> BTreeMap<String, (usize, us
             }
         }
     }
-    let most = |mut changes: Vec<(i64, bool, &str)>| {
-        changes.sort_unstable();
-        let (mut running, mut most, mut begun) = (BTreeMap::<&str, usize>::new(), 0, 0);
-        for (_, begins, name) in changes {
-            // An observer that moves may overlap with itself: it counts once.
-            let count = running.entry(name).or_default();
-            if begins {
-                *count += 1;
-            } else {
-                *count -= 1;
-            }
-            begun += usize::from(begins);
-            running.retain(|_, count| *count > 0);
-            most = most.max(running.len());
-        }
-        (most, begun)
-    };
-    changes.into_iter().map(|(key, changes)| (key, most(changes))).collect()
+    changes.into_iter().map(|(key, changes)| (key, beacons::most_at_once(changes))).collect()
 }
 
 /// Lets all observers that have ended run again.

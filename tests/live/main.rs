@@ -7,6 +7,7 @@ mod acceptance;
 mod ack_timeout;
 mod applying;
 mod backlog;
+mod batches;
 mod blackout;
 mod commands;
 mod confinement;

@@ -63,6 +63,27 @@ pub fn read(folder: &Path) -> BTreeMap<String, Vec<Run>> {
     all
 }
 
+/// The greatest number of observers that ran at once, and how often a run began, from the time at which each run began
+/// (`true`) or ended.
+pub fn most_at_once(mut changes: Vec<(i64, bool, &str)>) -> (usize, usize) {
+    // An end comes before a beginning at the same millisecond.
+    changes.sort_unstable();
+    let (mut running, mut most, mut begun) = (BTreeMap::<&str, usize>::new(), 0, 0);
+    for (_, begins, name) in changes {
+        // An observer that moves may overlap with itself: it counts once.
+        let count = running.entry(name).or_default();
+        if begins {
+            *count += 1;
+        } else {
+            *count -= 1;
+        }
+        begun += usize::from(begins);
+        running.retain(|_, count| *count > 0);
+        most = most.max(running.len());
+    }
+    (most, begun)
+}
+
 /// The longest pause within one run of any observer, in ms, with the observer's name.
 pub fn longest_pause(folder: &Path) -> (i64, String) {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());

@@ -31,7 +31,7 @@ impl Api {
         path: &str,
         body: Option<Value>,
     ) -> reqwest::Result<(u16, Value)> {
-        self.send(method, path, &[], body).await
+        self.try_call_with(method, path, &[], body).await
     }
     /// Sends a request with additional headers.
     pub async fn call_with(
@@ -41,10 +41,11 @@ impl Api {
         headers: &[(&str, String)],
         body: Option<Value>,
     ) -> (u16, Value) {
-        let answer = self.send(method, path, headers, body).await;
+        let answer = self.try_call_with(method, path, headers, body).await;
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
-    async fn send(
+    /// Sends a request with additional headers; a connection that breaks is an error.
+    pub async fn try_call_with(
         &self,
         method: &str,
         path: &str,

@@ -1,5 +1,6 @@
 //! What travels over the HTTP API, for servers and clients alike.
 
+mod batches;
 mod definition;
 mod history;
 mod limits;
@@ -14,6 +15,7 @@ mod service;
 pub mod sse;
 mod versions;
 
+pub use self::batches::{Batch, BatchMember, NewBatch};
 pub use self::definition::{
     MemberError, NewObserver, ObserverPatch, RetryPolicy, RunSchedule, RunWindows, WindowOpening,
 };

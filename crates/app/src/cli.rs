@@ -1,5 +1,6 @@
 //! The command-line interface: commands, flags and arguments.
 
+mod batch;
 mod conformance;
 mod fleet;
 mod limit;
@@ -12,6 +13,7 @@ mod rollout;
 mod tests;
 
 pub(crate) use crate::output::Output;
+pub(crate) use batch::{Batch, CreateBatch};
 pub(crate) use conformance::Conformance;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
 pub(crate) use limit::Limit;
@@ -80,6 +82,9 @@ pub(crate) enum Command {
     /// Even out the services of each pool
     #[command(subcommand)]
     Rebalance(Rebalance),
+    /// Create many observers as one batch, follow it and end it
+    #[command(subcommand)]
+    Batch(Batch),
     /// Change many observers by one patch, a few at a time
     #[command(subcommand)]
     Rollout(Rollout),

@@ -104,8 +104,26 @@ impl Client {
         body: Option<&Value>,
     ) -> anyhow::Result<T> {
         let asked = format!("{method} {path}");
-        let text = self.call(method, path, body).await?;
-        Ok(serde_json::from_str(&text).map_err(|error| {
+        let text = self.call((method, path), body, None).await?;
+        self.answer(&asked, &text)
+    }
+
+    /// Creates something, once for each idempotency key.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub(crate) async fn create<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        key: Option<&str>,
+        body: &Value,
+    ) -> anyhow::Result<T> {
+        let text = self.call((Method::POST, path), Some(body), key).await?;
+        self.answer(&format!("POST {path}"), &text)
+    }
+
+    fn answer<T: DeserializeOwned>(&self, asked: &str, text: &str) -> anyhow::Result<T> {
+        Ok(serde_json::from_str(text).map_err(|error| {
             Failure::Failed(format!(
                 "the manager at {} answered {asked} with what this version ({}) cannot read: {error}; \
                  use the `everwatch` of its version",
@@ -120,11 +138,19 @@ impl Client {
     /// # Errors
     /// As [`Client::read`].
     pub(crate) async fn order(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<()> {
-        self.call(method, path, body).await.map(drop)
+        self.call((method, path), body, None).await.map(drop)
     }
 
-    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<String> {
+    async fn call(
+        &self,
+        (method, path): (Method, &str),
+        body: Option<&Value>,
+        key: Option<&str>,
+    ) -> anyhow::Result<String> {
         let mut request = self.http.request(method, format!("{}{path}", self.server));
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
         if let Some(body) = body {
             request = request.json(body);
         }

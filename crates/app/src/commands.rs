@@ -1,6 +1,7 @@
 //! What each command does, and with which code it ends.
 
 mod apply;
+mod batch;
 mod bench;
 mod bulk;
 mod conformance;
@@ -40,6 +41,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Observer(verb) => server().and_then(|server| observer::run(&server, verb)),
         Command::Service(verb) => server().and_then(|server| service::run(&server, verb)),
         Command::Rebalance(verb) => server().and_then(|server| service::rebalance(&server, verb)),
+        Command::Batch(verb) => server().and_then(|server| batch::run(&server, verb)),
         Command::Rollout(verb) => server().and_then(|server| rollout::run(&server, verb)),
         Command::Bench(arguments) => bench::run(cli.config.as_deref(), &arguments),
         Command::Conformance(arguments) => conformance::run(cli.config.as_deref(), &arguments),

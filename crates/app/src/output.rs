@@ -9,11 +9,13 @@ mod views;
 
 pub(crate) use cells::{age, line};
 pub(crate) use describe::{
-    observer as describe_observer, rollout as describe_rollout, schedule, service as describe_service,
+    batch as describe_batch, observer as describe_observer, rollout as describe_rollout, schedule,
+    service as describe_service,
 };
 pub(crate) use table::{Column, Lines, Tone, View, cut};
 pub(crate) use views::{
-    Change, EVENTS, LIMITS, MEMBERS, OBSERVERS, PARKED, POOLS, RATES, REBALANCE, ROLLOUTS, SERVICES, VERSIONS,
+    BATCH_MEMBERS, BATCHES, Change, EVENTS, LIMITS, MEMBERS, OBSERVERS, PARKED, POOLS, RATES, REBALANCE,
+    ROLLOUTS, SERVICES, VERSIONS,
 };
 
 use crate::item::Item;

@@ -54,6 +54,7 @@ uuid_id!(ObserverId, "The identity of an observer, given at its creation and nev
 uuid_id!(ServiceId, "One incarnation of an observer service process: new at each registration.");
 uuid_id!(ManagerId, "One incarnation of a manager process.");
 uuid_id!(RolloutId, "The identity of a rollout.");
+uuid_id!(BatchId, "The identity of a batch.");
 uuid_id!(RepliesId, "The address at which one broker session of a manager receives replies.");
 
 macro_rules! checked_name {
@@ -123,7 +124,13 @@ fn check_name(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// What the limit of a batch begins with; no key of a user contains a colon.
+const BATCH_KEY: &str = "batch:";
+
 fn check_limit_key(text: &str) -> Result<(), &'static str> {
+    if text.strip_prefix(BATCH_KEY).is_some_and(|id| Uuid::parse_str(id).is_ok()) {
+        return Ok(());
+    }
     let legal = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
     let first = text.bytes().next().is_some_and(|c| c.is_ascii_alphanumeric());
     if !first || text.len() > 128 || !text.bytes().all(legal) {
@@ -175,7 +182,33 @@ checked_name!(Pool, "pool", "A named work queue.", check_pool);
 checked_name!(Kind, "kind", "What code an observer runs.", check_kind);
 checked_name!(RateKey, "rate", "The key of a rate.", check_name);
 
+impl LimitKey {
+    /// The key that the members of this batch count towards.
+    #[must_use]
+    pub fn of_batch(batch: BatchId) -> Self {
+        Self(format!("{BATCH_KEY}{batch}").into())
+    }
+
+    /// Whether it is the key of a batch: only its batch sets it.
+    #[must_use]
+    pub fn is_of_batch(&self) -> bool {
+        self.0.starts_with(BATCH_KEY)
+    }
+}
+
+impl From<LimitKey> for LimitPattern {
+    fn from(key: LimitKey) -> Self {
+        Self(key.0)
+    }
+}
+
 impl LimitPattern {
+    /// Whether it is the key of a batch: only its batch sets it.
+    #[must_use]
+    pub fn is_of_batch(&self) -> bool {
+        self.0.starts_with(BATCH_KEY)
+    }
+
     /// What its keys begin with; `None` if it is one key.
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
@@ -233,6 +266,25 @@ impl FromStr for RolloutRef {
     }
 }
 
+/// A reference to a batch: by id, or by name, which means the newest of that name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchRef {
+    /// By id.
+    Id(BatchId),
+    /// By name.
+    Name(Name),
+}
+
+impl FromStr for BatchRef {
+    type Err = InvalidName;
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        match Uuid::parse_str(text) {
+            Ok(id) => Ok(Self::Id(BatchId(id))),
+            Err(_) => Name::new(text).map(Self::Name),
+        }
+    }
+}
+
 /// A reference to a service: by id, or by name, which means the newest incarnation of that name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceRef {
@@ -268,6 +320,15 @@ mod tests {
         }
         assert!(Pool::new("gpu-2").is_ok() && Pool::new("GPU").is_err() && Pool::new("").is_err());
         assert!(Kind::new("price-watch").is_ok() && Kind::new("Price").is_err());
+    }
+
+    #[test]
+    fn the_key_of_a_batch_is_none_that_a_user_can_make_up() {
+        let key = LimitKey::of_batch(BatchId(Uuid::from_u128(7)));
+        assert!(key.is_of_batch() && LimitKey::new(key.as_str()) == Ok(key.clone()));
+        assert!(LimitKey::new("batch:x").is_err() && LimitPattern::new("batch:*").is_err());
+        assert!(!LimitKey::new("batch-1").unwrap().is_of_batch());
+        assert!(LimitPattern::from(key).is_of_batch());
     }
 
     #[test]

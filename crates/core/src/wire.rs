@@ -1,5 +1,6 @@
 //! What travels between managers and services.
 
+pub mod batch;
 pub mod checkpoint;
 pub mod command;
 pub mod heartbeat;

@@ -5,8 +5,9 @@
 
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::{Kind, ManagerId, Name, ObserverId, Pool, RateKey, RepliesId, ServiceId};
+use everwatch_core::id::{BatchId, Kind, ManagerId, Name, ObserverId, Pool, RateKey, RepliesId, ServiceId};
 use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::wire::batch::{BatchCompleted, BatchMessage};
 use everwatch_core::wire::checkpoint::{
     Checkpoint, CheckpointAnswers, CheckpointRestored, CheckpointStored, CheckpointWanted, SavedCheckpoint,
 };
@@ -331,4 +332,18 @@ fn additions_of_newer_versions_are_ignored() {
             .to_string()
             .contains("version 2")
     );
+}
+
+#[test]
+fn messages_about_batches() {
+    let completed = BatchCompleted {
+        batch: BatchId(Uuid::from_u128(0xf)),
+        name: Name::new("reports").unwrap(),
+        completion: 2,
+        members: 400,
+        counts: [("Completed".to_owned(), 397), ("Failed".to_owned(), 3)].into(),
+        created_at: at(0),
+        completed_at: at(600_000),
+    };
+    both_ways("batch-completed", &BatchMessage::Completed(completed));
 }

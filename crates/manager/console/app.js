@@ -9,6 +9,7 @@ import { observers } from "./observers.js";
 import { observer } from "./observer.js";
 import { create } from "./create.js";
 import { services } from "./services.js";
+import { batch, batches } from "./batches.js";
 import { rollout, rollouts } from "./rollouts.js";
 import { topology } from "./topology.js";
 import { limits } from "./limits.js";
@@ -16,7 +17,7 @@ import { parked } from "./parked.js";
 import { events } from "./events.js";
 
 const main = document.getElementById("main");
-const VIEWS = { "": overview, observers, create, services, rollouts, topology, limits, parked, events };
+const VIEWS = { "": overview, observers, create, services, rollouts, batches, topology, limits, parked, events };
 
 let route, view, data, turn = 0;
 
@@ -76,7 +77,7 @@ async function follow() {
   const before = route;
   route = read();
   const moved = before?.path !== route.path;
-  view = (route.parts[1] && { observers: observer, rollouts: rollout }[route.parts[0]]) || VIEWS[route.parts[0]];
+  view = (route.parts[1] && { observers: observer, rollouts: rollout, batches: batch }[route.parts[0]]) || VIEWS[route.parts[0]];
   view ??= { name: "nowhere", title: "Not found", load: async () => ({}), draw: () => [h("h1", {}, "Not found"), empty("This page does not exist", "Check the address.", h("a", { class: "button", href: "#/" }, "Go to the overview"))] };
   if (moved) {
     data = undefined;

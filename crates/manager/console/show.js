@@ -80,14 +80,16 @@ export const EVENT_WORDS = {
   restarted: "started again", errored: "error", handed_over: "handed over", refused: "refused", stopped: "stopped",
   completed: "completed", failed: "failed", deleted: "deleted", service_registered: "service registered", service_suspect: "service silent",
   service_lost: "service lost", service_gone: "service stopped", work_queue_created: "work queue created", safe_mode: "safe mode", pool_paused: "pool paused", pool_resumed: "pool resumed", limit_set: "limit set", limit_deleted: "limit deleted", rate_set: "rate set", rate_deleted: "rate deleted",
+  batch_created: "batch created", batch_incomplete: "batch incomplete", batch_completed: "batch completed", batch_retried: "batch retried",
+  batch_cancelling: "batch cancelling", batch_cancelled: "batch cancelled", batch_deleted: "batch deleted",
   rollout_started: "rollout started", rollout_paused: "rollout paused", rollout_resumed: "rollout resumed", rollout_reverting: "rollout reverting",
   rollout_finished: "rollout finished", rollout_reverted: "rollout reverted", rollout_cancelled: "rollout cancelled",
   republish_capped: "publishing capped", move_requested: "move requested", service_cordoned: "cordoned", service_uncordoned: "uncordoned",
   service_draining: "drain begun", service_drained: "drained", service_resized: "resized", rebalanced: "rebalanced",
   suspected: "suspected", quarantine_capped: "quarantine capped",
 };
-const BAD = new Set(["errored", "refused", "failed", "service_suspect", "service_lost", "republish_capped", "rollout_reverting"]);
-const GOOD = new Set(["started", "completed", "service_registered", "rollout_finished"]);
+const BAD = new Set(["errored", "refused", "failed", "service_suspect", "service_lost", "republish_capped", "rollout_reverting", "batch_incomplete"]);
+const GOOD = new Set(["started", "completed", "service_registered", "rollout_finished", "batch_completed"]);
 
 export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) ? "bad" : GOOD.has(it) ? "good" : "plain" }, EVENT_WORDS[it] ?? it);
 

@@ -7,13 +7,15 @@ use crate::events::actor;
 use crate::metric;
 use crate::outgoing::{commands, publish};
 use async_trait::async_trait;
+use everwatch_core::batch::Batch;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::wire::command::Revocation;
-use everwatch_store::{Change, StoreError};
+use everwatch_store::{Change, Created, StoreError};
 use std::collections::HashSet;
 use std::sync::Arc;
+use tracing::info;
 
 /// How often a change is tried again after another manager changed the row in the meantime.
 pub(crate) const CAS_TRIES: usize = 20;
@@ -208,6 +210,39 @@ pub(crate) async fn publish_rows(manager: &Arc<Manager>, rows: Vec<Row>) {
     commands::revocations(&manager.link, &revocations).await;
     metrics::counter!(metric::REPUBLISHES).increment(revocations.len() as u64);
     publish::publish(manager, rows);
+}
+
+/// What follows stored creates: their events, and the publishes of those that have a slot.
+pub(crate) fn follow_creates(manager: &Arc<Manager>, created: impl Iterator<Item = (Row, Created)>) {
+    let mut published = Vec::new();
+    for (row, created) in created {
+        if let Some(stored) = created.stored(&row) {
+            manager.records.events.tell(None, &stored);
+        }
+        if created == Created::Done {
+            published.push(row);
+        }
+    }
+    manager.records.note_change();
+    publish::publish(manager, published);
+}
+
+/// Saves a changed batch and tells its event; `None` if it has changed since `before` was read.
+pub(crate) async fn save_batch(
+    records: &Records,
+    before: &Batch,
+    after: Batch,
+) -> Result<Option<Batch>, StoreError> {
+    if !records.store.save_batch(&after).await? {
+        return Ok(None);
+    }
+    let saved = Batch { version: after.version + 1, ..after };
+    if let Some((kind, text)) = saved.event(Some(before)) {
+        info!(batch = %saved.name, state = %saved.state, reason = saved.reason, "batch changed its state");
+        records.events.tell_all(kind, text);
+    }
+    records.note_change();
+    Ok(Some(saved))
 }
 
 /// Saves the changes and tells their events; returns those that were saved.

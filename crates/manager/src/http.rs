@@ -1,6 +1,7 @@
 //! The HTTP API: requests in, rows and problems out. Knows no SQL and no AMQP.
 
 mod actions;
+mod batches;
 mod body;
 mod bulk;
 mod console;
@@ -98,6 +99,11 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(versions::list))
         .routes(routes!(versions::revert))
         .routes(routes!(services::list))
+        .routes(routes!(batches::list, batches::create))
+        .routes(routes!(batches::read, batches::delete))
+        .routes(routes!(batches::observers))
+        .routes(routes!(batches::retry_failed))
+        .routes(routes!(batches::cancel))
         .routes(routes!(rollouts::list, rollouts::start))
         .routes(routes!(rollouts::read))
         .routes(routes!(rollouts::members))

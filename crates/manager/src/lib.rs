@@ -29,8 +29,8 @@ use everwatch_broker::{Broker, ConnectError};
 use everwatch_door::serve::{Limits, serve};
 use everwatch_store::{Store, StoreError};
 use loops::{
-    admission, confirms, create_batcher, event_feed, event_writer, leases, link, orphans, reconcile, revoker,
-    rollouts, save_batcher, sweep,
+    admission, confirms, create_batcher, event_feed, event_writer, leases, link, observer_batches, orphans,
+    reconcile, revoker, rollouts, save_batcher, sweep,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -89,6 +89,9 @@ pub async fn run(
     let mut running = start(settings, store, broker, extra_routes, stop).await?;
     let (app, over) = (running.app.clone(), running.manager.stop.clone());
     http::metrics::install(&running.manager);
+    // Not a loop of `start`: the simulation plays no batches, and another task would change its recorded histories.
+    let it = Arc::clone(&running.manager);
+    running.loops.spawn(async move { ("batches", observer_batches::run(it).await) });
     running.loops.spawn(async move {
         serve(listener, app, Limits::default().with_files(), over).await;
         ("HTTP server", Ok(()))

@@ -10,6 +10,7 @@ pub(crate) mod event_writer;
 mod gather;
 pub(crate) mod leases;
 pub(crate) mod link;
+pub(crate) mod observer_batches;
 pub(crate) mod orphans;
 pub(crate) mod reconcile;
 pub(crate) mod revoker;

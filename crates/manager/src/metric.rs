@@ -16,6 +16,7 @@ pub(crate) const LIMIT_MAX: &str = "everwatch_limit_max";
 pub(crate) const LIMIT_WAITING: &str = "everwatch_limit_waiting";
 pub(crate) const PERMITS_WAITING: &str = "everwatch_permits_waiting";
 pub(crate) const ROLLOUTS: &str = "everwatch_rollouts";
+pub(crate) const BATCHES: &str = "everwatch_batches";
 pub(crate) const PARKED: &str = "everwatch_parked_messages";
 pub(crate) const UNREADABLE_ROWS: &str = "everwatch_unreadable_rows";
 pub(crate) const STATE_LAG: &str = "everwatch_state_queue_lag_seconds";
@@ -46,7 +47,7 @@ pub(crate) const WAITED: &str = "everwatch_waited_seconds";
 pub(crate) const GAP: &str = "everwatch_failover_gap_seconds";
 pub(crate) const OVERLAP: &str = "everwatch_run_overlap_seconds";
 
-const GAUGES: [(&str, Unit, &str); 18] = [
+const GAUGES: [(&str, Unit, &str); 19] = [
     (OBSERVERS, Unit::Count, "observers by pool and status"),
     (OBSERVER_HEALTH, Unit::Count, "observers that are to run, by pool and health"),
     (SERVICES, Unit::Count, "living services by state"),
@@ -64,6 +65,7 @@ const GAUGES: [(&str, Unit, &str); 18] = [
     (LIMIT_WAITING, Unit::Count, "observers that wait for a place of a limit, by key"),
     (PERMITS_WAITING, Unit::Count, "permits of a rate for which code waits, by rate"),
     (ROLLOUTS, Unit::Count, "rollouts that are not over, by state"),
+    (BATCHES, Unit::Count, "batches that are not over, by state"),
     (PARKED, Unit::Count, "messages that no version could read"),
     (UNREADABLE_ROWS, Unit::Count, "stored rows that this manager has met and cannot read, by table"),
     (

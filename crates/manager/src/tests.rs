@@ -3,6 +3,7 @@
 mod answer;
 mod anything;
 mod api;
+mod batches;
 mod bulk;
 mod contract;
 mod document;

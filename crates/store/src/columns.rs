@@ -47,6 +47,8 @@ pub(crate) struct StateColumns {
     pub(crate) digest: Option<i64>,
     /// The place in the backlog.
     pub(crate) rank: Option<i64>,
+    /// The batch, and the place in it.
+    pub(crate) batch: Option<(Uuid, i64)>,
     pub(crate) state: Vec<u8>,
 }
 
@@ -170,6 +172,7 @@ impl StateColumns {
             reason_code: stored_code(row).map(ReasonCode::as_str),
             digest: row.digest().map(stored_digest),
             rank: row.rank(policy),
+            batch: row.batch.map(|it| (it.batch.0, it.place.into())),
             state: row.written().map_err(|error| StoreError::Corrupt(error.to_string()))?,
         })
     }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a check fails by panicking")]
 
 mod backlog;
+mod batches;
 mod changing;
 mod checkpoints;
 mod creating;
@@ -19,6 +20,7 @@ mod unreadable;
 mod versions;
 
 pub use backlog::*;
+pub use batches::*;
 pub use changing::*;
 pub use checkpoints::*;
 pub use creating::*;

@@ -2,6 +2,7 @@
 //! Its content is lost when the process ends.
 
 mod backlog;
+mod batches;
 mod changes;
 mod events;
 mod limits;
@@ -19,7 +20,6 @@ use crate::port::{
 };
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolOffers;
-use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_limits};
 use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
@@ -38,7 +38,6 @@ use everwatch_core::record::status::Status;
 use everwatch_core::wire::checkpoint::{Checkpoint, CheckpointRestored, CheckpointStored, CheckpointWanted};
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use std::cmp::Ordering;
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -68,6 +67,7 @@ struct Tables {
     changed_limits: BTreeSet<LimitKey>,
     rates: rates::Table,
     rollouts: rollouts::Stored,
+    batches: batches::Stored,
     last_event: i64,
     last_parked: i64,
 }
@@ -145,23 +145,7 @@ impl Tables {
 #[async_trait]
 impl Observers for MemoryStore {
     async fn create(&self, rows: &[Row], offers: &PoolOffers) -> Result<Vec<Created>, StoreError> {
-        let mut tables = self.tables();
-        let occupancy = Occupancy {
-            holders: tables.holders(),
-            pools: tables.pool_counts(rows, &self.policy),
-            limits: tables.unclaimed(&counted_limits(rows)),
-        };
-        let mut answers = admit(rows, occupancy, offers);
-        for (row, answer) in rows.iter().zip(&mut answers) {
-            let Some(row) = answer.stored(row) else { continue };
-            match tables.observers.entry(row.id) {
-                Entry::Occupied(_) => *answer = Created::NameTaken,
-                Entry::Vacant(place) => {
-                    place.insert(Kept::of(&row, row.version, &self.policy, true)?);
-                }
-            }
-        }
-        Ok(answers)
+        self.tables().create(rows, offers, &self.policy)
     }
     async fn load(&self, ids: &[ObserverId]) -> Result<Found<Row, ObserverId>, StoreError> {
         let (tables, mut met) = (self.tables(), HashSet::new());

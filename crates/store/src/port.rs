@@ -1,10 +1,12 @@
 //! The store port: rows that change only by compare-and-set on their version. `core` makes every decision, including
 //! which creates are admitted; a store supplies the facts in one transaction.
 
+mod batches;
 mod limits;
 mod parked;
 mod rollouts;
 
+pub use self::batches::{BatchCreated, BatchPart, Batches};
 pub use self::rollouts::{MembersPart, RolloutCreated, Rollouts, StepSaved};
 pub use crate::checkpoints::ObserverResult;
 pub use crate::events::{Event, EventFilter, EventPage, EventRange};
@@ -451,6 +453,7 @@ pub trait Store:
     + Limits
     + Rates
     + Rollouts
+    + Batches
     + Worklists
     + Services
     + Checkpoints

@@ -1,6 +1,7 @@
 //! The store on PostgreSQL: any number of managers share one.
 
 mod backlog;
+mod batches;
 mod checkpoints;
 mod events;
 mod limit_counts;

@@ -1,6 +1,7 @@
 //! The store on SQLite: one manager, one file. One connection writes, four read.
 
 mod backlog;
+mod batches;
 mod checkpoints;
 mod events;
 mod group_commit;

@@ -87,6 +87,14 @@ both! {
     admissions_to_two_pools_do_not_give_a_place_twice
     a_create_that_does_not_wait_is_refused_at_a_full_limit
     an_enforced_limit_names_the_newest_beyond_it
+    a_batch_is_found_by_id_and_by_name
+    a_batch_is_saved_by_compare_and_set
+    members_are_stored_while_their_batch_is_being_created
+    members_are_counted_and_listed_by_status
+    names_are_taken_by_live_observers_outside_of_the_batch
+    results_are_read_together
+    the_limit_of_a_batch_lives_as_long_as_the_batch
+    a_limited_number_of_batches_is_not_over
     a_save_stands_under_the_next_version
     a_save_of_an_old_version_changes_nothing
     the_second_of_one_id_in_a_batch_comes_too_late

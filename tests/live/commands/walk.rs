@@ -127,6 +127,14 @@ const COMMANDS: &[(&str, i32)] = &[
     ("rollout revert faster", 0),
     ("rollout cancel faster", 0),
     ("rollout cancel faster", 4),
+    ("batch create --file BATCH --key walk --name walk --max-running 2", 0),
+    ("batch list", 0),
+    ("batch describe walk", 0),
+    ("batch observers walk --status Created,Processing", 0),
+    ("batch retry-failed walk", 0),
+    ("batch delete walk", 4),
+    ("batch cancel walk", 0),
+    ("batch describe nothing", 3),
     ("rollout describe nothing", 3),
     ("pool list", 0),
     ("pool pause spare", 0),
@@ -158,12 +166,14 @@ const COMMANDS: &[(&str, i32)] = &[
 const MANIFEST: &str = "name: three\nkind: ticker\nlabels: {app: z}\nretry: {kind: intervals, delays: [1s, 5s]}\n\
     overlap: allow\ngrace: 5s\non_full: queue\ndesired: running\nspec: {}\npool: default\n";
 
-/// Runs all of them through the recorder.
-async fn walk(dev: &Dev, file: &str) {
+const BATCH: &str = r#"{"defaults": {"kind": "ticker"}, "observers": [{}, {}, {}]}"#;
+
+/// Runs all of them through the recorder, with these files of an observer and of a batch.
+async fn walk(dev: &Dev, [file, batch]: [&str; 2]) {
     for (line, code) in COMMANDS {
         let words: Vec<String> = line
             .split_whitespace()
-            .map(|word| word.replace("FILE", file).replace("SERVER", &dev.api.url))
+            .map(|word| word.replace("FILE", file).replace("BATCH", batch).replace("SERVER", &dev.api.url))
             .collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let ended = dev.command(&words).output().unwrap();
@@ -225,7 +235,9 @@ async fn every_command_asks_what_the_document_knows_and_every_operation_has_its_
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("three.yaml");
     std::fs::write(&file, MANIFEST).unwrap();
-    walk(&dev, file.to_str().unwrap()).await;
+    let batch = folder.path().join("batch.json");
+    std::fs::write(&batch, BATCH).unwrap();
+    walk(&dev, [&file, &batch].map(|file| file.to_str().unwrap())).await;
 
     let contract = Contract::new(document);
     let called: BTreeSet<String> =

@@ -1,8 +1,10 @@
 //! The text of `describe` for one observer or service: its definition, its state with the reason, and its
 //! history.
 
+mod batch;
 mod rollout;
 
+pub(crate) use batch::batch;
 pub(crate) use rollout::rollout;
 
 use super::cells::{bytes, epoch, labels, line, millis, or_dash, second};

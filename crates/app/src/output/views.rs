@@ -3,10 +3,10 @@
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{
-    DefinitionVersion, Event, Limit, Observer, ParkedMessage, Pool, Rate, Rollout, RolloutMember, Service,
-    ServiceBalance,
+    Batch, BatchMember, DefinitionVersion, Event, Limit, Observer, ParkedMessage, Pool, Rate, Rollout,
+    RolloutMember, Service, ServiceBalance,
 };
-use everwatch_core::clock::Timestamp;
+use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
@@ -130,6 +130,44 @@ fn changes(it: &DefinitionVersion) -> String {
     let pointers = it.changes.iter().flatten().map(|it| it.pointer.trim_start_matches('/'));
     or_dash(Some(pointers.collect::<Vec<_>>().join(", ")))
 }
+
+pub(crate) const BATCHES: View<Batch> = View {
+    noun: "batches",
+    name: |it| it.name.clone(),
+    key: |it| it.id.to_string(),
+    columns: &[
+        Column::<Batch>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Batch>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
+        Column::<Batch>::new("SETTLED", |it, _| format!("{} of {}", it.settled, it.members)).right(),
+        Column::<Batch>::new("COUNTS", |it, _| batch_counts(it)).least(12),
+        Column::<Batch>::new("PER MINUTE", |it, _| or_dash(it.rate_per_minute)).right(),
+        Column::<Batch>::new("TIME LEFT", |it, _| or_dash(it.time_left.map(show))).right(),
+        Column::<Batch>::new("AGE", |it, now| since(it.created_at, now)).right().moving(),
+        Column::<Batch>::new("BY", |it, _| or_dash(it.by.as_ref())).least(6).wide(),
+        Column::<Batch>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
+        Column::<Batch>::new("REASON", |it, _| it.reason.clone()).least(20),
+    ],
+};
+
+/// The members by status, without the statuses that have none.
+pub(super) fn batch_counts(it: &Batch) -> String {
+    let told = it.counts.iter().filter(|(_, count)| **count > 0);
+    told.map(|(status, count)| format!("{count} {status}")).collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) const BATCH_MEMBERS: View<BatchMember> = View {
+    noun: "observers",
+    name: |it| it.name.clone(),
+    key: |it| it.id.to_string(),
+    columns: &[
+        Column::<BatchMember>::new("PLACE", |it, _| it.place.to_string()).right(),
+        Column::<BatchMember>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<BatchMember>::new("STATUS", |it, _| it.status.as_str().to_owned()).toned(),
+        Column::<BatchMember>::new("RESULT", |it, _| or_dash(it.result.as_ref())).least(12),
+        Column::<BatchMember>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
+        Column::<BatchMember>::new("ERROR", |it, _| it.error.clone()).least(20),
+    ],
+};
 
 pub(crate) const ROLLOUTS: View<Rollout> = View {
     noun: "rollouts",

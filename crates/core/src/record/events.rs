@@ -90,6 +90,17 @@ words! {
     RolloutFinished = "rollout_finished",
     RolloutReverted = "rollout_reverted",
     RolloutCancelled = "rollout_cancelled",
+    BatchCreated = "batch_created",
+    /// The request that creates its members was cut off.
+    BatchIncomplete = "batch_incomplete",
+    /// Each of its members has ended.
+    BatchCompleted = "batch_completed",
+    /// Its failed members are retried.
+    BatchRetried = "batch_retried",
+    /// Managers delete the members that have not ended.
+    BatchCancelling = "batch_cancelling",
+    BatchCancelled = "batch_cancelled",
+    BatchDeleted = "batch_deleted",
     WorkQueueCreated = "work_queue_created",
     SafeMode = "safe_mode",
     /// So many observers seem to be lost that managers republish only some of them now.

@@ -3,6 +3,7 @@
 
 mod backlog;
 mod beside;
+mod membership;
 mod outbox;
 mod places;
 mod revisions;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 pub use backlog::{Slot, Waiting};
+pub use membership::Membership;
 pub use places::{Places, Use};
 pub use revisions::{REVISIONS_MAX, Revision};
 pub use schedule::{Execution, Executions};
@@ -67,6 +69,8 @@ pub struct Row {
     /// Whether the digest that is stored beside the row is not [`Row::digest`]: an older version has written the row.
     #[serde(skip)]
     pub digest_is_stale: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<Membership>,
     /// What its user wants to run.
     #[serde(skip, default = "beside::definition")]
     pub definition: Arc<ObserverDefinition>,
@@ -177,6 +181,7 @@ impl Row {
             id,
             version: 1,
             digest_is_stale: false,
+            batch: None,
             definition: Arc::new(definition),
             desired: Desired::Running,
             revised: None,
@@ -457,7 +462,7 @@ impl Row {
     /// When the row may be forgotten.
     #[must_use]
     pub fn forget_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
-        let ended = self.ended_at.filter(|_| !self.awaits_release())?;
+        let ended = self.ended_at.filter(|_| self.batch.is_none() && !self.awaits_release())?;
         let keep = match self.verdict().status {
             Status::Deleted => policy.retention_deleted,
             Status::Completed => policy.retention_completed,

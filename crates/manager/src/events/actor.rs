@@ -34,6 +34,11 @@ pub(crate) fn on_behalf<T>(by: Option<By>, act: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Acts for a user or a part of the manager, until the future is done.
+pub(crate) async fn acting<T>(by: By, act: impl Future<Output = T>) -> T {
+    BY.scope(by, act).await
+}
+
 /// Remembers who asks until the request is answered.
 pub(crate) async fn remember(request: Request, next: Next) -> Response {
     let from = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(addr)| addr.ip());

@@ -48,6 +48,7 @@ const FILES: &[File] = files! {
     "/console/logs.js": "logs.js", SCRIPT;
     "/console/create.js": "create.js", SCRIPT;
     "/console/services.js": "services.js", SCRIPT;
+    "/console/batches.js": "batches.js", SCRIPT;
     "/console/rollouts.js": "rollouts.js", SCRIPT;
     "/console/topology.js": "topology.js", SCRIPT;
     "/console/limits.js": "limits.js", SCRIPT;

@@ -49,6 +49,7 @@ pub(super) async fn create_row(
     Draft { definition, paused }: Draft,
 ) -> Result<(Row, Observer), Problem> {
     check_kind(manager, &definition).await?;
+    limits::check_free(&definition)?;
     limits::check_known(&manager.records, &definition).await?;
     let now = manager.records.clock.now();
     definition.check_at(now).map_err(|error| Problem::invalid(vec![error]))?;

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{Limit, LimitSettings, LimitUsers, Listed, NamedThing, ProblemBody};
 use everwatch_core::capacity::limits::{self, MAX_MAX};
 use everwatch_core::id::{LimitKey, LimitPattern};
-use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
+use everwatch_core::observer::definition::{FieldError, LIMITS_MAX, ObserverDefinition};
 use everwatch_core::record::events::EventKind;
 use everwatch_store::{LimitCounts, LimitDeleted, LimitUse, StoreError};
 use std::sync::Arc;
@@ -91,6 +91,9 @@ pub(crate) async fn put(
     params.finish()?;
     let LimitSettings { max, enforce } = parsed(body)?;
     let key = LimitPattern::new(&key).map_err(|error| wrong("", error.to_string()))?;
+    if key.is_of_batch() {
+        return Err(wrong("", format!("{key} is the limit of a batch: its max_running sets it")));
+    }
     if !(1..=MAX_MAX).contains(&max) {
         return Err(wrong("/max", format!("is {max}: must be 1 to {MAX_MAX}")));
     }
@@ -123,6 +126,10 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, Problem> {
     params.finish()?;
     let Ok(pattern) = LimitPattern::new(&key) else { return Err(not_found(&key)) };
+    if pattern.is_of_batch() {
+        let detail = format!("{key} is the limit of a batch: it is deleted with the batch");
+        return Err(Problem::new(Code::LimitInUse, detail));
+    }
     match manager.records.store.delete_limit(&pattern).await? {
         LimitDeleted::Missing => Err(missing(&key)),
         LimitDeleted::InUse(count) => {
@@ -152,6 +159,26 @@ fn missing(key: &str) -> Problem {
 fn not_found(key: &str) -> Problem {
     let key: String = key.chars().take(140).collect();
     Problem::new(Code::NotFound, format!("there is no limit `{key}`, and no limit applies to it"))
+}
+
+/// Refuses the limit of a batch in the create of an observer that is no member.
+pub(super) fn check_free(definition: &ObserverDefinition) -> Result<(), Problem> {
+    match definition.limits.iter().find(|key| key.is_of_batch()) {
+        Some(key) => Err(wrong("/limits", format!("{key} is the limit of a batch: only its members use it"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses more limits than an observer may have together with the limit of its batch, which no change removes.
+pub(super) fn check_room(changed: &ObserverDefinition, seen: &ObserverDefinition) -> Result<(), Problem> {
+    let own = changed.limits.iter().filter(|key| !key.is_of_batch()).count();
+    let of_batch = seen.limits.iter().filter(|key| key.is_of_batch()).count();
+    if own + of_batch > LIMITS_MAX {
+        let detail =
+            format!("names {own} limits, and its batch limits it, too: at most {LIMITS_MAX} together");
+        return Err(wrong("/limits", detail));
+    }
+    Ok(())
 }
 
 /// Refuses keys to which no limit applies.

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use everwatch_broker::Session;
+use everwatch_core::batch::BatchState;
 use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::id::{Pool, RateKey};
 use everwatch_core::record::health::Health;
@@ -87,6 +88,11 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
     for state in RolloutState::ALL.into_iter().filter(|state| !state.is_over()) {
         let count = rollouts.iter().filter(|it| it.state == state).count();
         metrics::gauge!(metric::ROLLOUTS, "state" => state.as_str()).set(count as f64);
+    }
+    let batches = manager.records.store.open_batches().await?;
+    for state in BatchState::ALL.into_iter().filter(|state| !state.is_over()) {
+        let count = batches.iter().filter(|it| it.state == state).count();
+        metrics::gauge!(metric::BATCHES, "state" => state.as_str()).set(count as f64);
     }
     let unreadable = manager.records.store.unreadable().await?;
     for table in [Table::Observers, Table::Services] {

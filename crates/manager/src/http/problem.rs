@@ -51,6 +51,11 @@ impl Problem {
         Self { code: Code::Invalid, detail, errors }
     }
 
+    /// What is wrong, by member.
+    pub(crate) fn into_errors(self) -> Vec<FieldError> {
+        self.errors
+    }
+
     /// The body of the response.
     pub(crate) fn body(&self, instance: &str) -> ProblemBody {
         let (status, code, title) = self.code.describe();

@@ -131,6 +131,7 @@ async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> R
     if !draft.definition.runs_like(&seen.definition) {
         check_kind(manager, &draft.definition).await?;
     }
+    limits::check_room(&draft.definition, &seen.definition)?;
     if draft.definition.limits != seen.definition.limits {
         limits::check_known(&manager.records, &draft.definition).await?;
     }

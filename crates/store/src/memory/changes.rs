@@ -1,13 +1,41 @@
-//! Saves of changed rows, in memory.
+//! Creates and saves of rows, in memory.
 
 use super::{Kept, Tables};
 use crate::limit_uses::freed;
-use crate::port::{Change, StoreError};
+use crate::port::{Change, Created, StoreError};
+use everwatch_core::capacity::admission::PoolOffers;
+use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_limits};
 use everwatch_core::id::ObserverId;
+use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use std::collections::HashSet;
+use std::collections::btree_map::Entry;
 
 impl Tables {
+    pub(super) fn create(
+        &mut self,
+        rows: &[Row],
+        offers: &PoolOffers,
+        policy: &RowPolicy,
+    ) -> Result<Vec<Created>, StoreError> {
+        let occupancy = Occupancy {
+            holders: self.holders(),
+            pools: self.pool_counts(rows, policy),
+            limits: self.unclaimed(&counted_limits(rows)),
+        };
+        let mut answers = admit(rows, occupancy, offers);
+        for (row, answer) in rows.iter().zip(&mut answers) {
+            let Some(row) = answer.stored(row) else { continue };
+            match self.observers.entry(row.id) {
+                Entry::Occupied(_) => *answer = Created::NameTaken,
+                Entry::Vacant(place) => {
+                    place.insert(Kept::of(&row, row.version, policy, true)?);
+                }
+            }
+        }
+        Ok(answers)
+    }
+
     /// Saves the rows whose version has not changed; returns the ids of the others.
     pub(super) fn save(
         &mut self,

@@ -116,20 +116,31 @@ pub(super) async fn create(
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
     let mut transaction = pool.begin().await.map_err(failure)?;
-    let pools = pool_counts::lock_and_count(&mut transaction, &counted_pools(rows), policy).await?;
-    let holders = holders(&mut transaction, &names(rows)).await?;
-    let limits = limit_counts::unclaimed(&mut transaction, &counted_limits(rows)).await?;
+    let answers = create_within(&mut transaction, (rows, offers), policy).await?;
+    transaction.commit().await.map_err(failure)?;
+    Ok(answers)
+}
+
+/// Creates observers in a transaction that the caller commits.
+pub(super) async fn create_within(
+    transaction: &mut PgConnection,
+    (rows, offers): (&[Row], &PoolOffers),
+    policy: &RowPolicy,
+) -> Result<Vec<Created>, StoreError> {
+    let pools = pool_counts::lock_and_count(&mut *transaction, &counted_pools(rows), policy).await?;
+    let holders = holders(&mut *transaction, &names(rows)).await?;
+    let limits = limit_counts::unclaimed(&mut *transaction, &counted_limits(rows)).await?;
     let mut answers = admit(rows, Occupancy { holders, pools, limits }, offers);
     let stored: Vec<Option<Cow<'_, Row>>> =
         rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
     let wanted: Vec<WantedColumns> =
         stored.iter().flatten().map(|row| WantedColumns::of(row)).collect::<Result<_, _>>()?;
     if !wanted.is_empty() {
-        let inserted = write_wanted(&mut transaction, INSERT, &wanted).await?;
+        let inserted = write_wanted(&mut *transaction, INSERT, &wanted).await?;
         if inserted.len() < wanted.len() {
             // Another manager committed one of the names after this transaction read the holders and before
             // it inserted.
-            let holders = self::holders(&mut transaction, &names(rows)).await?;
+            let holders = self::holders(&mut *transaction, &names(rows)).await?;
             for (row, answer) in rows.iter().zip(&mut answers) {
                 if answer.is_stored() && !inserted.contains(&row.id.0) {
                     *answer = refused_by(holders.get(row.definition.name.as_str()).copied());
@@ -139,12 +150,13 @@ pub(super) async fn create(
         let done = stored.iter().flatten().map(Cow::as_ref).filter(|row| inserted.contains(&row.id.0));
         let done: Vec<&Row> = done.collect();
         let states = done.iter().map(|row| StateColumns::of(row, row.version, policy));
-        write_states(&mut transaction, INSERT_STATES, &states.collect::<Result<Vec<_>, _>>()?).await?;
-        limit_counts::write_uses(&mut transaction, UseChanges::of_created(done.iter().copied(), policy))
+        let states = states.collect::<Result<Vec<_>, _>>()?;
+        write_states(&mut *transaction, INSERT_STATES, &states).await?;
+        write_places(&mut *transaction, &states).await?;
+        limit_counts::write_uses(&mut *transaction, UseChanges::of_created(done.iter().copied(), policy))
             .await?;
-        count(&mut transaction, CountChanges::of_created(done.into_iter())).await?;
+        count(&mut *transaction, CountChanges::of_created(done.into_iter())).await?;
     }
-    transaction.commit().await.map_err(failure)?;
     Ok(answers)
 }
 
@@ -204,6 +216,25 @@ async fn write_states(
         .await
         .map_err(failure)?;
     Ok(written.into_iter().collect())
+}
+
+/// Writes the batches of new observers.
+async fn write_places(connection: &mut PgConnection, rows: &[StateColumns]) -> Result<(), StoreError> {
+    let members: Vec<(Uuid, Uuid, i64)> =
+        rows.iter().filter_map(|row| row.batch.map(|(batch, place)| (row.id, batch, place))).collect();
+    if members.is_empty() {
+        return Ok(());
+    }
+    let update = "UPDATE observer_states s SET batch_id = n.batch_id, batch_place = n.place
+        FROM UNNEST($1::uuid[], $2::uuid[], $3::bigint[]) AS n (id, batch_id, place) WHERE s.id = n.id";
+    sqlx::query(update)
+        .bind(members.iter().map(|it| it.0).collect::<Vec<_>>())
+        .bind(members.iter().map(|it| it.1).collect::<Vec<_>>())
+        .bind(members.iter().map(|it| it.2).collect::<Vec<_>>())
+        .execute(connection)
+        .await
+        .map(drop)
+        .map_err(failure)
 }
 
 async fn count(connection: &mut PgConnection, changes: CountChanges) -> Result<(), StoreError> {

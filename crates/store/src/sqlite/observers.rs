@@ -22,7 +22,7 @@ use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use sqlx::{SqliteConnection, SqlitePool};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::LazyLock;
 use uuid::Uuid;
 
@@ -58,8 +58,8 @@ static INSERT_WANTED: LazyLock<Statements> = LazyLock::new(|| {
 static INSERT_STATES: LazyLock<Statements> = LazyLock::new(|| {
     let insert =
         "INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at, commanded_at,
-        health, steady_at, reason_code, digest, slot, rank, state)";
-    Statements::new(insert, 15, "")
+        health, steady_at, reason_code, digest, slot, rank, state, batch_id, batch_place)";
+    Statements::new(insert, 17, "")
 });
 
 // An `UPDATE … FROM` would be shorter, but SQLite then reads the whole table for each statement. The subquery and the
@@ -85,15 +85,26 @@ pub(super) async fn create(
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
     let mut transaction = super::writing(writer).await?;
-    let pools = pool_counts::count(&mut transaction, &counted_pools(rows), policy).await?;
-    let holders = holders(&mut transaction, &names(rows)).await?;
-    let limits = limit_counts::unclaimed(&mut transaction, &counted_limits(rows)).await?;
+    let answers = create_within(&mut transaction, (rows, offers), policy).await?;
+    transaction.commit().await.map_err(failure)?;
+    Ok(answers)
+}
+
+/// Creates observers in a transaction that the caller commits.
+pub(super) async fn create_within(
+    transaction: &mut SqliteConnection,
+    (rows, offers): (&[Row], &PoolOffers),
+    policy: &RowPolicy,
+) -> Result<Vec<Created>, StoreError> {
+    let pools = pool_counts::count(&mut *transaction, &counted_pools(rows), policy).await?;
+    let holders = holders(&mut *transaction, &names(rows)).await?;
+    let limits = limit_counts::unclaimed(&mut *transaction, &counted_limits(rows)).await?;
     let mut answers = admit(rows, Occupancy { holders, pools, limits }, offers);
     let stored: Vec<Option<Cow<'_, Row>>> =
         rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
     let wanted: Vec<WantedColumns> =
         stored.iter().flatten().map(|row| WantedColumns::of(row)).collect::<Result<_, _>>()?;
-    let inserted = INSERT_WANTED.write(&mut transaction, &wanted, |row| row.id, bind_wanted).await?;
+    let inserted = INSERT_WANTED.write(&mut *transaction, &wanted, |row| row.id, bind_wanted).await?;
     let mut done = Vec::with_capacity(inserted.len());
     for (row, answer) in stored.iter().zip(&mut answers) {
         let Some(row) = row else { continue };
@@ -105,10 +116,9 @@ pub(super) async fn create(
     }
     let states = done.iter().map(|row| StateColumns::of(row, row.version, policy));
     let states = states.collect::<Result<Vec<_>, _>>()?;
-    write_states(&mut transaction, &INSERT_STATES, &states).await?;
-    limit_counts::write_uses(&mut transaction, UseChanges::of_created(done.iter().copied(), policy)).await?;
-    count(&mut transaction, CountChanges::of_created(done.into_iter())).await?;
-    transaction.commit().await.map_err(failure)?;
+    INSERT_STATES.write(&mut *transaction, &states, |row| row.id, bind_created).await?;
+    limit_counts::write_uses(&mut *transaction, UseChanges::of_created(done.iter().copied(), policy)).await?;
+    count(&mut *transaction, CountChanges::of_created(done.into_iter())).await?;
     Ok(answers)
 }
 
@@ -128,13 +138,9 @@ fn bind_wanted<'q>(query: Statement<'q>, row: &'q WantedColumns) -> Statement<'q
     query.bind(row.created_at).bind(&row.labels).bind(&row.definition)
 }
 
-/// Writes states and returns the ids of those that were written.
-async fn write_states(
-    connection: &mut SqliteConnection,
-    statements: &'static Statements,
-    rows: &[StateColumns],
-) -> Result<HashSet<Uuid>, StoreError> {
-    statements.write(connection, rows, |row| row.id, bind_state).await
+fn bind_created<'q>(query: Statement<'q>, row: &'q StateColumns) -> Statement<'q> {
+    let (batch, place) = row.batch.unzip();
+    bind_state(query, row).bind(batch).bind(place)
 }
 
 fn bind_state<'q>(query: Statement<'q>, row: &'q StateColumns) -> Statement<'q> {
@@ -200,7 +206,7 @@ pub(super) async fn save_within(
     let firsts = firsts(changes);
     let states = firsts.iter().map(|it| StateColumns::of(it.after, it.before.version + 1, policy));
     let states = states.collect::<Result<Vec<_>, _>>()?;
-    let saved = write_states(transaction, &SAVE, &states).await?;
+    let saved = SAVE.write(transaction, &states, |row| row.id, bind_state).await?;
     for version in VersionColumns::of_replaced(&firsts, &saved)? {
         write_version(transaction, version).await?;
     }

@@ -1,17 +1,21 @@
-//! The tables of limits, rates and rollouts.
+//! The tables of limits, rates, rollouts and batches.
 
 use super::{Access, RemoteStore};
 use async_trait::async_trait;
+use everwatch_core::batch::{Batch, Counts};
+use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::rate::{Rate, RateRow};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{LimitKey, LimitPattern, Pool, RateKey, RolloutRef};
+use everwatch_core::id::{
+    BatchId, BatchRef, LimitKey, LimitPattern, Name, ObserverId, Pool, RateKey, RolloutRef,
+};
 use everwatch_core::record::row::Row;
 use everwatch_core::rollout::{Member, Rollout, Step};
 use everwatch_core::wire::permits::{PermitAnswers, PermitRequest};
 use everwatch_store::{
-    LimitCounts, LimitDeleted, LimitUse, Limits, LimitsLookedAt, MembersPart, RatePage, Rates,
-    RolloutCreated, Rollouts, StepSaved, StoreError,
+    BatchCreated, BatchPart, Batches, Created, LimitCounts, LimitDeleted, LimitUse, Limits, LimitsLookedAt,
+    MembersPart, ObserverResult, RatePage, Rates, RolloutCreated, Rollouts, StepSaved, StoreError,
 };
 use std::collections::BTreeMap;
 
@@ -34,6 +38,48 @@ impl Rates for RemoteStore {
     }
     async fn empty_rates(&self) -> Result<(), StoreError> {
         self.operation(Access::Write, self.memory().empty_rates()).await
+    }
+}
+
+#[async_trait]
+impl Batches for RemoteStore {
+    async fn create_batch(&self, batch: &Batch) -> Result<BatchCreated, StoreError> {
+        self.operation(Access::Write, self.memory().create_batch(batch)).await
+    }
+    async fn create_members(
+        &self,
+        batch: BatchId,
+        rows: &[Row],
+        offers: &PoolOffers,
+    ) -> Result<Option<Vec<Created>>, StoreError> {
+        self.operation(Access::Write, self.memory().create_members(batch, rows, offers)).await
+    }
+    async fn batch(&self, which: &BatchRef) -> Result<Option<Batch>, StoreError> {
+        self.operation(Access::Read, self.memory().batch(which)).await
+    }
+    async fn batches(&self, most: usize) -> Result<Vec<Batch>, StoreError> {
+        self.operation(Access::Read, self.memory().batches(most)).await
+    }
+    async fn open_batches(&self) -> Result<Vec<Batch>, StoreError> {
+        self.operation(Access::Read, self.memory().open_batches()).await
+    }
+    async fn save_batch(&self, batch: &Batch) -> Result<bool, StoreError> {
+        self.operation(Access::Write, self.memory().save_batch(batch)).await
+    }
+    async fn batch_counts(&self, ids: &[BatchId]) -> Result<BTreeMap<BatchId, Counts>, StoreError> {
+        self.operation(Access::Read, self.memory().batch_counts(ids)).await
+    }
+    async fn batch_members(&self, part: &BatchPart<'_>) -> Result<Vec<Row>, StoreError> {
+        self.operation(Access::Read, self.memory().batch_members(part)).await
+    }
+    async fn results(&self, ids: &[ObserverId]) -> Result<Vec<ObserverResult>, StoreError> {
+        self.operation(Access::Read, self.memory().results(ids)).await
+    }
+    async fn taken_names(&self, names: &[&str], batch: BatchId) -> Result<Vec<Name>, StoreError> {
+        self.operation(Access::Read, self.memory().taken_names(names, batch)).await
+    }
+    async fn delete_batch(&self, batch: BatchId, version: i64) -> Result<bool, StoreError> {
+        self.operation(Access::Write, self.memory().delete_batch(batch, version)).await
     }
 }
 

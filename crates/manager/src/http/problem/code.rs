@@ -85,6 +85,10 @@ codes! {
     RolloutOver = CONFLICT, "rollout-over", "the rollout is over";
     RolloutReverting = CONFLICT, "rollout-reverting", "the rollout is being reverted";
     TooManyRollouts = CONFLICT, "too-many-rollouts", "too many rollouts are not over";
+    BatchIncomplete = CONFLICT, "batch-incomplete", "not all members of the batch exist";
+    BatchNotOver = CONFLICT, "batch-not-over", "the batch is not over";
+    BatchOver = CONFLICT, "batch-over", "the batch is over";
+    TooManyBatches = CONFLICT, "too-many-batches", "too many batches are not over";
     BrokerUnavailable = SERVICE_UNAVAILABLE, "broker-unavailable", "the broker does not answer", retry after 1;
     DatabaseUnavailable = SERVICE_UNAVAILABLE, "database-unavailable", "the database does not answer", retry after 1;
     NotReady = SERVICE_UNAVAILABLE, "not-ready", "the manager is not ready", retry after 5;

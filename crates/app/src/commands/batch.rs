@@ -1,0 +1,140 @@
+//! `everwatch batch …`
+
+use super::operations;
+use crate::cli::{Batch, CreateBatch};
+use crate::client::{Client, Failure};
+use crate::item::Item;
+use crate::output::{self, BATCH_MEMBERS, BATCHES, TerminalStyle, print};
+use everwatch_api::{self as api, BatchMember, Listed};
+use everwatch_core::batch::BatchState;
+use everwatch_core::clock::{self, show};
+use everwatch_core::record::status::Status;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// How many failed members a description shows.
+const TOLD: usize = 15;
+/// The most members of one page.
+const PAGE: usize = 1000;
+/// The most batches of a list.
+const ALL: u32 = 200;
+/// The interval between two looks at the progress.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn run(server: &str, verb: Batch) -> anyhow::Result<()> {
+    let client = &Client::new(server)?;
+    match verb {
+        Batch::Create(asked) => create(client, asked).await,
+        Batch::List(watched) => {
+            operations::list(client, &format!("/v1/batches?limit={ALL}"), &BATCHES, watched).await
+        }
+        Batch::Describe { name } => describe(client, &name).await,
+        Batch::Observers { name, status, shown } => {
+            output::show(&BATCH_MEMBERS, &members(client, &name, &status, usize::MAX).await?, shown.output)
+        }
+        Batch::RetryFailed { name } => {
+            order(client, Method::POST, &format!("{}/retry-failed", path(&name))).await
+        }
+        Batch::Cancel { name } => order(client, Method::POST, &format!("{}/cancel", path(&name))).await,
+        Batch::Delete { name } => order(client, Method::DELETE, &path(&name)).await,
+    }
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/batches/{}", Client::part(name))
+}
+
+/// The state and the progress in one line.
+fn told(it: &api::Batch) -> String {
+    let failed = match it.counts.get(&Status::Failed) {
+        None | Some(0) => String::new(),
+        Some(count) => format!(", {count} failed"),
+    };
+    let rate = it.rate_per_minute.map_or_else(String::new, |rate| format!(", {rate} a minute"));
+    let left = it.time_left.map_or_else(String::new, |left| format!(", {} left", show(left)));
+    let reason = if it.reason.is_empty() { String::new() } else { format!(": {}", it.reason) };
+    let (name, state) = (&it.name, it.state);
+    format!(
+        "{name} {state}, {} of {} observers have ended{failed}{rate}{left}{reason}",
+        it.settled, it.members
+    )
+}
+
+async fn order(client: &Client, method: Method, path: &str) -> anyhow::Result<()> {
+    let it: api::Batch = client.send(method, path, None).await?;
+    print(&told(&it));
+    Ok(())
+}
+
+async fn create(client: &Client, asked: CreateBatch) -> anyhow::Result<()> {
+    let mut body = read(&asked.file)?;
+    let Some(members) = body.as_object_mut() else {
+        let file = asked.file.display();
+        return Err(Failure::Usage(format!("{file}: write an object with the member \"observers\"")).into());
+    };
+    if let Some(name) = asked.name {
+        members.insert("name".to_owned(), json!(name));
+    }
+    if let Some(max) = asked.max_running {
+        members.insert("max_running".to_owned(), json!(max));
+    }
+    let mut it: api::Batch = client.create("/v1/batches", asked.key.as_deref(), &body).await?;
+    print(&told(&it));
+    let path = path(&it.id.to_string());
+    let mut shown = told(&it);
+    while asked.wait && !it.state.is_over() {
+        tokio::time::sleep(LOOK_EVERY).await;
+        it = client.read(&path).await?;
+        let now = told(&it);
+        if now != shown {
+            print(&now);
+            shown = now;
+        }
+    }
+    let failed = it.counts.get(&Status::Failed).copied().unwrap_or(0);
+    if asked.wait && (failed > 0 || it.state != BatchState::Completed) {
+        return Err(Failure::Failed(format!("{failed} of {} observers have failed", it.members)).into());
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> anyhow::Result<Value> {
+    let told = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", file.display()));
+    let text = if file == Path::new("-") {
+        std::io::read_to_string(std::io::stdin()).map_err(|error| told(&error))?
+    } else {
+        std::fs::read_to_string(file).map_err(|error| told(&error))?
+    };
+    Ok(serde_json::from_str(&text).map_err(|error| told(&error))?)
+}
+
+async fn members(
+    client: &Client,
+    name: &str,
+    statuses: &[Status],
+    most: usize,
+) -> anyhow::Result<Vec<Item<BatchMember>>> {
+    let statuses: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
+    let status = if statuses.is_empty() { String::new() } else { format!("&status={}", statuses.join(",")) };
+    let (mut items, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let limit = (most - items.len()).min(PAGE);
+        let page: Listed<Item<BatchMember>> =
+            client.read(&format!("{}/observers?limit={limit}{status}{cursor}", path(name))).await?;
+        items.extend(page.items);
+        match page.next_cursor.filter(|_| items.len() < most) {
+            Some(next) => cursor = format!("&cursor={}", Client::part(&next)),
+            None => return Ok(items),
+        }
+    }
+}
+
+async fn describe(client: &Client, name: &str) -> anyhow::Result<()> {
+    let it: api::Batch = client.read(&path(name)).await?;
+    let failed = members(client, &it.id.to_string(), &[Status::Failed], TOLD).await?;
+    print(&output::describe_batch(&it, &failed, (TerminalStyle::stdout(), clock::now())));
+    Ok(())
+}

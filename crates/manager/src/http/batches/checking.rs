@@ -1,0 +1,181 @@
+//! Checks a batch before anything is stored: one member that is not valid refuses it.
+
+use super::super::draft::{Draft, draft, merged};
+use super::super::problem::Problem;
+use crate::context::Manager;
+use crate::fleet::kind_check::{self, Unfit};
+use everwatch_api::NewBatch;
+use everwatch_core::batch::MEMBERS_MAX;
+use everwatch_core::capacity::limits::MAX_MAX;
+use everwatch_core::id::{BatchId, LimitKey, Name};
+use everwatch_core::observer::definition::{FieldError, LIMITS_MAX, ObserverDefinition, OnFull};
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The errors that a refusal names.
+const ERRORS_MAX: usize = 20;
+/// The longest name of a batch: its members are named after it.
+const NAME_MAX: usize = 120;
+/// Members that are checked before other tasks have their turn.
+const TURN: usize = 200;
+
+/// A batch whose members can be read.
+pub(super) struct BatchDraft {
+    pub(super) name: Name,
+    pub(super) max_running: Option<u32>,
+    pub(super) members: Vec<Draft>,
+}
+
+fn wrong(pointer: &str, detail: impl Into<String>) -> FieldError {
+    FieldError { pointer: pointer.to_owned(), detail: detail.into() }
+}
+
+fn refused(pointer: &str, detail: impl Into<String>) -> Problem {
+    Problem::invalid(vec![wrong(pointer, detail)])
+}
+
+/// The errors of members, with their places.
+#[derive(Default)]
+struct Errors {
+    shown: Vec<FieldError>,
+    all: usize,
+}
+
+impl Errors {
+    fn add(&mut self, place: usize, error: FieldError) {
+        self.all += 1;
+        if self.shown.len() < ERRORS_MAX {
+            let pointer = format!("/observers/{place}{}", error.pointer);
+            self.shown.push(FieldError { pointer, ..error });
+        }
+    }
+    fn finish(mut self) -> Result<(), Problem> {
+        let more = self.all - self.shown.len();
+        if more > 0 {
+            self.shown.push(wrong("/observers", format!("has {more} more errors")));
+        }
+        if self.shown.is_empty() { Ok(()) } else { Err(Problem::invalid(self.shown)) }
+    }
+}
+
+/// Reads a request; its members are merged into the defaults.
+pub(super) async fn checked(wanted: NewBatch) -> Result<BatchDraft, Problem> {
+    let name = match wanted.name.as_deref() {
+        Some(text) => Name::new(text).map_err(|error| refused("/name", error.to_string()))?,
+        None => made_up(),
+    };
+    if name.as_str().len() > NAME_MAX {
+        return Err(refused(
+            "/name",
+            format!("is longer than {NAME_MAX} characters: its members are named after it"),
+        ));
+    }
+    if let Some(max) = wanted.max_running.filter(|max| !(1..=MAX_MAX).contains(max)) {
+        return Err(refused("/max_running", format!("is {max}: 1 to {MAX_MAX}, or leave it out")));
+    }
+    let count = wanted.observers.len();
+    if !(1..=MEMBERS_MAX).contains(&count) {
+        return Err(refused("/observers", format!("has {count} observers: a batch has 1 to {MEMBERS_MAX}")));
+    }
+    let defaults = Value::Object(wanted.defaults);
+    let (mut errors, mut members, mut places) = (Errors::default(), Vec::new(), HashMap::new());
+    for (place, observer) in wanted.observers.iter().enumerate() {
+        if place % TURN == 0 {
+            tokio::task::yield_now().await;
+        }
+        let fallback = Name::new(&format!("{name}-{place}")).expect("a number is legal at the end of a name");
+        match member(&defaults, observer, &fallback, wanted.max_running.is_some()) {
+            Err(found) => found.into_iter().for_each(|error| errors.add(place, error)),
+            Ok(member) => {
+                if let Some(first) = places.insert(member.definition.name.clone(), place) {
+                    let detail = format!("is the name of observer {first}, too: give each its own name");
+                    errors.add(place, wrong("/name", detail));
+                }
+                members.push(member);
+            }
+        }
+    }
+    errors.finish()?;
+    Ok(BatchDraft { name, max_running: wanted.max_running, members })
+}
+
+fn made_up() -> Name {
+    let random = Uuid::new_v4().simple().to_string();
+    Name::new(&format!("batch-{}", &random[..12])).expect("hexadecimal digits are legal in a name")
+}
+
+fn member(
+    defaults: &Value,
+    observer: &Value,
+    fallback: &Name,
+    is_limited: bool,
+) -> Result<Draft, Vec<FieldError>> {
+    if !observer.is_object() {
+        return Err(vec![wrong("", "must be a JSON object")]);
+    }
+    let mut body = merged(defaults.clone(), observer).map_err(Problem::into_errors)?;
+    if let Some(members) = body.as_object_mut() {
+        members.entry("on_full").or_insert_with(|| json!("queue"));
+    }
+    let draft = draft(body, fallback).map_err(Problem::into_errors)?;
+    let definition = &draft.definition;
+    let mut errors = Vec::new();
+    if definition.on_full == OnFull::Reject {
+        errors.push(wrong("/on_full", "is \"reject\": the members of a batch wait for slots, leave it out"));
+    }
+    if definition.schedule.is_some() {
+        errors.push(wrong("/schedule", "starts again and again: the members of a batch end, leave it out"));
+    }
+    if definition.limits.iter().any(LimitKey::is_of_batch) {
+        errors.push(wrong("/limits", "names the limit of a batch: only the members of that batch use it"));
+    }
+    if is_limited && definition.limits.len() >= LIMITS_MAX {
+        let detail = format!("names {LIMITS_MAX} limits, and max_running is one more: name one less");
+        errors.push(wrong("/limits", detail));
+    }
+    if errors.is_empty() { Ok(draft) } else { Err(errors) }
+}
+
+/// Checks what depends on services, limits and other observers.
+pub(super) async fn check_members(
+    manager: &Manager,
+    batch: BatchId,
+    draft: &BatchDraft,
+) -> Result<(), Problem> {
+    let records = &manager.records;
+    let services = records.services(Duration::ZERO).await?;
+    let (mut errors, now) = (Errors::default(), records.clock.now());
+    let keys: BTreeSet<&LimitKey> = draft.members.iter().flat_map(|it| &it.definition.limits).collect();
+    let keys: Vec<LimitKey> = keys.into_iter().cloned().collect();
+    let known = if keys.is_empty() { [].into() } else { records.store.limits_of(&keys).await? };
+    let names: Vec<&str> = draft.members.iter().map(|it| it.definition.name.as_str()).collect();
+    let taken: BTreeSet<Name> = records.store.taken_names(&names, batch).await?.into_iter().collect();
+    for (place, it) in draft.members.iter().enumerate() {
+        if place % TURN == 0 {
+            tokio::task::yield_now().await;
+        }
+        let definition: &ObserverDefinition = &it.definition;
+        match kind_check::against(manager, &services, definition) {
+            Ok(()) => {}
+            Err(Unfit::Spec(found)) => found.into_iter().for_each(|error| errors.add(place, error)),
+            Err(Unfit::Kind(detail)) => errors.add(place, wrong("/kind", detail)),
+        }
+        if let Err(error) = definition.check_at(now) {
+            errors.add(place, error);
+        }
+        for key in definition.limits.iter().filter(|key| !known.contains_key(key)) {
+            let cure = format!("create it with everwatch limit set {key} --max NUMBER");
+            errors.add(place, wrong("/limits", format!("{key} is unknown: {cure}")));
+        }
+        if taken.contains(&definition.name) {
+            let detail = format!(
+                "an observer named {} exists already: delete it, or use another name",
+                definition.name
+            );
+            errors.add(place, wrong("/name", detail));
+        }
+    }
+    errors.finish()
+}
