@@ -209,7 +209,7 @@ impl Reader {
 
     async fn active(&self) -> Result<u64, String> {
         let stats: Stats = self.api.try_read("/v1/stats").await?;
-        Ok(stats.services.get("active").copied().unwrap_or(0))
+        Ok(["active", "standby"].iter().filter_map(|state| stats.services.get(*state)).sum())
     }
 
     async fn until_active(&self, place: &str, number: u32, services: u64) {
@@ -248,6 +248,7 @@ chapters! {
     the_commands_of_the_tutorial_run: "docs/first-observer.md",
     the_commands_of_concepts_run: "docs/concepts.md",
     the_commands_of_limits_run: "docs/limits.md",
+    the_commands_of_single_pools_run: "docs/single-pools.md",
     the_commands_of_scheduling_run: "docs/scheduling.md",
     the_commands_of_batches_run: "docs/batches.md",
     the_commands_of_rollouts_run: "docs/rollouts.md",

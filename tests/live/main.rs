@@ -42,6 +42,7 @@ mod rollouts;
 mod saving;
 mod schedule;
 mod silent;
+mod single;
 mod stalled;
 mod state_queues;
 mod stopping;

@@ -135,9 +135,12 @@ pub struct Pool {
     /// Whether the pool is paused. Managers admit no observer to a paused pool; observers that have a slot keep it.
     #[serde(default)]
     pub paused: bool,
+    /// Whether the pool is single: one of its services runs all its observers, and the others stand by.
+    #[serde(default)]
+    pub single: bool,
     /// Living services.
     pub services: u32,
-    /// Slots of its active services.
+    /// Slots of its active services; of a single pool, those of one service.
     pub capacity: u32,
     /// Slots in use.
     pub held: u32,
@@ -157,11 +160,16 @@ pub struct Pool {
 }
 
 /// The settings of a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct PoolSettings {
     /// Whether the pool is paused. Managers admit no observer to a paused pool; observers that have a slot keep it.
-    pub paused: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// Whether the pool is single: one of its services runs all its observers, and the others stand by. This cannot
+    /// change later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub single: Option<bool>,
 }
 
 /// A kind of observer.

@@ -434,6 +434,14 @@ pub(crate) enum SafeMode {
 pub(crate) enum Pool {
     /// List pools
     List(Watched),
+    /// Create a single pool; other pools need no command: services and observers name them
+    Create {
+        /// Name
+        name: String,
+        /// Let one service at a time run all observers of the pool, while the others stand by
+        #[arg(long, required = true)]
+        single: bool,
+    },
     /// Pause a pool: managers admit no observer to it; observers that have a slot keep it
     Pause {
         /// Name

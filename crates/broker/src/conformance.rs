@@ -2,7 +2,10 @@
 //! Each takes a broker and a prefix of its own, and uses only [`QUEUES`] and [`EXCHANGES`].
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a broken promise ends the test that asked")]
 
+mod single;
 mod steps;
+
+pub use single::*;
 
 use crate::port::{
     Broker, BrokerError, Consume, Declared, Depth, HeaderValue, Message, OwnerLiveness, QueueKind, Receipt,
@@ -17,7 +20,7 @@ use steps::{
 
 /// The names, after the prefix, of the durable queues that the checks create; the caller deletes them
 /// afterwards.
-pub const QUEUES: [&str; 3] = ["work", "other", "heartbeats"];
+pub const QUEUES: [&str; 4] = ["work", "other", "heartbeats", "single"];
 /// The names, after the prefix, of the exchanges that the checks create.
 pub const EXCHANGES: [&str; 2] = ["commands", "output"];
 

@@ -8,7 +8,9 @@ mod session;
 pub use self::faults::QueueBackup;
 
 use crate::loss::Loss;
-use crate::port::{Broker, BrokerError, ConnectError, Message, QueueKind, Receipt, Session, Target};
+use crate::port::{
+    Broker, BrokerError, ConnectError, Message, QueueKind, Receipt, Session, Target, explain_refusal,
+};
 use async_trait::async_trait;
 use everwatch_core::doctor::Server;
 use queue::{Queue, Stored};
@@ -102,8 +104,12 @@ impl State {
     fn end(&mut self, session: u64, why: &str) {
         let Some((_, loss)) = self.sessions.remove(&session) else { return };
         loss.lose(why);
-        for queue in self.queues.values_mut() {
+        let mut touched = BTreeSet::new();
+        for (name, queue) in &mut self.queues {
             queue.consumers.retain(|consumer| consumer.session != session);
+            if queue.kind == QueueKind::SingleActive {
+                touched.insert(name.clone());
+            }
         }
         let held: Vec<Receipt> = self
             .held
@@ -111,7 +117,6 @@ impl State {
             .filter(|(_, held)| held.session == session)
             .map(|(receipt, _)| *receipt)
             .collect();
-        let mut touched = BTreeSet::new();
         for receipt in held {
             touched.extend(self.give_back(receipt));
         }
@@ -210,10 +215,12 @@ impl State {
         use crate::port::Declared;
         match self.reach(session, name) {
             Ok(queue) if queue.kind == *kind => Ok(Declared::Existed),
-            Ok(queue) => Err(BrokerError::Refused(format!(
-                "{name}: inequivalent argument, it is {:?}, not {kind:?}",
-                queue.kind
-            ))),
+            Ok(queue) => {
+                let single = [&queue.kind, kind].contains(&&QueueKind::SingleActive);
+                let argument = if single { "x-single-active-consumer" } else { "argument" };
+                let why = format!("{name}: inequivalent {argument}, it is {:?}, not {kind:?}", queue.kind);
+                Err(BrokerError::Refused(explain_refusal(&why)))
+            }
             Err(BrokerError::NoQueue(_)) => {
                 let owner = (*kind == QueueKind::Exclusive).then_some(session);
                 self.queues.insert(name.to_owned(), Queue::new(kind.clone(), owner));

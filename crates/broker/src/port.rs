@@ -89,6 +89,12 @@ pub struct Message {
 pub enum QueueKind {
     /// Durable, quorum, drops no message: work, state, parked, store (see `topology`).
     Durable { max_length: Option<u32> },
+    /// Durable, quorum, drops no message, and serves one consumer at a time, the others in turn after it has ended: the
+    /// work queue of a single pool. The broker refuses [`Session::get`] on it. All consumers must have the same priority.
+    ///
+    /// RabbitMQ 4.0 and later stop serving a consumer when one of a higher priority arrives, but serve that one only
+    /// when the first one holds nothing: as services hold their messages forever, nobody would be served.
+    SingleActive,
     /// Durable, quorum, keeps the messages of the last 15 s: heartbeats.
     Heartbeats,
     /// Durable, quorum, keeps the messages of the last 2 s: requests for permits.
@@ -177,6 +183,18 @@ pub trait Consumer: Send {
     async fn again(&mut self, consume: &Consume) -> Result<(), BrokerError>;
     /// Whether this side ended the consumer.
     fn cancelled_here(&self) -> bool;
+}
+
+/// What a refusal to declare a work queue must say if the reason is that its pool is single for one side only.
+pub(crate) fn explain_refusal(refusal: &str) -> String {
+    if !refusal.contains("x-single-active-consumer") {
+        return refusal.to_owned();
+    }
+    format!(
+        "{refusal}; managers and services differ on whether this pool is single, and the queue keeps what it was declared \
+         with: set service.pool_single on all services of the pool if it was created with `everwatch pool create NAME \
+         --single`, and on none otherwise; a pool cannot change, so for the other setting use a pool of another name"
+    )
 }
 
 /// Why a consumer cannot consume again.

@@ -92,4 +92,8 @@ conformance! {
     a_lower_priority_is_served_last,
     a_cancelled_consumer_can_consume_again,
     refusals_leave_no_trace,
+    a_single_active_queue_serves_one_consumer_at_a_time,
+    a_cancel_makes_the_next_consumer_active,
+    a_loss_makes_the_next_consumer_active,
+    a_single_active_queue_is_one_forever,
 }

@@ -10,5 +10,3 @@ pub mod maintenance;
 pub mod placement;
 pub mod rate;
 pub mod rebalance;
-#[cfg(test)]
-mod test_services;

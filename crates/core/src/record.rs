@@ -16,4 +16,7 @@ pub mod status;
 mod stored_observed;
 #[cfg(test)]
 mod takeover_tests;
+pub mod taking;
+#[cfg(test)]
+pub(crate) mod test_services;
 pub mod verdict;

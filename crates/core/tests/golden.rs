@@ -74,6 +74,7 @@ fn registration() -> Registration {
         message_version: everwatch_core::wire::message::VERSION,
         host: "h".to_owned(),
         labels: [("zone".to_owned(), "a".to_owned())].into(),
+        pool_single: false,
         predecessor: Some(Predecessor {
             service: ServiceId(Uuid::from_u128(0xc)),
             ended: "fenced".to_owned(),

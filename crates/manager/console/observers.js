@@ -20,7 +20,7 @@ async function load({ params }) {
   const filter = Object.fromEntries(FILTERS.map((name) => [name, name === "label" ? params.get(name)?.split(",").map((it) => it.trim()).filter(Boolean) : params.get(name)]));
   const [page, stats, kinds, pools, services] = await Promise.all([
     get("/v1/observers", { ...filter, cursor: params.get("cursor"), limit: PAGE }),
-    get("/v1/stats"), get("/v1/kinds"), get("/v1/pools"), get("/v1/services", { state: "active,cordoned,draining,suspect", limit: 1000 })]);
+    get("/v1/stats"), get("/v1/kinds"), get("/v1/pools"), get("/v1/services", { state: "active,standby,cordoned,draining,suspect", limit: 1000 })]);
   for (const it of page.items) if (ticked.has(it.id)) ticked.set(it.id, it);
   return { page, stats, kinds: kinds.items, pools: pools.items, services: services.items };
 }

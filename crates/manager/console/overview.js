@@ -32,11 +32,15 @@ async function lately() {
   return slow;
 }
 
+const ABLE = ["active", "standby"];
+
 /** How many of the largest active services each pool could lose and still hold what is wanted; the worst pool counts. */
 export function spare(pools, services) {
   const of = (pool) => {
-    const sizes = services.filter((it) => it.pool === pool.name && it.state === "active").map((it) => it.capacity).sort((a, b) => b - a);
+    const sizes = services.filter((it) => it.pool === pool.name && ABLE.includes(it.state)).map((it) => it.capacity).sort((a, b) => b - a);
     const wanted = ["Created", "Processing", "OnDeleting"].reduce((sum, it) => sum + (pool.observers[it] ?? 0), 0);
+    // Any of the other services of a single pool may become the active one.
+    if (pool.single) return { pool: pool.name, lost: sizes.every((it) => it >= wanted) ? Math.max(sizes.length - 1, 0) : 0, wanted };
     let room = sizes.reduce((sum, it) => sum + it, 0), lost = 0;
     while (lost < sizes.length - 1 && room - sizes[lost] >= wanted) room -= sizes[lost++];
     return { pool: pool.name, lost, wanted };
@@ -64,7 +68,7 @@ function headline({ stats }) {
 
 function standing({ stats, pools, services }) {
   const active = stats.services.active ?? 0;
-  if (active === 0) return "No service is active: no observer can run.";
+  if (active + (stats.services.standby ?? 0) === 0) return "No service is active: no observer can run.";
   const failed = stats.observers.Failed > 0 || stats.health.restarting > 0 ? `${counted(stats.health.running, "observer")} run. ` : "";
   const room = `${failed}${counted(active, "active service")} with ${number(Math.max(stats.capacity - stats.held, 0))} of ${number(stats.capacity)} slots free.`;
   const worst = spare(pools, services);
@@ -108,7 +112,7 @@ function movesPanel({ moves, all }) {
 const fact = (title, value) => h("div", {}, h("dt", {}, title), h("dd", {}, value));
 
 function poolsPanel({ pools, services, stats }) {
-  const worst = spare(pools, services), active = stats.services.active ?? 0;
+  const worst = spare(pools, services), able = ABLE.reduce((sum, it) => sum + (stats.services[it] ?? 0), 0);
   return h("section", { class: "panel" }, h("h2", {}, "Capacity"), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
       { title: "Pool", cell: (it) => [h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
@@ -117,7 +121,7 @@ function poolsPanel({ pools, services, stats }) {
       { title: "Held", class: "n", cell: (it) => number(it.held) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
     ], pools),
-    h("dl", { class: "facts big" }, fact("Failure tolerance", worst ? `${number(worst.lost)} of ${counted(active, "service")}` : "none"),
+    h("dl", { class: "facts big" }, fact("Failure tolerance", worst ? `${number(worst.lost)} of ${counted(able, "service")}` : "none"),
       fact("Broker", stats.broker ? "connected" : h("span", { class: "bad" }, "not connected"))));
 }
 

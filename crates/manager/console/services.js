@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { bar, bytes, counted, duration, empty, number, observerLink, state, table, time } from "./show.js";
 
 const CARDS = 200;
-const ORDER = ["suspect", "draining", "cordoned", "active"];
+const ORDER = ["suspect", "draining", "cordoned", "active", "standby"];
 
 async function load() {
   const page = await get("/v1/services", { limit: 1000 });

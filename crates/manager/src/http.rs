@@ -25,6 +25,7 @@ mod observers;
 mod ops;
 mod pagination;
 mod parked;
+mod pool_single;
 mod precondition;
 mod problem;
 mod query;

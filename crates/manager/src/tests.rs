@@ -172,6 +172,7 @@ impl Stage {
             message_version: everwatch_core::wire::message::VERSION,
             host: "h".to_owned(),
             labels: Default::default(),
+            pool_single: false,
             predecessor: None,
         };
         service.report(Report::ServiceRegistered(Box::new(registration))).await;

@@ -354,6 +354,7 @@ impl ServiceSession {
         Registration {
             name: settings.name.clone(),
             pool: settings.pool.clone(),
+            pool_single: settings.pool_single,
             capacity: self.machine.capacity(),
             kinds: self.me.registry.infos(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

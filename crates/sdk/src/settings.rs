@@ -1,6 +1,6 @@
 //! The settings of a service.
 
-use everwatch_core::capacity::blocks::CAPACITY_MAX;
+use everwatch_core::capacity::blocks::{BLOCK_MAX, CAPACITY_MAX};
 use everwatch_core::id::{Kind, Name, Pool};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,6 +68,9 @@ pub struct ServiceSettings {
     pub name: Name,
     /// The pool whose observers it runs (default `default`).
     pub pool: Pool,
+    /// Whether the pool was created as a single pool: one of its services runs all its observers, and the others stand
+    /// by (default `false`). All services of the pool need the same value.
+    pub pool_single: bool,
     /// The most observers that it runs at the same time (default: by cores and memory).
     pub capacity: Capacity,
     /// Labels that select it in requests and lists (default none).
@@ -100,12 +103,19 @@ pub struct ServiceSettings {
 }
 
 impl ServiceSettings {
+    /// The number of slots on this machine; at most 1,000 in a single pool, whose work is held on one channel.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        let slots = self.capacity.slots();
+        if self.pool_single { slots.min(BLOCK_MAX) } else { slots }
+    }
     /// Defaults for a service of this name.
     #[must_use]
     pub fn new(name: Name) -> Self {
         Self {
             name,
             pool: Pool::default(),
+            pool_single: false,
             capacity: Capacity::Auto,
             labels: BTreeMap::new(),
             prefix: "everwatch.".to_owned(),

@@ -10,7 +10,7 @@ use everwatch_core::record::health::{Health, Standing, standing};
 use everwatch_core::record::reason::{ReasonCode, stored_code};
 use everwatch_core::record::row::{Revision, Row, Slot};
 use everwatch_core::record::row_policy::RowPolicy;
-use everwatch_core::record::service::ServiceRow;
+use everwatch_core::record::service::{ServiceRow, ServiceState};
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::report::RangeTotal;
 use serde::Serialize;
@@ -234,6 +234,16 @@ pub(crate) fn unsaved(changes: &[Change<'_>], mut saved: HashSet<Uuid>) -> Vec<O
     changes.iter().map(|it| it.after.id).filter(|id| !saved.remove(&id.0)).collect()
 }
 
+/// The state by which pools are counted. It differs from the state that users see in single pools, where only one service
+/// takes observers, and where a cordoned service keeps no slots: it hands everything over.
+fn counted_state(row: &ServiceRow) -> &'static str {
+    match row.state() {
+        ServiceState::Active if row.registration.pool_single => "single",
+        ServiceState::Cordoned if row.registration.pool_single => ServiceState::Draining.as_str(),
+        state => state.as_str(),
+    }
+}
+
 impl ServiceColumns {
     /// The row as it will stand under `version`.
     pub(crate) fn of(row: &ServiceRow, version: i64) -> Result<Self, StoreError> {
@@ -244,7 +254,7 @@ impl ServiceColumns {
             name: row.registration.name.to_string(),
             pool: row.registration.pool.to_string(),
             capacity: row.capacity().into(),
-            state: row.state().as_str(),
+            state: counted_state(&row),
             registered_at: row.registered_at.0,
             ended_at: row.end.map(|end| end.at.0),
             document: written(&row)?,

@@ -143,6 +143,7 @@ fn service(number: u128, text: &str, capacity: u32) -> ServiceRow {
         message_version: everwatch_core::wire::message::VERSION,
         host: "here".into(),
         labels: [].into(),
+        pool_single: false,
         predecessor: None,
     };
     ServiceRow::registered(service_id(number), registration, NOW, NOW)

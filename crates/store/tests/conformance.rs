@@ -78,6 +78,7 @@ both! {
     a_create_takes_no_slot_of_those_that_wait
     a_kind_takes_only_slots_of_services_that_offer_it
     what_a_cordoned_service_holds_uses_no_slot_of_others
+    a_single_pool_has_the_slots_of_one_service
     admissions_side_by_side_do_not_give_a_slot_twice
     limits_are_kept_and_found_by_the_keys_that_they_cover
     a_limit_is_deleted_once_no_observer_needs_it

@@ -186,3 +186,41 @@ def test_no_sequence_of_events_exceeds_the_capacity_and_quiet_fills_it(seed: int
     assert world.held == allowed
     world.settle_down()
     assert world.blocks.decide(world.now) == []
+
+
+def test_a_single_pool_has_one_block_of_the_whole_capacity() -> None:
+    large = Blocks(1001, single=True)
+    assert (large.capacity, large.decide(7.0)) == (1000, [Open(2, 1, 1000, 0)])
+    large.resize(1001)
+    assert (large.capacity, large.decide(7.0)) == (1000, [])
+    none = Blocks(0, single=True)
+    assert (none.decide(7.0), none.settled(7.0)) == ([], True)
+
+
+def test_a_cordon_in_a_single_pool_hands_everything_over_once_no_more_messages_arrive() -> None:
+    blocks = Blocks(10, single=True)
+    assert blocks.decide(7.0) == [Open(2, 1, 10, 0)]
+    blocks.took(2)
+    blocks.cordon(cordoned=True)
+    assert blocks.decide(7.0) == [CancelBlock(1)]
+    blocks.took(2)
+    assert blocks.allowed_when_over_capacity(7.0) is None, "messages may still arrive"
+    blocks.ended(2)
+    assert (blocks.decide(7.0), blocks.allowed_when_over_capacity(7.0)) == ([], 0)
+    blocks.cordon(cordoned=False)
+    for _ in range(2):
+        assert blocks.decide(7.0) == [], "it consumes again when it holds nothing"
+        blocks.freed(2)
+    assert blocks.decide(7.0) == [Open(3, 1, 10, 0)]
+    assert blocks.allowed_when_over_capacity(7.0) is None
+
+
+def test_shares_priorities_and_rests_mean_nothing_in_a_single_pool() -> None:
+    blocks = Blocks(10, single=True)
+    assert blocks.decide(7.0) == [Open(2, 1, 10, 0)]
+    blocks.took(2)
+    blocks.limit(1, 7.0, 67.0)
+    blocks.prefer(67.0)
+    blocks.rest(7.0, 67.0)
+    for now in (7.0, 7.3, 7.5, 8.0, 68.0):
+        assert (blocks.decide(now), blocks.allowed_when_over_capacity(now)) == ([], None)

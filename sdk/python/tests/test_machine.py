@@ -48,9 +48,9 @@ class Script(MachineScript):
         return self
 
     @classmethod
-    def serving(cls, capacity: int) -> "Script":
+    def serving(cls, capacity: int, *, single: bool = False) -> "Script":
         """Registered, welcomed, with all blocks open."""
-        script = cls(capacity)
+        script = cls(capacity, single=single)
         script.machine.on_registered(script.now)
         script.machine.on_command(Welcome(ME, []), script.now)
         while not script.machine.ready:
@@ -149,3 +149,34 @@ def test_a_settled_message_frees_its_slot_once() -> None:
     script.expect(script.machine.on_confirmed(confirmed, script.now), "ack 7")
     script.expect(script.machine.on_confirmed(confirmed, script.now))
     assert script.machine.blocks.held == 0
+
+
+def active_of_single_pool() -> Script:
+    script = Script.serving(5, single=True)
+    script.deliver(2, 7, *STARTED)
+    return script.deliver(2, 8, *SECOND)
+
+
+def test_a_cordon_in_a_single_pool_hands_everything_over() -> None:
+    script = active_of_single_pool()
+    script.command(Direct(ME, Directives(1, cordoned=True)), "directed to 5 slots", "cancel a block")
+    script.block_ended(2, "cancel", "cancel").wake()
+    script.stopped(7, "report handed_over_for 1.0", "requeue 7")
+    script.stopped(8, "report handed_over_for 1.0", "requeue 8", "close a channel")
+    script.later(60_000).wake()
+    script.command(Direct(ME, Directives(2)), "directed to 5 slots", "open 5")
+
+
+def test_a_new_capacity_in_a_single_pool_hands_everything_over() -> None:
+    script = active_of_single_pool()
+    script.command(Direct(ME, Directives(1, capacity=4000)), "directed to 1000 slots", "cancel a block")
+    script.block_ended(2, "cancel", "cancel")
+    script.stopped(7, "report handed_over_for 1.0", "requeue 7")
+    script.stopped(8, "report handed_over_for 1.0", "requeue 8", "open 1000")
+
+
+def test_a_service_of_a_single_pool_hands_over_no_single_observer() -> None:
+    script = active_of_single_pool()
+    script.command(HandOver(ME, 10.0, "move", [UUID(int=7)])).command(HandOver(ME, 10.0, "rebalance", down_to=1))
+    script.later(5000).wake()
+    assert script.machine.blocks.held == 2

@@ -202,6 +202,7 @@ def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None
         ("SERVICE__CAPACITY", "200001", "service.capacity: `200001` is not a capacity"),
         ("SERVICE__NAME", "no name", "service.name: name `no name` is not valid"),
         ("SERVICE__POOL", "No", "service.pool: pool `No` is not valid"),
+        ("SERVICE__POOL_SINGLE", "1", "service.pool_single: `1` must be true or false"),
         ("SERVICE__START_RATE", "-1", "service.start_rate: -1 must be from 0"),
         ("SERVICE__LOG_LINES", "10001", "service.log_lines: 10001 must be from 0 to 10000"),
         ("LOG__FILTER", "loud", "log.filter: `loud` has no level"),
@@ -211,6 +212,14 @@ def test_a_wrong_setting_is_named(key: str, value: str, error: str) -> None:
     with pytest.raises(SettingsError) as found:
         load(None, {f"EVERWATCH_{key}": value})
     assert str(found.value).startswith(error)
+
+
+def test_a_service_of_a_single_pool_has_at_most_a_thousand_slots() -> None:
+    single = {"EVERWATCH_SERVICE__POOL_SINGLE": "true"}
+    assert load(None, single).pool_single
+    assert load(None, single).capacity <= 1000
+    with pytest.raises(SettingsError, match="1001 must be at most 1000 with service"):
+        load(None, {**single, "EVERWATCH_SERVICE__CAPACITY": "1001"})
 
 
 def texts(logs: Logs, number: int, after: tuple[int, int] | None = None, most: int = 1000) -> list[str]:

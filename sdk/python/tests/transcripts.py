@@ -144,8 +144,8 @@ class SlotScript:
 class MachineScript:
     """A machine, and the time that the test sets."""
 
-    def __init__(self, capacity: int) -> None:
-        self.machine = Machine(ME, Slots(POLICY), Blocks(capacity))
+    def __init__(self, capacity: int, *, single: bool = False) -> None:
+        self.machine = Machine(ME, Slots(POLICY), Blocks(capacity, single=single))
         self.now = Now(0.0, 0, 0.5)
 
     def after(self, ms: int) -> "MachineScript":

@@ -137,6 +137,7 @@ const COMMANDS: &[(&str, i32)] = &[
     ("batch describe nothing", 3),
     ("rollout describe nothing", 3),
     ("pool list", 0),
+    ("pool create feeds --single", 0),
     ("pool pause spare", 0),
     ("pool resume spare", 0),
     ("events --observer one --limit 3", 0),

@@ -51,7 +51,7 @@ pub(crate) enum Service {
 pub(crate) struct WhichServices {
     /// Show only services in these states (comma-separated)
     #[arg(long, value_delimiter = ',',
-          value_parser = ["active", "cordoned", "draining", "suspect", "lost", "gone"])]
+          value_parser = ["active", "standby", "cordoned", "draining", "suspect", "lost", "gone"])]
     pub(crate) state: Vec<String>,
     /// Show only services of this pool
     #[arg(long)]

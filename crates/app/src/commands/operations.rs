@@ -48,11 +48,12 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     let (name, paused) = match verb {
         Pool::List(watched) => return list(client, "/v1/pools", &POOLS, watched).await,
+        Pool::Create { name, single } => return create(client, &name, single).await,
         Pool::Pause { name } => (name, true),
         Pool::Resume { name } => (name, false),
     };
     let path = format!("/v1/pools/{}", Client::part(&name));
-    let settings = serde_json::to_value(api::PoolSettings { paused })?;
+    let settings = serde_json::to_value(api::PoolSettings { paused: Some(paused), single: None })?;
     let pool: api::Pool = client.send(Method::PUT, &path, Some(&settings)).await?;
     let word = if pool.paused { "paused" } else { "open" };
     let waiting = if pool.waiting == 1 {
@@ -79,4 +80,12 @@ pub(super) async fn list<T: Clone + DeserializeOwned + Serialize>(
         return watch::run(client, view, watched.shown.output, load).await;
     }
     output::show(view, &load(0).await?, watched.shown.output)
+}
+
+async fn create(client: &Client, name: &str, single: bool) -> anyhow::Result<()> {
+    let settings = serde_json::to_value(api::PoolSettings { single: Some(single), paused: None })?;
+    let path = format!("/v1/pools/{}", Client::part(name));
+    let pool: api::Pool = client.send(Method::PUT, &path, Some(&settings)).await?;
+    output::note(&format!("pool {} is single: set service.pool_single on all its services", pool.name));
+    Ok(())
 }

@@ -62,7 +62,7 @@ async fn order(
 }
 
 async fn list(client: &Client, which: &WhichServices, watched: Watched) -> anyhow::Result<()> {
-    let living = ["active", "cordoned", "draining", "suspect"].map(str::to_owned);
+    let living = ["active", "standby", "cordoned", "draining", "suspect"].map(str::to_owned);
     let states = match which {
         WhichServices { all: true, .. } => String::new(),
         WhichServices { state, .. } if state.is_empty() => living.join(","),

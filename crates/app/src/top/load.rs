@@ -20,7 +20,9 @@ pub(super) async fn screen(client: &Client, query: &Query) -> Result<Box<Seen>, 
         let (stats, pools, services, safe_mode, observers) = tokio::try_join!(
             client.read::<Stats>("/v1/stats"),
             client.read::<Page<Pool>>("/v1/pools"),
-            client.read::<Page<Service>>("/v1/services?state=active,cordoned,draining,suspect&limit=1000"),
+            client.read::<Page<Service>>(
+                "/v1/services?state=active,standby,cordoned,draining,suspect&limit=1000"
+            ),
             client.read::<SafeMode>("/v1/safe-mode"),
             client.read::<Page<Observer>>(&observers),
         )?;

@@ -72,6 +72,8 @@ pub(super) struct Stats {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Pool {
     pub(super) name: String,
+    #[serde(default)]
+    pub(super) single: bool,
     pub(super) observers: BTreeMap<String, u64>,
 }
 
@@ -112,8 +114,15 @@ impl Seen {
         if wanted == 0 {
             return None;
         }
-        let active = self.services.iter().filter(|it| it.pool == pool.name && it.state == "active");
-        let mut sizes: Vec<u64> = active.map(|it| u64::from(it.capacity)).collect();
+        let able = ["active", "standby"];
+        let services =
+            self.services.iter().filter(|it| it.pool == pool.name && able.contains(&it.state.as_str()));
+        let mut sizes: Vec<u64> = services.map(|it| u64::from(it.capacity)).collect();
+        if pool.single {
+            // Any of the others may become the active one.
+            let any = sizes.iter().all(|size| *size >= wanted);
+            return Some(if any { sizes.len().saturating_sub(1) } else { 0 });
+        }
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         let mut room: u64 = sizes.iter().sum();
         let lost = sizes.iter().take_while(|size| {

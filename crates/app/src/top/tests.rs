@@ -70,7 +70,7 @@ fn seen(observers: Vec<Observer>, next: Option<&str>) -> Seen {
             held: 13,
             broker: true,
         },
-        pools: vec![Pool { name: "default".to_owned(), observers: counts }],
+        pools: vec![Pool { name: "default".to_owned(), single: false, observers: counts }],
         services: vec![
             service("amber", "active", 10, 2),
             service("basalt", "active", 3, 4),

@@ -137,7 +137,8 @@ fn counts(seen: &Seen, paint: Paint) -> Line<'static> {
 
 fn capacity(seen: &Seen, width: usize, paint: Paint) -> Line<'static> {
     let (held, capacity) = (seen.stats.held, seen.stats.capacity);
-    let active = seen.stats.services.get("active").copied().unwrap_or(0);
+    let able = ["active", "standby"].iter().filter_map(|state| seen.stats.services.get(*state));
+    let active: u64 = able.sum();
     let (lost, tone) = match seen.spare() {
         _ if active == 0 => ("no service is active: nothing can run".to_owned(), Tone::Bad),
         None => (String::new(), Tone::Plain),

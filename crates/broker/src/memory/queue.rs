@@ -12,7 +12,7 @@ fn kept(kind: &QueueKind) -> Option<(Duration, usize)> {
     match kind {
         QueueKind::Heartbeats => Some((Duration::from_secs(15), 100_000)),
         QueueKind::Rates => Some((Duration::from_secs(2), 10_000)),
-        QueueKind::Durable { .. } | QueueKind::Exclusive => None,
+        QueueKind::Durable { .. } | QueueKind::SingleActive | QueueKind::Exclusive => None,
     }
 }
 
@@ -62,7 +62,8 @@ pub(super) struct Queue {
     pub(super) kind: QueueKind,
     /// The session that owns an exclusive queue; the queue ends with it.
     pub(super) owner: Option<u64>,
-    /// Round robin: the consumer that was served last is at the end.
+    /// Round robin: the consumer that was served last is at the end. In a [`QueueKind::SingleActive`] queue, only the
+    /// first is served.
     pub(super) consumers: Vec<Outlet>,
     ready: VecDeque<Stored>,
 }
@@ -128,13 +129,16 @@ impl Queue {
         if self.ready.is_empty() {
             return None;
         }
+        let served = if self.kind == QueueKind::SingleActive { 1 } else { self.consumers.len() };
         // Picks the first consumer of the highest priority; `max_by_key` would pick the last.
-        let free = self.consumers.iter().enumerate().filter(|(_, outlet)| outlet.held < outlet.prefetch);
+        let free = self.consumers.iter().enumerate().take(served);
+        let free = free.filter(|(_, outlet)| outlet.held < outlet.prefetch);
         let (at, _) = free.min_by_key(|(_, outlet)| std::cmp::Reverse(outlet.priority))?;
         let mut outlet = self.consumers.remove(at);
         outlet.held += 1;
-        self.consumers.push(outlet);
-        Some((self.ready.pop_front()?, self.consumers.len() - 1))
+        let at = if self.kind == QueueKind::SingleActive { 0 } else { self.consumers.len() };
+        self.consumers.insert(at, outlet);
+        Some((self.ready.pop_front()?, at))
     }
 
     pub(super) fn expire(&mut self) {

@@ -93,6 +93,9 @@ impl Session for MemorySession {
     async fn get(&self, queue: &str, most: usize) -> Result<Vec<Delivery>, BrokerError> {
         self.alive()?;
         let mut state = self.inner.state();
+        if state.reach(self.id, queue)?.kind == QueueKind::SingleActive {
+            return Err(BrokerError::Refused(format!("{queue}: it serves one consumer, and no `get`")));
+        }
         let mut taken = Vec::new();
         while taken.len() < most {
             let Some(stored) = state.reach(self.id, queue)?.pop() else { break };
@@ -137,7 +140,11 @@ impl Session for MemorySession {
         let mut state = self.inner.state();
         let queue = state.reach(self.id, queue)?;
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Ok(Depth { ready: count(queue.ready()), consumers: count(queue.consumers.len()) })
+        let consumers = match queue.kind {
+            QueueKind::SingleActive => queue.consumers.len().min(1),
+            _ => queue.consumers.len(),
+        };
+        Ok(Depth { ready: count(queue.ready()), consumers: count(consumers) })
     }
     async fn fate(&self, exclusive_queue: &str) -> Result<OwnerLiveness, BrokerError> {
         self.alive()?;
@@ -192,8 +199,12 @@ struct MemoryConsumer {
 impl MemoryConsumer {
     /// Removes this consumer from its queue; the stream ends after the deliveries that were already sent.
     fn detach(&self) {
-        if let Some(queue) = self.inner.state().queues.get_mut(&self.queue) {
+        let mut state = self.inner.state();
+        if let Some(queue) = state.queues.get_mut(&self.queue) {
             queue.consumers.retain(|outlet| outlet.id != self.id);
+            if queue.kind == QueueKind::SingleActive {
+                state.dispatch(&self.queue);
+            }
         }
     }
 }

@@ -8,6 +8,9 @@ use lapin::{Channel, Connection, ErrorKind};
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
+/// The code of a refusal because of another consumer or owner.
+pub(super) const RESOURCE_LOCKED: u16 = 405;
+
 /// What consumers share with their session.
 pub(super) struct Shared {
     pub(super) loss: Loss,

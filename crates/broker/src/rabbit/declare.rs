@@ -1,15 +1,14 @@
 //! Declares queues and exchanges. The queue arguments must never change, because RabbitMQ refuses a
 //! declaration with other arguments. Also interprets the results of passive declarations.
 
-use super::channel::{code, open_channel};
+use super::channel::{RESOURCE_LOCKED, code, open_channel};
 use super::session::RabbitSession;
-use crate::port::{BrokerError, Declared, Depth, OwnerLiveness, QueueKind, Target};
+use crate::port::{BrokerError, Declared, Depth, OwnerLiveness, QueueKind, Target, explain_refusal};
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{ExchangeKind, Queue};
 
 const NOT_FOUND: u16 = 404;
-const RESOURCE_LOCKED: u16 = 405;
 
 /// The queue arguments. Every version from 3.10 to 4.3 accepts them, also when the queue is declared again.
 pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTable {
@@ -18,7 +17,7 @@ pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTab
         table.insert(name.into(), value);
     };
     match kind {
-        QueueKind::Durable { max_length } => {
+        QueueKind::Durable { .. } | QueueKind::SingleActive => {
             set("x-queue-type", text("quorum"));
             // Without a limit, 4.x uses 20. With -1, 3.x deletes a message at its first redelivery.
             set("x-delivery-limit", AMQPValue::LongInt(1_000_000_000));
@@ -31,8 +30,11 @@ pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTab
             }
             set("x-overflow", text("reject-publish"));
             set("x-consumer-disconnected-timeout", AMQPValue::LongInt(15_000));
-            if let Some(most) = max_length {
+            if let QueueKind::Durable { max_length: Some(most) } = kind {
                 set("x-max-length", AMQPValue::LongLongInt(i64::from(*most)));
+            }
+            if *kind == QueueKind::SingleActive {
+                set("x-single-active-consumer", AMQPValue::Boolean(true));
             }
         }
         QueueKind::Heartbeats => {
@@ -59,7 +61,7 @@ fn text(value: &str) -> AMQPValue {
 
 fn options(kind: &QueueKind) -> QueueDeclareOptions {
     match kind {
-        QueueKind::Durable { .. } | QueueKind::Heartbeats | QueueKind::Rates => {
+        QueueKind::Durable { .. } | QueueKind::SingleActive | QueueKind::Heartbeats | QueueKind::Rates => {
             QueueDeclareOptions::durable()
         }
         QueueKind::Exclusive => QueueDeclareOptions::exclusive(),
@@ -76,10 +78,12 @@ impl RabbitSession {
         // Declares the queue even if it exists: a passive declaration does not compare the arguments.
         let channel = self.channel(queue).await?;
         let arguments = arguments(&self.prefix, queue, kind);
-        channel
-            .queue_declare(queue.into(), options(kind), arguments)
-            .await
-            .map_err(|e| self.shared.fail(&e, queue))?;
+        channel.queue_declare(queue.into(), options(kind), arguments).await.map_err(|e| {
+            match self.shared.fail(&e, queue) {
+                BrokerError::Refused(why) => BrokerError::Refused(explain_refusal(&why)),
+                other => other,
+            }
+        })?;
         if *kind != QueueKind::Exclusive {
             self.publisher.expect_queue(queue).await?;
         }

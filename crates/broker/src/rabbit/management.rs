@@ -49,7 +49,7 @@ async fn tell(
     let nodes = get(&client, &base, &["nodes"]).await?.unwrap_or_default();
     let nodes = nodes.as_array().into_iter().flatten().map(node).collect();
     let mut kept = queues.to_vec();
-    kept.retain(|(_, kind)| matches!(kind, QueueKind::Durable { .. }));
+    kept.retain(|(_, kind)| matches!(kind, QueueKind::Durable { .. } | QueueKind::SingleActive));
     kept.truncate(QUEUES_MAX);
     let told = kept.into_iter().map(|(name, kind)| {
         let (client, base) = (&client, &base);
@@ -143,6 +143,7 @@ fn json(value: &AMQPValue) -> Value {
     match value {
         AMQPValue::LongInt(number) => Value::from(*number),
         AMQPValue::LongLongInt(number) => Value::from(*number),
+        AMQPValue::Boolean(is) => Value::from(*is),
         AMQPValue::LongString(text) => Value::from(text.to_string()),
         _ => Value::Null,
     }

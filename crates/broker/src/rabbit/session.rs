@@ -3,7 +3,7 @@
 
 use super::AmqpRuntime;
 use super::asking::Asking;
-use super::channel::{Shared, open_channel};
+use super::channel::{RESOURCE_LOCKED, Shared, code, open_channel};
 use super::consumer::RabbitConsumer;
 use super::publisher::Publisher;
 use super::receipts::{Block, Ending, Receipts};
@@ -108,6 +108,10 @@ impl RabbitSession {
                     taking.taken.push(self.shared.receipts.keep(message.delivery, &block));
                 }
                 Ok(None) => break,
+                // The queue serves one consumer; the channel holds nothing yet.
+                Err(error) if taking.taken.is_empty() && code(&error) == RESOURCE_LOCKED => {
+                    return Err(self.shared.fail(&error, queue));
+                }
                 Err(error) => {
                     self.shared.loss.lose(format!("getting from {queue} failed: {error}"));
                     return Err(self.shared.loss.error());

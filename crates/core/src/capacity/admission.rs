@@ -8,7 +8,8 @@ use crate::capacity::limits::{self, KeyCounts};
 use crate::id::{Kind, LimitKey, Pool};
 use crate::record::row::Row;
 use crate::record::row_policy::RowPolicy;
-use crate::record::service::{ServiceRow, ServiceState};
+use crate::record::service::ServiceRow;
+use crate::record::taking::taking;
 use crate::wire::message::VERSION;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,10 +133,10 @@ impl PoolCount {
 #[must_use]
 pub fn offers(services: &[ServiceRow]) -> PoolOffers {
     let mut pools = PoolOffers::new();
-    for service in services {
+    for service in taking(services) {
         // In an upgrade, older services may not be able to read what a manager publishes.
         let reads = service.registration.message_version >= VERSION;
-        if service.state() == ServiceState::Active && reads {
+        if reads {
             let offers = pools.entry(service.registration.pool.clone()).or_default();
             for info in &service.registration.kinds {
                 let offered = offers.entry(info.name.clone()).or_default();
@@ -150,10 +151,10 @@ pub fn offers(services: &[ServiceRow]) -> PoolOffers {
 mod tests {
     use super::*;
     use crate::capacity::limits::KeyCount;
-    use crate::capacity::test_services::service;
     use crate::clock::Timestamp;
     use crate::id::{Name, ObserverId};
     use crate::observer::definition::ObserverDefinition;
+    use crate::record::test_services::service;
     use serde_json::json;
     use std::sync::Arc;
     use uuid::Uuid;

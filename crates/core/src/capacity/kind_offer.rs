@@ -38,7 +38,7 @@ pub fn kind_offer(living: &[ServiceRow], pool: &Pool, kind: &Kind) -> KindOffer 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::test_services::service;
+    use crate::record::test_services::service;
 
     #[test]
     fn a_kind_is_offered_if_one_service_of_the_pool_runs_it() {

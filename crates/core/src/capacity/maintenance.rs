@@ -1,9 +1,11 @@
 //! The operator's orders for services: cordon, drain, another capacity. Orders belong to the name of a service, outlive
 //! its incarnations, and determine the directives that managers send.
 
+use crate::capacity::blocks::BLOCK_MAX;
 use crate::clock::{Timestamp, show};
 use crate::id::{Pool, ServiceId};
-use crate::record::service::{ServiceRow, ServiceState};
+use crate::record::service::ServiceRow;
+use crate::record::taking::taking;
 use crate::wire::command::{Cause, HandOver, ServiceDirectives};
 use crate::wire::heartbeat::Intent;
 use serde::{Deserialize, Serialize};
@@ -95,9 +97,14 @@ impl Orders {
         };
         // A service that is stopping reports that it drains, whatever its orders. The obvious way sends it nothing,
         // but then a service that missed the end of its drain would never receive it.
-        heartbeat.state == definition
-            && heartbeat.capacity == self.capacity.unwrap_or(service.registration.capacity)
+        heartbeat.state == definition && heartbeat.capacity == capacity_under(self.capacity, service)
     }
+}
+
+/// The slots of a service under this order.
+fn capacity_under(ordered: Option<u32>, service: &ServiceRow) -> u32 {
+    let capacity = ordered.unwrap_or(service.registration.capacity);
+    if service.registration.pool_single { capacity.min(BLOCK_MAX) } else { capacity }
 }
 
 /// The order that a service's latest heartbeat does not confirm, as a sentence; `None` if it follows its orders.
@@ -106,7 +113,7 @@ impl Orders {
 #[must_use]
 pub fn unconfirmed(orders: &Orders, service: &ServiceRow, now: Timestamp) -> Option<String> {
     let heartbeat = service.heartbeat.as_ref().filter(|_| !service.state().is_over())?;
-    let capacity = orders.capacity.unwrap_or(service.registration.capacity);
+    let capacity = capacity_under(orders.capacity, service);
     let asked = match (orders.drain.is_some(), orders.cordoned, heartbeat.state) {
         (true, _, Intent::Active | Intent::Cordoned) => "drain asked".to_owned(),
         (false, true, Intent::Active) => "cordon asked".to_owned(),
@@ -177,7 +184,7 @@ pub fn plan_fleet(services: &[ServiceRow], book: &OrderBook, now: Timestamp) -> 
 #[must_use]
 pub fn room_by_pool(services: &[ServiceRow]) -> BTreeMap<Pool, u32> {
     let mut room = BTreeMap::new();
-    for service in services.iter().filter(|service| service.state() == ServiceState::Active) {
+    for service in taking(services) {
         let free = service.capacity().saturating_sub(service.held());
         let of_pool: &mut u32 = room.entry(service.registration.pool.clone()).or_default();
         *of_pool = of_pool.saturating_add(free);

@@ -19,6 +19,7 @@ fn service(number: u32, held: u32, state: Intent) -> ServiceRow {
         message_version: crate::wire::message::VERSION,
         host: String::new(),
         labels: BTreeMap::new(),
+        pool_single: false,
         predecessor: None,
     };
     let mut row = ServiceRow::registered(id, registration, at(0), at(0));

@@ -12,7 +12,8 @@ use crate::id::{Kind, Pool};
 use crate::record::observed::Settlement;
 use crate::record::row::{Desired, Row};
 use crate::record::row_policy::RowPolicy;
-use crate::record::service::{ServiceRow, ServiceState};
+use crate::record::service::ServiceRow;
+use crate::record::taking::taking;
 use crate::wire::message::VERSION;
 use std::time::Duration;
 
@@ -65,11 +66,11 @@ impl Refused {
 
 /// Free slots of the pool's active services that run this kind, by their latest heartbeats.
 fn room(kind: &Kind, pool: &Pool, services: &[ServiceRow]) -> u32 {
-    let able = services.iter().filter(|it| {
+    let able = taking(services).into_iter().filter(|it| {
         let runs = it.registration.kinds.iter().any(|info| info.name == *kind);
         // In an upgrade, older services may not be able to read what a manager publishes.
         let reads = it.registration.message_version >= VERSION;
-        it.registration.pool == *pool && it.state() == ServiceState::Active && runs && reads
+        it.registration.pool == *pool && runs && reads
     });
     able.fold(0, |free, it| free.saturating_add(it.capacity().saturating_sub(it.held())))
 }

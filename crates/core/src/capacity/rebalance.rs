@@ -59,7 +59,7 @@ fn skew(counts: impl Iterator<Item = u32> + Clone) -> u32 {
 }
 
 /// Plans that level every pool, moving at most `budget` observers of each. Only active services that are not suspect
-/// count; pools that are level already are omitted.
+/// count; pools that are level already are omitted, and single pools, which have nothing to level.
 ///
 /// The obvious plan levels all services of a pool. But a service would hand over an observer whose kind only some of
 /// them offer, the others would refuse it, and it would not run until the first one takes it back. Instead, a plan
@@ -67,7 +67,8 @@ fn skew(counts: impl Iterator<Item = u32> + Clone) -> u32 {
 #[must_use]
 pub fn plan_pools(services: &[ServiceRow], budget: u32) -> Vec<PoolPlan> {
     let mut groups: BTreeMap<(Pool, u16, BTreeSet<Kind>), Vec<Load>> = BTreeMap::new();
-    for service in services.iter().filter(|service| service.state() == ServiceState::Active) {
+    let level = |it: &&ServiceRow| it.state() == ServiceState::Active && !it.registration.pool_single;
+    for service in services.iter().filter(level) {
         let (registration, capacity) = (&service.registration, service.capacity());
         let load = Load { id: service.id, name: registration.name.clone(), held: service.held(), capacity };
         let kinds = registration.kinds.iter().map(|info| info.name.clone()).collect();
@@ -201,6 +202,7 @@ mod tests {
             message_version: crate::wire::message::VERSION,
             host: String::new(),
             labels: BTreeMap::new(),
+            pool_single: false,
             predecessor: None,
         };
         let registered = Timestamp(registered * 1000);

@@ -3,6 +3,7 @@
 use super::{Finding, FleetFacts, Severity};
 use crate::id::Pool;
 use crate::record::service::{ServiceRow, ServiceState};
+use crate::record::taking::taking;
 use std::collections::BTreeMap;
 
 /// How many of the largest services can be lost at once while the rest has a slot for every observer; `None` if
@@ -28,11 +29,81 @@ pub fn losses_survived(capacities: &[u32], definition: u64) -> Option<usize> {
 
 pub(super) fn findings(fleet: &FleetFacts) -> Vec<Finding> {
     let mut pools: BTreeMap<&Pool, Vec<&ServiceRow>> = BTreeMap::new();
-    for service in fleet.services.iter().filter(|service| service.state() == ServiceState::Active) {
+    for service in taking(&fleet.services) {
         pools.entry(&service.registration.pool).or_default().push(service);
     }
     let busy = fleet.definition.iter().filter(|(_, definition)| **definition > 0);
-    busy.filter_map(|(pool, definition)| of_pool(pool, pools.get(pool)?, *definition)).collect()
+    let found = busy.filter_map(|(pool, definition)| match pools.get(pool)?.as_slice() {
+        [taking] if taking.registration.pool_single => of_single_pool(taking, &fleet.services, *definition),
+        services => of_pool(pool, services, *definition),
+    });
+    found.collect()
+}
+
+/// One service has a slot for every observer, or some wait. Each of the others must have as many.
+fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], definition: u64) -> Option<Finding> {
+    let pool = &taking.registration.pool;
+    let able = |it: &&ServiceRow| {
+        let state = matches!(it.state(), ServiceState::Active | ServiceState::Standby);
+        it.registration.pool == *pool && it.id != taking.id && state
+    };
+    let others: Vec<&ServiceRow> = all.iter().filter(able).collect();
+    let smallest = others.iter().min_by_key(|it| it.capacity());
+    let missing = |service: &ServiceRow| definition.saturating_sub(u64::from(service.capacity()));
+    let another = format!("start another service of pool {pool} with at least {}", slots(definition));
+    Some(match (missing(taking), smallest) {
+        (1.., _) => Finding {
+            code: "pool-full",
+            severity: Severity::Warning,
+            subject: format!("pool {pool}"),
+            what: format!(
+                "{definition} observers for {} of one service: {} wait",
+                slots(taking.capacity().into()),
+                missing(taking)
+            ),
+            why: "one service runs all observers of a single pool; waiting observers do not run".to_owned(),
+            cure: "raise the capacity of each service of the pool: `everwatch service capacity NAME SLOTS`"
+                .to_owned(),
+        },
+        (0, None) => Finding {
+            code: "too-big-to-lose",
+            severity: Severity::Warning,
+            subject: format!("service {}", taking.registration.name),
+            what: format!(
+                "if it is lost, no service runs the {definition} observers of the single pool {pool}"
+            ),
+            why: "those observers do not run until the service comes back".to_owned(),
+            cure: another,
+        },
+        (0, Some(small)) if missing(small) > 0 => Finding {
+            code: "too-big-to-lose",
+            severity: Severity::Warning,
+            subject: format!("service {}", small.registration.name),
+            what: format!(
+                "if it becomes the active service of the single pool {pool}, {} of {definition} observers have no slot",
+                missing(small)
+            ),
+            why: "the broker chooses the active service, whatever its capacity".to_owned(),
+            cure: format!("`everwatch service capacity {} {definition}`", small.registration.name),
+        },
+        (0, Some(other)) if others.len() == 1 => Finding {
+            code: "headroom",
+            severity: Severity::Info,
+            subject: format!("pool {pool}"),
+            what: format!(
+                "only service {} can replace the active service of the pool",
+                other.registration.name
+            ),
+            why: "losing one service while another one restarts leaves observers without a service"
+                .to_owned(),
+            cure: another,
+        },
+        (0, Some(_)) => return None,
+    })
+}
+
+fn slots(number: u64) -> String {
+    if number == 1 { "one slot".to_owned() } else { format!("{number} slots") }
 }
 
 fn two_largest(sizes: &[u32]) -> u64 {
@@ -47,10 +118,7 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], definition: u64) -> Option<Fin
     let largest = services.iter().max_by_key(|service| service.capacity())?;
     let (name, size) = (largest.registration.name.as_str(), u64::from(largest.capacity()));
     let missing = |after: u64| definition.saturating_sub(after);
-    let more = |slots: u64| {
-        let slots = if slots == 1 { "one slot".to_owned() } else { format!("{slots} slots") };
-        format!("start another service of pool {pool} with at least {slots}")
-    };
+    let more = |most: u64| format!("start another service of pool {pool} with at least {}", slots(most));
     Some(match losses_survived(&sizes, definition) {
         None => Finding {
             code: "pool-full",

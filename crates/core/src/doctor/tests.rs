@@ -2,6 +2,8 @@
 
 #[path = "tests/failing.rs"]
 mod failing;
+#[path = "tests/single.rs"]
+mod single;
 
 use super::*;
 use crate::capacity::maintenance::Drain;
@@ -36,6 +38,7 @@ pub(super) fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
         message_version: crate::wire::message::VERSION,
         host: format!("host-of-{name}"),
         labels: BTreeMap::new(),
+        pool_single: false,
         predecessor: None,
     };
     let id = ServiceId(Uuid::from_u128(number));

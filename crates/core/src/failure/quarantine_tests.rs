@@ -40,6 +40,7 @@ fn lost(number: u32, name: &str, (registered, heard): (i64, i64), predecessor: O
         message_version: crate::wire::message::VERSION,
         host: String::new(),
         labels: BTreeMap::new(),
+        pool_single: false,
         predecessor: predecessor.map(|it| Predecessor { service: service(it), ended: "fenced".to_owned() }),
     };
     let mut row = ServiceRow::registered(service(number), registration, at(registered), at(heard));

@@ -162,6 +162,7 @@ mod tests {
             message_version: crate::wire::message::VERSION,
             host: String::new(),
             labels: BTreeMap::new(),
+            pool_single: false,
             predecessor: None,
         };
         let mut services =

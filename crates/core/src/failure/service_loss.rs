@@ -71,6 +71,7 @@ mod tests {
             message_version: VERSION,
             host: String::new(),
             labels: Default::default(),
+            pool_single: false,
             predecessor: None,
         };
         ServiceRow::registered(ServiceId(Uuid::from_u128(number)), registration, at(heard), at(heard))

@@ -1,7 +1,8 @@
 //! Why an observer that waits for a slot finds none.
 
 use crate::id::Pool;
-use crate::record::service::{ServiceRow, ServiceState};
+use crate::record::service::ServiceRow;
+use crate::record::taking::taking;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a pool cannot take more observers.
@@ -37,7 +38,7 @@ pub fn obstacle(pool: &Pool, services: &[ServiceRow]) -> Option<Obstacle> {
     if living.peek().is_none() {
         return Some(Obstacle::NoService);
     }
-    let mut active = living.filter(|it| it.state() == ServiceState::Active).peekable();
+    let mut active = taking(services).into_iter().filter(|it| it.registration.pool == *pool).peekable();
     if active.peek().is_none() {
         return Some(Obstacle::NoneTakes);
     }

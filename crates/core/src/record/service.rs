@@ -52,6 +52,8 @@ pub enum Ended {
 #[serde(rename_all = "snake_case")]
 pub enum ServiceState {
     Active,
+    /// It holds no observer, and takes over when the active service of its single pool ends or is cordoned.
+    Standby,
     Cordoned,
     Draining,
     Suspect,
@@ -61,13 +63,15 @@ pub enum ServiceState {
 
 impl ServiceState {
     /// The states in which the session is not over.
-    pub const LIVING: [Self; 4] = [Self::Active, Self::Cordoned, Self::Draining, Self::Suspect];
+    pub const LIVING: [Self; 5] =
+        [Self::Active, Self::Standby, Self::Cordoned, Self::Draining, Self::Suspect];
 
     /// The state as text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
+            Self::Standby => "standby",
             Self::Cordoned => "cordoned",
             Self::Draining => "draining",
             Self::Suspect => "suspect",
@@ -80,7 +84,7 @@ impl ServiceState {
     pub fn is_over(self) -> bool {
         match self {
             Self::Lost | Self::Gone => true,
-            Self::Active | Self::Cordoned | Self::Draining | Self::Suspect => false,
+            Self::Active | Self::Standby | Self::Cordoned | Self::Draining | Self::Suspect => false,
         }
     }
 }
@@ -124,6 +128,11 @@ impl ServiceRow {
             (None, Some(_), _) => ServiceState::Suspect,
             (None, None, Some(Intent::Cordoned)) => ServiceState::Cordoned,
             (None, None, Some(Intent::Draining)) => ServiceState::Draining,
+            (None, None, Some(Intent::Active) | None)
+                if self.registration.pool_single && self.held() == 0 =>
+            {
+                ServiceState::Standby
+            }
             (None, None, Some(Intent::Active) | None) => ServiceState::Active,
         }
     }

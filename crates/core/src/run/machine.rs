@@ -312,7 +312,9 @@ impl<R: Copy + Debug> Machine<R> {
         let surplus = self.blocks.allowed_when_over_capacity(now.mono);
         if let Some(most) = surplus.filter(|_| surplus != self.surplus) {
             // Fewer than its capacity only if a manager asked for it.
-            let cause = if most < self.blocks.capacity() { self.hand_over_cause } else { Cause::Resize };
+            let asked = most < self.blocks.capacity()
+                && (!self.blocks.is_single() || self.intent() != Intent::Active);
+            let cause = if asked { self.hand_over_cause } else { Cause::Resize };
             self.slots_step(slots::Input::HandOverDownTo(most, cause), now, effects);
             self.blocks.surplus_requested(now.mono);
             any = true;
@@ -382,6 +384,7 @@ impl<R: Copy + Debug> Machine<R> {
         if capacity != self.blocks.capacity() {
             self.blocks.resize(capacity);
         }
+        let capacity = self.blocks.capacity();
         let cordoned = directives.cordoned || directives.draining;
         self.blocks.cordon(cordoned);
         if !cordoned {
@@ -391,6 +394,10 @@ impl<R: Copy + Debug> Machine<R> {
     }
 
     fn on_hand_over(&mut self, asked: HandOver, now: Duration) {
+        if self.blocks.is_single() {
+            // An observer that it gave back would return to it. When it is cordoned, it hands over everything anyway.
+            return;
+        }
         let until = now + asked.rest.clamp(REST_MIN, REST_MAX);
         if let Some(most) = asked.down_to {
             self.blocks.limit(most, now, until);

@@ -88,6 +88,9 @@ fn welcome() -> Welcome {
 
 impl Script {
     fn new(capacity: u32) -> Self {
+        Self::with(Blocks::new(capacity))
+    }
+    fn with(blocks: Blocks) -> Self {
         let policy = SlotPolicy {
             kinds: [Kind::new("ticker").unwrap()].into(),
             announce_readiness: [].into(),
@@ -97,18 +100,21 @@ impl Script {
             refuse_max: Duration::from_secs(60),
         };
         let now = Now { mono: Duration::ZERO, wall: Timestamp(0), chance: 0.5 };
-        Self { machine: Machine::new(ME, Slots::new(policy), Blocks::new(capacity)), now }
+        Self { machine: Machine::new(ME, Slots::new(policy), blocks), now }
     }
     /// Registered, welcomed, with all blocks open.
     fn serving(capacity: u32) -> Self {
-        let mut it = Self::new(capacity);
+        Self::new(capacity).served()
+    }
+    fn served(mut self) -> Self {
+        let it = &mut self;
         it.machine.step(Input::Registered, it.now);
         it.machine.step(Input::Command(Command::Welcome(Box::new(welcome()))), it.now);
         while !it.machine.ready {
             it.now.mono += Duration::from_millis(50);
             it.machine.step(Input::Wake, it.now);
         }
-        it
+        self
     }
     fn after(&mut self, millis: u64) -> &mut Self {
         self.now.mono += Duration::from_millis(millis);
@@ -222,4 +228,42 @@ fn questions_of_managers_are_passed_on_if_they_are_for_this_service() {
     let other = ServiceId(Uuid::from_u128(1));
     script.on(ask(ME), &["describe 1"]).on(ask(other), &[]);
     script.on(list(ME), &["list 1"]).on(list(other), &[]);
+}
+
+fn active_of_single_pool() -> Script {
+    let mut script = Script::with(Blocks::single(5)).served();
+    script.on(delivered(2, 7), &["start 7", "report Started 7"]);
+    script.on(delivered(2, 8), &["start 8", "report Started 8"]);
+    script
+}
+
+#[test]
+fn a_cordon_in_a_single_pool_hands_everything_over() {
+    let mut script = active_of_single_pool();
+    script.on(directives(1, true, None), &["directed to 5 slots", "cancel a block"]);
+    script.on(delivered(2, 9), &["start 9", "report Started 9"]);
+    script.on(Input::BlockEnded(BlockId(2)), &["cancel 7", "cancel 8", "cancel 9"]);
+    script.on(Input::Wake, &[]);
+    script.on(stopped(7), &["report HandedOverFor 7", "requeue 7"]);
+    script.on(stopped(8), &["report HandedOverFor 8", "requeue 8"]);
+    script.on(stopped(9), &["report HandedOverFor 9", "requeue 9", "close a channel"]);
+    script.after(60_000).on(Input::Wake, &[]);
+    script.on(directives(2, false, None), &["directed to 5 slots", "open 5"]);
+}
+
+#[test]
+fn a_new_capacity_in_a_single_pool_hands_everything_over() {
+    let mut script = active_of_single_pool();
+    script.on(directives(1, false, Some(4000)), &["directed to 1000 slots", "cancel a block"]);
+    script.on(Input::BlockEnded(BlockId(2)), &["cancel 7", "cancel 8"]);
+    script.on(stopped(7), &["report HandedOverFor 7", "requeue 7"]);
+    script.on(stopped(8), &["report HandedOverFor 8", "requeue 8", "open 1000"]);
+}
+
+#[test]
+fn a_service_of_a_single_pool_hands_over_no_single_observer() {
+    let mut script = active_of_single_pool();
+    script.on(hand_over(&[7], None), &[]).on(hand_over(&[], Some(1)), &[]);
+    script.after(5000).on(Input::Wake, &[]);
+    assert_eq!(script.machine.observers(), 2);
 }

@@ -89,6 +89,9 @@ pub enum Report {
 pub struct Registration {
     pub name: Name,
     pub pool: Pool,
+    /// Whether the work queue of its pool serves one service at a time.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pool_single: bool,
     pub capacity: u32,
     pub kinds: Vec<KindInfo>,
     pub version: String,

@@ -21,6 +21,7 @@ pub(crate) struct LivingServices {
     pub(crate) rows: Arc<Vec<ServiceRow>>,
     pub(crate) offers: Arc<PoolOffers>,
     pub(crate) paused: Arc<BTreeSet<Pool>>,
+    pub(crate) single: Arc<BTreeSet<Pool>>,
 }
 
 /// The living services, and when they were read.
@@ -68,6 +69,16 @@ impl Records {
         Ok(self.living(max_age).await?.paused)
     }
 
+    /// Whether the pool was single when the services were read last: the setting of a pool never changes.
+    pub(crate) fn is_single(&self, pool: &Pool) -> bool {
+        lock(&self.services).as_ref().is_some_and(|(_, services)| services.single.contains(pool))
+    }
+
+    /// The single pools, as of the last read of the services.
+    pub(crate) fn single_pools(&self) -> Arc<BTreeSet<Pool>> {
+        lock(&self.services).as_ref().map(|(_, services)| Arc::clone(&services.single)).unwrap_or_default()
+    }
+
     async fn living(&self, max_age: Duration) -> Result<LivingServices, StoreError> {
         if let Some((at, services)) = lock(&self.services).as_ref()
             && at.elapsed() < max_age
@@ -79,8 +90,12 @@ impl Records {
         services.retain(|service| service.end.is_none());
         self.events.known.learn(&services);
         let offers = Arc::new(offers(&services));
-        let paused = Arc::new(paused_pools::all(self.store.as_ref()).await?);
-        let services = LivingServices { rows: Arc::new(services), offers, paused };
+        let notes = paused_pools::all(self.store.as_ref()).await?;
+        let mut single = notes.single;
+        let registered = services.iter().filter(|it| it.registration.pool_single);
+        single.extend(registered.map(|it| it.registration.pool.clone()));
+        let (rows, paused, single) = (Arc::new(services), Arc::new(notes.paused), Arc::new(single));
+        let services = LivingServices { rows, offers, paused, single };
         let mut cached = lock(&self.services);
         // A slow read may end after one that began later.
         if cached.as_ref().is_none_or(|(at, _)| *at <= asked_at) {

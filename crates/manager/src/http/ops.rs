@@ -10,8 +10,8 @@ use axum::extract::State;
 use everwatch_api::{Health, ProblemBody, SafeMode, Stats, Version};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::health;
-use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
+use everwatch_core::record::taking::taking;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,9 +37,9 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
     for service in manager.records.services(SERVICES_AGE).await?.iter() {
         *stats.services.entry(service.state().as_str().to_owned()).or_default() += 1;
         stats.held = stats.held.saturating_add(service.held());
-        if service.state() == ServiceState::Active {
-            stats.capacity = stats.capacity.saturating_add(service.capacity());
-        }
+    }
+    for service in taking(&manager.records.services(SERVICES_AGE).await?) {
+        stats.capacity = stats.capacity.saturating_add(service.capacity());
     }
     Ok(Json(stats))
 }

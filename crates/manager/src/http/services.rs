@@ -2,6 +2,7 @@
 
 use super::body::{JsonBody, parsed};
 use super::pagination::Part;
+use super::pool_single;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use super::service_lookup::{ServiceViews, find};
@@ -13,6 +14,7 @@ use everwatch_api::{self as api, Listed, ProblemBody, Service};
 use everwatch_core::id::{Name, Pool, ServiceId};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::service::{ServiceRow, ServiceState};
+use everwatch_core::record::taking::taking;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +23,7 @@ type Shared = State<Arc<Manager>>;
 
 /// List services, those that ended lately included.
 #[utoipa::path(get, path = "/v1/services", tag = "services", params(
-    ("state" = Option<String>, Query, description = "active, cordoned, draining, suspect, lost, gone"),
+    ("state" = Option<String>, Query, description = "active, standby, cordoned, draining, suspect, lost, gone"),
     ("pool" = Option<String>, Query), ("name" = Option<String>, Query),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
     responses((status = 200, body = Listed<Service>)))]
@@ -34,7 +36,7 @@ pub(crate) async fn list(
     if let Some(state) = states.iter().find(|state| !is_state(state)) {
         return Err(bad(
             "state",
-            format_args!("`{state}` is none of active, cordoned, draining, suspect, lost, gone"),
+            format_args!("`{state}` is none of active, standby, cordoned, draining, suspect, lost, gone"),
         ));
     }
     let pool = params.parsed::<Pool>("pool")?;
@@ -61,8 +63,8 @@ pub(crate) async fn list(
 }
 
 fn is_state(text: &str) -> bool {
-    use ServiceState::{Active, Cordoned, Draining, Gone, Lost, Suspect};
-    [Active, Cordoned, Draining, Suspect, Lost, Gone].iter().any(|state| state.as_str() == text)
+    use ServiceState::{Active, Cordoned, Draining, Gone, Lost, Standby, Suspect};
+    [Active, Standby, Cordoned, Draining, Suspect, Lost, Gone].iter().any(|state| state.as_str() == text)
 }
 
 /// Read a service.
@@ -115,10 +117,13 @@ pub(crate) async fn pool(
     }
 }
 
-/// Pause or resume a pool. All managers follow within a second.
+/// Pause or resume a pool, which all managers follow within a second, or create a single pool.
+///
+/// A pool is single from its creation on: a request that would change that is refused.
 #[utoipa::path(put, path = "/v1/pools/{pool}", tag = "services", request_body = api::PoolSettings,
     params(("pool" = String, Path, description = "its name")),
-    responses((status = 200, body = api::Pool), (status = 422, body = ProblemBody, description = "invalid")))]
+    responses((status = 200, body = api::Pool), (status = 409, body = ProblemBody, description = "pool-in-use"),
+    (status = 422, body = ProblemBody, description = "invalid"), (status = 503, body = ProblemBody, description = "not-ready")))]
 pub(crate) async fn set_pool(
     State(manager): Shared,
     Path(name): Path<String>,
@@ -130,9 +135,18 @@ pub(crate) async fn set_pool(
     let pool = Pool::new(&name).map_err(|error| {
         Problem::invalid(vec![FieldError { pointer: String::new(), detail: format!("the pool {error}") }])
     })?;
-    pool_pause::set(&manager.records, &pool, settings.paused).await?;
+    if settings == api::PoolSettings::default() {
+        let detail = "name a setting: paused, single".to_owned();
+        return Err(Problem::invalid(vec![FieldError { pointer: String::new(), detail }]));
+    }
+    if let Some(single) = settings.single {
+        pool_single::set(&manager, &pool, single).await?;
+    }
+    if let Some(paused) = settings.paused {
+        pool_pause::set(&manager.records, &pool, paused).await?;
+    }
     let known = by_pool(&manager).await?.remove(&name).unwrap_or_default();
-    Ok(Json(api::Pool { name, paused: settings.paused, ..known }))
+    Ok(Json(api::Pool { name, paused: settings.paused.unwrap_or(known.paused), ..known }))
 }
 
 async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Problem> {
@@ -140,14 +154,16 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
     for pool in manager.link.pools.all() {
         pools.entry(pool.to_string()).or_default();
     }
-    for service in manager.records.services(Duration::ZERO).await?.iter() {
+    let services = manager.records.services(Duration::ZERO).await?;
+    for service in services.iter() {
         let pool = pools.entry(service.registration.pool.to_string()).or_default();
         pool.services += 1;
         pool.held = pool.held.saturating_add(service.held());
-        if service.state() == ServiceState::Active {
-            pool.capacity = pool.capacity.saturating_add(service.capacity());
-            pool.free = pool.free.saturating_add(service.capacity().saturating_sub(service.held()));
-        }
+    }
+    for service in taking(&services) {
+        let pool = pools.entry(service.registration.pool.to_string()).or_default();
+        pool.capacity = pool.capacity.saturating_add(service.capacity());
+        pool.free = pool.free.saturating_add(service.capacity().saturating_sub(service.held()));
     }
     for ((pool, status), count) in manager.records.store.counts().await? {
         let pool = pools.entry(pool.to_string()).or_default();
@@ -169,6 +185,9 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
     }
     for pool in manager.records.paused_pools(Duration::ZERO).await?.iter() {
         pools.entry(pool.to_string()).or_default().paused = true;
+    }
+    for pool in manager.records.single_pools().iter() {
+        pools.entry(pool.to_string()).or_default().single = true;
     }
     for pool in pools.values_mut() {
         pool.pending = pool.needed.saturating_sub(u64::from(pool.held));

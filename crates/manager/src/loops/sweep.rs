@@ -7,7 +7,7 @@ use crate::context::Manager;
 use crate::context::records::Records;
 use crate::fleet::safe_mode;
 use crate::loops::orphans::{self, ServiceRoster};
-use everwatch_broker::{BrokerError, Delivery, Receipt, Session, Settle};
+use everwatch_broker::{BrokerError, Consume, Delivery, Receipt, Session, Settle};
 use everwatch_core::failure::orphans::Orphan;
 use everwatch_core::failure::queue_search::Searches;
 use everwatch_core::failure::sweep::{Sweep, plan_sweep, wants_sweep};
@@ -37,6 +37,8 @@ const IN_HAND_MAX: usize = 10_000;
 /// Observers to check whose end was requested and not reported.
 const ENDING_MAX: usize = 1000;
 const DEPTH_WITHIN: Duration = Duration::from_secs(5);
+/// A single queue that delivers nothing for this long is considered empty.
+const NEXT_WITHIN: Duration = Duration::from_millis(200);
 /// Rows without a holder to check: their messages may be ready or missing.
 const UNHELD_MAX: usize = 1500;
 
@@ -90,8 +92,13 @@ impl Searching {
         if ready == 0 && depth.consumers > 0 {
             return Ok(false);
         }
-        let concludes =
-            ready <= READY_MAX && manager.may_conclude() && !safe_mode::is_on(&manager.records).await?;
+        let single = manager.records.is_single(pool);
+        // No search can read a single queue while a service is active, so only an empty one, which `orphans` watches, says
+        // that a message is missing.
+        let concludes = !single
+            && ready <= READY_MAX
+            && manager.may_conclude()
+            && !safe_mode::is_on(&manager.records).await?;
         let searches = self.pools.entry(pool.clone()).or_default();
         let due = concludes && searches.is_due(manager.records.clock.now(), manager.settings.orphan_after);
         let due = due && {
@@ -103,7 +110,7 @@ impl Searching {
             }
             !rows.is_empty()
         };
-        let doomed = ready > 0 && is_deleting(manager).await?;
+        let doomed = ready > 0 && !(single && depth.consumers > 0) && is_deleting(manager).await?;
         if !(due || doomed) || !is_ours(manager, pool).await? {
             return Ok(false);
         }
@@ -169,7 +176,8 @@ async fn pass(
     let queue = manager.link.topology.work(pool);
     let mut swept = Swept::default();
     let deadline = Instant::now() + (WITHIN * ready.max(1).div_ceil(WITHIN_OF)).min(WITHIN_MAX);
-    let whole = parts(&manager.records, session, (&queue, deadline), &mut swept).await;
+    let taking = Taking { queue: &queue, single: manager.records.is_single(pool), deadline };
+    let whole = parts(&manager.records, session, taking, &mut swept).await;
     // Messages that are given back go to the head of the queue, in the order in which they are given back.
     for receipt in &swept.kept {
         session.requeue(*receipt).await;
@@ -182,17 +190,46 @@ async fn pass(
     Ok(whole?.then_some(swept.found))
 }
 
+/// The queue of a sweep, and how it is read.
+#[derive(Debug, Clone, Copy)]
+struct Taking<'a> {
+    queue: &'a str,
+    single: bool,
+    deadline: Instant,
+}
+
+/// Takes one part of a single queue, which refuses `get`, as its consumer: no service consumes it currently. A service that
+/// begins to consume meanwhile is active when this has ended.
+async fn consume_part(session: &dyn Session, queue: &str) -> Result<Vec<Delivery>, BrokerError> {
+    let prefetch = u16::try_from(PART).unwrap_or(u16::MAX);
+    let consume = Consume { queue: queue.to_owned(), prefetch, priority: 0 };
+    let mut consumer = session.consume(&consume).await?;
+    let mut part = Vec::new();
+    while part.len() < PART
+        && let Ok(Some(delivery)) = tokio::time::timeout(NEXT_WITHIN, consumer.next()).await
+    {
+        part.push(delivery);
+    }
+    consumer.cancel().await?;
+    while let Some(delivery) = consumer.next().await {
+        part.push(delivery);
+    }
+    Ok(part)
+}
+
 /// Takes one part after the other and settles what must end; returns whether the end of the queue was seen.
 ///
 /// Messages at the head must stay held, because they would be delivered again. So the time limits the depth of a sweep.
 async fn parts(
     records: &Records,
     session: &dyn Session,
-    (queue, deadline): (&str, Instant),
+    taking: Taking<'_>,
     swept: &mut Swept,
 ) -> Result<bool, BrokerError> {
+    let Taking { queue, single, deadline } = taking;
     while Instant::now() < deadline && swept.kept.len() < IN_HAND_MAX {
-        let part = session.get(queue, PART).await?;
+        let part =
+            if single { consume_part(session, queue).await? } else { session.get(queue, PART).await? };
         swept.looked_at += part.len();
         swept.found.extend(part.iter().filter_map(label).map(|(id, _)| id));
         let judged = tokio::time::timeout_at(deadline, judge(records, &part)).await;

@@ -1,6 +1,7 @@
 //! Declares the work queues of pools.
 
 use crate::context::Manager;
+use crate::context::paused_pools;
 use crate::context::records::Records;
 use everwatch_broker::{BrokerError, Declared, QueueKind, Session};
 use everwatch_core::clock::Timestamp;
@@ -8,7 +9,7 @@ use everwatch_core::id::Pool;
 use everwatch_core::record::events::EventKind;
 use everwatch_store::StoreError;
 use std::time::Duration;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// How long the note about a new queue waits for a manager.
 const NOTE_KEPT: Duration = Duration::from_secs(3600);
@@ -30,9 +31,16 @@ pub(crate) async fn declare(
     pool: &Pool,
 ) -> Result<(), BrokerError> {
     let queue = manager.link.topology.work(pool);
+    let declared = match session.declare(&queue, &kind(&manager.records, pool)).await {
+        Err(BrokerError::Refused(why)) if has_become_single(&manager.records, pool).await => {
+            debug!(%pool, why, "another manager or a service has created the pool as a single one");
+            session.declare(&queue, &QueueKind::SingleActive).await
+        }
+        declared => declared,
+    };
     // The first to declare a queue after the broker lost its data creates it, and reports that: a service does, and so
     // must a manager. Without the note each observer is missed on its own, minutes later.
-    if session.declare(&queue, &QueueKind::Durable { max_length: None }).await? == Declared::Created {
+    if declared? == Declared::Created {
         manager.records.events.tell_all(EventKind::WorkQueueCreated, format!("pool {pool}"));
         if let Err(error) = note_created(&manager.records, pool, manager.records.clock.now()).await {
             warn!(%pool, %error, "failed to record the re-creation of the work queue");
@@ -40,6 +48,24 @@ pub(crate) async fn declare(
     }
     manager.link.pools.on_declared(pool);
     Ok(())
+}
+
+/// How the work queue of a pool is declared.
+pub(crate) fn kind(records: &Records, pool: &Pool) -> QueueKind {
+    if records.is_single(pool) { QueueKind::SingleActive } else { QueueKind::Durable { max_length: None } }
+}
+
+/// Whether the pool is single, as the database says now, and was not known as such.
+async fn has_become_single(records: &Records, pool: &Pool) -> bool {
+    if records.is_single(pool) || records.services(Duration::ZERO).await.is_err() || !records.is_single(pool)
+    {
+        return false;
+    }
+    // A service may be the first to say so. The pool must stay single when none of its services lives.
+    if let Err(error) = paused_pools::set_single(records.store.as_ref(), pool).await {
+        warn!(%pool, %error, "failed to record that the pool is single");
+    }
+    true
 }
 
 /// Notes that the work queue of a pool was created; the note is kept until a manager has acted on it.

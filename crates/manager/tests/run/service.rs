@@ -87,6 +87,7 @@ pub(crate) fn registration(name: &str, capacity: u32) -> Registration {
         message_version: everwatch_core::wire::message::VERSION,
         host: "h".to_owned(),
         labels: Default::default(),
+        pool_single: false,
         predecessor: None,
     }
 }

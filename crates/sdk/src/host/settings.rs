@@ -7,7 +7,7 @@ use crate::kinds::{ExecSettings, FilesSettings, KindSettings, PostgresSettings};
 use crate::settings::{Capacity, ServiceSettings};
 use config::{Environment, File, FileFormat};
 use everwatch_broker::{RabbitBroker, STATE_QUEUES_MAX};
-use everwatch_core::capacity::blocks::CAPACITY_MAX;
+use everwatch_core::capacity::blocks::{BLOCK_MAX, CAPACITY_MAX};
 use everwatch_core::clock::friendly;
 use everwatch_core::id::{Kind, Name, Pool};
 use everwatch_core::wire::logs::LINES_MAX;
@@ -78,6 +78,8 @@ pub struct Service {
     pub name: String,
     /// The pool whose observers it runs.
     pub pool: String,
+    /// Whether that pool was created as a single pool.
+    pub pool_single: bool,
     /// The most observers that it runs at the same time, or `auto`.
     pub capacity: CapacityText,
     /// Labels that select it in requests and lists.
@@ -220,6 +222,7 @@ impl Default for Service {
         Self {
             name: String::new(),
             pool: "default".to_owned(),
+            pool_single: false,
             capacity: CapacityText(Capacity::Auto),
             labels: BTreeMap::new(),
             heartbeat_interval: Duration::from_secs(5),
@@ -387,7 +390,12 @@ impl Service {
         let pool = Pool::new(&self.pool).map_err(|error| SettingsError(format!("service.pool: {error}")))?;
         let mut settings = ServiceSettings::new(name);
         settings.pool = pool;
+        settings.pool_single = self.pool_single;
         settings.capacity = self.capacity.0;
+        if self.pool_single && matches!(self.capacity.0, Capacity::Fixed(slots) if slots > BLOCK_MAX) {
+            let text = format!("service.capacity: must be at most {BLOCK_MAX} with service.pool_single");
+            return Err(SettingsError(text));
+        }
         settings.labels.clone_from(&self.labels);
         settings.prefix.clone_from(&broker.prefix);
         settings.state_queues = broker.state_queues;

@@ -52,6 +52,10 @@ impl ServiceSession {
                 self.reporter.say(Say::Settle(report, trace)).await;
             }
             Effect::Ack(receipt) => self.on_settle(self.me.session.ack(receipt).await),
+            // The work queue of a single pool refuses the proof. Managers free the place without the report, later.
+            Effect::Release(receipt, _) if self.me.settings.pool_single => {
+                self.on_settle(self.me.session.ack(receipt).await);
+            }
             Effect::Release(receipt, report) => self.release(receipt, report),
             Effect::Requeue(receipt) => self.on_settle(self.me.session.requeue(receipt).await),
             Effect::Lost { id, epoch } => {

@@ -40,17 +40,17 @@ pub(super) fn watch(
 
 /// The machine of a new incarnation.
 pub(super) fn machine(me: &Incarnation) -> Machine<Receipt> {
-    let capacity = me.settings.capacity.slots();
+    let (capacity, single) = (me.settings.slots(), me.settings.pool_single);
     let policy = SlotPolicy {
         kinds: me.registry.kinds(),
         announce_readiness: me.registry.announce_readiness(),
         fence_grace: me.settings.fence_grace,
-        consumers: u32::try_from(block_sizes(capacity).len()).unwrap_or(u32::MAX),
+        consumers: if single { 1 } else { u32::try_from(block_sizes(capacity).len()).unwrap_or(u32::MAX) },
         refuse_first: Duration::from_secs(1),
         refuse_max: Duration::from_secs(60),
     };
     let pace = Pace::new(me.settings.start_rate, &me.settings.start_rates);
-    let mut blocks = Blocks::new(capacity);
+    let mut blocks = if single { Blocks::single(capacity) } else { Blocks::new(capacity) };
     if me.comes_last {
         blocks.defer(STEADY);
     }
@@ -72,7 +72,9 @@ pub(super) async fn declare(me: &Incarnation, topology: &Topology) -> Result<boo
     me.session.declare(&commands, &QueueKind::Exclusive).await?;
     me.session.bind(&commands, &topology.commands()).await?;
     let work = topology.work(&me.settings.pool);
-    let declared = me.session.declare(&work, &QueueKind::Durable { max_length: None }).await?;
+    let kept = QueueKind::Durable { max_length: None };
+    let kind = if me.settings.pool_single { QueueKind::SingleActive } else { kept };
+    let declared = me.session.declare(&work, &kind).await?;
     Ok(declared == Declared::Created)
 }
 

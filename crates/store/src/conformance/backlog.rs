@@ -3,7 +3,7 @@
 use super::*;
 use crate::port::{Admission, Decided, Place};
 use everwatch_core::capacity::admission::{Offers, PoolCount};
-use everwatch_core::id::{Kind, Pool};
+use everwatch_core::id::{Kind, Pool, ServiceRef};
 use everwatch_core::record::row::Slot;
 use everwatch_core::wire::heartbeat::{Heartbeat, Intent};
 
@@ -120,26 +120,59 @@ pub async fn a_kind_takes_only_slots_of_services_that_offer_it(store: &dyn Store
     assert_eq!((counted.kinds[&kind("exec")].admitted, counted.kinds[&kind("exec")].waiting), (2, 1));
 }
 
-pub async fn what_a_cordoned_service_holds_uses_no_slot_of_others(store: &dyn Store) {
-    assert_eq!(store.save_services(&[service(1, "s1", 2)]).await.unwrap(), []);
-    all_created(store, &[published(1, "a"), published(2, "b")]).await;
-    change(store, 1, |row| hear(row, 2, 1, started())).await;
-    assert_eq!(create(store, &[patient(3, "c")]).await.unwrap(), [Created::Waits], "both slots are in use");
-    let mut cordoned = service(2, "s2", 5);
+/// The service, with a heartbeat.
+fn holding(mut service: ServiceRow, held: u32, state: Intent) -> ServiceRow {
     let heartbeat = Heartbeat {
-        service: cordoned.id,
-        seq: 1,
-        state: Intent::Cordoned,
-        capacity: 5,
-        held: 1,
+        service: service.id,
+        seq: service.heartbeat.as_ref().map_or(0, |it| it.seq) + 1,
+        state,
+        capacity: service.registration.capacity,
+        held,
         loop_lag_ms: 0,
         rss_bytes: 0,
         sent_at: None,
         stalled: Vec::new(),
     };
-    assert!(cordoned.on_heartbeat(&heartbeat, NOW));
+    assert!(service.on_heartbeat(&heartbeat, NOW));
+    service
+}
+
+pub async fn what_a_cordoned_service_holds_uses_no_slot_of_others(store: &dyn Store) {
+    assert_eq!(store.save_services(&[service(1, "s1", 2)]).await.unwrap(), []);
+    all_created(store, &[published(1, "a"), published(2, "b")]).await;
+    change(store, 1, |row| hear(row, 2, 1, started())).await;
+    assert_eq!(create(store, &[patient(3, "c")]).await.unwrap(), [Created::Waits], "both slots are in use");
+    let cordoned = holding(service(2, "s2", 5), 1, Intent::Cordoned);
     assert_eq!(store.save_services(&[cordoned]).await.unwrap(), []);
     assert_eq!(admitted(store, 100).await, [3]);
+}
+
+pub async fn a_single_pool_has_the_slots_of_one_service(store: &dyn Store) {
+    let single = |number: u128, capacity: u32| {
+        let mut service = service(number, &format!("s{number}"), capacity);
+        service.registration.pool_single = true;
+        service
+    };
+    let saved = async |all: &[ServiceRow]| assert_eq!(store.save_services(all).await.unwrap(), []);
+    saved(&[single(1, 3), single(2, 2), single(3, 9)]).await;
+    all_created(store, &[published(1, "a"), published(2, "b")]).await;
+    assert_eq!(
+        create(store, &[patient(3, "c")]).await.unwrap(),
+        [Created::Waits],
+        "any may be the active one"
+    );
+    change(store, 1, |row| hear(row, 1, 1, started())).await;
+    let heard = async |number: u128, state: Intent| {
+        let service = store.service(&ServiceRef::Id(service_id(number))).await.unwrap().unwrap();
+        saved(&[holding(service, 1, state)]).await;
+    };
+    heard(1, Intent::Active).await;
+    assert_eq!(admitted(store, 100).await, [3], "the active service has three slots");
+    assert_eq!(create(store, &[patient(4, "d")]).await.unwrap(), [Created::Waits]);
+    heard(1, Intent::Cordoned).await;
+    assert_eq!(admitted(store, 100).await, [], "it hands over what it holds, and any may be the next");
+    heard(3, Intent::Active).await;
+    assert_eq!(admitted(store, 100).await, [4]);
 }
 
 pub async fn admissions_side_by_side_do_not_give_a_slot_twice(store: &dyn Store) {

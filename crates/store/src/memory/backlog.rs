@@ -7,7 +7,8 @@ use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::id::{Kind, Pool};
 use everwatch_core::record::row::{Row, Slot};
 use everwatch_core::record::row_policy::RowPolicy;
-use everwatch_core::record::service::ServiceState;
+use everwatch_core::record::service::{ServiceRow, ServiceState};
+use everwatch_core::record::taking::taking;
 use std::collections::HashMap;
 
 impl Tables {
@@ -15,13 +16,14 @@ impl Tables {
         let empty = || PoolCount { ahead: policy.admit_ahead.into(), ..PoolCount::default() };
         let of_rows = rows.iter().map(|row| (row.definition.pool.to_string(), empty()));
         let mut counts: HashMap<String, PoolCount> = of_rows.collect();
-        for it in self.services.values().filter(|it| it.state() == ServiceState::Active) {
+        let services: Vec<ServiceRow> = self.services.values().cloned().collect();
+        for it in taking(&services) {
             counts.entry(it.registration.pool.to_string()).or_insert_with(empty).capacity +=
                 u64::from(it.capacity());
         }
         let is_cordoned = |row: &Row| {
             let service = row.holder().and_then(|holder| self.services.get(&holder));
-            service.is_some_and(|it| it.state() == ServiceState::Cordoned)
+            service.is_some_and(|it| it.state() == ServiceState::Cordoned && !it.registration.pool_single)
         };
         for Kept { row, .. } in self.observers.values() {
             let definition = &row.definition;

@@ -32,8 +32,10 @@ pub(super) async fn count(
     policy: &RowPolicy,
 ) -> Result<HashMap<String, PoolCount>, StoreError> {
     // The slots of a cordoned service are neither capacity nor in use.
-    let counts = "SELECT pool, '' AS kind, 'capacity' AS counted, SUM(capacity)::bigint FROM services
-            WHERE pool = ANY($1::text[]) AND state = 'active' GROUP BY pool
+    let counts = "SELECT pool, '' AS kind, 'capacity' AS counted,
+            COALESCE(SUM(capacity) FILTER (WHERE state = 'active'), MAX(capacity) FILTER (WHERE state = 'single'),
+                MIN(capacity) FILTER (WHERE state = 'standby'))::bigint FROM services
+            WHERE pool = ANY($1::text[]) AND state IN ('active', 'single', 'standby') GROUP BY pool
         UNION ALL
         SELECT c.pool, c.kind, c.slot, SUM(c.number)::bigint FROM observer_counts AS c
             WHERE c.pool = ANY($1::text[]) AND c.slot <> '' AND c.service_id NOT IN

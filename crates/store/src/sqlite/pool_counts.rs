@@ -15,8 +15,10 @@ pub(super) async fn count(
     policy: &RowPolicy,
 ) -> Result<HashMap<String, PoolCount>, StoreError> {
     // The slots of a cordoned service are neither capacity nor in use.
-    let counts = "SELECT pool, '', 'capacity', SUM(capacity) FROM services
-            WHERE pool IN (SELECT value FROM json_each(?1)) AND state = 'active' GROUP BY pool
+    let counts = "SELECT pool, '', 'capacity',
+            COALESCE(SUM(capacity) FILTER (WHERE state = 'active'), MAX(capacity) FILTER (WHERE state = 'single'),
+                MIN(capacity) FILTER (WHERE state = 'standby')) FROM services
+            WHERE pool IN (SELECT value FROM json_each(?1)) AND state IN ('active', 'single', 'standby') GROUP BY pool
         UNION ALL
         SELECT c.pool, c.kind, c.slot, SUM(c.number) FROM observer_counts AS c
             WHERE c.pool IN (SELECT value FROM json_each(?1)) AND c.slot <> '' AND c.service_id NOT IN

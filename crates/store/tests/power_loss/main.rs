@@ -93,6 +93,7 @@ fn service(number: u128) -> ServiceRow {
         message_version: everwatch_core::wire::message::VERSION,
         host: "here".into(),
         labels: [].into(),
+        pool_single: false,
         predecessor: None,
     };
     ServiceRow::registered(ServiceId(Uuid::from_u128(number)), registration, NOW, NOW)

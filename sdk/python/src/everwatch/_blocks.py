@@ -100,6 +100,9 @@ class Blocks:
     """All blocks of one session. Times are in seconds of the service's clock."""
 
     capacity: int
+    # The work queue serves one service at a time: a single block, without shares and priorities. Once the block is
+    # cancelled, another service is active, so this one hands over everything and consumes again when it holds nothing.
+    single: bool = False
     _blocks: dict[int, _Block] = field(default_factory=dict)
     _channels: set[int] = field(default_factory=set)
     _last: int = 0
@@ -120,6 +123,9 @@ class Blocks:
     # Until then, without another change, there is nothing to decide.
     _idle_until: float | None = None
 
+    def __post_init__(self) -> None:
+        self.capacity = self._possible(self.capacity)
+
     @property
     def held(self) -> int:
         """The number of slots in use."""
@@ -132,8 +138,11 @@ class Blocks:
 
     def resize(self, capacity: int) -> None:
         """Sets the number of slots. This ends the share of a rebalance: its plan used the previous number."""
-        self.capacity, self._full, self._limit = capacity, False, (0, 0.0)
+        self.capacity, self._full, self._limit = self._possible(capacity), False, (0, 0.0)
         self._idle_until = None
+
+    def _possible(self, capacity: int) -> int:
+        return min(capacity, BLOCK_MAX) if self.single else capacity
 
     def cordon(self, cordoned: bool) -> None:
         """Takes nothing while cordoned."""
@@ -198,6 +207,8 @@ class Blocks:
 
     def allowed_when_over_capacity(self, now: float) -> int | None:
         """How many messages may stay held, if more are held and no more deliveries arrive."""
+        if self.single:
+            return 0 if self.closed and self.held else None
         most = self.capacity if self._within_share else self._most(now)
         over = now >= self._gives_from and self.closed and self.held > most
         return most if over else None
@@ -226,6 +237,9 @@ class Blocks:
         gone = [number for number, it in self._blocks.items() if it.state is _State.ENDED and it.held == 0]
         for number in gone:
             del self._blocks[number]
+        if self.single:
+            self._decide_single(now, effects)
+            return effects
         if not self._within_share and self.held <= self._most(now):
             self._within_share, self._spare_from = True, now + _LETS_OTHERS_TAKE
         self._cancel_what_is_too_much(now, effects)
@@ -237,6 +251,17 @@ class Blocks:
         if self._room(now) == 0:
             self._full = self._full or self._goal(now) == self.capacity
         return effects
+
+    def _decide_single(self, now: float, effects: list[BlockEffect]) -> None:
+        goal = 0 if self._cordoned else self.capacity
+        for block in self._open():
+            if block.size != goal:
+                self._cancel(block, effects)
+        if not self._blocks and goal:
+            self._open_one(goal, now, effects, spare=False)
+        elif not self._blocks:
+            self._close_unused(effects)
+        self._full = goal > 0 and bool(self._blocks)
 
     def _soonest(self, now: float) -> float | None:
         prior = any(block.priority != 0 for block in self._open())
@@ -279,6 +304,9 @@ class Blocks:
         return max(max(self.capacity - self._claimed(), 0) - self._room(now), 0)
 
     def _priority(self, now: float, *, spare: bool) -> int:
+        if self.single:
+            # RabbitMQ 4.0 serves nobody while a consumer of a higher priority waits for the active one to hold nothing.
+            return 0
         if now < self._steps_back_until:
             return _LAST
         if spare:
@@ -321,7 +349,7 @@ class Blocks:
         effects.append(CancelBlock(block.channel))
 
     def _open_one(self, room: int, now: float, effects: list[BlockEffect], *, spare: bool) -> None:
-        full_block = share(self.capacity)
+        full_block = BLOCK_MAX if self.single else share(self.capacity)
         most = 2 * -(-self.capacity // full_block)
         if len(self._open()) >= most:
             # If each freed slot became its own block, their number would grow without bound: small blocks are

@@ -24,7 +24,16 @@ from aiormq.exceptions import (
     PublishError,
 )
 
-from everwatch._broker_errors import ConnectError, NotSent, Refused, SessionLost, Unroutable, explained, read_url
+from everwatch._broker_errors import (
+    ConnectError,
+    NotSent,
+    Refused,
+    SessionLost,
+    Unroutable,
+    explain_refusal,
+    explained,
+    read_url,
+)
 from everwatch._topology import Arguments, QueueKind, Topology
 from everwatch._wire import acquisitions
 
@@ -273,7 +282,7 @@ class Session:
         try:
             await self.guard(declare())
         except (ChannelPreconditionFailed, ChannelAccessRefused, ChannelNotFoundEntity) as error:
-            raise Refused(f"{queue}: {error}") from error
+            raise Refused(explain_refusal(f"{queue}: {error}")) from error
         if kind is not QueueKind.EXCLUSIVE and queue not in self._lanes:
             self._lanes[queue] = await self.guard(self._channel(self._publish, confirms=True))
         return created

@@ -30,6 +30,18 @@ class Unroutable(NotSent):
     """No such queue."""
 
 
+def explain_refusal(refusal: str) -> str:
+    """A refusal to declare a queue; how to cure it if settings differ on whether a pool is single."""
+    if "x-single-active-consumer" not in refusal:
+        return refusal
+    return (
+        f"{refusal}; managers and services differ on whether this pool is single, and the queue keeps what it was "
+        "declared with: set service.pool_single on all services of the pool if it was created with `everwatch pool "
+        "create NAME --single`, and on none otherwise; a pool cannot change, so for the other setting use a pool of "
+        "another name"
+    )
+
+
 def read_url(url: str) -> URL:
     """A broker URL; raises ConnectError, without the password, if it cannot be read."""
     try:

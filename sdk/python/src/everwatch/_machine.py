@@ -240,6 +240,7 @@ class Machine:
         self.directives = directives
         if capacity != self.blocks.capacity:
             self.blocks.resize(capacity)
+        capacity = self.blocks.capacity
         cordoned = directives.cordoned or directives.draining
         self.blocks.cordon(cordoned)
         if not cordoned:
@@ -247,6 +248,9 @@ class Machine:
         effects.append(Directed(directives, capacity))
 
     def _on_hand_over(self, asked: commands.HandOver, now: float) -> None:
+        if self.blocks.single:
+            # An observer that it gave back would return to it. Cordoned, it hands over everything anyway.
+            return
         until = now + min(max(asked.rest, _REST_MIN), _REST_MAX)
         if asked.down_to is not None:
             self.blocks.limit(asked.down_to, now, until)
@@ -300,7 +304,8 @@ class Machine:
         surplus = self.blocks.allowed_when_over_capacity(now.mono)
         if surplus is not None and surplus != self._surplus:
             # Fewer than its capacity only if a manager asked for it.
-            cause = self._hand_over_cause if surplus < self.blocks.capacity else "resize"
+            by_order = surplus < self.blocks.capacity and (not self.blocks.single or self.intent != "active")
+            cause = self._hand_over_cause if by_order else "resize"
             effects += self._freeing(self.slots.on_hand_over_down_to(surplus, cause, now))
             self.blocks.surplus_requested(now.mono)
             any_requested = True

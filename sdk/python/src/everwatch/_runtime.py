@@ -194,7 +194,8 @@ async def _declare(me: Incarnation, session: Session, topology: Topology) -> boo
     commands = topology.commands_of(me.id)
     await session.declare(commands, QueueKind.EXCLUSIVE)
     await session.bind(commands, topology.commands)
-    return await session.declare(topology.work(me.settings.pool), QueueKind.DURABLE)
+    kind = QueueKind.SINGLE_ACTIVE if me.settings.pool_single else QueueKind.DURABLE
+    return await session.declare(topology.work(me.settings.pool), kind)
 
 
 async def _until_managers_read(me: Incarnation, session: Session, queue: str) -> None:

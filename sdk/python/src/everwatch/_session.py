@@ -233,6 +233,9 @@ class ServiceSession:
                 await self.reporter.run_report(run, self._trace_of(run), partial(self._on_confirmed, run))
             case effects.Ack(receipt):
                 self.check_settled(is_ours=await self.session.ack(receipt))
+            # The work queue of a single pool refuses the proof. Managers free the place without the report, later.
+            case effects.Release(receipt, _) if self.me.settings.pool_single:
+                self.check_settled(is_ours=await self.session.ack(receipt))
             case effects.Release(receipt, run):
                 self.spawn(self._release(receipt, run))
             case effects.Requeue(receipt):
@@ -361,6 +364,8 @@ class ServiceSession:
             "version": VERSION,
             "host": host_name(),
         }
+        if settings.pool_single:
+            registration["pool_single"] = True
         if settings.labels:
             registration["labels"] = settings.labels
         if self.me.predecessor is not None:
@@ -389,14 +394,14 @@ def _slots(me: Incarnation) -> Slots:
     policy = SlotPolicy(
         kinds=me.registry.names,
         fence_grace=me.settings.fence_grace,
-        consumers=len(block_sizes(me.settings.capacity)),
+        consumers=1 if me.settings.pool_single else len(block_sizes(me.settings.capacity)),
         await_ready=me.registry.await_ready,
     )
     return Slots(policy, Pace.of(me.settings.start_rate, me.settings.start_rates), me.database_clock)
 
 
 def _blocks(me: Incarnation, now: float) -> Blocks:
-    blocks = Blocks(me.settings.capacity)
+    blocks = Blocks(me.settings.capacity, single=me.settings.pool_single)
     if me.comes_last:
         blocks.defer(now + STEADY)
     return blocks

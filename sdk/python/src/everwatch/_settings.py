@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from everwatch._blocks import CAPACITY_MAX
+from everwatch._blocks import BLOCK_MAX, CAPACITY_MAX
 from everwatch._broker_errors import ConnectError, read_url
 from everwatch._clock import parse_duration
 from everwatch._host import auto_capacity, host_name
@@ -34,6 +34,7 @@ _KEYS = {
     "service": {
         "name",
         "pool",
+        "pool_single",
         "capacity",
         "labels",
         "heartbeat_interval",
@@ -67,7 +68,9 @@ class Settings:
     # Of the AMQP connections: whole seconds from 3 to 14. Also the silence of the broker that fences.
     heartbeat: int = 5
     pool: str = "default"
-    # The number of slots, from 0 to 200,000.
+    # Whether the pool was created as a single pool.
+    pool_single: bool = False
+    # The number of slots, from 0 to 200,000; at most 1,000 in a single pool.
     capacity: int = 1000
     labels: dict[str, str] = field(default_factory=dict)
     heartbeat_interval: float = 5.0
@@ -158,6 +161,7 @@ def _settings(values: dict[str, dict[str, Json]]) -> Settings:
         raise SettingsError("service.heartbeat_interval: from 1s to 60s")
     name = str(service.get("name") or "") or _legal(host_name())
     rates = service.get("start_rates", {})
+    single = _flag(service, "service.pool_single")
     return Settings(
         name=_checked(check_name, name, "service.name"),
         urls=_urls(broker),
@@ -165,7 +169,8 @@ def _settings(values: dict[str, dict[str, Json]]) -> Settings:
         state_queues=_whole(broker, "broker.state_queues", 1, 1, STATE_QUEUES_MAX),
         heartbeat=int(heartbeat),
         pool=_checked(check_pool, str(service.get("pool", "default")), "service.pool"),
-        capacity=_capacity(service),
+        pool_single=single,
+        capacity=_capacity(service, single=single),
         labels={key: str(value) for key, value in service.get("labels", {}).items()},
         heartbeat_interval=interval,
         fence_grace=grace,
@@ -225,16 +230,26 @@ def _whole(section: dict[str, Json], key: str, default: int, least: int, most: i
     return number
 
 
-def _capacity(service: dict[str, Json]) -> int:
+def _flag(section: dict[str, Json], key: str) -> bool:
+    value = str(section.get(key.split(".")[1], False)).lower()
+    if value not in ("true", "false"):
+        raise SettingsError(f"{key}: `{value}` must be true or false")
+    return value == "true"
+
+
+def _capacity(service: dict[str, Json], *, single: bool) -> int:
     value = service.get("capacity", "auto")
     if value == "auto":
-        return auto_capacity()
+        return min(auto_capacity(), BLOCK_MAX) if single else auto_capacity()
     try:
-        return _whole(service, "service.capacity", 0, 0, CAPACITY_MAX)
+        slots = _whole(service, "service.capacity", 0, 0, CAPACITY_MAX)
     except SettingsError as error:
         raise SettingsError(
             f'service.capacity: `{value}` is not a capacity: a number from 0 to {CAPACITY_MAX}, or "auto"'
         ) from error
+    if single and slots > BLOCK_MAX:
+        raise SettingsError(f"service.capacity: {slots} must be at most {BLOCK_MAX} with service.pool_single")
+    return slots
 
 
 def _rate(value: Json, key: str) -> float:

@@ -10,13 +10,15 @@ from uuid import UUID
 STATE_QUEUES_MAX = 64
 _MASK = (1 << 64) - 1
 
-Arguments = dict[str, str | int]
+Arguments = dict[str, str | int | bool]
 
 
 class QueueKind(Enum):
     """What a queue is for, which decides its arguments."""
 
     DURABLE = auto()
+    # The work queue of a single pool.
+    SINGLE_ACTIVE = auto()
     HEARTBEATS = auto()
     RATES = auto()
     EXCLUSIVE = auto()
@@ -106,6 +108,8 @@ class Topology:
             # Ten years. A value above 292 years crashes the queue on 4.3.
             "x-consumer-timeout": 315_360_000_000,
         }
+        if kind is QueueKind.SINGLE_ACTIVE:
+            arguments |= {"x-single-active-consumer": True}
         if queue != self.parked:
             arguments |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self.parked}
         return arguments | {"x-overflow": "reject-publish", "x-consumer-disconnected-timeout": 15_000}

@@ -56,7 +56,7 @@ pub(super) async fn services(place: &Place, restart: &str, count: u32) -> anyhow
     let took = clock::now().since(begun).as_secs_f64();
     // A service that was fenced twice has registered twice.
     sleep(Duration::from_secs(15)).await;
-    let all = deployment.services("active,cordoned,draining,suspect,lost,gone").await?;
+    let all = deployment.services("active,standby,cordoned,draining,suspect,lost,gone").await?;
     let sessions = (all.len() - former.len()) as f64 / f64::from(count);
     Ok(vec![
         Outcome::alone(format!("broker restarted, until {count} services are active"), "s", took)

@@ -91,6 +91,8 @@ impl Block {
 #[cfg_attr(test, derive(Clone))]
 pub struct Blocks {
     capacity: u32,
+    /// Whether the queue serves one service at a time: see [`Blocks::single`].
+    single: bool,
     blocks: BTreeMap<BlockId, Block>,
     channels: BTreeSet<ChannelId>,
     last: u32,
@@ -121,6 +123,7 @@ impl Blocks {
     pub fn new(capacity: u32) -> Self {
         Self {
             capacity,
+            single: false,
             blocks: BTreeMap::new(),
             channels: BTreeSet::new(),
             last: 0,
@@ -138,6 +141,19 @@ impl Blocks {
         }
     }
 
+    /// The blocks of a service whose work queue serves one service at a time: a single block, without shares and
+    /// priorities. Once the block is cancelled, another service is active, so this one hands over everything, and
+    /// consumes again when it holds nothing: all observers of the pool are in one place.
+    #[must_use]
+    pub fn single(capacity: u32) -> Self {
+        Self { single: true, ..Self::new(capacity.min(BLOCK_MAX)) }
+    }
+    /// Whether it is [`Blocks::single`].
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.single
+    }
+
     /// The number of slots.
     #[must_use]
     pub fn capacity(&self) -> u32 {
@@ -150,6 +166,7 @@ impl Blocks {
     }
     /// Sets the number of slots. This ends the share of a rebalance, because the plan used the previous number.
     pub fn resize(&mut self, capacity: u32) {
+        let capacity = if self.single { capacity.min(BLOCK_MAX) } else { capacity };
         (self.capacity, self.full, self.limit) = (capacity, false, (0, Duration::ZERO));
         self.idle_until = None;
     }
@@ -234,6 +251,9 @@ impl Blocks {
     /// How many messages may stay held, if more are held and no more deliveries arrive.
     #[must_use]
     pub fn allowed_when_over_capacity(&self, now: Duration) -> Option<u32> {
+        if self.single {
+            return (self.closed() && self.held() > 0).then_some(0);
+        }
         let most = if self.within_share { self.capacity } else { self.most(now) };
         (now >= self.gives_from && self.closed() && self.held() > most).then_some(most)
     }
@@ -280,6 +300,10 @@ impl Blocks {
     fn decide_all(&mut self, now: Duration) -> Vec<BlockEffect> {
         let mut effects = Vec::new();
         self.forget_empty();
+        if self.single {
+            self.decide_single(now, &mut effects);
+            return effects;
+        }
         if !self.within_share && self.held() <= self.most(now) {
             (self.within_share, self.spare_from) = (true, now + LETS_OTHERS_TAKE);
         }
@@ -294,6 +318,20 @@ impl Blocks {
             self.full = self.full || self.goal(now) == self.capacity;
         }
         effects
+    }
+
+    fn decide_single(&mut self, now: Duration, effects: &mut Vec<BlockEffect>) {
+        let goal = if self.cordoned { 0 } else { self.capacity };
+        let misfits = self.open().filter(|(_, block)| block.size != goal).map(|(id, _)| id);
+        for id in misfits.collect::<Vec<_>>() {
+            self.cancel(id, effects);
+        }
+        if self.blocks.is_empty() && goal > 0 {
+            self.open_one(goal, false, now, effects);
+        } else if self.blocks.is_empty() {
+            self.close_unused(effects);
+        }
+        self.full = goal > 0 && !self.blocks.is_empty();
     }
 
     fn goal(&self, now: Duration) -> u32 {
@@ -334,6 +372,10 @@ impl Blocks {
     }
     fn priority(&self, spare: bool, now: Duration) -> i32 {
         let (priority, until) = self.prior;
+        if self.single {
+            // RabbitMQ 4.0 serves nobody while a consumer of a higher priority waits for the active one to hold nothing.
+            return 0;
+        }
         match (now < self.steps_back_until, spare, now < until) {
             (true, ..) => LAST,
             (false, true, _) => SPARE,
@@ -386,7 +428,7 @@ impl Blocks {
     }
 
     fn open_one(&mut self, room: u32, spare: bool, now: Duration, effects: &mut Vec<BlockEffect>) {
-        let full_block = share(self.capacity);
+        let full_block = if self.single { BLOCK_MAX } else { share(self.capacity) };
         let most = 2 * self.capacity.div_ceil(full_block) as usize;
         if self.open().count() >= most {
             // If each freed slot became its own block, their number would grow without bound: small blocks are
@@ -448,3 +490,7 @@ impl Blocks {
 #[cfg(test)]
 #[path = "allocator_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "single_tests.rs"]
+mod single_tests;

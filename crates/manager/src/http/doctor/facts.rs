@@ -35,8 +35,8 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
     // A database that does not answer is told as such.
     let schema = tokio::time::timeout(WITHIN, manager.records.store.schema()).await;
     let pools = pools(&manager.link, fleet.as_ref().ok());
-    let kept = || QueueKind::Durable { max_length: None };
-    let mut all: Vec<_> = pools.iter().map(|pool| (manager.link.topology.work(pool), kept())).collect();
+    let work = |pool| (manager.link.topology.work(pool), work_queues::kind(&manager.records, pool));
+    let mut all: Vec<_> = pools.iter().map(work).collect();
     all.extend(manager.link.topology.durable_queues());
     all.push((manager.link.topology.store(), QueueKind::Durable { max_length: Some(1) }));
     let (server, session) = tokio::join!(manager.link.broker.inspect(&all), session(manager, &pools));

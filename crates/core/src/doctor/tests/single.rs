@@ -1,0 +1,33 @@
+//! The slots of single pools.
+
+use super::*;
+
+/// The services of one single pool: the slots of each, and what the first one holds.
+fn pool(sizes: &'static [u32], held: u32, definition: u64) -> impl FnOnce(&mut Facts) {
+    move |facts: &mut Facts| {
+        let services = (1..).zip(sizes).map(|(number, size)| {
+            let mut service = service(number, &format!("s{number}"), *size);
+            service.registration.pool_single = true;
+            if number == 1 {
+                service.heartbeat.as_mut().unwrap().held = held;
+            }
+            service
+        });
+        fleet(facts).services = services.collect();
+        fleet(facts).definition = [(Pool::default(), definition)].into();
+    }
+}
+
+#[test]
+fn each_standby_of_a_single_pool_needs_a_slot_for_every_observer() {
+    assert_eq!(found(pool(&[10, 10, 10], 10, 10)), NONE);
+    assert_eq!(found(pool(&[10, 10], 10, 10)), ["Info headroom pool default"]);
+    assert_eq!(found(pool(&[10], 10, 10)), ["Warning too-big-to-lose service s1"]);
+    assert_eq!(found(pool(&[10, 10, 9], 10, 10)), ["Warning too-big-to-lose service s3"]);
+    assert_eq!(found(pool(&[10, 20, 30], 10, 11)), ["Warning pool-full pool default"]);
+    assert_eq!(found(pool(&[10], 0, 0)), NONE);
+    let small = diagnosed(pool(&[10, 10, 9], 10, 10)).remove(0);
+    assert_eq!(small.cure, "`everwatch service capacity s3 10`");
+    let full = diagnosed(pool(&[10, 20, 30], 10, 11)).remove(0);
+    assert_eq!(full.what, "11 observers for 10 slots of one service: 1 wait");
+}

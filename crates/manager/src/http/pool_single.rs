@@ -1,0 +1,46 @@
+//! Creates single pools. The broker decides: the first declaration of a work queue says whether its pool is single.
+
+use super::problem::{Code, Problem};
+use crate::context::{Manager, paused_pools};
+use crate::outgoing::work_queues;
+use everwatch_broker::{BrokerError, QueueKind};
+use everwatch_core::id::Pool;
+use std::time::Duration;
+use tracing::info;
+
+pub(super) async fn set(manager: &Manager, pool: &Pool, single: bool) -> Result<(), Problem> {
+    let services = manager.records.services(Duration::ZERO).await?;
+    let is_single = manager.records.is_single(pool);
+    if is_single == single {
+        return Ok(());
+    }
+    let of_pool = services.iter().filter(|it| it.registration.pool == *pool).count();
+    let counts = manager.records.store.counts().await?;
+    let observers: u64 = counts.iter().filter(|((of, _), _)| of == pool).map(|(_, count)| count).sum();
+    if is_single || of_pool > 0 || observers > 0 {
+        let is = if is_single { "is a single pool" } else { "is not a single pool" };
+        let why = format!("it {is}, with {of_pool} services and {observers} observers");
+        return Err(in_use(format!(
+            "pool {pool} cannot change ({why}): create a single pool under a name that is not in use"
+        )));
+    }
+    let Some(session) = manager.link.open_session() else {
+        return Err(Problem::new(Code::NotReady, "this manager is not connected to the broker".to_owned()));
+    };
+    match session.declare(&manager.link.topology.work(pool), &QueueKind::SingleActive).await {
+        Ok(_) => {}
+        Err(BrokerError::Refused(why)) => return Err(in_use(format!("pool {pool} cannot change: {why}"))),
+        Err(error) => return Err(Problem::new(Code::NotReady, error.to_string())),
+    }
+    paused_pools::set_single(manager.records.store.as_ref(), pool).await?;
+    manager.records.services(Duration::ZERO).await?;
+    info!(%pool, "created a single pool");
+    match work_queues::declare(manager, session.as_ref(), pool).await {
+        Ok(()) => Ok(()),
+        Err(error) => Err(Problem::new(Code::NotReady, error.to_string())),
+    }
+}
+
+fn in_use(detail: String) -> Problem {
+    Problem::new(Code::PoolInUse, detail)
+}
