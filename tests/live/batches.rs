@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 const MEMBERS: usize = 300;
 const RUNNING: u32 = 20;
@@ -184,17 +185,19 @@ async fn a_request_that_is_cut_off_is_continued_at_another_manager() {
         json!({"name": "cut", "defaults": {"kind": "ticker", "desired": "paused"}, "observers": names});
     let key = [("idempotency-key", "cut-1".to_owned())];
     let (first, sent, with) = (cluster.api.clone(), body.clone(), key.clone());
-    let request =
-        tokio::spawn(
-            async move { first.try_call_with("POST", "/v1/batches", &with, Some(sent)).await.is_err() },
-        );
+    let mut request = JoinSet::new();
+    request
+        .spawn(async move { first.try_call_with("POST", "/v1/batches", &with, Some(sent)).await.is_err() });
     wait_for("some members to exist", || async {
         let batch: Batch = second.try_read("/v1/batches/cut").await?;
         if batch.counts[&Status::Paused] > 0 { Ok(()) } else { Err(format!("{batch:?}")) }
     })
     .await;
     cluster.kill("manager");
-    assert!(request.await.unwrap(), "the request came to its end before the manager was killed");
+    assert!(
+        request.join_next().await.unwrap().unwrap(),
+        "the request came to its end before the manager was killed"
+    );
     let cut = until_state(&second, "cut", BatchState::Incomplete).await;
     assert!((1..CUT).contains(&(cut.counts[&Status::Paused] as usize)), "{cut:?}");
     let refused = second.refused("POST", "/v1/batches/cut/retry-failed", None).await;

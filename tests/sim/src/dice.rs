@@ -20,19 +20,14 @@ pub(crate) struct Dice {
     calm_at: u64,
 }
 
-/// Most executions end before the last time of the schedule.
-fn let_scheduled_code_end(observers: &mut [ObserverSetup]) {
-    for (observer, number) in observers.iter_mut().zip(1..) {
-        if observer.schedule.is_some() && number % 4 != 0 {
+/// Most executions end before the last time of the schedule. If `limited`, most observers with limits end while others wait
+/// for their places.
+fn let_code_end(observers: &mut [ObserverSetup], limited: bool) {
+    for (observer, number) in observers.iter_mut().zip(1..).filter(|(_, number)| number % 4 != 0) {
+        if observer.schedule.is_some() {
             observer.code.does = Does::CompletesAfter(number * number * 600);
         }
-    }
-}
-
-/// Observers end while others wait for their places.
-fn let_limited_code_end(observers: &mut [ObserverSetup]) {
-    for (observer, number) in observers.iter_mut().zip(1..) {
-        if number % 4 != 0 {
+        if limited {
             observer.code.does = Does::CompletesAfter(2000 + number * 3700);
         }
     }
@@ -222,10 +217,7 @@ impl Dice {
             schedule: schedule_of(seed, number).filter(|_| may_have_times),
         });
         let mut observers: Vec<_> = observers.collect();
-        let_scheduled_code_end(&mut observers);
-        if breaks_at_ends(seed, theme) {
-            let_limited_code_end(&mut observers);
-        }
+        let_code_end(&mut observers, breaks_at_ends(seed, theme));
         // Chosen by seed number, as some themes are.
         if matches!(seed % 50, 12 | 31 | 46) {
             for (observer, every) in observers.iter_mut().zip((1..).map(|number| number * 700)) {
