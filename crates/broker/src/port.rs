@@ -92,8 +92,9 @@ pub enum QueueKind {
     /// Durable, quorum, drops no message, and serves one consumer at a time, the others in turn after it has ended: the
     /// work queue of a single pool. The broker refuses [`Session::get`] on it. All consumers must have the same priority.
     ///
-    /// RabbitMQ 4.0 and later stop serving a consumer when one of a higher priority arrives, but serve that one only
-    /// when the first one holds nothing: as services hold their messages forever, nobody would be served.
+    /// When a consumer of a higher priority arrives, RabbitMQ 4.0 and later deliver no more messages to the active one, and
+    /// none to the new one until the active one holds no message. Services hold their messages as long as observers run, so
+    /// the queue would deliver nothing.
     SingleActive,
     /// Durable, quorum, keeps the messages of the last 15 s: heartbeats.
     Heartbeats,

@@ -5,7 +5,7 @@ pub(crate) mod creates;
 pub(crate) mod freshness;
 pub(crate) mod leases;
 pub(crate) mod link;
-pub(crate) mod paused_pools;
+pub(crate) mod pool_notes;
 pub(crate) mod pools;
 pub(crate) mod publishing;
 pub(crate) mod questions;

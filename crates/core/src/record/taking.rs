@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 /// The active services; of a single pool, the one whose slots count. Databases count in the same way.
 ///
-/// The broker chooses the active service of a single pool, and tells nobody. A service that holds observers is the
-/// active one; while the former one still seems to hold some too, the larger of both counts. While none holds any, the
-/// smallest that stands by counts, because whichever the broker chooses can hold as many.
+/// The broker chooses the active service of a single pool and does not report its choice. A service that holds observers
+/// is the active one. After a handover, the heartbeat of the former one may still report observers: then the larger of
+/// the two counts. If no service holds observers, the smallest one counts: whichever service the broker chooses has at
+/// least its slots.
 #[must_use]
 pub fn taking(services: &[ServiceRow]) -> Vec<&ServiceRow> {
     let mut all = Vec::new();

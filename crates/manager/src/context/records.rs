@@ -1,6 +1,6 @@
 //! The stored records in the database's time, and what hears of their changes: the events and the requests that wait.
 
-use super::paused_pools;
+use super::pool_notes;
 use super::saves::{Save, Saves};
 use crate::clock::DbClock;
 use crate::events::log::EventLog;
@@ -90,7 +90,7 @@ impl Records {
         services.retain(|service| service.end.is_none());
         self.events.known.learn(&services);
         let offers = Arc::new(offers(&services));
-        let notes = paused_pools::all(self.store.as_ref()).await?;
+        let notes = pool_notes::all(self.store.as_ref()).await?;
         let mut single = notes.single;
         let registered = services.iter().filter(|it| it.registration.pool_single);
         single.extend(registered.map(|it| it.registration.pool.clone()));

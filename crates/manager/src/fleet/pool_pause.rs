@@ -1,6 +1,6 @@
 //! Pauses and resumes pools. Observers that have a slot in a paused pool keep it, and move to other services as usual.
 
-use crate::context::paused_pools;
+use crate::context::pool_notes;
 use crate::context::records::Records;
 use everwatch_core::id::Pool;
 use everwatch_core::record::events::EventKind;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use tracing::warn;
 
 pub(crate) async fn is_paused(records: &Records, pool: &Pool) -> Result<bool, StoreError> {
-    paused_pools::contain(records.store.as_ref(), pool).await
+    pool_notes::is_paused(records.store.as_ref(), pool).await
 }
 
 pub(crate) async fn set(records: &Records, pool: &Pool, paused: bool) -> Result<(), StoreError> {
-    if !paused_pools::set(records.store.as_ref(), pool, paused).await? {
+    if !pool_notes::set_paused(records.store.as_ref(), pool, paused).await? {
         return Ok(());
     }
     // The next create and the next admission pass of this manager must know it.

@@ -1,7 +1,7 @@
 //! Creates single pools. The broker decides: the first declaration of a work queue says whether its pool is single.
 
 use super::problem::{Code, Problem};
-use crate::context::{Manager, paused_pools};
+use crate::context::{Manager, pool_notes};
 use crate::outgoing::work_queues;
 use everwatch_broker::{BrokerError, QueueKind};
 use everwatch_core::id::Pool;
@@ -32,7 +32,7 @@ pub(super) async fn set(manager: &Manager, pool: &Pool, single: bool) -> Result<
         Err(BrokerError::Refused(why)) => return Err(in_use(format!("pool {pool} cannot change: {why}"))),
         Err(error) => return Err(Problem::new(Code::NotReady, error.to_string())),
     }
-    paused_pools::set_single(manager.records.store.as_ref(), pool).await?;
+    pool_notes::set_single(manager.records.store.as_ref(), pool).await?;
     manager.records.services(Duration::ZERO).await?;
     info!(%pool, "created a single pool");
     match work_queues::declare(manager, session.as_ref(), pool).await {

@@ -1,7 +1,7 @@
 //! Declares the work queues of pools.
 
 use crate::context::Manager;
-use crate::context::paused_pools;
+use crate::context::pool_notes;
 use crate::context::records::Records;
 use everwatch_broker::{BrokerError, Declared, QueueKind, Session};
 use everwatch_core::clock::Timestamp;
@@ -62,7 +62,7 @@ async fn has_become_single(records: &Records, pool: &Pool) -> bool {
         return false;
     }
     // A service may be the first to say so. The pool must stay single when none of its services lives.
-    if let Err(error) = paused_pools::set_single(records.store.as_ref(), pool).await {
+    if let Err(error) = pool_notes::set_single(records.store.as_ref(), pool).await {
         warn!(%pool, %error, "failed to record that the pool is single");
     }
     true

@@ -373,7 +373,7 @@ impl Blocks {
     fn priority(&self, spare: bool, now: Duration) -> i32 {
         let (priority, until) = self.prior;
         if self.single {
-            // RabbitMQ 4.0 serves nobody while a consumer of a higher priority waits for the active one to hold nothing.
+            // With different priorities, RabbitMQ 4.0 and later would deliver nothing: see `QueueKind::SingleActive`.
             return 0;
         }
         match (now < self.steps_back_until, spare, now < until) {
