@@ -249,6 +249,7 @@ chapters! {
     the_commands_of_concepts_run: "docs/concepts.md",
     the_commands_of_limits_run: "docs/limits.md",
     the_commands_of_single_pools_run: "docs/single-pools.md",
+    the_commands_of_weight_run: "docs/weight.md",
     the_commands_of_scheduling_run: "docs/scheduling.md",
     the_commands_of_batches_run: "docs/batches.md",
     the_commands_of_rollouts_run: "docs/rollouts.md",

@@ -101,7 +101,7 @@ fn heard(schemas: &mut SchemaGenerator) -> Vec<Channel> {
             headers: json!({"type": "object", "properties": {"everwatch-observer": observer(),
                 "traceparent": trace("Whoever sent this, as W3C Trace Context writes it."),
                 "tracestate": trace("What vendors keep beside it.")}}),
-            golden: &["work", "work-times", "work-windows", "work-schedule"],
+            golden: &["work", "work-times", "work-windows", "work-schedule", "work-weight"],
         },
         Channel {
             name: "commands",

@@ -51,3 +51,4 @@ mod tls;
 mod traces;
 mod upgrading;
 mod versions;
+mod weight;

@@ -26,6 +26,9 @@ pub struct NewObserver {
     /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100, default = 0)]
     priority: Option<i8>,
+    /// The number of slots that the observer takes. At most the `weight_max` of a service of its pool.
+    #[schema(minimum = 1, maximum = 1000, default = 1)]
+    weight: Option<u16>,
     /// The keys of the limits that the observer counts towards. It runs only while each of them has a free place.
     #[schema(max_items = 8, example = json!(["account-42"]))]
     limits: Option<Vec<String>>,
@@ -69,6 +72,9 @@ pub struct ObserverPatch {
     /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100)]
     priority: Option<i8>,
+    /// The number of slots that the observer takes. At most the `weight_max` of a service of its pool.
+    #[schema(minimum = 1, maximum = 1000)]
+    weight: Option<u16>,
     /// The keys of the limits that the observer counts towards. It runs only while each of them has a free place.
     #[schema(max_items = 8, example = json!(["account-42"]))]
     limits: Option<Vec<String>>,

@@ -2,7 +2,7 @@
 
 use super::{Execution, ProblemBody, RetryPolicy, RunSchedule, RunWindows, ServiceName};
 use everwatch_core::clock::{Timestamp, show};
-use everwatch_core::observer::definition::{OnFull, Overlap};
+use everwatch_core::observer::definition::{OnFull, Overlap, one};
 use everwatch_core::observer::retry::Retry;
 use everwatch_core::observer::schedule::Schedule;
 use everwatch_core::observer::windows::Windows;
@@ -104,6 +104,9 @@ pub struct Observer {
     /// Priority from -100 to 100: free slots go to the highest priority first.
     #[serde(default)]
     pub priority: i8,
+    /// The number of slots that it takes, from 1 to 1000.
+    #[serde(default = "one")]
+    pub weight: u16,
     /// The keys of the limits that the observer counts towards.
     #[serde(default)]
     pub limits: Vec<String>,
@@ -214,6 +217,7 @@ impl Observer {
             grace: show(row.definition.grace),
             on_full: row.definition.on_full,
             priority: row.definition.priority,
+            weight: row.definition.weight,
             limits: row.definition.limits.iter().map(ToString::to_string).collect(),
             start_at: row.definition.start_at,
             finish_at: row.definition.finish_at,

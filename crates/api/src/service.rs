@@ -2,6 +2,7 @@
 
 use everwatch_core::capacity::maintenance::{self, DrainProgress, Orders};
 use everwatch_core::clock::Timestamp;
+use everwatch_core::observer::definition::one;
 use everwatch_core::record::service::{ServiceRow, ServiceState};
 use everwatch_core::wire::heartbeat::StalledObserver;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ pub struct Service {
     pub capacity: u32,
     pub held: u32,
     pub free: u32,
+    /// The greatest weight of an observer that it takes.
+    #[serde(default = "one")]
+    pub weight_max: u16,
     #[schema(value_type = String, example = "active")]
     pub state: ServiceState,
     pub kinds: Vec<String>,
@@ -92,6 +96,7 @@ impl Service {
             capacity,
             held,
             free: if over { 0 } else { capacity.saturating_sub(held) },
+            weight_max: row.registration.weight_max,
             state: row.state(),
             kinds: row.registration.kinds.iter().map(|kind| kind.name.to_string()).collect(),
             version: row.registration.version.clone(),

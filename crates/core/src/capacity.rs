@@ -10,3 +10,4 @@ pub mod maintenance;
 pub mod placement;
 pub mod rate;
 pub mod rebalance;
+pub mod supply;

@@ -71,6 +71,7 @@ fn registration() -> Registration {
             schema: std::sync::Arc::new(json!({"type": "object"})),
         }],
         version: "0.1.0".to_owned(),
+        weight_max: 1,
         message_version: everwatch_core::wire::message::VERSION,
         host: "h".to_owned(),
         labels: [("zone".to_owned(), "a".to_owned())].into(),
@@ -102,8 +103,16 @@ fn work() {
     let schedule = json!({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"});
     let schedule = serde_json::from_value(schedule).unwrap();
     let scheduled = Work { scheduled_for: Some(at(9)), schedule, ..work.clone() };
+    let heavy = ObserverDefinition { weight: 4, ..definition };
+    let heavy = Work::of(observer(), 3, &heavy).unwrap();
     let finite = Work { attempt_timeout, finish_at, ..work };
-    for (name, work) in [("work-times", finite), ("work-windows", windowed), ("work-schedule", scheduled)] {
+    let all = [
+        ("work-times", finite),
+        ("work-windows", windowed),
+        ("work-schedule", scheduled),
+        ("work-weight", heavy),
+    ];
+    for (name, work) in all {
         let kept = golden(name, &serde_json::to_vec(&work).unwrap());
         let DecodedWork::Ours(read) = Work::read(&kept).unwrap() else { panic!("foreign") };
         assert_eq!(format!("{read:?}"), format!("{work:?}"));

@@ -137,6 +137,7 @@ fn every_state_with_every_input() {
             let policy = SlotPolicy {
                 kinds: [Kind::new("ticker").unwrap()].into(),
                 announce_readiness: [].into(),
+                weight_max: 1,
                 fence_grace: Duration::from_millis(500),
                 consumers: 2,
                 refuse_first: Duration::from_secs(1),

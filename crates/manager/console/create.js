@@ -6,9 +6,9 @@ import { collect, control, fields } from "./schema.js";
 import { empty } from "./show.js";
 
 /** Members of the definition that a field of the form writes, beside those of the spec. */
-const POINTERS = ["/name", "/kind", "/pool", "/labels", "/priority", "/limits", "/start_at", "/finish_at", "/start_within", "/attempt_timeout", "/schedule", "/windows", "/time_zone"];
+const POINTERS = ["/name", "/kind", "/pool", "/labels", "/priority", "/weight", "/limits", "/start_at", "/finish_at", "/start_within", "/attempt_timeout", "/schedule", "/windows", "/time_zone"];
 const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind has no schema" }];
-const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, priority: "", limits: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, wrong: {}, sending: false });
+const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, priority: "", weight: "", limits: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, wrong: {}, sending: false });
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 let draft = CLEAN();
 
@@ -26,7 +26,7 @@ function body(members, whole) {
   return {
     ...(draft.name.trim() && { name: draft.name.trim() }), kind: draft.kind, spec: whole ? spec.spec ?? {} : spec,
     ...(draft.pool && { pool: draft.pool }), ...(labels.length && { labels: Object.fromEntries(labels) }),
-    ...(draft.priority.trim() && { priority: numbered(draft.priority.trim()) }), ...(draft.limits.trim() && { limits: draft.limits.split(/[\s,]+/).filter(Boolean) }), ...(draft.timeout.trim() && { attempt_timeout: draft.timeout.trim() }),
+    ...(draft.priority.trim() && { priority: numbered(draft.priority.trim()) }), ...(draft.weight.trim() && { weight: numbered(draft.weight.trim()) }), ...(draft.limits.trim() && { limits: draft.limits.split(/[\s,]+/).filter(Boolean) }), ...(draft.timeout.trim() && { attempt_timeout: draft.timeout.trim() }),
     ...(draft.within.trim() && { start_within: draft.within.trim() }),
     ...(draft.schedule.trim() && { schedule: { cron: draft.schedule.trim(), time_zone: draft.zone.trim(), if_running: draft.running } }),
     ...(draft.windows.trim() && { windows: { time_zone: draft.zone.trim(), open: draft.windows.split(/[;\n]/).map((it) => it.trim()).filter(Boolean).map(opening) } }),
@@ -112,6 +112,7 @@ function draw({ kinds, pools }, _route, context) {
       line("Labels", "/labels", "new-labels", h("input", { name: "labels", value: draft.labels, oninput: keep("labels"), placeholder: "team=a, region=eu", autocomplete: "off", spellcheck: "false" }), "key=value, comma-separated"),
       check("Queue when full", "queue", "otherwise, the manager refuses the observer when the pool is full"),
       line("Priority", "/priority", "new-priority", h("input", { name: "priority", type: "number", min: -100, max: 100, step: 1, value: draft.priority, oninput: keep("priority"), placeholder: "0" }), "-100 to 100; free slots go to the highest priority first"),
+      line("Weight", "/weight", "new-weight", h("input", { name: "weight", type: "number", min: 1, max: 1000, step: 1, value: draft.weight, oninput: keep("weight"), placeholder: "1" }), "the number of slots that it takes"),
       line("Limits", "/limits", "new-limits", h("input", { name: "limits", value: draft.limits, oninput: keep("limits"), placeholder: "account-42" }), "keys, separated by commas; it runs while each of these limits has a free place"),
       check("Never overlap", "forbid", "a new run starts only after the previous run has certainly ended")),
     h("fieldset", {}, h("legend", {}, "Times"),

@@ -50,6 +50,7 @@ function facts(it) {
     it.start_within ? ["Start within", it.start_within] : null,
     it.attempt_timeout ? ["Attempt timeout", it.attempt_timeout] : null,
     it.priority ? ["Priority", number(it.priority)] : null,
+    it.weight > 1 ? ["Weight", `${number(it.weight)} slots`] : null,
     it.limits.length ? ["Limits", it.limits.map((key) => h("a", { class: "tag", href: `#/limits/${encodeURIComponent(key)}` }, key))] : null,
     ["Changed", time(it.modified_at)],
     ["Generation", number(it.generation)],

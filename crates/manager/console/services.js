@@ -39,7 +39,7 @@ async function drain(it, context) {
 async function resize(it, context) {
   const answer = await confirm({
     title: `Capacity of ${it.name}`, action: "Set", danger: false,
-    lines: [`It has ${counted(it.capacity, "slot")} and holds ${counted(it.held, "observer")}. If you reduce the capacity, it hands over the surplus.`],
+    lines: [`It has ${counted(it.capacity, "slot")} of which ${number(it.held)} are in use. If you reduce the capacity, it hands over the surplus.`],
     input: { label: "Slots (empty: the capacity in its configuration)", placeholder: String(it.capacity) },
   });
   if (!answer) return;
@@ -84,7 +84,7 @@ function card(it, context) {
   const fact = (title, value) => h("div", {}, h("dt", {}, title), h("dd", {}, value));
   return h("li", { class: "card", key: it.id, "data-state": it.state },
     h("header", {}, h("h2", {}, it.name), state(it.state)),
-    h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${number(it.free)} free`)),
+    h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${number(it.free)} free${it.weight_max > 1 ? `, greatest weight ${number(it.weight_max)}` : ""}`)),
     bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
     it.drain ? progress(it.drain) : null,
     it.stalled.length ? stalls(it) : null,

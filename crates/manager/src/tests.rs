@@ -169,6 +169,7 @@ impl Stage {
             capacity,
             kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Arc::new(schema.clone()) }],
             version: "1".to_owned(),
+            weight_max: 1,
             message_version: everwatch_core::wire::message::VERSION,
             host: "h".to_owned(),
             labels: Default::default(),

@@ -2,6 +2,7 @@
 
 use everwatch_core::capacity::blocks::{BLOCK_MAX, CAPACITY_MAX};
 use everwatch_core::id::{Kind, Name, Pool};
+use everwatch_core::observer::definition::WEIGHT_MAX;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -71,8 +72,10 @@ pub struct ServiceSettings {
     /// Whether the pool was created as a single pool: one of its services runs all its observers, and the others stand
     /// by (default `false`). All services of the pool need the same value.
     pub pool_single: bool,
-    /// The most observers that it runs at the same time (default: by cores and memory).
+    /// Its slots: the most weight of observers that it runs at the same time (default: by cores and memory).
     pub capacity: Capacity,
+    /// The greatest weight of an observer that it takes, 1 to 1000 and at most its slots (default 1).
+    pub weight_max: u16,
     /// Labels that select it in requests and lists (default none).
     pub labels: BTreeMap<String, String>,
     /// Prefix of all queues (default `everwatch.`).
@@ -117,6 +120,7 @@ impl ServiceSettings {
             pool: Pool::default(),
             pool_single: false,
             capacity: Capacity::Auto,
+            weight_max: 1,
             labels: BTreeMap::new(),
             prefix: "everwatch.".to_owned(),
             state_queues: 1,
@@ -132,11 +136,45 @@ impl ServiceSettings {
             log_lines: 100,
         }
     }
+
+    pub(crate) fn check_slots(&self) -> Result<(), String> {
+        if self.pool_single && matches!(self.capacity, Capacity::Fixed(slots) if slots > BLOCK_MAX) {
+            return Err(format!("service.capacity: must be at most {BLOCK_MAX} with service.pool_single"));
+        }
+        let (weight_max, slots) = (self.weight_max, self.slots());
+        if !(1..=WEIGHT_MAX).contains(&weight_max) {
+            return Err(format!("service.weight_max: {weight_max} must be from 1 to {WEIGHT_MAX}"));
+        }
+        if weight_max > 1 && self.pool_single {
+            return Err(format!("service.weight_max: {weight_max} must be 1 with service.pool_single"));
+        }
+        if weight_max > 1 && u32::from(weight_max) > slots {
+            return Err(format!(
+                "service.weight_max: {weight_max} is above service.capacity, {slots}: no such observer would fit"
+            ));
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::auto_slots;
+    use super::{Capacity, ServiceSettings, auto_slots};
+
+    #[test]
+    fn the_greatest_weight_fits_into_the_slots() {
+        let mut settings = ServiceSettings::new("s".parse().unwrap());
+        let mut check = |weight_max, slots| {
+            (settings.weight_max, settings.capacity) = (weight_max, Capacity::Fixed(slots));
+            settings.check_slots()
+        };
+        assert_eq!((check(1, 0), check(4, 4)), (Ok(()), Ok(())));
+        assert!(check(4, 3).unwrap_err().contains("4 is above service.capacity, 3"));
+        assert!(check(0, 3).is_err() && check(1001, 2000).is_err());
+        settings.pool_single = true;
+        settings.weight_max = 2;
+        assert!(settings.check_slots().unwrap_err().contains("2 must be 1 with service.pool_single"));
+    }
 
     #[test]
     fn auto_follows_cores_and_memory() {

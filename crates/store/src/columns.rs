@@ -4,6 +4,7 @@ use crate::events::{Event, EventPage};
 use crate::port::{Change, Counts, DefinitionVersion, HealthCounts, StoreError};
 use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::capacity::placement::Refused;
+use everwatch_core::capacity::supply::{Load, Supply};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{InvalidName, Kind, ObserverId, Pool};
 use everwatch_core::record::health::{Health, Standing, standing};
@@ -49,6 +50,7 @@ pub(crate) struct StateColumns {
     pub(crate) rank: Option<i64>,
     /// The batch, and the place in it.
     pub(crate) batch: Option<(Uuid, i64)>,
+    pub(crate) weight: i32,
     pub(crate) state: Vec<u8>,
 }
 
@@ -72,6 +74,7 @@ pub(crate) struct ServiceColumns {
     pub(crate) name: String,
     pub(crate) pool: String,
     pub(crate) capacity: i64,
+    pub(crate) weight_max: i64,
     pub(crate) state: &'static str,
     pub(crate) registered_at: i64,
     pub(crate) ended_at: Option<i64>,
@@ -173,6 +176,7 @@ impl StateColumns {
             digest: row.digest().map(stored_digest),
             rank: row.rank(policy),
             batch: row.batch.map(|it| (it.batch.0, it.place.into())),
+            weight: row.definition.weight.into(),
             state: row.written().map_err(|error| StoreError::Corrupt(error.to_string()))?,
         })
     }
@@ -194,31 +198,40 @@ impl CountKey {
 /// By how much the numbers of observers change, in the order of their keys: two transactions that change the same
 /// numbers lock them in the same order and cannot deadlock.
 #[derive(Debug, Default)]
-pub(crate) struct CountChanges(BTreeMap<CountKey, i64>);
+pub(crate) struct CountChanges(BTreeMap<CountKey, CountChange>);
+
+/// By how much a number of observers and the sum of their weights change.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct CountChange {
+    pub(crate) number: i64,
+    pub(crate) weight: i64,
+}
 
 impl CountChanges {
     pub(crate) fn of_created<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
         let mut changes = Self::default();
-        rows.for_each(|row| changes.add(CountKey::of(row), 1));
+        rows.for_each(|row| changes.add(row, 1));
         changes
     }
 
     pub(crate) fn of_saved(changes: &[Change<'_>], saved: &HashSet<Uuid>) -> Self {
         let mut counts = Self::default();
         for it in changes.iter().filter(|it| saved.contains(&it.after.id.0)) {
-            counts.add(CountKey::of(it.before), -1);
-            counts.add(CountKey::of(it.after), 1);
+            counts.add(it.before, -1);
+            counts.add(it.after, 1);
         }
         counts
     }
 
-    fn add(&mut self, key: CountKey, by: i64) {
-        *self.0.entry(key).or_default() += by;
+    fn add(&mut self, row: &Row, by: i64) {
+        let change = self.0.entry(CountKey::of(row)).or_default();
+        change.number += by;
+        change.weight += by * i64::from(row.definition.weight);
     }
 
     /// The numbers that change, and by how much.
-    pub(crate) fn into_changes(self) -> Vec<(CountKey, i64)> {
-        self.0.into_iter().filter(|(_, by)| *by != 0).collect()
+    pub(crate) fn into_changes(self) -> Vec<(CountKey, CountChange)> {
+        self.0.into_iter().filter(|(_, by)| *by != CountChange::default()).collect()
     }
 }
 
@@ -255,6 +268,7 @@ impl ServiceColumns {
             pool: row.registration.pool.to_string(),
             capacity: row.capacity().into(),
             state: counted_state(&row),
+            weight_max: row.registration.weight_max.into(),
             registered_at: row.registered_at.0,
             ended_at: row.end.map(|end| end.at.0),
             document: written(&row)?,
@@ -274,12 +288,12 @@ pub(crate) fn read<T: DeserializeOwned>(document: &str) -> Result<T, StoreError>
     })
 }
 
-/// Rows of pool, status, number.
-pub(crate) fn counts_of(rows: Vec<(String, String, i64)>) -> Result<Counts, StoreError> {
-    let read = |(pool, status, count): (String, String, i64)| {
+/// Rows of pool, status, number, sum of weights.
+pub(crate) fn counts_of(rows: Vec<(String, String, i64, i64)>) -> Result<Counts, StoreError> {
+    let read = |(pool, status, count, weight): (String, String, i64, i64)| {
         let pool = Pool::new(&pool).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let status: Status = status.parse().map_err(StoreError::Corrupt)?;
-        Ok(((pool, status), number(count)))
+        Ok(((pool, status), Load { number: number(count), weight: number(weight) }))
     };
     rows.into_iter().map(read).collect()
 }
@@ -328,26 +342,36 @@ pub(crate) fn health_counts_of(
     Ok(counts)
 }
 
-/// The counts of pools, from rows of pool, kind, what is counted (`capacity` has no kind), number.
+/// A row of a count of pools: pool, kind, what is counted, and two sums. `capacity` and `certain` have no kind. The sums
+/// are, of observers: their number and weight; of `capacity`: slots; of `certain`: the certain slots and messages
+/// of [`Supply`].
+pub(crate) type PoolCountRow = (String, String, String, i64, i64);
+
+/// The counts of pools.
 pub(crate) fn pool_counts_of(
-    rows: Vec<(String, String, String, i64)>,
+    rows: Vec<PoolCountRow>,
     pools: &[String],
     policy: &RowPolicy,
 ) -> Result<HashMap<String, PoolCount>, StoreError> {
     let empty = || PoolCount { ahead: policy.admit_ahead.into(), ..PoolCount::default() };
     let mut counts: HashMap<String, PoolCount> = pools.iter().map(|pool| (pool.clone(), empty())).collect();
-    for (pool, kind, what, sum) in rows {
+    for (pool, kind, what, first, second) in rows {
         let count = counts.entry(pool).or_insert_with(empty);
         if what == CAPACITY {
-            count.capacity = number(sum);
+            count.supply.slots = number(first);
+            continue;
+        } else if what == CERTAIN {
+            let (certain_slots, certain_messages) = (number(first), number(second));
+            count.supply = Supply { certain_slots, certain_messages, ..count.supply };
             continue;
         }
+        let load = Load { number: number(first), weight: number(second) };
         let kind = Kind::new(&kind).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let of_kind = count.kinds.entry(kind).or_default();
         if what == Slot::Waiting.as_str() {
-            of_kind.waiting = number(sum);
+            of_kind.waiting = load;
         } else {
-            of_kind.admitted = number(sum);
+            of_kind.admitted = load;
         }
     }
     Ok(counts)
@@ -362,6 +386,7 @@ pub(crate) fn by_pool(counts: HashMap<String, PoolCount>) -> Result<BTreeMap<Poo
 }
 
 const CAPACITY: &str = "capacity";
+const CERTAIN: &str = "certain";
 
 /// A digest of 40 bits as a database stores it.
 pub(crate) fn stored_digest(digest: u64) -> i64 {

@@ -140,6 +140,7 @@ fn service(number: u128, text: &str, capacity: u32) -> ServiceRow {
         capacity,
         kinds: Vec::new(),
         version: "1".into(),
+        weight_max: 1,
         message_version: everwatch_core::wire::message::VERSION,
         host: "here".into(),
         labels: [].into(),

@@ -22,6 +22,7 @@ use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
+use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
 use everwatch_core::failure::adoption::REMEMBERED;
@@ -230,7 +231,8 @@ impl Observers for MemoryStore {
     async fn counts(&self) -> Result<Counts, StoreError> {
         let mut counts = Counts::new();
         for kept in self.tables().observers.values() {
-            *counts.entry((kept.row.definition.pool.clone(), kept.status)).or_insert(0) += 1;
+            let count = counts.entry((kept.row.definition.pool.clone(), kept.status)).or_default();
+            *count = count.and(Load::of(&kept.row));
         }
         Ok(counts)
     }

@@ -15,10 +15,11 @@ pub use everwatch_core::capacity::create_admission::Created;
 pub use limits::{LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, Limits, LimitsLookedAt};
 pub use parked::{PARKED_HEAD, Parked, ParkedHead, ParkedMessages};
 
-use everwatch_core::capacity::admission::{Choice, Offers, PoolCount, PoolOffers};
+use everwatch_core::capacity::admission::{Choice, Offers, PoolCount, PoolOffers, Selection};
 use everwatch_core::capacity::limits::KeyCounts;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::capacity::rate::{Rate, RateRow};
+use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, RateKey, ServiceId, ServiceRef};
@@ -185,7 +186,7 @@ pub struct Page {
 }
 
 /// The number of observers by pool and status.
-pub type Counts = BTreeMap<(Pool, Status), u64>;
+pub type Counts = BTreeMap<(Pool, Status), Load>;
 
 /// The number of observers by pool and health; observers that are not meant to run have none.
 pub type HealthCounts = BTreeMap<(Pool, Health), u64>;
@@ -253,7 +254,7 @@ pub trait Observers: Send + Sync + 'static {
         after: Option<&ListCursor>,
         limit: usize,
     ) -> Result<Page, StoreError>;
-    /// Counts by pool and status, including Deleted.
+    /// The observers by pool and status, including Deleted.
     async fn counts(&self) -> Result<Counts, StoreError>;
     /// Counts by pool and health, at this moment.
     async fn health_counts(&self) -> Result<HealthCounts, StoreError>;
@@ -330,14 +331,16 @@ impl Admission<'_> {
         (candidates, keys): (Vec<Row>, KeyCounts),
         policy: &RowPolicy,
     ) -> Vec<Decided> {
-        let decided = counted.choose(candidates, keys, policy).into_iter().map(|(before, choice)| {
-            let mut after = before.clone();
-            match choice {
-                Choice::Admit => after.admit(self.now, policy),
-                Choice::WaitBehind(key) => after.wait_behind(key, self.now),
-            }
-            Decided { before, after }
-        });
+        let decided = counted.choose(candidates, keys, (self.offers, self.now), policy).into_iter().map(
+            |(before, choice)| {
+                let mut after = before.clone();
+                match choice {
+                    Choice::Admit => after.admit(self.now, policy),
+                    Choice::WaitBehind(key) => after.wait_behind(key, self.now),
+                }
+                Decided { before, after }
+            },
+        );
         decided.collect()
     }
 }
@@ -368,8 +371,8 @@ pub trait Backlog: Send + Sync + 'static {
     /// decides: counts, choice and save. No two admissions or creates of a pool count at the same time, and no two
     /// admissions count a limit. Rows that another writer changes meanwhile are left as they are.
     async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError>;
-    /// The waiting observers of a pool and kind, in the order in which they are admitted.
-    async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError>;
+    /// The selected waiting observers of a pool, in the order in which they are admitted.
+    async fn waiting(&self, pool: &Pool, selection: &Selection) -> Result<Vec<Row>, StoreError>;
     /// The place of this waiting row; `None` if it does not wait. Counts no more than [`PLACE_MAX`] observers ahead.
     async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError>;
 }

@@ -22,13 +22,13 @@ use crate::error_mapping::{failure, migration};
 use crate::port::*;
 use crate::unreadable::{Dialect, Ledger};
 use async_trait::async_trait;
-use everwatch_core::capacity::admission::PoolOffers;
+use everwatch_core::capacity::admission::{PoolOffers, Selection};
 use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{
-    Kind, LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef,
+    LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef,
 };
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
@@ -261,8 +261,8 @@ impl Backlog for SqliteStore {
     async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError> {
         backlog::admit(self.reading_to_write(), admission, &self.policy).await
     }
-    async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {
-        backlog::waiting(self.reading(), pool, kind, most).await
+    async fn waiting(&self, pool: &Pool, selection: &Selection) -> Result<Vec<Row>, StoreError> {
+        backlog::waiting(self.reading(), pool, selection).await
     }
     async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError> {
         backlog::place(&self.readers, row, &self.policy).await

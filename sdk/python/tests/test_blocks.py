@@ -62,7 +62,7 @@ class World:
                 continue
             while not it.over and it.held < it.size:
                 it.held += 1
-                self.blocks.took(block)
+                self.blocks.took(block, 1)
 
     def confirm_cancels(self) -> None:
         for block in self.cancelling:
@@ -75,7 +75,7 @@ class World:
         if holders:
             block = holders[which % len(holders)]
             self.consumers[block].held -= 1
-            self.blocks.freed(block)
+            self.blocks.freed(block, 1)
 
     def settle_down(self) -> None:
         for _ in range(200):
@@ -200,17 +200,17 @@ def test_a_single_pool_has_one_block_of_the_whole_capacity() -> None:
 def test_a_cordon_in_a_single_pool_hands_everything_over_once_no_more_messages_arrive() -> None:
     blocks = Blocks(10, single=True)
     assert blocks.decide(7.0) == [Open(2, 1, 10, 0)]
-    blocks.took(2)
+    blocks.took(2, 1)
     blocks.cordon(cordoned=True)
     assert blocks.decide(7.0) == [CancelBlock(1)]
-    blocks.took(2)
+    blocks.took(2, 1)
     assert blocks.allowed_when_over_capacity(7.0) is None, "messages may still arrive"
     blocks.ended(2)
     assert (blocks.decide(7.0), blocks.allowed_when_over_capacity(7.0)) == ([], 0)
     blocks.cordon(cordoned=False)
     for _ in range(2):
         assert blocks.decide(7.0) == [], "it consumes again when it holds nothing"
-        blocks.freed(2)
+        blocks.freed(2, 1)
     assert blocks.decide(7.0) == [Open(3, 1, 10, 0)]
     assert blocks.allowed_when_over_capacity(7.0) is None
 
@@ -218,9 +218,98 @@ def test_a_cordon_in_a_single_pool_hands_everything_over_once_no_more_messages_a
 def test_shares_priorities_and_rests_mean_nothing_in_a_single_pool() -> None:
     blocks = Blocks(10, single=True)
     assert blocks.decide(7.0) == [Open(2, 1, 10, 0)]
-    blocks.took(2)
+    blocks.took(2, 1)
     blocks.limit(1, 7.0, 67.0)
     blocks.prefer(67.0)
     blocks.rest(7.0, 67.0)
     for now in (7.0, 7.3, 7.5, 8.0, 68.0):
         assert (blocks.decide(now), blocks.allowed_when_over_capacity(now)) == ([], None)
+class Weighed:
+    """A service that takes weights, a broker, and a queue with messages of these weights, repeated."""
+
+    def __init__(self, capacity: int, weight_max: int, queue: list[int]) -> None:
+        self.blocks = Blocks(capacity, weight_max=weight_max)
+        self.now = 0.0
+        self.queue = queue
+        self.next = 0
+        # Channel, prefetch, weights, and whether deliveries are over.
+        self.consumers: dict[int, tuple[int, int, list[int]]] = {}
+        self.over: set[int] = set()
+        self.cancelling: list[int] = []
+
+    @property
+    def used(self) -> int:
+        return sum(sum(weights) for _, _, weights in self.consumers.values())
+
+    def act(self) -> None:
+        for effect in self.blocks.decide(self.now):
+            if isinstance(effect, Open):
+                self.consumers[effect.block] = (effect.channel, effect.prefetch, [])
+            elif isinstance(effect, CancelBlock):
+                live = (it for it, (on, _, _) in self.consumers.items() if on == effect.channel and it not in self.over)
+                self.cancelling.append(next(live))
+
+    def deliver(self, most: int) -> None:
+        for block, (_, prefetch, weights) in self.consumers.items():
+            while most > 0 and block not in self.over and len(weights) < prefetch:
+                weight = self.queue[self.next % len(self.queue)]
+                self.next += 1
+                most -= 1
+                weights.append(weight)
+                self.blocks.took(block, weight)
+
+    def confirm_cancels(self) -> None:
+        for block in self.cancelling:
+            self.over.add(block)
+            self.blocks.ended(block)
+        self.cancelling = []
+
+    def settle(self, which: int) -> None:
+        held = [(block, weights) for block, (_, _, weights) in self.consumers.items() if weights]
+        if held:
+            block, weights = held[which % len(held)]
+            self.blocks.freed(block, weights.pop())
+
+    def settle_down(self) -> None:
+        for _ in range(400):
+            self.act()
+            self.deliver(1000)
+            self.confirm_cancels()
+            self.now += 0.1
+
+
+def test_light_messages_make_room_for_more_once_their_block_is_cancelled() -> None:
+    world = Weighed(12, 4, [1])
+    for _ in range(3):
+        world.act()
+        world.now += 0.05
+    world.deliver(1000)
+    world.act()
+    assert (world.used, len(world.cancelling), len(world.consumers)) == (3, 3, 3)
+    world.settle_down()
+    assert world.used == 9
+    assert Weighed(3, 4, [1]).blocks.decide(0.0) == []
+
+
+def test_weights_never_exceed_the_capacity_and_slots_are_used() -> None:
+    dice = random.Random(5)
+    for _ in range(150):
+        capacity, weight_max = dice.randrange(60), dice.randrange(1, 9)
+        queue = [dice.randrange(1, weight_max + 1) for _ in range(dice.randrange(1, 20))]
+        world = Weighed(capacity, weight_max, queue)
+        for _ in range(200):
+            match dice.randrange(6):
+                case 0 | 1:
+                    world.act()
+                case 2:
+                    world.deliver(3)
+                case 3:
+                    world.confirm_cancels()
+                case 4:
+                    world.settle(dice.randrange(50))
+                case _:
+                    world.now += dice.random()
+            assert world.used == world.blocks.held <= capacity
+        world.now += 20.0
+        world.settle_down()
+        assert max(capacity - weight_max + 1, 0) <= world.used <= capacity

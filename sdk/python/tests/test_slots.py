@@ -1,5 +1,6 @@
 """Transcripts of the slots; they are those of the reference implementation."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -104,6 +105,12 @@ def test_a_kind_that_is_not_offered_is_refused() -> None:
     script = SlotScript().deliver(7, work(kind="other"), 0, "report held 1.0")
     event = script.slots.inventory(script.now)[0].event
     assert event == held("kind `other` is not offered by this service", refuses=True)
+
+
+def test_a_weight_above_the_greatest_is_refused() -> None:
+    script = SlotScript().deliver(7, replace(work(), weight=2), 0, "report held 1.0")
+    event = script.slots.inventory(script.now)[0].event
+    assert event == held("weight 2 is above this service's weight_max, 1", refuses=True)
 
 
 def test_a_late_input_of_an_old_run_has_no_effect() -> None:

@@ -138,7 +138,7 @@ def changed(**members: Any) -> bytes:
 @pytest.mark.parametrize(
     ("members", "why"),
     [
-        ({"v": 2}, "message version 2 is unknown here"),
+        ({"v": 3}, "message version 3 is unknown here"),
         ({"retry": {"kind": "lunar"}}, "cannot be read here: retry kind `lunar` is unknown here"),
         ({"grace": "soon"}, "cannot be read here: `soon` is not a duration"),
         ({"attempt_timeout": "soon"}, "cannot be read here: `soon` is not a duration"),

@@ -105,6 +105,7 @@ fn start_service(
     let settings = ServiceSettings {
         pool: service.pool.clone(),
         capacity: Capacity::Fixed(service.capacity),
+        weight_max: service.weight_max,
         start_rate: service.start_rate,
         state_queues: setup.state_queues,
         ..ServiceSettings::new(service.name.clone())

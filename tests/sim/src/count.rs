@@ -68,6 +68,7 @@ fn history(observers: usize, services: usize) -> History {
         name: Name::new(&format!("service-{number}")).unwrap(),
         pool: Pool::default(),
         capacity,
+        weight_max: 1,
         runs: Runs::All,
         start_rate: 0.0,
     };
@@ -82,6 +83,7 @@ fn history(observers: usize, services: usize) -> History {
         finish_ms: None,
         windows: None,
         limits: [].into(),
+        weight: 1,
         schedule: None,
     };
     let setup = Setup {

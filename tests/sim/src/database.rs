@@ -6,11 +6,11 @@ mod scheduling;
 use crate::machine;
 use crate::record::{Fact, note};
 use async_trait::async_trait;
-use everwatch_core::capacity::admission::PoolOffers;
+use everwatch_core::capacity::admission::{PoolOffers, Selection};
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
+use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::ServiceRow;
@@ -311,8 +311,8 @@ impl Backlog for RemoteStore {
     async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError> {
         self.operation(Access::Write, self.admit_waiting(admission)).await
     }
-    async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {
-        self.rows(Vec::len, self.memory().waiting(pool, kind, most)).await
+    async fn waiting(&self, pool: &Pool, selection: &Selection) -> Result<Vec<Row>, StoreError> {
+        self.rows(Vec::len, self.memory().waiting(pool, selection)).await
     }
     async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError> {
         self.operation(Access::Read, self.memory().place(row)).await

@@ -7,7 +7,9 @@ use crate::code::{Code, Does, Stops};
 use crate::history::{Action, Ask, Fault, History, ObserverSetup, Order, Runs, ServiceSetup, Setup, Theme};
 use crate::network::Lane;
 use crate::world::Power;
-use by_seed::{breaks_at_ends, limits_of, schedule_of, time_of, windows_of};
+use by_seed::{
+    breaks_at_ends, limits_of, schedule_of, state_queues_of, time_of, weight_max_of, weight_of, windows_of,
+};
 use everwatch_core::id::{Name, Pool};
 use everwatch_core::observer::definition::Overlap;
 use rand::rngs::StdRng;
@@ -197,8 +199,11 @@ impl Dice {
                     (true, true) => Runs::Nothing,
                 },
                 start_rate: 0.0,
+                weight_max: 1,
             })
+            .map(|it| ServiceSetup { weight_max: weight_max_of(seed, it.capacity), ..it })
             .collect();
+        let heaviest = services.iter().map(|it| it.weight_max).min().unwrap_or(1);
         // Chosen by seed number, as some themes are.
         let may_have_times = !matches!(theme, Theme::Skewed | Theme::Restored | Theme::Deadly);
         let has_times = seed % 4 == 1 && may_have_times;
@@ -214,6 +219,7 @@ impl Dice {
             finish_ms: has_times.then(|| time_of(seed, number, 1, 10_000..55_000)).flatten(),
             windows: windows_of(seed, number).filter(|_| may_have_times),
             limits: limits_of(seed, number),
+            weight: weight_of(number, heaviest),
             schedule: schedule_of(seed, number).filter(|_| may_have_times),
         });
         let mut observers: Vec<_> = observers.collect();
@@ -228,18 +234,11 @@ impl Dice {
         let skews = (0..services.len() + managers).map(|_| self.rng.random_range(-skew..=skew));
         // A service that no manager has answered goes by its own clock; the rule of times does not know which one.
         let skews: Vec<_> = skews.map(|skew| if has_exact_clocks { 0 } else { skew }).collect();
-        // Chosen by seed number, as some themes are. These numbers are of no seed that a test records.
-        let state_queues = match seed % 50 {
-            11 | 33 => 2,
-            22 => 4,
-            44 => 3,
-            _ => 1,
-        };
         Setup {
             seed,
             theme,
             managers,
-            state_queues,
+            state_queues: state_queues_of(seed),
             observers,
             skews,
             pools_are_configured: self.one_in(2),

@@ -30,6 +30,9 @@ pub(crate) struct ServiceSetup {
     pub(crate) runs: Runs,
     /// Starts a second; 0: no limit.
     pub(crate) start_rate: f64,
+    /// The greatest weight that it takes.
+    #[serde(default = "one")]
+    pub(crate) weight_max: u16,
 }
 
 impl ServiceSetup {
@@ -61,6 +64,8 @@ pub(crate) struct ObserverSetup {
     /// The limits that it counts towards.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) limits: BTreeSet<LimitKey>,
+    #[serde(default = "one")]
+    pub(crate) weight: u16,
     /// It starts at each of the times of histories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<IfRunning>,

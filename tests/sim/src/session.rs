@@ -10,7 +10,7 @@ use everwatch_broker::{
 };
 use everwatch_core::doctor::Server;
 use everwatch_core::wire::command::Command;
-use everwatch_core::wire::message::{VERSION, decode, encode};
+use everwatch_core::wire::message::{VERSION, WORK_VERSION, decode, encode};
 use everwatch_core::wire::report::{Report, StateMessage};
 use everwatch_core::wire::work::{DecodedWork, Work};
 use std::collections::HashMap;
@@ -308,7 +308,7 @@ impl Session for RemoteSession {
 /// A work message as an older process reads it: of a message version that it does not know.
 fn as_newer(delivery: Delivery) -> Delivery {
     let Ok(DecodedWork::Ours(mut work)) = Work::read(&delivery.body) else { return delivery };
-    work.v = VERSION + 1;
+    work.v = WORK_VERSION + 1;
     Delivery { body: serde_json::to_vec(&work).unwrap().into(), ..delivery }
 }
 

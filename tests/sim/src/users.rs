@@ -116,7 +116,7 @@ fn definition(observer: usize, setup: &ObserverSetup, edition: u32) -> Value {
         "start_at": moment(setup.start_ms), "finish_at": moment(setup.finish_ms),
         "name": observer_name(observer), "kind": if setup.is_rare { "rare" } else { "common" },
         "pool": setup.pool, "spec": code, "overlap": setup.overlap, "grace": "3s", "on_full": "queue",
-        "priority": priority, "limits": setup.limits,
+        "priority": priority, "limits": setup.limits, "weight": setup.weight,
         "retry": {"kind": "fixed", "every": "1s", "attempts": setup.attempts},
         "desired": if setup.paused { "paused" } else { "running" },
     })

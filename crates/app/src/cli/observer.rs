@@ -31,6 +31,9 @@ pub(crate) struct Create {
     /// Priority from -100 to 100: free slots go to the highest priority first
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
     pub(crate) priority: Option<i8>,
+    /// Number of slots that it takes, from 1 to 1000
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) weight: Option<u16>,
     /// Key of a limit that it counts towards, such as account-42; may be repeated
     #[arg(long = "limit", value_name = "KEY")]
     pub(crate) limits: Vec<String>,

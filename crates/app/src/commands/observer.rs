@@ -90,6 +90,7 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         body.insert("windows".to_owned(), windows);
     }
     body.extend(asked.priority.map(|priority| ("priority".to_owned(), json!(priority))));
+    body.extend(asked.weight.map(|weight| ("weight".to_owned(), json!(weight))));
     if !asked.limits.is_empty() {
         body.insert("limits".to_owned(), json!(asked.limits));
     }

@@ -27,6 +27,7 @@ pub(crate) const OBSERVERS: View<Observer> = View {
         Column::<Observer>::new("RESTARTS", |it, _| it.restarts.to_string()).right(),
         Column::<Observer>::new("EPOCH", |it, _| epoch(it.epoch)).wide(),
         Column::<Observer>::new("AGE", |it, now| since(it.created_at, now)).right().moving(),
+        Column::<Observer>::new("WEIGHT", |it, _| it.weight.to_string()).right().wide(),
         Column::<Observer>::new("POOL", |it, _| it.pool.clone()).wide(),
         Column::<Observer>::new("RUNS FOR", |it, now| or_dash(running_for(it, now))).right().moving().wide(),
         Column::<Observer>::new("LABELS", |it, _| or_dash(Some(labels(&it.labels)))).least(8).wide(),

@@ -5,38 +5,92 @@
 //! of arrival: it knows neither a priority nor a time, and what was published cannot be taken back without a search.
 
 use crate::capacity::limits::{self, KeyCounts};
+use crate::capacity::supply::{Load, Supply};
+use crate::clock::Timestamp;
 use crate::id::{Kind, LimitKey, Pool};
+use crate::observer::definition::WEIGHT_MAX;
 use crate::record::row::Row;
 use crate::record::row_policy::RowPolicy;
 use crate::record::service::ServiceRow;
 use crate::record::taking::taking;
 use crate::wire::message::VERSION;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// While the first candidate that does not fit waits, free slots are kept for it in every other of these times.
+const KEEPS: Duration = Duration::from_secs(60);
+/// The lightest observer.
+const LIGHTEST: Load = Load { number: 1, weight: 1 };
 
 /// The observers of one kind in a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KindCount {
     /// Those that use a slot, apart from those on services that are cordoned: their slots are not for others.
-    pub admitted: u64,
+    pub admitted: Load,
     /// Those that wait in the backlog.
-    pub waiting: u64,
+    pub waiting: Load,
 }
 
 /// The slots of a pool at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolCount {
-    /// Slots of the pool's active services.
-    pub capacity: u64,
+    /// The slots of the pool's active services.
+    pub supply: Supply,
     /// Observers that may be published beyond the free slots.
     pub ahead: u64,
     pub kinds: BTreeMap<Kind, KindCount>,
 }
 
-/// How many observers of each kind the active services of a pool can run at once.
-pub type Offers = BTreeMap<Kind, u64>;
+/// The slots of the active services of a pool that offer a kind, by their `weight_max`: a service never takes an observer
+/// that is heavier.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KindSupply(BTreeMap<u16, Supply>);
+
+impl KindSupply {
+    fn add(&mut self, service: &ServiceRow) {
+        let weight_max = service.registration.weight_max;
+        let known = self.0.entry(weight_max).or_default();
+        *known = known.and(Supply::of(service.capacity(), weight_max));
+    }
+    /// The slots of the services that take this weight.
+    #[must_use]
+    pub fn for_weight(&self, weight: u16) -> Supply {
+        self.0.range(weight..).fold(Supply::default(), |sum, (_, supply)| sum.and(*supply))
+    }
+}
+
+impl From<Supply> for KindSupply {
+    fn from(supply: Supply) -> Self {
+        Self([(1, supply)].into())
+    }
+}
+
+/// What the active services of a pool offer for each kind.
+pub type Offers = BTreeMap<Kind, KindSupply>;
 
 /// The offers of each pool that has an active service.
 pub type PoolOffers = BTreeMap<Pool, Offers>;
+
+/// Candidates to read from the database: the first ones of a kind, by rank, whose weight is in a range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    pub kind: Kind,
+    pub weights: RangeInclusive<u16>,
+    pub most: u64,
+}
+
+impl Selection {
+    /// The first candidates of this kind, whatever they weigh.
+    #[must_use]
+    pub fn of_any_weight(kind: Kind, most: u64) -> Self {
+        Self { kind, weights: 1..=WEIGHT_MAX, most }
+    }
+    #[must_use]
+    pub fn contains(&self, row: &Row) -> bool {
+        row.definition.kind == self.kind && self.weights.contains(&row.definition.weight)
+    }
+}
 
 /// The decision about a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,11 +101,16 @@ pub enum Choice {
 }
 
 impl PoolCount {
-    /// Free slots; below zero while fewer slots exist than observers use.
+    /// The admitted observers.
+    #[must_use]
+    pub fn admitted(&self) -> Load {
+        self.kinds.values().fold(Load::default(), |sum, it| sum.and(it.admitted))
+    }
+
+    /// Slots for observers of weight 1; below zero while the services have no certain room for all admitted ones.
     #[must_use]
     pub fn free(&self) -> i64 {
-        let admitted = self.kinds.values().map(|it| it.admitted).sum();
-        i64::try_from(self.capacity).unwrap_or(i64::MAX).saturating_sub_unsigned(admitted)
+        self.supply.room_beside(self.admitted())
     }
 
     /// Free slots, and what may be published beyond them.
@@ -63,29 +122,68 @@ impl PoolCount {
     /// The observers that wait in the backlog.
     #[must_use]
     pub fn waiting(&self) -> u64 {
-        self.kinds.values().map(|it| it.waiting).sum()
+        self.kinds.values().map(|it| it.waiting.number).sum()
     }
 
-    /// How many observers of each kind may be admitted now: the free slots, as far as services that offer the kind can
-    /// have them. Kinds of which none waits are missing.
+    /// Which candidates to read: of each kind the first ones that fit now, as many as would fit if all weighed 1; and the
+    /// first one that does not fit, because free slots may be kept for it. All candidates behind it that are as heavy
+    /// change nothing.
     #[must_use]
-    pub fn room(&self, offers: &Offers, most: u64) -> BTreeMap<Kind, u64> {
+    pub fn selections(&self, offers: &Offers, most: u64) -> Vec<Selection> {
         let open = u64::try_from(self.open()).unwrap_or(0).min(most);
-        let waiting = self.kinds.iter().filter(|(_, count)| count.waiting > 0);
-        let room =
-            waiting.map(|(kind, count)| (kind.clone(), open.min(self.left(kind, offers)).min(count.waiting)));
-        room.filter(|(_, room)| *room > 0).collect()
+        let mut selections = Vec::new();
+        for (kind, count) in &self.kinds {
+            let most = open.min(self.left(kind, offers)).min(count.waiting.number);
+            if most == 0 {
+                continue;
+            }
+            let mut add = |weights, most| selections.push(Selection { kind: kind.clone(), weights, most });
+            if count.waiting.weight == count.waiting.number {
+                add(1..=WEIGHT_MAX, most);
+                continue;
+            }
+            let heaviest = self.heaviest(kind, offers);
+            add(1..=heaviest, most);
+            add(heaviest.saturating_add(1)..=WEIGHT_MAX, 1);
+        }
+        selections
     }
 
-    /// How many more observers of this kind the services that offer it can have, and what may be published beyond.
-    pub(crate) fn left(&self, kind: &Kind, offers: &Offers) -> u64 {
-        let admitted = self.kinds.get(kind).map_or(0, |count| count.admitted);
-        offers.get(kind).copied().unwrap_or(0).saturating_add(self.ahead).saturating_sub(admitted)
+    /// The weight of the heaviest observer of this kind that fits.
+    fn heaviest(&self, kind: &Kind, offers: &Offers) -> u16 {
+        let taken = Taken::of(self, offers);
+        let fits = |weight: &u16| matches!(taken.fit(kind, *weight), Fit::Fits);
+        (1..=WEIGHT_MAX).rev().find(fits).unwrap_or(1)
     }
 
-    /// The number of waiting observers whose kind has room: free slots go to them first.
-    pub(crate) fn claims(&self, offers: &Offers) -> u64 {
-        self.kinds.iter().map(|(kind, count)| count.waiting.min(self.left(kind, offers))).sum()
+    fn of_kind(&self, kind: &Kind) -> KindCount {
+        self.kinds.get(kind).copied().unwrap_or_default()
+    }
+
+    /// How many more observers of this kind and weight 1 the services that offer it can have, and what may be published
+    /// beyond.
+    fn left(&self, kind: &Kind, offers: &Offers) -> u64 {
+        let supply = self.offered(kind, 1, offers, self.ahead).unwrap_or_default();
+        u64::try_from(supply.room_beside(self.of_kind(kind).admitted)).unwrap_or(0)
+    }
+
+    /// The slots for observers of this kind and weight, and `ahead` more. `None` if services offer the
+    /// kind, but all of them refuse the weight.
+    pub(crate) fn offered(&self, kind: &Kind, weight: u16, offers: &Offers, ahead: u64) -> Option<Supply> {
+        let supply = offers.get(kind).map(|kinds| kinds.for_weight(weight)).unwrap_or_default();
+        let is_refused = supply == Supply::default() && weight > 1 && offers.contains_key(kind);
+        (!is_refused).then(|| supply.and_ahead(ahead))
+    }
+
+    /// What the waiting observers whose kind has room can take: free slots go to them first.
+    pub(crate) fn claims(&self, offers: &Offers) -> Load {
+        let claims = self.kinds.iter().map(|(kind, count)| {
+            let supply = self.offered(kind, 1, offers, self.ahead).unwrap_or_default();
+            let number = supply.certain_messages.saturating_sub(count.admitted.number);
+            let weight = supply.certain_slots.saturating_sub(count.admitted.weight);
+            Load { number: count.waiting.number.min(number), weight: count.waiting.weight.min(weight) }
+        });
+        claims.fold(Load::default(), Load::and)
     }
 
     /// The kinds that observers wait for and no living service offers, unless the pool has no service at all.
@@ -94,38 +192,114 @@ impl PoolCount {
         if offered.is_empty() {
             return Vec::new();
         }
-        let waiting = self.kinds.iter().filter(|(_, count)| count.waiting > 0);
+        let waiting = self.kinds.iter().filter(|(_, count)| count.waiting.number > 0);
         waiting.map(|(kind, _)| kind).filter(|kind| !offered.contains(*kind)).cloned().collect()
     }
 
-    /// Decides about candidates, of which each kind of [`Self::room`] has contributed its first ones. An observer whose
+    /// Decides about candidates, of which [`Self::selections`] tells which were read. An observer whose
     /// limits have no free place leaves its slot to the next one.
+    ///
+    /// The first candidate that does not fit into the free slots has them kept for it in every other minute of its wait:
+    /// those behind it wait as well. In the minutes between, lighter ones behind it pass. If they always passed, a heavy
+    /// one could wait forever beside many short light ones; if they never did, light ones could wait forever behind it.
+    /// Only the first such candidate counts: several would keep the slots in turn, and no minute would remain.
     #[must_use]
     pub fn choose(
         &self,
         mut candidates: Vec<Row>,
         mut keys: KeyCounts,
+        (offers, now): (&Offers, Timestamp),
         policy: &RowPolicy,
     ) -> Vec<(Row, Choice)> {
         candidates.retain(Row::is_waiting);
         candidates.sort_by_cached_key(|row| (row.rank(policy), row.id));
-        let mut open = self.open();
+        let mut taken = Taken::of(self, offers);
+        // The kinds whose first candidate did not fit, and whether it keeps the slots.
+        let mut kept: BTreeMap<Kind, bool> = BTreeMap::new();
+        let mut passed_over = false;
         let mut chosen = Vec::new();
         for row in candidates {
-            if open <= 0 {
+            if !taken.has_room() {
                 break;
             }
-            let choice = match limits::obstacle(&row, &keys, policy) {
-                Some(key) => Choice::WaitBehind(key),
-                None => {
+            if let Some(key) = limits::obstacle(&row, &keys, policy) {
+                chosen.push((row, Choice::WaitBehind(key)));
+                continue;
+            }
+            match taken.fit(&row.definition.kind, row.definition.weight) {
+                Fit::Fits if kept.get(&row.definition.kind) == Some(&true) => {}
+                Fit::Fits => {
                     limits::take(&row, &mut keys);
-                    open -= 1;
-                    Choice::Admit
+                    taken.take(&row);
+                    chosen.push((row, Choice::Admit));
                 }
-            };
-            chosen.push((row, choice));
+                Fit::TooHeavy => {}
+                Fit::NotBesideItsKind => {
+                    let kind = row.definition.kind.clone();
+                    kept.entry(kind).or_insert_with(|| keeps_slots(&row, now));
+                }
+                Fit::NotBesideOthers if !passed_over && keeps_slots(&row, now) => break,
+                Fit::NotBesideOthers => passed_over = true,
+            }
         }
         chosen
+    }
+}
+
+/// Whether free slots are kept for this candidate, which does not fit into them.
+fn keeps_slots(row: &Row, now: Timestamp) -> bool {
+    let waited = row.waiting.map_or(Duration::ZERO, |waiting| now.since(waiting.since));
+    (waited.as_secs() / KEEPS.as_secs()).is_multiple_of(2)
+}
+
+/// Whether a candidate fits.
+enum Fit {
+    Fits,
+    /// All slots that services of its pool have left are too few for it.
+    NotBesideOthers,
+    /// The services that offer its kind and take its weight have too few slots left.
+    NotBesideItsKind,
+    /// No service that offers its kind takes its weight.
+    TooHeavy,
+}
+
+/// The slots in use while candidates are chosen.
+struct Taken<'a> {
+    count: &'a PoolCount,
+    offers: &'a Offers,
+    admitted: Load,
+    of_kinds: BTreeMap<Kind, Load>,
+}
+
+impl<'a> Taken<'a> {
+    fn of(count: &'a PoolCount, offers: &'a Offers) -> Self {
+        Self { count, offers, admitted: count.admitted(), of_kinds: BTreeMap::new() }
+    }
+    fn supply(&self) -> Supply {
+        self.count.supply.and_ahead(self.count.ahead)
+    }
+    fn has_room(&self) -> bool {
+        self.supply().holds(self.admitted.and(LIGHTEST))
+    }
+    fn fit(&self, kind: &Kind, weight: u16) -> Fit {
+        let own = Load::one(weight);
+        let Some(offered) = self.count.offered(kind, weight, self.offers, self.count.ahead) else {
+            return Fit::TooHeavy;
+        };
+        let of_kind = self.of_kinds.get(kind).copied().unwrap_or_else(|| self.count.of_kind(kind).admitted);
+        if !offered.holds(of_kind.and(own)) {
+            Fit::NotBesideItsKind
+        } else if !self.supply().holds(self.admitted.and(own)) {
+            Fit::NotBesideOthers
+        } else {
+            Fit::Fits
+        }
+    }
+    fn take(&mut self, row: &Row) {
+        let (kind, own) = (row.definition.kind.clone(), Load::of(row));
+        self.admitted = self.admitted.and(own);
+        let of_kind = self.of_kinds.entry(kind).or_insert_with_key(|kind| self.count.of_kind(kind).admitted);
+        *of_kind = of_kind.and(own);
     }
 }
 
@@ -139,8 +313,7 @@ pub fn offers(services: &[ServiceRow]) -> PoolOffers {
         if reads {
             let offers = pools.entry(service.registration.pool.clone()).or_default();
             for info in &service.registration.kinds {
-                let offered = offers.entry(info.name.clone()).or_default();
-                *offered += u64::from(service.capacity());
+                offers.entry(info.name.clone()).or_default().add(service);
             }
         }
     }
@@ -148,144 +321,5 @@ pub fn offers(services: &[ServiceRow]) -> PoolOffers {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::capacity::limits::KeyCount;
-    use crate::clock::Timestamp;
-    use crate::id::{Name, ObserverId};
-    use crate::observer::definition::ObserverDefinition;
-    use crate::record::test_services::service;
-    use serde_json::json;
-    use std::sync::Arc;
-    use uuid::Uuid;
-
-    fn kind(name: &str) -> Kind {
-        Kind::new(name).unwrap()
-    }
-    fn count(capacity: u64, kinds: &[(&str, u64, u64)]) -> PoolCount {
-        let kinds = kinds.iter().map(|(name, admitted, waiting)| {
-            (kind(name), KindCount { admitted: *admitted, waiting: *waiting })
-        });
-        PoolCount { capacity, ahead: 0, kinds: kinds.collect() }
-    }
-    fn offered(kinds: &[(&str, u64)]) -> Offers {
-        kinds.iter().map(|(name, slots)| (kind(name), *slots)).collect()
-    }
-    fn waiting(number: u128, kind: &str, priority: i8) -> Row {
-        let body = json!({"kind": kind, "priority": priority});
-        let definition = ObserverDefinition::parse(body, &Name::new("a").unwrap()).unwrap();
-        let at = Timestamp(i64::try_from(number).unwrap());
-        Row::created(ObserverId(Uuid::from_u128(number)), definition, at, &RowPolicy::default())
-            .created_waiting()
-    }
-    #[test]
-    fn only_free_slots_are_given_and_none_while_too_many_are_in_use() {
-        let offers = offered(&[("ticker", 10)]);
-        assert_eq!(count(10, &[("ticker", 7, 5)]).room(&offers, 500), offered(&[("ticker", 3)]));
-        assert_eq!(count(10, &[("ticker", 7, 2)]).room(&offers, 500), offered(&[("ticker", 2)]));
-        assert_eq!(count(10, &[("ticker", 0, 9)]).room(&offers, 4), offered(&[("ticker", 4)]));
-        assert_eq!(count(10, &[("ticker", 10, 5)]).room(&offers, 500), offered(&[]));
-        let after_a_loss = count(10, &[("ticker", 15, 5)]);
-        assert_eq!((after_a_loss.free(), after_a_loss.room(&offers, 500)), (-5, offered(&[])));
-    }
-
-    #[test]
-    fn some_may_be_published_before_they_have_a_slot() {
-        let it = PoolCount { ahead: 5, ..count(2, &[("ticker", 2, 9)]) };
-        assert_eq!((it.free(), it.open()), (0, 5));
-        assert_eq!(it.room(&offered(&[("ticker", 2)]), 500), offered(&[("ticker", 5)]));
-        let later = PoolCount { ahead: 5, ..count(2, &[("ticker", 7, 4)]) };
-        assert_eq!(later.room(&offered(&[("ticker", 2)]), 500), offered(&[]));
-        let no_service = PoolCount { ahead: 5, ..count(0, &[("ticker", 0, 9)]) };
-        assert_eq!(no_service.room(&Offers::new(), 500), offered(&[("ticker", 5)]));
-    }
-
-    #[test]
-    fn no_kind_blocks_another() {
-        // Of 20 slots, 5 can run `exec`, and they are in use.
-        let offers = offered(&[("ticker", 20), ("exec", 5)]);
-        let busy = count(20, &[("exec", 5, 100), ("ticker", 2, 7)]);
-        assert_eq!(busy.room(&offers, 500), offered(&[("ticker", 7)]));
-        let living: BTreeSet<Kind> = offers.keys().cloned().collect();
-        assert_eq!(busy.unoffered(&living), []);
-        let none = count(20, &[("http", 0, 3), ("ticker", 2, 0)]);
-        assert_eq!((none.room(&offers, 500), none.unoffered(&living)), (offered(&[]), vec![kind("http")]));
-        assert_eq!(none.unoffered(&BTreeSet::new()), [], "they wait for the first service");
-    }
-
-    #[test]
-    fn the_first_of_all_kinds_are_chosen() {
-        let it = count(4, &[("ticker", 1, 2), ("exec", 0, 2)]);
-        let rows = vec![
-            waiting(1, "ticker", 0),
-            waiting(2, "ticker", 0),
-            waiting(3, "exec", 5),
-            waiting(4, "exec", 0),
-        ];
-        let chosen = it.choose(rows, KeyCounts::new(), &RowPolicy::default());
-        assert_eq!(chosen.iter().map(|(row, _)| row.id.0.as_u128()).collect::<Vec<_>>(), [3, 1, 2]);
-    }
-
-    /// The places of key a: maximum, used, and the number of the first observer that waits for one.
-    fn chosen(rows: &[(u128, &[&str])], slots: u64, (max, used, first): (u32, u64, Option<u128>)) -> String {
-        let rows = rows.iter().map(|(number, keys)| limited(*number, keys));
-        let first_behind = first.map(|number| {
-            let row = limited(number, &["a"]);
-            (row.rank(&RowPolicy::default()).unwrap(), row.id)
-        });
-        let key = |name: &str| LimitKey::new(name).unwrap();
-        let b = KeyCount { max: Some(1), ..KeyCount::default() };
-        let keys =
-            KeyCounts::from([(key("a"), KeyCount { max: Some(max), used, first_behind }), (key("b"), b)]);
-        let chosen = count(slots, &[("ticker", 0, 9)]).choose(rows.collect(), keys, &RowPolicy::default());
-        let shown = |(row, choice): &(Row, Choice)| match choice {
-            Choice::Admit => format!("{}", row.id.0.as_u128()),
-            Choice::WaitBehind(key) => format!("{} behind {key}", row.id.0.as_u128()),
-        };
-        chosen.iter().map(shown).collect::<Vec<_>>().join(", ")
-    }
-    fn limited(number: u128, keys: &[&str]) -> Row {
-        let mut row = waiting(number, "ticker", 0);
-        let keys = keys.iter().map(|key| LimitKey::new(key).unwrap());
-        Arc::make_mut(&mut row.definition).limits = keys.collect();
-        row
-    }
-
-    #[test]
-    fn an_observer_without_a_free_place_leaves_its_slot_to_the_next_one() {
-        let rows: [(u128, &[&str]); 4] = [(1, &["a"]), (2, &["a"]), (3, &[]), (4, &["a"])];
-        assert_eq!(chosen(&rows, 4, (2, 1, None)), "1, 2 behind a, 3, 4 behind a");
-        assert_eq!(chosen(&rows, 2, (2, 1, None)), "1, 2 behind a, 3");
-        assert_eq!(chosen(&rows, 4, (2, 5, None)), "1 behind a, 2 behind a, 3, 4 behind a");
-        assert_eq!(chosen(&[(1, &["c"])], 4, (2, 0, None)), "1 behind c", "no limit applies to it");
-    }
-
-    #[test]
-    fn places_of_all_keys_are_taken_or_none() {
-        let rows: [(u128, &[&str]); 4] = [(1, &["a", "b"]), (2, &["a", "b"]), (3, &["b"]), (4, &["a"])];
-        assert_eq!(chosen(&rows, 4, (2, 0, None)), "1, 2 behind b, 3 behind b, 4");
-    }
-
-    #[test]
-    fn those_that_wait_for_a_place_come_before_later_ones() {
-        let rows: [(u128, &[&str]); 2] = [(1, &["a"]), (7, &["a"])];
-        assert_eq!(chosen(&rows, 4, (9, 0, Some(5))), "1, 7 behind a");
-        assert_eq!(chosen(&rows, 4, (9, 0, Some(8))), "1, 7");
-    }
-
-    #[test]
-    fn active_services_of_the_pool_offer_their_slots() {
-        let mut suspect = service("a", 100, &["ticker"]);
-        suspect.suspect(Timestamp(1));
-        let services = [
-            service("a", 5, &["ticker", "exec"]),
-            service("a", 7, &["ticker"]),
-            service("b", 1, &["http"]),
-            suspect,
-        ];
-        let pool = |name: &str| Pool::new(name).unwrap();
-        let found = offers(&services);
-        assert_eq!(found.keys().cloned().collect::<Vec<_>>(), [pool("a"), pool("b")]);
-        assert_eq!(found[&pool("a")], offered(&[("ticker", 12), ("exec", 5)]));
-    }
-}
+#[path = "admission_tests.rs"]
+mod tests;

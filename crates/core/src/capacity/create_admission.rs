@@ -2,6 +2,7 @@
 //! databases supply the facts; this module decides.
 
 use crate::capacity::admission::{Offers, PoolCount, PoolOffers};
+use crate::capacity::supply::Load;
 use crate::id::{Kind, LimitKey, Pool};
 use crate::observer::definition::OnFull;
 use crate::record::row::{Row, Slot};
@@ -74,22 +75,20 @@ struct Room<'a> {
     count: PoolCount,
     /// `None` if no active service is known: then no kind has a limit of its own.
     offers: Option<&'a Offers>,
-    free: i64,
-    /// Free slots, and what may be published beyond them.
-    open: i64,
-    /// The free slots that belong to waiting observers.
-    claimed: i64,
+    /// The admitted observers.
+    admitted: Load,
+    /// What belongs to waiting observers of the free slots.
+    claimed: Load,
     /// What this batch has used or claimed, by kind.
-    taken: HashMap<Kind, u64>,
+    taken: HashMap<Kind, Load>,
 }
 
 impl<'a> Room<'a> {
     fn of(count: PoolCount, offers: Option<&'a Offers>) -> Self {
-        let claimed = offers.map_or_else(|| count.waiting(), |offers| count.claims(offers));
+        let waiting = || count.kinds.values().fold(Load::default(), |sum, it| sum.and(it.waiting));
         Self {
-            free: count.free(),
-            open: count.open(),
-            claimed: i64::try_from(claimed).unwrap_or(i64::MAX),
+            admitted: count.admitted(),
+            claimed: offers.map_or_else(waiting, |offers| count.claims(offers)),
             count,
             offers,
             taken: HashMap::new(),
@@ -98,31 +97,36 @@ impl<'a> Room<'a> {
 
     /// Whether the services that offer this kind can have one more. A kind that none offers was refused before, or its
     /// service registered a moment ago.
-    fn has_room_for(&self, kind: &Kind, on_full: OnFull) -> bool {
+    fn has_room_for(&self, row: &Row) -> bool {
+        let (kind, weight) = (&row.definition.kind, row.definition.weight);
         let Some(offers) = self.offers.filter(|offers| offers.contains_key(kind)) else { return true };
-        let waiting = self.count.kinds.get(kind).map_or(0, |count| count.waiting);
-        let taken = self.taken.get(kind).copied().unwrap_or(0);
-        let ahead = if on_full == OnFull::Reject { self.count.ahead } else { 0 };
-        self.count.left(kind, offers).saturating_sub(ahead) > waiting.saturating_add(taken)
+        let ahead = if row.definition.on_full == OnFull::Reject { 0 } else { self.count.ahead };
+        let Some(offered) = self.count.offered(kind, weight, offers, ahead) else { return false };
+        let known = self.count.kinds.get(kind).copied().unwrap_or_default();
+        let taken = self.taken.get(kind).copied().unwrap_or_default();
+        offered.holds(known.admitted.and(known.waiting).and(taken).and(Load::of(row)))
     }
 
-    fn admit(&mut self, kind: &Kind, on_full: OnFull) -> Created {
-        let has_room = self.has_room_for(kind, on_full);
-        if on_full == OnFull::Reject && self.free <= self.claimed {
+    fn admit(&mut self, row: &Row) -> Created {
+        let (kind, on_full, own) = (&row.definition.kind, row.definition.on_full, Load::of(row));
+        let has_room = self.has_room_for(row);
+        if on_full == OnFull::Reject && !self.count.supply.holds(self.admitted.and(self.claimed).and(own)) {
             return Created::NoCapacity;
         }
         if on_full == OnFull::Reject && !has_room {
             return Created::NoCapacityForKind;
         }
+        let taken = self.taken.entry(kind.clone()).or_default();
+        *taken = taken.and(own);
         if !has_room {
             return Created::Waits;
         }
-        *self.taken.entry(kind.clone()).or_default() += 1;
-        if self.open <= 0 || self.claimed > 0 {
-            self.claimed += 1;
+        let open = self.count.supply.and_ahead(self.count.ahead);
+        if self.claimed != Load::default() || !open.holds(self.admitted.and(own)) {
+            self.claimed = self.claimed.and(own);
             return Created::Waits;
         }
-        (self.free, self.open) = (self.free - 1, self.open - 1);
+        self.admitted = self.admitted.and(own);
         Created::Done
     }
 }
@@ -143,7 +147,7 @@ pub fn admit(rows: &[Row], occupancy: Occupancy, offers: &PoolOffers) -> Vec<Cre
         let mut room = || {
             let mut count = || pools.remove(pool.as_str()).unwrap_or_default();
             let room = rooms.entry(pool).or_insert_with(|| Room::of(count(), offers.get(pool)));
-            room.admit(&row.definition.kind, row.definition.on_full)
+            room.admit(row)
         };
         let created = if !needs_slot(row) {
             Created::Done
@@ -219,6 +223,7 @@ pub fn counted_limits(rows: &[Row]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::capacity::admission::KindCount;
+    use crate::capacity::supply::Supply;
     use crate::clock::Timestamp;
     use crate::id::{Kind, Name, ObserverId};
     use crate::observer::definition::ObserverDefinition;
@@ -238,17 +243,22 @@ mod tests {
     fn queue(name: &str) -> Row {
         row(name, &json!({"on_full": "queue"}))
     }
+    fn light(number: u64) -> Load {
+        Load { number, weight: number }
+    }
     /// A pool with this number of free slots and of waiting observers.
-    fn occupancy(free: u64, waiting: u64) -> Occupancy {
-        let kinds = [(Kind::new("ticker").unwrap(), KindCount { admitted: 4, waiting })].into();
-        let pools =
-            HashMap::from([("default".to_owned(), PoolCount { capacity: free + 4, ahead: 0, kinds })]);
+    fn occupancy(free: u32, waiting: u64) -> Occupancy {
+        let kinds =
+            [(Kind::new("ticker").unwrap(), KindCount { admitted: light(4), waiting: light(waiting) })]
+                .into();
+        let supply = Supply::of(free + 4, 1);
+        let pools = HashMap::from([("default".to_owned(), PoolCount { supply, ahead: 0, kinds })]);
         Occupancy { pools, ..Occupancy::default() }
     }
 
     /// The services of the default pool offer this number of slots for tickers.
-    fn offered(slots: u64) -> PoolOffers {
-        [(Pool::default(), [(Kind::new("ticker").unwrap(), slots)].into())].into()
+    fn offered(slots: u32) -> PoolOffers {
+        [(Pool::default(), [(Kind::new("ticker").unwrap(), Supply::of(slots, 1).into())].into())].into()
     }
 
     #[test]
@@ -258,10 +268,10 @@ mod tests {
         let mut busy = occupancy(10, 0);
         let exec = Kind::new("exec").unwrap();
         let count = busy.pools.get_mut("default").unwrap();
-        count.kinds.insert(exec.clone(), KindCount { admitted: 2, waiting: 3 });
-        count.capacity += 2;
+        count.kinds.insert(exec.clone(), KindCount { admitted: light(2), waiting: light(3) });
+        count.supply = count.supply.and(Supply::of(2, 1));
         let mut offers = offered(16);
-        offers.get_mut(&Pool::default()).unwrap().insert(exec, 2);
+        offers.get_mut(&Pool::default()).unwrap().insert(exec, Supply::of(2, 1).into());
         let exec = |name: &str, on_full: &str| row(name, &json!({"kind": "exec", "on_full": on_full}));
         let rows = [reject("a"), queue("b"), exec("c", "queue"), exec("d", "reject"), reject("e")];
         assert_eq!(admit(&rows, busy, &offers), [Done, Done, Waits, NoCapacityForKind, Done]);
@@ -294,7 +304,8 @@ mod tests {
         assert_eq!(admit(&rows, occupancy(3, 0), &offered(100)), [Done, Done, Done, Waits]);
         assert_eq!(admit(&rows, occupancy(2, 0), &offered(100)), [Done, Done, NoCapacity, Waits]);
         assert_eq!(admit(&rows, occupancy(0, 0), &offered(100)), [NoCapacity, Waits, NoCapacity, Waits]);
-        let after_a_loss = PoolCount { capacity: 0, ..occupancy(0, 0).pools["default"].clone() };
+        let after_a_loss =
+            PoolCount { supply: Supply::default(), ..occupancy(0, 0).pools["default"].clone() };
         let over = Occupancy { pools: [("default".to_owned(), after_a_loss)].into(), ..Occupancy::default() };
         assert_eq!(admit(&rows, over, &offered(100)), [NoCapacity, Waits, NoCapacity, Waits]);
     }
@@ -351,5 +362,36 @@ mod tests {
         let waits = Created::Waits.stored(&row).unwrap();
         assert_eq!((waits.generation, waits.publish_lease, waits.is_waiting()), (0, None, true));
         assert_eq!(Created::NameTaken.stored(&row), None);
+    }
+
+    #[test]
+    fn a_create_gets_a_slot_only_if_its_weight_surely_finds_room() {
+        use Created::{Done, NoCapacity, Waits};
+        let service = Supply::of(12, 4);
+        let ticker = || Kind::new("ticker").unwrap();
+        let mut info = crate::record::test_services::service("default", 12, &["ticker"]);
+        info.registration.weight_max = 4;
+        let offers = crate::capacity::admission::offers(&[info]);
+        let created = |admitted: (u64, u64), weights: &[u16], on_full: &str| {
+            let (number, weight) = admitted;
+            let count = KindCount { admitted: Load { number, weight }, ..KindCount::default() };
+            let pool = PoolCount { supply: service, ahead: 0, kinds: [(ticker(), count)].into() };
+            let pools = HashMap::from([("default".to_owned(), pool)]);
+            let rows: Vec<Row> = (0..)
+                .zip(weights)
+                .map(|(number, weight)| {
+                    row(&format!("o{number}"), &json!({"weight": weight, "on_full": on_full}))
+                })
+                .collect();
+            admit(&rows, Occupancy { pools, ..Occupancy::default() }, &offers)
+        };
+        assert_eq!(created((0, 0), &[4, 4, 1, 1], "queue"), [Done, Done, Done, Waits]);
+        assert_eq!(created((2, 8), &[4, 1], "reject"), [Done, NoCapacity]);
+        assert_eq!(
+            created((6, 6), &[4, 1], "queue"),
+            [Waits, Waits],
+            "the light one is behind the heavy one"
+        );
+        assert_eq!(created((6, 6), &[4, 1], "reject"), [NoCapacity, Done]);
     }
 }

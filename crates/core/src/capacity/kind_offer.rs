@@ -35,10 +35,34 @@ pub fn kind_offer(living: &[ServiceRow], pool: &Pool, kind: &Kind) -> KindOffer 
     }
 }
 
+/// The greatest weight that the living services of the pool which offer the kind take, if this weight is above it.
+/// `None` also if no living service offers the kind: then nothing is known about its weights.
+#[must_use]
+pub fn too_heavy(living: &[ServiceRow], pool: &Pool, kind: &Kind, weight: u16) -> Option<u16> {
+    let of_pool = living.iter().filter(|it| it.registration.pool == *pool && it.end.is_none());
+    let offering = of_pool.filter(|it| it.registration.kinds.iter().any(|info| info.name == *kind));
+    offering.map(|it| it.registration.weight_max).max().filter(|most| weight > *most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::test_services::service;
+
+    #[test]
+    fn the_strongest_service_that_offers_the_kind_decides_about_a_weight() {
+        let strong = |pool, weight_max, kind| {
+            let mut row = service(pool, 12, &[kind]);
+            row.registration.weight_max = weight_max;
+            row
+        };
+        let living = [strong("a", 2, "ticker"), strong("a", 4, "ticker"), strong("a", 8, "http")];
+        let most = |pool, kind, weight| {
+            too_heavy(&living, &Pool::new(pool).unwrap(), &Kind::new(kind).unwrap(), weight)
+        };
+        assert_eq!((most("a", "ticker", 4), most("a", "ticker", 5)), (None, Some(4)));
+        assert_eq!((most("b", "ticker", 9), most("a", "exec", 9)), (None, None));
+    }
 
     #[test]
     fn a_kind_is_offered_if_one_service_of_the_pool_runs_it() {

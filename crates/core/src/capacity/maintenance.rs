@@ -180,12 +180,12 @@ pub fn plan_fleet(services: &[ServiceRow], book: &OrderBook, now: Timestamp) -> 
     plan
 }
 
-/// The free slots of each pool that can be taken at once.
+/// The free slots of each pool that can be taken at once, by observers of any weight.
 #[must_use]
 pub fn room_by_pool(services: &[ServiceRow]) -> BTreeMap<Pool, u32> {
     let mut room = BTreeMap::new();
     for service in taking(services) {
-        let free = service.capacity().saturating_sub(service.held());
+        let free = service.room();
         let of_pool: &mut u32 = room.entry(service.registration.pool.clone()).or_default();
         *of_pool = of_pool.saturating_add(free);
     }

@@ -16,6 +16,7 @@ fn service(number: u32, held: u32, state: Intent) -> ServiceRow {
         capacity: 10,
         kinds: Vec::new(),
         version: "0.0.1".to_owned(),
+        weight_max: 1,
         message_version: crate::wire::message::VERSION,
         host: String::new(),
         labels: BTreeMap::new(),

@@ -72,7 +72,7 @@ fn room(kind: &Kind, pool: &Pool, services: &[ServiceRow]) -> u32 {
         let reads = it.registration.message_version >= VERSION;
         it.registration.pool == *pool && runs && reads
     });
-    able.fold(0, |free, it| free.saturating_add(it.capacity().saturating_sub(it.held())))
+    able.fold(0, |free, it| free.saturating_add(it.room()))
 }
 
 impl Row {

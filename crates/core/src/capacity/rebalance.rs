@@ -32,7 +32,7 @@ pub struct PoolPlan {
 }
 
 impl PoolPlan {
-    /// The number of observers that move.
+    /// The number of slots whose observers move.
     #[must_use]
     pub fn moves(&self) -> u32 {
         self.shares.iter().map(|share| share.load.held.saturating_sub(share.target)).sum()
@@ -66,21 +66,21 @@ fn skew(counts: impl Iterator<Item = u32> + Clone) -> u32 {
 /// levels services that can run the same kinds.
 #[must_use]
 pub fn plan_pools(services: &[ServiceRow], budget: u32) -> Vec<PoolPlan> {
-    let mut groups: BTreeMap<(Pool, u16, BTreeSet<Kind>), Vec<Load>> = BTreeMap::new();
+    // The version of messages and the weight that they take, and their kinds.
+    type Alike = ((u16, u16), BTreeSet<Kind>);
+    let mut groups: BTreeMap<(Pool, Alike), Vec<Load>> = BTreeMap::new();
     let level = |it: &&ServiceRow| it.state() == ServiceState::Active && !it.registration.pool_single;
     for service in services.iter().filter(level) {
         let (registration, capacity) = (&service.registration, service.capacity());
         let load = Load { id: service.id, name: registration.name.clone(), held: service.held(), capacity };
         let kinds = registration.kinds.iter().map(|info| info.name.clone()).collect();
-        groups
-            .entry((registration.pool.clone(), registration.message_version, kinds))
-            .or_default()
-            .push(load);
+        let takes = (registration.message_version, registration.weight_max);
+        groups.entry((registration.pool.clone(), (takes, kinds))).or_default().push(load);
     }
     let mut plans: Vec<PoolPlan> = Vec::new();
-    for ((pool, ..), loads) in groups {
+    for ((pool, ((_, weight_max), _)), loads) in groups {
         let known = plans.last().filter(|plan| plan.pool == pool).map_or(0, PoolPlan::moves);
-        let plan = PoolPlan { shares: even(loads, budget - known), pool };
+        let plan = PoolPlan { shares: even(loads, budget - known, weight_max), pool };
         match plans.last_mut().filter(|it| it.pool == plan.pool) {
             _ if plan.moves() == 0 => {}
             Some(it) => it.shares.extend(plan.shares),
@@ -111,15 +111,16 @@ pub fn plan_unasked(
     plans
 }
 
-/// Moves one observer at a time from the fullest service to the emptiest one with room, as long as that lowers the
-/// skew. The fullest service is the one that uses the largest part of its capacity.
-fn even(mut loads: Vec<Load>, budget: u32) -> Vec<Share> {
+/// Moves one observer of the greatest weight at a time from the fullest service to the emptiest one with room, as long as that lowers the
+/// skew: a service cannot hand over a part of an observer. The fullest service is the one that uses the largest part of its capacity.
+fn even(mut loads: Vec<Load>, budget: u32, weight_max: u16) -> Vec<Share> {
+    let step = u32::from(weight_max.max(1));
     loads.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
     let mut shares: Vec<Share> = loads.into_iter().map(|load| Share { target: load.held, load }).collect();
-    for _ in 0..budget {
-        let Some((from, to)) = next_move(&shares) else { break };
-        shares[from].target -= 1;
-        shares[to].target += 1;
+    for _ in 0..budget / step {
+        let Some((from, to)) = next_move(&shares, step) else { break };
+        shares[from].target -= step;
+        shares[to].target += step;
     }
     shares
 }
@@ -129,13 +130,13 @@ fn compare((a, b): (u32, u32), (c, d): (u32, u32)) -> std::cmp::Ordering {
     (u64::from(a) * u64::from(d)).cmp(&(u64::from(c) * u64::from(b)))
 }
 
-fn next_move(shares: &[Share]) -> Option<(usize, usize)> {
+fn next_move(shares: &[Share], step: u32) -> Option<(usize, usize)> {
     let used = |share: &Share| (share.target, share.load.capacity.max(1));
-    let after = |share: &Share| (share.target + 1, share.load.capacity.max(1));
+    let after = |share: &Share| (share.target + step, share.load.capacity.max(1));
     let by_use = |a: &(usize, &Share), b: &(usize, &Share)| compare(used(a.1), used(b.1)).then(b.0.cmp(&a.0));
-    let (from, giver) = shares.iter().enumerate().filter(|(_, it)| it.target > 0).max_by(by_use)?;
-    let has_room = |it: &&(usize, &Share)| it.1.target < it.1.load.capacity && it.0 != from;
-    // The service that would be the least used with one more observer.
+    let (from, giver) = shares.iter().enumerate().filter(|(_, it)| it.target >= step).max_by(by_use)?;
+    let has_room = |it: &&(usize, &Share)| it.1.target + step <= it.1.load.capacity && it.0 != from;
+    // The service that would be the least used with one more.
     let (to, taker) = shares
         .iter()
         .enumerate()
@@ -162,7 +163,7 @@ mod tests {
         (1..).zip(all).map(load).collect()
     }
     fn targets(all: &[(u32, u32)], budget: u32) -> Vec<u32> {
-        even(loads(all), budget).iter().map(|share| share.target).collect()
+        even(loads(all), budget, 1).iter().map(|share| share.target).collect()
     }
 
     #[test]
@@ -187,6 +188,16 @@ mod tests {
         assert_eq!(targets(&[(30, 40), (0, 40)], 4), [26, 4]);
     }
     #[test]
+    fn slots_move_in_steps_of_the_greatest_weight() {
+        let targets = |all: &[(u32, u32)], budget| {
+            even(loads(all), budget, 4).iter().map(|share| share.target).collect::<Vec<_>>()
+        };
+        assert_eq!(targets(&[(12, 12), (0, 12)], 100), [8, 4]);
+        assert_eq!(targets(&[(8, 12), (4, 12)], 100), [8, 4], "a move would only swap them");
+        assert_eq!(targets(&[(12, 12), (0, 12)], 3), [12, 0]);
+        assert_eq!(targets(&[(12, 12), (0, 3)], 100), [12, 0], "it has no room for one");
+    }
+    #[test]
     fn a_service_above_its_reduced_capacity_hands_over() {
         assert_eq!(targets(&[(8, 4), (0, 10)], 100), [2, 6]);
     }
@@ -199,6 +210,7 @@ mod tests {
             capacity: 100,
             kinds: Vec::new(),
             version: String::new(),
+            weight_max: 1,
             message_version: crate::wire::message::VERSION,
             host: String::new(),
             labels: BTreeMap::new(),
@@ -268,7 +280,7 @@ mod tests {
             all in prop::collection::vec((0_u32..60, 1_u32..60), 0..8), budget in 0_u32..500,
         ) {
             let all: Vec<_> = all.into_iter().map(|(held, capacity)| (held.min(capacity), capacity)).collect();
-            let plan = PoolPlan { pool: Pool::default(), shares: even(loads(&all), budget) };
+            let plan = PoolPlan { pool: Pool::default(), shares: even(loads(&all), budget, 1) };
             let after: Vec<_> = plan.shares.iter().map(|it| (it.target, it.load.capacity)).collect();
             prop_assert_eq!(after.iter().map(|it| it.0).sum::<u32>(), all.iter().map(|it| it.0).sum::<u32>());
             prop_assert!(after.iter().all(|(held, capacity)| held <= capacity));
@@ -276,7 +288,7 @@ mod tests {
             let (before, then) = (use_of(&all), use_of(&after));
             prop_assert!(plan.moves() == 0 || then < before, "{before:?} -> {then:?}");
             if plan.moves() < budget {
-                let again = even(loads(&after), 500);
+                let again = even(loads(&after), 500, 1);
                 prop_assert!(again.iter().all(|it| it.target == it.load.held), "no second plan");
             }
         }

@@ -35,6 +35,7 @@ pub(super) fn service(number: u128, name: &str, capacity: u32) -> ServiceRow {
             schema: std::sync::Arc::new(Value::Null),
         }],
         version: "1.0.0".to_owned(),
+        weight_max: 1,
         message_version: crate::wire::message::VERSION,
         host: format!("host-of-{name}"),
         labels: BTreeMap::new(),

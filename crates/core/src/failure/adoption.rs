@@ -74,6 +74,7 @@ pub fn adopted(
         // It already has a slot.
         on_full: OnFull::Queue,
         priority: work.priority,
+        weight: work.weight,
         limits: work.limits,
         start_at: None,
         start_within: None,
@@ -204,8 +205,8 @@ mod tests {
         };
         assert!(why(&body(6)).contains("generation 6"), "{}", why(&body(6)));
         assert!(why("{}").contains("not a work message"));
-        let newer = body(7).replacen("\"v\":1", "\"v\":2", 1);
-        assert!(why(&newer).contains("version 2"), "{}", why(&newer));
+        let newer = body(7).replacen("\"v\":1", "\"v\":3", 1);
+        assert!(why(&newer).contains("version 3"), "{}", why(&newer));
     }
 
     fn row() -> Row {

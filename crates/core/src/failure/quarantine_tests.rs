@@ -37,6 +37,7 @@ fn lost(number: u32, name: &str, (registered, heard): (i64, i64), predecessor: O
         capacity: 1,
         kinds: Vec::new(),
         version: String::new(),
+        weight_max: 1,
         message_version: crate::wire::message::VERSION,
         host: String::new(),
         labels: BTreeMap::new(),

@@ -159,6 +159,7 @@ mod tests {
             capacity: 1,
             kinds: Vec::new(),
             version: String::new(),
+            weight_max: 1,
             message_version: crate::wire::message::VERSION,
             host: String::new(),
             labels: BTreeMap::new(),

@@ -68,6 +68,7 @@ mod tests {
             capacity: 1,
             kinds: Vec::new(),
             version: String::new(),
+            weight_max: 1,
             message_version: VERSION,
             host: String::new(),
             labels: Default::default(),

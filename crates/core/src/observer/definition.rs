@@ -28,6 +28,9 @@ pub const START_WITHIN_MIN: Duration = Duration::from_secs(1);
 /// The highest priority; the lowest one is its negative.
 pub const PRIORITY_MAX: i8 = 100;
 
+/// The greatest weight.
+pub const WEIGHT_MAX: u16 = 1000;
+
 /// The most limits that one observer counts towards.
 pub const LIMITS_MAX: usize = 8;
 
@@ -75,6 +78,9 @@ pub struct ObserverDefinition {
     /// Its place among observers that wait for a slot: -100 to 100, the highest first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i8,
+    /// The number of slots that it takes: 1 to 1000.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub weight: u16,
     /// The keys of the limits that it counts towards: it runs only while each of them has a free place.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub limits: BTreeSet<LimitKey>,
@@ -103,6 +109,17 @@ fn is_zero(number: &i8) -> bool {
     *number == 0
 }
 
+/// The default weight.
+#[must_use]
+pub fn one() -> u16 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+pub(crate) fn is_one(number: &u16) -> bool {
+    *number == 1
+}
+
 fn ten_seconds() -> Duration {
     Duration::from_secs(10)
 }
@@ -127,7 +144,7 @@ impl FieldError {
 }
 
 /// The members of a definition.
-pub const MEMBERS: [&str; 17] = [
+pub const MEMBERS: [&str; 18] = [
     "name",
     "kind",
     "spec",
@@ -138,6 +155,7 @@ pub const MEMBERS: [&str; 17] = [
     "grace",
     "on_full",
     "priority",
+    "weight",
     "limits",
     "start_at",
     "finish_at",
@@ -195,6 +213,16 @@ impl Reader {
         }
         priority
     }
+    fn weight(&mut self) -> Option<u16> {
+        let value: Value = self.optional("weight")?;
+        let number = value.as_u64().and_then(|number| u16::try_from(number).ok());
+        let weight = number.filter(|it| (1..=WEIGHT_MAX).contains(it));
+        if weight.is_none() {
+            let detail = format!("is {value}: a weight is a whole number from 1 to {WEIGHT_MAX}");
+            self.errors.push(FieldError::new("/weight", detail));
+        }
+        weight
+    }
     fn limits(&mut self) -> BTreeSet<LimitKey> {
         let keys: Vec<String> = self.optional("limits").unwrap_or_default();
         if keys.len() > LIMITS_MAX {
@@ -249,7 +277,7 @@ impl ObserverDefinition {
         let overlap = reader.optional("overlap");
         let grace = reader.duration("grace");
         let on_full = reader.optional("on_full");
-        let priority = reader.priority();
+        let (priority, weight) = (reader.priority(), reader.weight());
         let limits = reader.limits();
         let (start_at, finish_at) = (reader.moment("start_at"), reader.moment("finish_at"));
         let windows = reader.optional("windows");
@@ -270,6 +298,7 @@ impl ObserverDefinition {
                     grace: grace.unwrap_or_else(ten_seconds),
                     on_full: on_full.unwrap_or_default(),
                     priority: priority.unwrap_or_default(),
+                    weight: weight.unwrap_or(1),
                     limits,
                     start_at,
                     finish_at,

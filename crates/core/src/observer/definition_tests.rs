@@ -35,6 +35,11 @@ fn limits_hold_at_and_over() {
     {
         assert_eq!(parse(json!({"kind": "k", "priority": priority})).is_err(), wrong, "{priority}");
     }
+    for (weight, wrong) in [(json!(1), false), (json!(1000), false), (json!(0), true), (json!(1001), true)] {
+        assert_eq!(parse(json!({"kind": "k", "weight": weight})).is_err(), wrong, "{weight}");
+    }
+    let wrong = parse(json!({"kind": "k", "weight": "4"})).unwrap_err();
+    assert_eq!(wrong[0].detail, "is \"4\": a weight is a whole number from 1 to 1000");
     let wrong = parse(json!({"kind": "k", "priority": 1.5})).unwrap_err();
     assert_eq!(wrong[0].detail, "is 1.5: a priority is a whole number from -100 to 100");
     assert_eq!(pointers(json!({"kind": "k", "attempt_timeout": "999ms"})), ["/attempt_timeout"]);

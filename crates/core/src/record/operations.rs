@@ -145,8 +145,9 @@ impl Row {
             return Ok(false);
         }
         let runs_otherwise = !definition.runs_like(&self.definition);
-        let changes_line =
-            definition.pool != self.definition.pool || definition.limits != self.definition.limits;
+        let changes_line = definition.pool != self.definition.pool
+            || definition.limits != self.definition.limits
+            || definition.weight != self.definition.weight;
         let has_ended = self.verdict().status.is_final();
         let changes_schedule = definition.schedule != self.definition.schedule;
         let changes_start = changes_schedule

@@ -18,7 +18,7 @@ fn reasons() -> Vec<Reason> {
     let (error, why) = (|| "e".to_owned(), || "w".to_owned());
     let mut all = vec![
         Reason::ToBePublished,
-        Reason::WaitingForSlot { pool: "gpu".to_owned() },
+        Reason::WaitingForSlot { pool: "gpu".to_owned(), weight: 1 },
         Reason::WaitingForLimit { key: "account-42".to_owned() },
         Reason::WaitingForRelease,
         Reason::Held { why: hold_reasons::START_RATE.to_owned(), refuses: true },

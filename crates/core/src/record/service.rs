@@ -149,6 +149,14 @@ impl ServiceRow {
         self.heartbeat.as_ref().map_or(0, |heartbeat| heartbeat.held)
     }
 
+    /// The weight of observers that it surely takes at once, by its latest heartbeat: it takes one more while it uses at most
+    /// its capacity less its `weight_max`.
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        let kept = self.held() + u32::from(self.registration.weight_max.saturating_sub(1));
+        self.capacity().saturating_sub(kept)
+    }
+
     /// Applies a heartbeat. Heartbeats may arrive late or twice; the highest number wins.
     pub fn on_heartbeat(&mut self, heartbeat: &Heartbeat, now: Timestamp) -> bool {
         let newer = self.heartbeat.as_ref().is_none_or(|known| heartbeat.seq > known.seq);

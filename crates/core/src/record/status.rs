@@ -104,7 +104,7 @@ pub enum Reason {
     /// It waits for its `start_at`, its next window or the next time of its schedule.
     StartsAt { at: Timestamp },
     /// It waits in the backlog of this pool, or its message is in the queue of this pool.
-    WaitingForSlot { pool: String },
+    WaitingForSlot { pool: String, weight: u16 },
     /// It waits for a place of this limit.
     WaitingForLimit { key: String },
     /// It waits for a slot, and its last message may still be there.
@@ -157,7 +157,10 @@ impl fmt::Display for Reason {
             Self::StartsAt { at } => write!(f, "starts at {at}"),
             Self::FinishedAt { at } => write!(f, "ended at its finish_at, {at}"),
             Self::ToBePublished => f.write_str("to be published"),
-            Self::WaitingForSlot { pool } => write!(f, "waiting for a slot in pool {pool}"),
+            Self::WaitingForSlot { pool, weight: 1 } => write!(f, "waiting for a slot in pool {pool}"),
+            Self::WaitingForSlot { pool, weight } => {
+                write!(f, "waiting for {weight} free slots in pool {pool}")
+            }
             Self::WaitingForLimit { key } => write!(f, "waiting for a place of limit {key}"),
             Self::WaitingForRelease => f.write_str("waiting until the message of its last run is gone"),
             Self::Held { why, .. } => write!(f, "held: {why}"),

@@ -19,6 +19,7 @@ pub(crate) fn service(pool: &str, capacity: u32, kinds: &[&str]) -> ServiceRow {
         capacity,
         kinds: kinds.iter().map(info).collect(),
         version: String::new(),
+        weight_max: 1,
         message_version: VERSION,
         host: String::new(),
         labels: BTreeMap::new(),

@@ -94,7 +94,7 @@ fn why_waiting(row: &Row) -> Reason {
     } else if let Some(key) = &row.behind {
         Reason::WaitingForLimit { key: key.to_string() }
     } else {
-        Reason::WaitingForSlot { pool: row.definition.pool.to_string() }
+        waiting_for_slot(row)
     }
 }
 
@@ -109,7 +109,7 @@ fn why(row: &Row) -> Reason {
     }
     match row.observed.latest.as_ref().map(|latest| &latest.phase) {
         None if row.publish_lease.is_some() => Reason::ToBePublished,
-        None => Reason::WaitingForSlot { pool: row.definition.pool.to_string() },
+        None => waiting_for_slot(row),
         Some(RunPhase::Held { reason, refuses }) => Reason::Held { why: reason.clone(), refuses: *refuses },
         Some(RunPhase::Starting) => Reason::NotReady,
         Some(RunPhase::Running) => Reason::None,
@@ -117,6 +117,10 @@ fn why(row: &Row) -> Reason {
         Some(RunPhase::HandedOver | RunPhase::HandedOverFor { .. }) => Reason::Moving,
         Some(RunPhase::Refused { why }) => Reason::Refused { why: why.clone() },
     }
+}
+
+fn waiting_for_slot(row: &Row) -> Reason {
+    Reason::WaitingForSlot { pool: row.definition.pool.to_string(), weight: row.definition.weight }
 }
 
 #[cfg(test)]

@@ -29,11 +29,12 @@ const HAND_OVERS_MAX: usize = 10_000;
 const REST_MIN: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
 
-/// A receipt with its block.
+/// A receipt with its block and the weight of its message.
 #[derive(Debug, Clone, Copy)]
 pub struct HeldReceipt<R> {
     receipt: R,
     block: BlockId,
+    weight: u16,
 }
 
 /// An input of the machine.
@@ -45,7 +46,7 @@ pub enum Input<R> {
     Delivered { block: BlockId, receipt: R, read: DecodedWork, acquisitions: u32 },
     /// A block delivered a message that no version can read. It counts as held until [`Input::Freed`].
     Unreadable { block: BlockId },
-    /// A message that the slots do not know was settled.
+    /// A message that the slots do not know, and that counts as one slot, was settled.
     Freed(BlockId),
     /// A cancelled block delivers no more messages.
     BlockEnded(BlockId),
@@ -159,7 +160,7 @@ impl<R: Copy + Debug> Machine<R> {
     pub fn capacity(&self) -> u32 {
         self.blocks.capacity()
     }
-    /// The number of messages that it holds.
+    /// The number of slots in use: the sum of the weights of its messages.
     #[must_use]
     pub fn held(&self) -> u32 {
         self.blocks.held()
@@ -218,12 +219,13 @@ impl<R: Copy + Debug> Machine<R> {
         match input {
             Input::Registered => self.start = Start::AwaitsWelcome(now.mono + WELCOME_WITHIN),
             Input::Delivered { block, receipt, read, acquisitions } => {
-                self.blocks.took(block);
-                let receipt = HeldReceipt { receipt, block };
+                let weight = read.weight();
+                self.blocks.took(block, weight);
+                let receipt = HeldReceipt { receipt, block, weight };
                 self.slots_step(slots::Input::Delivered { receipt, read, acquisitions }, now, &mut effects);
             }
-            Input::Unreadable { block } => self.blocks.took(block),
-            Input::Freed(block) => self.blocks.freed(block),
+            Input::Unreadable { block } => self.blocks.took(block, 1),
+            Input::Freed(block) => self.blocks.freed(block, 1),
             Input::BlockEnded(block) => self.blocks.ended(block),
             Input::Command(command) => self.on_command(command, now, &mut effects),
             Input::Ended { id, epoch, outcome } => {
@@ -269,16 +271,16 @@ impl<R: Copy + Debug> Machine<R> {
                 slots::Effect::Settle(report) => Effect::Settle(report),
                 slots::Effect::Announce(report) => Effect::Announce(report),
                 slots::Effect::Lost { id, epoch } => Effect::Lost { id, epoch },
-                slots::Effect::Ack(HeldReceipt { receipt, block }) => {
-                    self.blocks.freed(block);
+                slots::Effect::Ack(HeldReceipt { receipt, block, weight }) => {
+                    self.blocks.freed(block, weight);
                     Effect::Ack(receipt)
                 }
-                slots::Effect::Release(HeldReceipt { receipt, block }, report) => {
-                    self.blocks.freed(block);
+                slots::Effect::Release(HeldReceipt { receipt, block, weight }, report) => {
+                    self.blocks.freed(block, weight);
                     Effect::Release(receipt, report)
                 }
-                slots::Effect::Requeue(HeldReceipt { receipt, block }) => {
-                    self.blocks.freed(block);
+                slots::Effect::Requeue(HeldReceipt { receipt, block, weight }) => {
+                    self.blocks.freed(block, weight);
                     Effect::Requeue(receipt)
                 }
                 slots::Effect::StepBack { until } => {

@@ -33,6 +33,7 @@ impl Script {
         let policy = SlotPolicy {
             kinds: [Kind::new("ticker").unwrap()].into(),
             announce_readiness: [].into(),
+            weight_max: 1,
             fence_grace: Duration::from_millis(500),
             consumers: 2,
             refuse_first: Duration::from_secs(1),

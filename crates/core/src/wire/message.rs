@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// The message version that this program writes.
 pub const VERSION: u16 = 1;
+/// The highest version of work messages that this program reads.
+pub const WORK_VERSION: u16 = 2;
 /// The most entries in one batch of reports, revocations or inventory entries.
 pub const BATCH_MAX: usize = 500;
 

@@ -10,6 +10,7 @@ pub use registration::{KindInfo, Predecessor};
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{Name, ObserverId, Pool, ServiceId};
+use crate::observer::definition::{is_one, one};
 use crate::wire::checkpoint::{Checkpoint, CheckpointWanted};
 use crate::wire::command::Cause;
 use crate::wire::heartbeat::Watermark;
@@ -93,10 +94,13 @@ pub struct Registration {
     #[serde(default, skip_serializing_if = "is_false")]
     pub pool_single: bool,
     pub capacity: u32,
+    /// The greatest weight of an observer that it takes.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub weight_max: u16,
     pub kinds: Vec<KindInfo>,
     pub version: String,
     /// The highest version of work messages that it reads.
-    #[serde(default = "first_version", skip_serializing_if = "is_first_version")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub message_version: u16,
     pub host: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -208,13 +212,4 @@ pub struct HeldWork {
     pub run: RunReport,
     /// A [`Work`] as JSON text, which preserves its numbers exactly.
     pub work: String,
-}
-
-fn first_version() -> u16 {
-    1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
-fn is_first_version(version: &u16) -> bool {
-    *version == first_version()
 }

@@ -2,11 +2,11 @@
 
 use crate::clock::{Timestamp, friendly};
 use crate::id::{Kind, LimitKey, Name, ObserverId};
-use crate::observer::definition::{ObserverDefinition, Overlap};
+use crate::observer::definition::{ObserverDefinition, Overlap, is_one, one};
 use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
 use crate::observer::windows::Windows;
-use crate::wire::message::{Unreadable, VERSION};
+use crate::wire::message::{Unreadable, VERSION, WORK_VERSION};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// An observer on its way to a service. `v`, `id`, `generation` and `kind` never change their
 /// meaning, so that any version of a service can settle any version of a message.
+///
+/// Version 2 is a message with a weight above 1. A service that reads only version 1 would count it as one slot, so it
+/// gives the message back instead.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     pub v: u16,
@@ -39,6 +42,9 @@ pub struct Work {
     /// row, it restores the priority from here.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i8,
+    /// The number of slots that it takes.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub weight: u16,
     /// The limits that it counts towards. After such a message, its service reports that the queue no longer has it: only
     /// then may another observer have its places.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -86,6 +92,17 @@ pub enum DecodedWork {
     Foreign(WorkHeader, String),
 }
 
+impl DecodedWork {
+    /// The number of slots that the message takes; one if this version cannot read it.
+    #[must_use]
+    pub fn weight(&self) -> u16 {
+        match self {
+            Self::Ours(work) => work.weight,
+            Self::Foreign(..) => 1,
+        }
+    }
+}
+
 impl Work {
     /// The message of one generation of an observer.
     ///
@@ -97,7 +114,7 @@ impl Work {
         definition: &ObserverDefinition,
     ) -> Result<Self, serde_json::Error> {
         Ok(Self {
-            v: VERSION,
+            v: if definition.weight > 1 { WORK_VERSION } else { VERSION },
             id,
             generation,
             kind: definition.kind.clone(),
@@ -108,6 +125,7 @@ impl Work {
             overlap: definition.overlap,
             grace: definition.grace,
             priority: definition.priority,
+            weight: definition.weight,
             limits: definition.limits.clone(),
             attempt_timeout: definition.attempt_timeout,
             finish_at: definition.finish_at,
@@ -128,18 +146,22 @@ impl Work {
     /// If not even the fixed part is readable: such a message is parked.
     pub fn read(body: &[u8]) -> Result<DecodedWork, Unreadable> {
         let error = match serde_json::from_slice::<Self>(body) {
-            Ok(work) if work.v == VERSION => return Ok(DecodedWork::Ours(Box::new(work))),
+            Ok(work) if reads(work.v) => return Ok(DecodedWork::Ours(Box::new(work))),
             Ok(_) => None,
             Err(error) => Some(error),
         };
         let label: WorkHeader = serde_json::from_slice(body)
             .map_err(|error| Unreadable(format!("not a work message: {error}")))?;
-        let why = match error.filter(|_| label.v == VERSION) {
+        let why = match error.filter(|_| reads(label.v)) {
             Some(error) => format!("cannot be read here: {error}"),
             None => format!("message version {} is unknown here", label.v),
         };
         Ok(DecodedWork::Foreign(label, why))
     }
+}
+
+fn reads(version: u16) -> bool {
+    (VERSION..=WORK_VERSION).contains(&version)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]

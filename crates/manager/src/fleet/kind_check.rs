@@ -1,7 +1,7 @@
-//! Whether the living services can run a definition: its kind, and its spec by the schema of the kind.
+//! Whether the living services can run a definition: its kind, its weight, and its spec by the schema of the kind.
 
 use crate::context::{Manager, schemas};
-use everwatch_core::capacity::kind_offer::{KindOffer, kind_offer};
+use everwatch_core::capacity::kind_offer::{KindOffer, kind_offer, too_heavy};
 use everwatch_core::id::Kind;
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::service::ServiceRow;
@@ -17,6 +17,8 @@ const SERVICES_AGE: Duration = Duration::from_secs(1);
 pub(crate) enum Unfit {
     /// No living service of the pool offers the kind; what they offer, as a sentence.
     Kind(String),
+    /// No living service of the pool takes the weight; why, as a sentence.
+    Weight(String),
     /// The spec does not fit the schema.
     Spec(Vec<FieldError>),
 }
@@ -24,20 +26,21 @@ pub(crate) enum Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kind(detail) => f.write_str(detail),
+            Self::Kind(detail) | Self::Weight(detail) => f.write_str(detail),
             Self::Spec(errors) => errors.iter().try_for_each(|error| error.fmt(f)),
         }
     }
 }
 
-/// Asks the services that were read within the last second and, if none of them offers the kind, reads them again.
+/// Asks the services that were read within the last second and, if none of them offers the kind or takes the weight,
+/// reads them again.
 pub(crate) async fn check(
     manager: &Manager,
     definition: &ObserverDefinition,
 ) -> Result<Result<(), Unfit>, StoreError> {
     let services = manager.records.services(SERVICES_AGE).await?;
     let answer = against(manager, &services, definition);
-    if !matches!(answer, Err(Unfit::Kind(_))) {
+    if !matches!(answer, Err(Unfit::Kind(_) | Unfit::Weight(_))) {
         return Ok(answer);
     }
     let services = manager.records.services(Duration::ZERO).await?;
@@ -56,6 +59,18 @@ pub(crate) fn against(
         let detail =
             format!("no living service of pool {pool} can run the kind {kind}; they offer: {offered}");
         return Err(Unfit::Kind(detail));
+    }
+    let weight = definition.weight;
+    if let Some(most) = too_heavy(services, pool, kind, weight) {
+        let cure = if manager.records.is_single(pool) {
+            "observers of a single pool weigh 1".to_owned()
+        } else {
+            format!("raise `[service] weight_max` of a service to {weight}")
+        };
+        let detail = format!(
+            "is {weight}: the services of pool {pool} that run the kind {kind} take at most {most}; {cure}"
+        );
+        return Err(Unfit::Weight(detail));
     }
     let of_pool = services.iter().filter(|it| it.registration.pool == *pool);
     let Some(schema) = schemas::of_kind(of_pool, kind) else { return Ok(()) };

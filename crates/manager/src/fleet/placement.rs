@@ -5,6 +5,7 @@
 use crate::commit::{RowChange, Then, commit};
 use crate::context::Manager;
 use crate::context::records::Records;
+use everwatch_core::capacity::admission::Selection;
 use everwatch_core::capacity::kind_offer::offered_kinds;
 use everwatch_core::capacity::placement::{Placement, Refused};
 use everwatch_core::clock::Timestamp;
@@ -50,14 +51,15 @@ async fn withhold(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(),
     for (pool, count) in manager.records.store.waiting_pools().await?.pools {
         for kind in count.unoffered(&offered_kinds(services, &pool)) {
             let now = manager.records.clock.now();
-            let rows = manager.records.store.waiting(&pool, &kind, AT_ONCE as usize).await?;
+            let first = Selection::of_any_weight(kind, AT_ONCE.into());
+            let rows = manager.records.store.waiting(&pool, &first).await?;
             let changes = rows.into_iter().filter_map(|before| {
                 let mut after = before.clone();
                 after.withhold(now).then_some(RowChange { before, after, then: Then::Tell })
             });
             let count = commit(manager, changes.collect()).await?.len();
             if count > 0 {
-                info!(%pool, %kind, count, "withheld waiting observers: no service offers their kind");
+                info!(%pool, kind = %first.kind, count, "withheld waiting observers: no service offers their kind");
             }
         }
     }

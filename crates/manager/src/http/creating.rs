@@ -149,10 +149,11 @@ pub(super) fn made_up_name() -> Result<Name, Problem> {
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))
 }
 
-/// Refuses a kind that no living service of the pool offers, and a spec that does not fit its schema.
+/// Refuses a kind that no living service of the pool offers, a weight that none of them takes, and a spec that does not fit its schema.
 pub(super) async fn check_kind(manager: &Manager, definition: &ObserverDefinition) -> Result<(), Problem> {
     kind_check::check(manager, definition).await?.map_err(|unfit| match unfit {
         Unfit::Spec(errors) => Problem::invalid(errors),
+        Unfit::Weight(detail) => Problem::invalid(vec![FieldError { pointer: "/weight".to_owned(), detail }]),
         Unfit::Kind(detail) => {
             let error = FieldError { pointer: "/kind".to_owned(), detail: "is not offered".to_owned() };
             Problem::new(Code::NoServiceForKind, detail).with(vec![error])

@@ -114,7 +114,7 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
     for pool in pools {
         for status in Status::ALL {
             let labels = [("pool", pool.to_string()), ("status", status.to_string())];
-            let count = counts.get(&(pool.clone(), status)).copied().unwrap_or_default();
+            let count = counts.get(&(pool.clone(), status)).map_or(0, |count| count.number);
             metrics::gauge!(metric::OBSERVERS, &labels).set(count as f64);
         }
         for health in Health::ALL {

@@ -28,7 +28,7 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
     let mut stats = Stats { broker: manager.link.session.get().is_some(), ..Stats::default() };
     stats.observers.extend(Status::ALL.map(|status| (status.to_string(), 0)));
     for ((_, status), count) in manager.records.store.counts().await? {
-        *stats.observers.entry(status.to_string()).or_default() += count;
+        *stats.observers.entry(status.to_string()).or_default() += count.number;
     }
     stats.health.extend(health::Health::ALL.map(|health| (health.to_string(), 0)));
     for ((_, health), count) in manager.records.store.health_counts().await? {

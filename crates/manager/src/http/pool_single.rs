@@ -16,7 +16,7 @@ pub(super) async fn set(manager: &Manager, pool: &Pool, single: bool) -> Result<
     }
     let of_pool = services.iter().filter(|it| it.registration.pool == *pool).count();
     let counts = manager.records.store.counts().await?;
-    let observers: u64 = counts.iter().filter(|((of, _), _)| of == pool).map(|(_, count)| count).sum();
+    let observers: u64 = counts.iter().filter(|((of, _), _)| of == pool).map(|(_, count)| count.number).sum();
     if is_single || of_pool > 0 || observers > 0 {
         let is = if is_single { "is a single pool" } else { "is not a single pool" };
         let why = format!("it {is}, with {of_pool} services and {observers} observers");

@@ -167,18 +167,18 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
     }
     for ((pool, status), count) in manager.records.store.counts().await? {
         let pool = pools.entry(pool.to_string()).or_default();
-        pool.observers.insert(status.to_string(), count);
+        pool.observers.insert(status.to_string(), count.number);
         if status.uses_slot() {
-            pool.needed += count;
+            pool.needed += count.weight;
         }
     }
     for (pool, count) in manager.records.store.waiting_pools().await?.pools {
         pools.entry(pool.to_string()).or_default().waiting = count.waiting();
     }
-    for (pool, count) in manager.records.store.behind_limits().await? {
+    for (pool, slots) in manager.records.store.behind_limits().await? {
         // They need no slot until a place is free.
         let pool = pools.entry(pool.to_string()).or_default();
-        pool.needed = pool.needed.saturating_sub(count);
+        pool.needed = pool.needed.saturating_sub(slots);
     }
     for ((pool, health), count) in manager.records.store.health_counts().await? {
         pools.entry(pool.to_string()).or_default().health.insert(health.to_string(), count);

@@ -88,7 +88,7 @@ async fn offers_with_room(
 ) -> Result<Option<Offers>, StoreError> {
     for age in [SERVICES_AGE, SERVICES_AGE_IF_FREE] {
         let offers = manager.records.offers(age).await?.get(pool).cloned().unwrap_or_default();
-        if !count.room(&offers, BATCH).is_empty() {
+        if !count.selections(&offers, BATCH).is_empty() {
             return Ok(Some(offers));
         }
     }

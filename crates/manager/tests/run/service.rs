@@ -84,6 +84,7 @@ pub(crate) fn registration(name: &str, capacity: u32) -> Registration {
         capacity,
         kinds: vec![KindInfo { name: Kind::new("ticker").unwrap(), schema: Arc::new(Value::Null) }],
         version: "1".to_owned(),
+        weight_max: 1,
         message_version: everwatch_core::wire::message::VERSION,
         host: "h".to_owned(),
         labels: Default::default(),

@@ -7,7 +7,7 @@ use crate::kinds::{ExecSettings, FilesSettings, KindSettings, PostgresSettings};
 use crate::settings::{Capacity, ServiceSettings};
 use config::{Environment, File, FileFormat};
 use everwatch_broker::{RabbitBroker, STATE_QUEUES_MAX};
-use everwatch_core::capacity::blocks::{BLOCK_MAX, CAPACITY_MAX};
+use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::clock::friendly;
 use everwatch_core::id::{Kind, Name, Pool};
 use everwatch_core::wire::logs::LINES_MAX;
@@ -80,8 +80,10 @@ pub struct Service {
     pub pool: String,
     /// Whether that pool was created as a single pool.
     pub pool_single: bool,
-    /// The most observers that it runs at the same time, or `auto`.
+    /// Its slots, or `auto`.
     pub capacity: CapacityText,
+    /// The greatest weight of an observer that it takes.
+    pub weight_max: u16,
     /// Labels that select it in requests and lists.
     pub labels: BTreeMap<String, String>,
     /// Pause between heartbeats, 1 s to 60 s.
@@ -224,6 +226,7 @@ impl Default for Service {
             pool: "default".to_owned(),
             pool_single: false,
             capacity: CapacityText(Capacity::Auto),
+            weight_max: 1,
             labels: BTreeMap::new(),
             heartbeat_interval: Duration::from_secs(5),
             fence_grace: Duration::from_millis(500),
@@ -392,10 +395,8 @@ impl Service {
         settings.pool = pool;
         settings.pool_single = self.pool_single;
         settings.capacity = self.capacity.0;
-        if self.pool_single && matches!(self.capacity.0, Capacity::Fixed(slots) if slots > BLOCK_MAX) {
-            let text = format!("service.capacity: must be at most {BLOCK_MAX} with service.pool_single");
-            return Err(SettingsError(text));
-        }
+        settings.weight_max = self.weight_max;
+        settings.check_slots().map_err(SettingsError)?;
         settings.labels.clone_from(&self.labels);
         settings.prefix.clone_from(&broker.prefix);
         settings.state_queues = broker.state_queues;

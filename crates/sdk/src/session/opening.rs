@@ -40,17 +40,21 @@ pub(super) fn watch(
 
 /// The machine of a new incarnation.
 pub(super) fn machine(me: &Incarnation) -> Machine<Receipt> {
-    let (capacity, single) = (me.settings.slots(), me.settings.pool_single);
+    let (capacity, weight_max) = (me.settings.slots(), me.settings.weight_max);
+    let single = me.settings.pool_single;
+    let messages = capacity / u32::from(weight_max);
     let policy = SlotPolicy {
         kinds: me.registry.kinds(),
         announce_readiness: me.registry.announce_readiness(),
+        weight_max,
         fence_grace: me.settings.fence_grace,
-        consumers: if single { 1 } else { u32::try_from(block_sizes(capacity).len()).unwrap_or(u32::MAX) },
+        consumers: if single { 1 } else { u32::try_from(block_sizes(messages).len()).unwrap_or(u32::MAX) },
         refuse_first: Duration::from_secs(1),
         refuse_max: Duration::from_secs(60),
     };
     let pace = Pace::new(me.settings.start_rate, &me.settings.start_rates);
-    let mut blocks = if single { Blocks::single(capacity) } else { Blocks::new(capacity) };
+    let blocks = if single { Blocks::single(capacity) } else { Blocks::new(capacity) };
+    let mut blocks = blocks.with_weight_max(weight_max);
     if me.comes_last {
         blocks.defer(STEADY);
     }

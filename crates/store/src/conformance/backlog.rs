@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::port::{Admission, Decided, Place};
-use everwatch_core::capacity::admission::{Offers, PoolCount};
+use everwatch_core::capacity::admission::{Offers, PoolCount, Selection, offers};
+use everwatch_core::capacity::supply::{Load, Supply};
 use everwatch_core::id::{Kind, Pool, ServiceRef};
 use everwatch_core::record::row::Slot;
+use everwatch_core::record::status::Status;
 use everwatch_core::wire::heartbeat::{Heartbeat, Intent};
 
 fn kind(name: &str) -> Kind {
@@ -19,8 +21,9 @@ fn of_priority(number: u128, priority: i8) -> Row {
 }
 
 /// Admits up to `most` observers. `offers`: the slots of the services that offer each kind.
-async fn admitted_of(store: &dyn Store, offers: &[(&str, u64)], most: u64) -> Vec<Decided> {
-    let offers: Offers = offers.iter().map(|(name, slots)| (kind(name), *slots)).collect();
+async fn admitted_of(store: &dyn Store, offers: &[(&str, u32)], most: u64) -> Vec<Decided> {
+    let offers: Offers =
+        offers.iter().map(|(name, slots)| (kind(name), Supply::of(*slots, 1).into())).collect();
     let pool = Pool::default();
     let admission =
         Admission { pool: &pool, offers: &offers, now: Timestamp(NOW.0 + 9000), holds_restored: false, most };
@@ -67,7 +70,7 @@ pub async fn the_first_in_order_are_admitted(store: &dyn Store) {
     assert_eq!(place(3).await, Place { ahead: 0, waiting: 5 });
     assert_eq!(place(2).await, Place { ahead: 4, waiting: 5 });
     let order: Vec<u128> = store
-        .waiting(&Pool::default(), &kind("ticker"), 4)
+        .waiting(&Pool::default(), &Selection::of_any_weight(kind("ticker"), 4))
         .await
         .unwrap()
         .iter()
@@ -116,8 +119,9 @@ pub async fn a_kind_takes_only_slots_of_services_that_offer_it(store: &dyn Store
     assert_eq!(found, [id(1), id(2), id(4)]);
     assert_eq!(admitted_of(store, &offers, 100).await, []);
     let counted = store.waiting_pools().await.unwrap().pools.remove(&Pool::default()).unwrap();
-    assert_eq!((counted.capacity, counted.free(), counted.waiting()), (10, 7, 2));
-    assert_eq!((counted.kinds[&kind("exec")].admitted, counted.kinds[&kind("exec")].waiting), (2, 1));
+    assert_eq!((counted.supply.slots, counted.free(), counted.waiting()), (10, 7, 2));
+    let exec = counted.kinds[&kind("exec")];
+    assert_eq!((exec.admitted.number, exec.waiting.number), (2, 1));
 }
 
 /// The service, with a heartbeat.
@@ -186,4 +190,82 @@ pub async fn admissions_side_by_side_do_not_give_a_slot_twice(store: &dyn Store)
     assert!(made.unwrap().iter().all(|created| *created == Created::Waits));
     all.sort_unstable();
     assert_eq!(all, (1..=40).collect::<Vec<u128>>());
+}
+
+fn of_weight(number: u128, weight: u16) -> Row {
+    new(number, json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue", "weight": weight}))
+}
+
+/// A service with 12 slots that takes weights up to 4.
+fn strong(number: u128, text: &str) -> ServiceRow {
+    let mut row = service(number, text, 12);
+    row.registration.weight_max = 4;
+    let kinds = json!([{"name": "ticker"}]);
+    row.registration.kinds = serde_json::from_value(kinds).unwrap();
+    row
+}
+
+pub async fn weights_count_as_slots(store: &dyn Store) {
+    let services = [strong(1, "s1"), service(2, "s2", 3)];
+    assert_eq!(store.save_services(&services).await.unwrap(), []);
+    let (done, waits) = (Created::Done, Created::Waits);
+    let offers = offers(&services);
+    let rows = [of_weight(1, 4), of_weight(2, 4), of_weight(3, 3), of_weight(4, 4), of_weight(5, 1)];
+    let made = store.create(&rows, &offers).await.unwrap();
+    assert_eq!(
+        made,
+        [done, done, done, waits, waits],
+        "three of any weight find room on the one that takes them"
+    );
+    let counted = async || store.waiting_pools().await.unwrap().pools[&Pool::default()].clone();
+    let load = |number, weight| Load { number, weight };
+    let supply = Supply { slots: 15, certain_slots: 12, certain_messages: 6 };
+    let now = counted().await;
+    assert_eq!(
+        (now.supply, now.admitted(), now.kinds[&kind("ticker")].waiting),
+        (supply, load(3, 11), load(2, 5))
+    );
+
+    // Another weight of a waiting one, and the delete of one that was admitted.
+    change(store, 4, |row| {
+        let definition = ObserverDefinition { weight: 2, ..ObserverDefinition::clone(&row.definition) };
+        assert_eq!(row.update(definition, NOW, &RowPolicy::default()), Ok(true));
+    })
+    .await;
+    change(store, 1, |row| hear(row, 1, 1, RunEvent::Completed)).await;
+    let now = counted().await;
+    assert_eq!((now.admitted(), now.kinds[&kind("ticker")].waiting), (load(2, 7), load(2, 3)));
+    let of = async |status| store.counts().await.unwrap().get(&(Pool::default(), status)).copied();
+    assert_eq!(of(Status::Completed).await, Some(load(1, 4)));
+    change(store, 1, |row| assert!(row.delete(NOW, &RowPolicy::default()))).await;
+    assert_eq!(of(Status::Deleted).await, Some(load(1, 4)));
+    store.forget(&[(id(1), loaded(store, 1).await.version)]).await.unwrap();
+    assert_eq!(of(Status::Deleted).await, None);
+}
+
+pub async fn slots_are_kept_for_a_heavy_observer_in_every_other_minute(store: &dyn Store) {
+    let services = [strong(1, "s1")];
+    assert_eq!(store.save_services(&services).await.unwrap(), []);
+    let offers = offers(&services);
+    let light: Vec<Row> = (1..=7).map(|number| of_weight(number, 1)).collect();
+    store.create(&light, &offers).await.unwrap();
+    let rows = [of_weight(8, 4), of_weight(9, 1)];
+    assert_eq!(store.create(&rows, &offers).await.unwrap(), [Created::Waits; 2]);
+    let (pool, since) = (Pool::default(), loaded(store, 8).await.waiting.unwrap().since);
+    for (weights, most, expected) in [(1..=1, 9, [9]), (1..=4, 1, [8]), (2..=1000, 9, [8])] {
+        let selected =
+            store.waiting(&pool, &Selection { kind: kind("ticker"), weights, most }).await.unwrap();
+        assert_eq!(selected.iter().map(|row| row.id.0.as_u128()).collect::<Vec<_>>(), expected);
+    }
+    let admitted = async |second: i64| {
+        let (now, offers) = (Timestamp(since.0 + second * 1000), &offers[&pool]);
+        let admission = Admission { pool: &pool, offers, now, holds_restored: false, most: 100 };
+        let decided = store.admit(&admission).await.unwrap();
+        decided.iter().map(|it| it.after.id.0.as_u128()).collect::<Vec<_>>()
+    };
+    assert_eq!((admitted(59).await, admitted(60).await), (vec![], vec![9]));
+    for number in 1..=5 {
+        change(store, number, |row| hear(row, 1, 1, RunEvent::Completed)).await;
+    }
+    assert_eq!(admitted(130).await, [8]);
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::port::{Admission, Decided, LimitCounts, LimitDeleted, LimitsLookedAt};
 use everwatch_core::capacity::admission::Offers;
 use everwatch_core::capacity::limits::Limit;
+use everwatch_core::capacity::supply::Supply;
 use everwatch_core::id::{Kind, LimitKey, LimitPattern, Pool};
 use std::collections::BTreeMap;
 
@@ -42,7 +43,7 @@ async fn room(store: &dyn Store, slots: u32) {
 
 /// One admission to a pool: the numbers of the admitted observers.
 async fn admit_to(store: &dyn Store, pool: &str) -> Vec<u128> {
-    let offers = Offers::from([(Kind::new("ticker").unwrap(), 1000)]);
+    let offers = Offers::from([(Kind::new("ticker").unwrap(), Supply::of(1000, 1).into())]);
     let pool = Pool::new(pool).unwrap();
     let admission = Admission { pool: &pool, offers: &offers, now: NOW, holds_restored: false, most: 500 };
     let decided = store.admit(&admission).await.unwrap();

@@ -154,7 +154,7 @@ pub async fn counts_are_by_pool_and_status(store: &dyn Store) {
         .await
         .unwrap()
         .into_iter()
-        .map(|((pool, status), count)| (pool.to_string(), status, count))
+        .map(|((pool, status), count)| (pool.to_string(), status, count.number))
         .collect();
     let of = |pool: &str, status, count| (pool.to_owned(), status, count);
     assert_eq!(

@@ -3,8 +3,9 @@
 use super::{Kept, MemoryStore, Tables};
 use crate::port::{Admission, Backlog, Change, Decided, PLACE_MAX, Place, StoreError, WaitingPools};
 use async_trait::async_trait;
-use everwatch_core::capacity::admission::PoolCount;
-use everwatch_core::id::{Kind, Pool};
+use everwatch_core::capacity::admission::{PoolCount, Selection};
+use everwatch_core::capacity::supply::{Load, Supply};
+use everwatch_core::id::Pool;
 use everwatch_core::record::row::{Row, Slot};
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::record::service::{ServiceRow, ServiceState};
@@ -18,8 +19,8 @@ impl Tables {
         let mut counts: HashMap<String, PoolCount> = of_rows.collect();
         let services: Vec<ServiceRow> = self.services.values().cloned().collect();
         for it in taking(&services) {
-            counts.entry(it.registration.pool.to_string()).or_insert_with(empty).capacity +=
-                u64::from(it.capacity());
+            let count = counts.entry(it.registration.pool.to_string()).or_insert_with(empty);
+            count.supply = count.supply.and(Supply::of(it.capacity(), it.registration.weight_max));
         }
         let is_cordoned = |row: &Row| {
             let service = row.holder().and_then(|holder| self.services.get(&holder));
@@ -31,20 +32,24 @@ impl Tables {
             let of_kind = count.kinds.entry(definition.kind.clone()).or_default();
             match row.slot() {
                 Slot::Admitted if is_cordoned(row) => {}
-                Slot::Admitted => of_kind.admitted += 1,
-                Slot::Waiting => of_kind.waiting += 1,
+                Slot::Admitted => of_kind.admitted = of_kind.admitted.and(Load::of(row)),
+                Slot::Waiting => of_kind.waiting = of_kind.waiting.and(Load::of(row)),
                 Slot::None => {}
             }
         }
         counts
     }
 
-    fn first_waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Vec<Row> {
-        let is_one = |row: &Row| row.definition.pool == *pool && row.definition.kind == *kind;
+    fn first_waiting(&self, pool: &Pool, selection: &Selection) -> Vec<Row> {
+        let is_one = |row: &Row| row.definition.pool == *pool && selection.contains(row);
         let of_kind = self.observers.values().filter(|kept| is_one(&kept.row));
         let mut found: Vec<(i64, &Row)> = of_kind.filter_map(|kept| Some((kept.rank?, &kept.row))).collect();
         found.sort_by_key(|(rank, row)| (*rank, row.id));
-        found.into_iter().take(most).map(|(_, row)| row.clone()).collect()
+        found
+            .into_iter()
+            .take(usize::try_from(selection.most).unwrap_or(usize::MAX))
+            .map(|(_, row)| row.clone())
+            .collect()
     }
 }
 
@@ -61,11 +66,9 @@ impl Backlog for MemoryStore {
         let mut tables = self.tables();
         let mut counts = tables.pool_counts(&[], &self.policy);
         let counted = counts.remove(admission.pool.as_str()).unwrap_or_default();
-        let room = counted.room(admission.offers, admission.most);
-        let first = |(kind, most): (&Kind, &u64)| {
-            tables.first_waiting(admission.pool, kind, usize::try_from(*most).unwrap_or(usize::MAX))
-        };
-        let candidates = room.iter().flat_map(first).collect();
+        let selections = counted.selections(admission.offers, admission.most);
+        let first = |selection| tables.first_waiting(admission.pool, selection);
+        let candidates = selections.iter().flat_map(first).collect();
         let candidates = admission.candidates(candidates);
         let keys = tables.key_counts(admission.pool, &candidates, &self.policy);
         let decided = admission.decide(&counted, (candidates, keys), &self.policy);
@@ -74,8 +77,8 @@ impl Backlog for MemoryStore {
         tables.save(&changes, &self.policy)?;
         Ok(decided)
     }
-    async fn waiting(&self, pool: &Pool, kind: &Kind, most: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.tables().first_waiting(pool, kind, most))
+    async fn waiting(&self, pool: &Pool, selection: &Selection) -> Result<Vec<Row>, StoreError> {
+        Ok(self.tables().first_waiting(pool, selection))
     }
     async fn place(&self, row: &Row) -> Result<Option<Place>, StoreError> {
         let Some(rank) = row.rank(&self.policy) else { return Ok(None) };

@@ -119,7 +119,8 @@ impl Limits for MemoryStore {
         let tables = self.tables();
         let mut numbers = BTreeMap::new();
         for kept in tables.observers.values().filter(|kept| kept.row.is_behind_limit()) {
-            *numbers.entry(kept.row.definition.pool.clone()).or_default() += 1;
+            *numbers.entry(kept.row.definition.pool.clone()).or_default() +=
+                u64::from(kept.row.definition.weight);
         }
         Ok(numbers)
     }

@@ -68,7 +68,7 @@ pub trait Limits: Send + Sync + 'static {
         waits: bool,
         most: usize,
     ) -> Result<Vec<LimitUse>, StoreError>;
-    /// The observers that wait for places of limits, counted by pool.
+    /// The slots that the observers of each pool take which wait for places of limits.
     async fn behind_limits(&self) -> Result<BTreeMap<Pool, u64>, StoreError>;
     /// Creates or replaces a limit; returns whether it is new. Refused beyond [`LIMITS_MAX`] limits.
     async fn put_limit(&self, limit: &Limit) -> Result<bool, StoreError>;

@@ -109,7 +109,7 @@ pub(super) async fn list(
 }
 
 pub(super) async fn counts(pool: &PgPool) -> Result<Counts, StoreError> {
-    let counts = "SELECT pool, status, SUM(number)::bigint FROM observer_counts GROUP BY pool, status
+    let counts = "SELECT pool, status, SUM(number)::bigint, SUM(weight)::bigint FROM observer_counts GROUP BY pool, status
         HAVING SUM(number) > 0";
     counts_of(sqlx::query_as(counts).fetch_all(pool).await.map_err(failure)?)
 }

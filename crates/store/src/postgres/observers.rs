@@ -47,9 +47,9 @@ macro_rules! states {
     () => {
         "UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::bigint[],
             $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::bigint[],
-            $15::bytea[])
+            $15::integer[], $16::bytea[])
         AS n (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at, reason_code,
-            digest, slot, rank, state)"
+            digest, slot, rank, weight, state)"
     };
 }
 
@@ -77,7 +77,7 @@ const REDEFINE: &str = concat!(
 
 const INSERT_STATES: &str = concat!(
     "INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at, commanded_at, health,
-        steady_at, reason_code, digest, slot, rank, state)
+        steady_at, reason_code, digest, slot, rank, weight, state)
     SELECT * FROM ",
     states!(),
     " RETURNING id"
@@ -93,7 +93,7 @@ const SAVE: &str = concat!(
     UPDATE observer_states s SET version = n.version, kind = n.kind, pool = n.pool, status = n.status,
         service_id = n.service_id, due_at = n.due_at, commanded_at = n.commanded_at, health = n.health,
         steady_at = n.steady_at, reason_code = n.reason_code, digest = n.digest,
-        slot = n.slot, rank = n.rank, state = n.state
+        slot = n.slot, rank = n.rank, weight = n.weight, state = n.state
     FROM ",
     states!(),
     ", mine WHERE s.id = n.id AND s.id = mine.id AND s.version = n.version - 1 RETURNING s.id"
@@ -103,12 +103,14 @@ const SAVE: &str = concat!(
 const COUNT_PARTS: u16 = 8;
 static NEXT_PART: AtomicU16 = AtomicU16::new(0);
 
-const COUNT: &str = "INSERT INTO observer_counts AS c (pool, kind, status, health, slot, service_id, part, number)
-    SELECT pool, kind, status, health, slot, service_id, $8, number
-    FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::bigint[])
-        WITH ORDINALITY AS n (pool, kind, status, health, slot, service_id, number, place)
+const COUNT: &str =
+    "INSERT INTO observer_counts AS c (pool, kind, status, health, slot, service_id, part, number, weight)
+    SELECT pool, kind, status, health, slot, service_id, $9, number, weight
+    FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::bigint[], $8::bigint[])
+        WITH ORDINALITY AS n (pool, kind, status, health, slot, service_id, number, weight, place)
     ORDER BY place
-    ON CONFLICT (pool, kind, status, health, slot, service_id, part) DO UPDATE SET number = c.number + EXCLUDED.number";
+    ON CONFLICT (pool, kind, status, health, slot, service_id, part)
+        DO UPDATE SET number = c.number + EXCLUDED.number, weight = c.weight + EXCLUDED.weight";
 
 pub(super) async fn create(
     pool: &PgPool,
@@ -211,6 +213,7 @@ async fn write_states(
         .bind(rows.iter().map(|row| row.digest).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.counted.slot).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.rank).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.weight).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.state.as_slice()).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
@@ -249,7 +252,8 @@ async fn count(connection: &mut PgConnection, changes: CountChanges) -> Result<(
         .bind(changes.iter().map(|(key, _)| key.health.unwrap_or_default()).collect::<Vec<_>>())
         .bind(changes.iter().map(|(key, _)| key.slot).collect::<Vec<_>>())
         .bind(changes.iter().map(|(key, _)| key.service_id.unwrap_or_default()).collect::<Vec<_>>())
-        .bind(changes.iter().map(|(_, by)| *by).collect::<Vec<_>>())
+        .bind(changes.iter().map(|(_, by)| by.number).collect::<Vec<_>>())
+        .bind(changes.iter().map(|(_, by)| by.weight).collect::<Vec<_>>())
         .bind((NEXT_PART.fetch_add(1, Ordering::Relaxed) % COUNT_PARTS).cast_signed())
         .execute(connection)
         .await

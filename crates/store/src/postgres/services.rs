@@ -19,17 +19,18 @@ const SAVE: &str = "WITH mine AS MATERIALIZED (
           ON s.id = k.id AND s.version = k.version - 1
         ORDER BY s.id FOR UPDATE OF s)
     UPDATE services s SET version = n.version, name = n.name, pool = n.pool, capacity = n.capacity,
-        state = n.state, registered_at = n.registered_at, ended_at = n.ended_at, document = n.document
-    FROM UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[],
-        $8::bigint[], $9::text[])
-        AS n (id, version, name, pool, capacity, state, registered_at, ended_at, document), mine
+        weight_max = n.weight_max, state = n.state, registered_at = n.registered_at, ended_at = n.ended_at,
+        document = n.document
+    FROM UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
+        $8::bigint[], $9::bigint[], $10::text[])
+        AS n (id, version, name, pool, capacity, weight_max, state, registered_at, ended_at, document), mine
     WHERE s.id = n.id AND s.id = mine.id AND s.version = n.version - 1
     RETURNING s.id";
 
 const INSERT: &str = "INSERT INTO services
-        (id, version, name, pool, capacity, state, registered_at, ended_at, document)
-    SELECT * FROM UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[],
-        $7::bigint[], $8::bigint[], $9::text[]) AS n (id)
+        (id, version, name, pool, capacity, weight_max, state, registered_at, ended_at, document)
+    SELECT * FROM UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::bigint[],
+        $7::text[], $8::bigint[], $9::bigint[], $10::text[]) AS n (id)
     ORDER BY n.id
     ON CONFLICT DO NOTHING
     RETURNING id";
@@ -133,6 +134,7 @@ async fn write(
         .bind(rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.pool.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.capacity).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.weight_max).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.state).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.registered_at).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.ended_at).collect::<Vec<_>>())

@@ -7,7 +7,8 @@ use crate::columns::{by_pool, number};
 use crate::error_mapping::failure;
 use crate::port::{Admission, Change, Decided, PLACE_MAX, Place, StoreError, WaitingPools};
 use crate::unreadable::{Ledger, StoredObserver};
-use everwatch_core::id::{Kind, ObserverId, Pool};
+use everwatch_core::capacity::admission::Selection;
+use everwatch_core::id::{ObserverId, Pool};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
 use sqlx::{SqliteConnection, SqlitePool};
@@ -36,9 +37,8 @@ pub(super) async fn admit(
     let counted =
         count(&mut transaction, std::slice::from_ref(&pool), policy).await?.remove(&pool).unwrap_or_default();
     let mut candidates = Vec::new();
-    for (kind, most) in counted.room(admission.offers, admission.most) {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        candidates.extend(first_of((&mut transaction, ledger), (admission.pool, &kind), most).await?);
+    for selection in counted.selections(admission.offers, admission.most) {
+        candidates.extend(first_of((&mut transaction, ledger), admission.pool, &selection).await?);
     }
     let candidates = admission.candidates(candidates);
     let keys = limit_counts::count((&mut transaction, ledger), admission.pool, &candidates).await?;
@@ -55,25 +55,29 @@ pub(super) async fn admit(
 pub(super) async fn waiting(
     (readers, ledger): Reading<'_>,
     pool: &Pool,
-    kind: &Kind,
-    most: usize,
+    selection: &Selection,
 ) -> Result<Vec<Row>, StoreError> {
     let mut snapshot = super::snapshot(readers).await?;
-    first_of((&mut snapshot, ledger), (pool, kind), most).await
+    first_of((&mut snapshot, ledger), pool, selection).await
 }
 
-/// The first waiting observers of a kind.
+/// The first waiting observers of a kind and of certain weights.
 async fn first_of(
     (connection, ledger): (&mut SqliteConnection, &Ledger),
-    (pool, kind): (&Pool, &Kind),
-    most: usize,
+    pool: &Pool,
+    selection: &Selection,
 ) -> Result<Vec<Row>, StoreError> {
     let first = observers!(
-        "WHERE s.pool = ?1 AND s.kind = ?2 AND s.rank IS NOT NULL ORDER BY s.rank, s.id LIMIT ?3 OFFSET ?4"
+        "WHERE s.pool = ?1 AND s.kind = ?2 AND s.rank IS NOT NULL AND s.weight BETWEEN ?3 AND ?4
+            ORDER BY s.rank, s.id LIMIT ?5 OFFSET ?6"
     );
+    let most = usize::try_from(selection.most).unwrap_or(usize::MAX);
     let mut pages = ledger.pages::<StoredObserver>(most);
     while let Some((limit, offset)) = pages.next() {
-        let query = sqlx::query_as(first).bind(pool.as_str()).bind(kind.as_str()).bind(limit).bind(offset);
+        let query = sqlx::query_as(first).bind(pool.as_str()).bind(selection.kind.as_str());
+        let query =
+            query.bind(i32::from(*selection.weights.start())).bind(i32::from(*selection.weights.end()));
+        let query = query.bind(limit).bind(offset);
         pages.add(query.fetch_all(&mut *connection).await.map_err(failure)?);
     }
     Ok(pages.rows())

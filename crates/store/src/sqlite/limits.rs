@@ -78,8 +78,8 @@ pub(super) async fn users(
 }
 
 pub(super) async fn behind(pool: &SqlitePool) -> Result<BTreeMap<Pool, u64>, StoreError> {
-    let behind =
-        "SELECT pool, COUNT(DISTINCT observer_id) FROM limit_uses WHERE how = 'behind' GROUP BY pool";
+    let behind = "SELECT pool, SUM(weight) FROM observer_states
+            WHERE id IN (SELECT observer_id FROM limit_uses WHERE how = 'behind') GROUP BY pool";
     by_pool(sqlx::query_as(behind).fetch_all(pool).await.map_err(failure)?)
 }
 

@@ -105,7 +105,7 @@ pub(super) async fn list(
 }
 
 pub(super) async fn counts(pool: &SqlitePool) -> Result<Counts, StoreError> {
-    let counts = "SELECT pool, status, SUM(number) FROM observer_counts GROUP BY pool, status
+    let counts = "SELECT pool, status, SUM(number), SUM(weight) FROM observer_counts GROUP BY pool, status
         HAVING SUM(number) > 0";
     counts_of(sqlx::query_as(counts).fetch_all(pool).await.map_err(failure)?)
 }

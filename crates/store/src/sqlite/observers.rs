@@ -43,12 +43,14 @@ const RELEASE: &str =
 const REDEFINE: &str = "UPDATE observers SET name = ?2, kind = ?3, pool = ?4, labels = ?5, definition = ?6,
     name_key = CASE WHEN name_key IS NULL THEN NULL ELSE ?2 END WHERE id = ?1";
 
-const COUNT: &str = "INSERT INTO observer_counts (pool, kind, status, health, slot, service_id, number)
+const COUNT: &str =
+    "INSERT INTO observer_counts (pool, kind, status, health, slot, service_id, number, weight)
     SELECT value ->> '$[0].pool', value ->> '$[0].kind', value ->> '$[0].status',
         COALESCE(value ->> '$[0].health', ''), value ->> '$[0].slot',
-        COALESCE(unhex(value ->> '$[0].service_id', '-'), zeroblob(16)), value ->> '$[1]'
+        COALESCE(unhex(value ->> '$[0].service_id', '-'), zeroblob(16)), value ->> '$[1].number',
+        value ->> '$[1].weight'
     FROM json_each(?1) WHERE true
-    ON CONFLICT DO UPDATE SET number = number + excluded.number";
+    ON CONFLICT DO UPDATE SET number = number + excluded.number, weight = weight + excluded.weight";
 
 static INSERT_WANTED: LazyLock<Statements> = LazyLock::new(|| {
     let insert = "INSERT INTO observers (id, name, name_key, kind, pool, created_at, labels, definition)";
@@ -58,25 +60,25 @@ static INSERT_WANTED: LazyLock<Statements> = LazyLock::new(|| {
 static INSERT_STATES: LazyLock<Statements> = LazyLock::new(|| {
     let insert =
         "INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at, commanded_at,
-        health, steady_at, reason_code, digest, slot, rank, state, batch_id, batch_place)";
-    Statements::new(insert, 17, "")
+        health, steady_at, reason_code, digest, slot, rank, weight, state, batch_id, batch_place)";
+    Statements::new(insert, 18, "")
 });
 
 // An `UPDATE … FROM` would be shorter, but SQLite then reads the whole table for each statement. The subquery and the
 // conflict are always found by the id.
 static SAVE: LazyLock<Statements> = LazyLock::new(|| {
     let save = "WITH n (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at,
-        reason_code, digest, slot, rank, state) AS (";
+        reason_code, digest, slot, rank, weight, state) AS (";
     let update = ") INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at,
-            commanded_at, health, steady_at, reason_code, digest, slot, rank, state)
+            commanded_at, health, steady_at, reason_code, digest, slot, rank, weight, state)
         SELECT * FROM n
         WHERE (SELECT s.version FROM observer_states AS s WHERE s.id = n.id) = n.version - 1
         ON CONFLICT (id) DO UPDATE SET version = excluded.version, kind = excluded.kind, pool = excluded.pool,
             status = excluded.status, service_id = excluded.service_id, due_at = excluded.due_at,
             commanded_at = excluded.commanded_at, health = excluded.health, steady_at = excluded.steady_at,
             reason_code = excluded.reason_code, digest = excluded.digest, slot = excluded.slot,
-            rank = excluded.rank, state = excluded.state";
-    Statements::new(save, 15, update)
+            rank = excluded.rank, weight = excluded.weight, state = excluded.state";
+    Statements::new(save, 16, update)
 });
 
 pub(super) async fn create(
@@ -148,7 +150,7 @@ fn bind_state<'q>(query: Statement<'q>, row: &'q StateColumns) -> Statement<'q> 
     let query = query.bind(row.id).bind(row.version).bind(kind).bind(pool).bind(*status);
     let query = query.bind(*service_id).bind(row.due_at).bind(row.commanded_at).bind(*health);
     let query = query.bind(row.steady_at).bind(row.reason_code).bind(row.digest);
-    query.bind(*slot).bind(row.rank).bind(&row.state)
+    query.bind(*slot).bind(row.rank).bind(row.weight).bind(&row.state)
 }
 
 async fn count(connection: &mut SqliteConnection, changes: CountChanges) -> Result<(), StoreError> {

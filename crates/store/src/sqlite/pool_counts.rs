@@ -14,13 +14,19 @@ pub(super) async fn count(
     pools: &[String],
     policy: &RowPolicy,
 ) -> Result<HashMap<String, PoolCount>, StoreError> {
-    // The slots of a cordoned service are neither capacity nor in use.
-    let counts = "SELECT pool, '', 'capacity',
-            COALESCE(SUM(capacity) FILTER (WHERE state = 'active'), MAX(capacity) FILTER (WHERE state = 'single'),
-                MIN(capacity) FILTER (WHERE state = 'standby')) FROM services
+    // The slots of a cordoned service are neither capacity nor in use. Observers of single pools weigh 1.
+    let counts = "SELECT pool, '', 'capacity', COALESCE(SUM(capacity) FILTER (WHERE state = 'active'),
+                MAX(capacity) FILTER (WHERE state = 'single'), MIN(capacity) FILTER (WHERE state = 'standby')),
+            0 FROM services
             WHERE pool IN (SELECT value FROM json_each(?1)) AND state IN ('active', 'single', 'standby') GROUP BY pool
         UNION ALL
-        SELECT c.pool, c.kind, c.slot, SUM(c.number) FROM observer_counts AS c
+        SELECT pool, '', 'certain', COALESCE(SUM(MAX(capacity - weight_max + 1, 0)) FILTER (WHERE state = 'active'),
+                MAX(capacity) FILTER (WHERE state = 'single'), MIN(capacity) FILTER (WHERE state = 'standby')),
+            COALESCE(SUM(capacity / weight_max) FILTER (WHERE state = 'active'),
+                MAX(capacity) FILTER (WHERE state = 'single'), MIN(capacity) FILTER (WHERE state = 'standby')) FROM services
+            WHERE pool IN (SELECT value FROM json_each(?1)) AND state IN ('active', 'single', 'standby') GROUP BY pool
+        UNION ALL
+        SELECT c.pool, c.kind, c.slot, SUM(c.number), SUM(c.weight) FROM observer_counts AS c
             WHERE c.pool IN (SELECT value FROM json_each(?1)) AND c.slot <> '' AND c.service_id NOT IN
                 (SELECT id FROM services WHERE pool = c.pool AND state = 'cordoned')
             GROUP BY c.pool, c.kind, c.slot";

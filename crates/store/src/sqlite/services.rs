@@ -13,13 +13,13 @@ use sqlx::{SqliteConnection, SqlitePool};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-const SAVE: &str = "UPDATE services SET version = ?2, name = ?3, pool = ?4, capacity = ?5, state = ?6,
-        registered_at = ?7, ended_at = ?8, document = ?9
+const SAVE: &str = "UPDATE services SET version = ?2, name = ?3, pool = ?4, capacity = ?5, weight_max = ?6,
+        state = ?7, registered_at = ?8, ended_at = ?9, document = ?10
     WHERE id = ?1 AND version = ?2 - 1";
 
 const INSERT: &str = "INSERT INTO services
-        (id, version, name, pool, capacity, state, registered_at, ended_at, document)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
+        (id, version, name, pool, capacity, weight_max, state, registered_at, ended_at, document)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
 
 pub(super) async fn all(
     (pool, ledger): Reading<'_>,
@@ -117,6 +117,7 @@ async fn write(
         .bind(row.name)
         .bind(row.pool)
         .bind(row.capacity)
+        .bind(row.weight_max)
         .bind(row.state)
         .bind(row.registered_at)
         .bind(row.ended_at)

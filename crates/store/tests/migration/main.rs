@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool};
 use everwatch_core::record::health::Health;
@@ -71,7 +72,10 @@ async fn all_is_kept(store: &dyn Store) {
 
     let default = Pool::default();
     let counts = store.counts().await.unwrap();
-    assert_eq!((counts[&(default.clone(), Status::Processing)], counts.values().sum::<u64>()), (2, 6));
+    assert_eq!(
+        (counts[&(default.clone(), Status::Processing)], counts.values().map(|it| it.weight).sum::<u64>()),
+        (light(2), 6)
+    );
     assert_eq!(store.health_counts().await.unwrap()[&(default, Health::Running)], 2);
     let all = InventoryRange::ALL;
     assert_eq!(store.held_by(runs.holder().unwrap(), all).await.unwrap(), [runs.id]);
@@ -98,7 +102,12 @@ async fn all_is_kept(store: &dyn Store) {
     assert_eq!(store.save(&[Change { before: &runs, after: &after }]).await.unwrap(), []);
     let saved = Row { version: runs.version + 1, digest_is_stale: false, ..after };
     assert_eq!(found(store, "runs").await, saved);
-    assert_eq!(store.counts().await.unwrap()[&(Pool::default(), Status::OnDeleting)], 1);
+    assert_eq!(store.counts().await.unwrap()[&(Pool::default(), Status::OnDeleting)], light(1));
+}
+
+/// This number of observers of weight 1.
+fn light(number: u64) -> Load {
+    Load { number, weight: number }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

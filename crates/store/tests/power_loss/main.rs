@@ -90,6 +90,7 @@ fn service(number: u128) -> ServiceRow {
         capacity: 4,
         kinds: Vec::new(),
         version: "1".into(),
+        weight_max: 1,
         message_version: everwatch_core::wire::message::VERSION,
         host: "here".into(),
         labels: [].into(),

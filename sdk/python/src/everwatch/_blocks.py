@@ -1,7 +1,9 @@
 """The blocks of one session: how a capacity is divided, and which blocks to open or cancel.
 
-A block is one consumer, on a channel that outlives it. The prefetch of open blocks plus the messages that cancelled
-blocks still hold never exceeds the capacity. This module knows how many messages a block holds, not which ones.
+A block is one consumer, on a channel that outlives it. The broker may fill each place of an open block with a message
+of the greatest weight: what open blocks may come to hold, plus what cancelled blocks still hold, never exceeds the
+capacity. This module knows how many messages a block holds and what they weigh, not which ones they are. All quantities
+are slots, except where a name or comment says messages.
 """
 
 import math
@@ -32,7 +34,7 @@ def share(capacity: int) -> int:
 
 
 def block_sizes(capacity: int) -> list[int]:
-    """The prefetch of each block; their sum is the capacity."""
+    """The prefetch of each block; their sum is the capacity, in messages."""
     size = share(capacity)
     return [min(size, capacity - start) for start in range(0, capacity, size)]
 
@@ -74,20 +76,32 @@ class _State(Enum):
 @dataclass(slots=True)
 class _Block:
     channel: int
+    # Its prefetch, in messages.
     size: int
+    # The slots that its messages use at most: each has the greatest weight.
+    most_weight: int
     priority: int
     spare: bool
+    # Messages.
     held: int = 0
+    # The sum of their weights.
+    held_weight: int = 0
     state: _State = _State.OPEN
 
     @property
     def claims(self) -> int:
-        """The most messages that it may come to hold without another step."""
-        return self.held if self.state is _State.ENDED else max(self.size, self.held)
+        """The most slots that it may come to use without another step."""
+        return self.held_weight if self.state is _State.ENDED else max(self.most_weight, self.held_weight)
 
     @property
     def free(self) -> int:
-        return max(self.size - self.held, 0)
+        """The claimed slots that its messages do not use."""
+        return max(self.most_weight - self.held_weight, 0)
+
+    @property
+    def wastes(self) -> int:
+        """The claimed slots that no message will use while the block stays open and keeps its messages."""
+        return self.free if self.state is _State.OPEN and self.held >= self.size else 0
 
     @property
     def claims_its_size(self) -> bool:
@@ -103,6 +117,8 @@ class Blocks:
     # The work queue serves one service at a time: a single block, without shares and priorities. Once the block is
     # cancelled, another service is active, so this one hands over everything and consumes again when it holds nothing.
     single: bool = False
+    # The greatest weight of a message.
+    weight_max: int = 1
     _blocks: dict[int, _Block] = field(default_factory=dict)
     _channels: set[int] = field(default_factory=set)
     _last: int = 0
@@ -129,7 +145,7 @@ class Blocks:
     @property
     def held(self) -> int:
         """The number of slots in use."""
-        return sum(block.held for block in self._blocks.values())
+        return sum(block.held_weight for block in self._blocks.values())
 
     @property
     def closed(self) -> bool:
@@ -178,21 +194,23 @@ class Blocks:
         self._steps_back_until = max(self._steps_back_until, until)
         self._idle_until = None
 
-    def took(self, number: int) -> None:
-        """A message was delivered."""
+    def took(self, number: int, weight: int) -> None:
+        """A message was delivered. One that is heavier than the greatest weight is refused, and counts with that."""
         block = self._blocks.get(number)
         if block is not None:
             block.held += 1
-            if not (self._within_share and block.claims_its_size):
+            block.held_weight += min(weight, self.weight_max)
+            if not (self._within_share and block.claims_its_size) or block.wastes > 0:
                 self._idle_until = None
 
-    def freed(self, number: int) -> None:
-        """A message was settled or given back."""
+    def freed(self, number: int, weight: int) -> None:
+        """A message of this weight was settled or given back."""
         block = self._blocks.get(number)
         if block is not None:
             if not (self._within_share and block.claims_its_size):
                 self._idle_until = None
             block.held = max(block.held - 1, 0)
+            block.held_weight = max(block.held_weight - min(weight, self.weight_max), 0)
 
     def ended(self, number: int) -> None:
         """No more deliveries arrive for this cancelled block."""
@@ -206,7 +224,7 @@ class Blocks:
         return self._full or self._goal(now) == 0
 
     def allowed_when_over_capacity(self, now: float) -> int | None:
-        """How many messages may stay held, if more are held and no more deliveries arrive."""
+        """How many slots may stay in use, if more are in use and no more deliveries arrive."""
         if self.single:
             return 0 if self.closed and self.held else None
         most = self.capacity if self._within_share else self._most(now)
@@ -243,12 +261,15 @@ class Blocks:
         if not self._within_share and self.held <= self._most(now):
             self._within_share, self._spare_from = True, now + _LETS_OTHERS_TAKE
         self._cancel_what_is_too_much(now, effects)
-        room, spare = self._room(now), self._spare_room(now)
-        if room + spare == 0:
+        self._cancel_what_wastes_room(now, effects)
+        room = self._room(now)
+        with_spare = room + self._spare_room(now)
+        if with_spare < self.weight_max:
             self._close_unused(effects)
         elif now >= self._may_open_at(now):
-            self._open_one(room or spare, now, effects, spare=room == 0)
-        if self._room(now) == 0:
+            spare = room < self.weight_max
+            self._open_one(with_spare if spare else room, now, effects, spare=spare)
+        if self._room(now) < self.weight_max:
             self._full = self._full or self._goal(now) == self.capacity
         return effects
 
@@ -268,7 +289,7 @@ class Blocks:
         times = [self._rests_until, self._limit[1], self._gives_from, self._spare_from]
         if prior:
             times += [self._prior[1], self._steps_back_until]
-        if self._room(now) + self._spare_room(now) > 0:
+        if self._room(now) + self._spare_room(now) >= self.weight_max:
             times.append(self._may_open_at(now))
         return min((at for at in times if at > now), default=None)
 
@@ -287,10 +308,19 @@ class Blocks:
 
     def _room(self, now: float) -> int:
         """The number of slots that may be opened within the goal."""
-        claimed = self._claimed()
-        spare_free = sum(block.free for block in self._open() if block.spare)
+        return self._room_beside(self._claimed(), self._spare_free(), now)
+
+    def _spare_free(self) -> int:
+        return sum(block.free for block in self._open() if block.spare)
+
+    def _room_beside(self, claimed: int, spare_free: int, now: float) -> int:
+        """The same for these claims, of which last-resort blocks have this much left to take."""
         within = max(self._goal(now) - (claimed - spare_free), 0)
         return min(within, max(self.capacity - claimed, 0))
+
+    def _messages(self) -> int:
+        """The capacity in messages: as many of the greatest weight as fit."""
+        return self.capacity // self.weight_max
 
     def _takes_spare(self, now: float) -> bool:
         """Whether it takes more than its share as a last resort: only after it began to hand over its surplus."""
@@ -315,7 +345,7 @@ class Blocks:
         return priority if now < until else 0
 
     def _may_open_at(self, now: float) -> float:
-        few = self._full and self._room(now) < share(self.capacity)
+        few = self._full and self._room(now) // self.weight_max < share(self._messages())
         return 0.0 if self._opened_at is None else self._opened_at + (_GATHER if few else _RAMP)
 
     def _fits(self, block: _Block, now: float) -> bool:
@@ -323,7 +353,7 @@ class Blocks:
 
     def _cancel_what_is_too_much(self, now: float, effects: list[BlockEffect]) -> None:
         goal = self._goal(now)
-        claims = sum(it.claims if it.state is _State.OPEN else it.held for it in self._blocks.values())
+        claims = sum(it.claims if it.state is _State.OPEN else it.held_weight for it in self._blocks.values())
         keeps_spare = self._takes_spare(now) and claims <= self.capacity
         numbers = {number: it for number, it in self._blocks.items() if it.state is _State.OPEN}
         spare = [it for it in numbers.values() if it.spare and not (keeps_spare and self._fits(it, now))]
@@ -334,7 +364,7 @@ class Blocks:
             self._cancel(block, effects)
         # A cancelled block counts with what it holds: counting its size would cancel one block after another.
         claimed = sum(
-            it.claims if it.state is _State.OPEN and not it.spare else it.held for it in self._blocks.values()
+            it.claims if it.state is _State.OPEN and not it.spare else it.held_weight for it in self._blocks.values()
         )
         for _, block in shared:
             fits = self._fits(block, now)
@@ -344,13 +374,26 @@ class Blocks:
             self._full = self._full and fits
             self._cancel(block, effects)
 
+    def _cancel_what_wastes_room(self, now: float, effects: list[BlockEffect]) -> None:
+        """Cancels full blocks of light messages, if what they claim beyond their messages is room for one more."""
+        wasteful = [block for block in self._open() if block.wastes > 0]
+        claimed = self._claimed() - sum(block.wastes for block in wasteful)
+        if self._takes_spare(now):
+            room = max(self.capacity - claimed, 0)
+        else:
+            spare_waste = sum(block.wastes for block in wasteful if block.spare)
+            room = self._room_beside(claimed, self._spare_free() - spare_waste, now)
+        if room >= self.weight_max:
+            for block in wasteful:
+                self._cancel(block, effects)
+
     def _cancel(self, block: _Block, effects: list[BlockEffect]) -> None:
         block.state = _State.ENDING
         effects.append(CancelBlock(block.channel))
 
     def _open_one(self, room: int, now: float, effects: list[BlockEffect], *, spare: bool) -> None:
-        full_block = BLOCK_MAX if self.single else share(self.capacity)
-        most = 2 * -(-self.capacity // full_block)
+        full_block = BLOCK_MAX if self.single else share(self._messages())
+        most = 2 * -(-self._messages() // full_block)
         if len(self._open()) >= most:
             # If each freed slot became its own block, their number would grow without bound: small blocks are
             # cancelled and opened again as one.
@@ -358,11 +401,11 @@ class Blocks:
                 if block.size < full_block:
                     self._cancel(block, effects)
             return
-        size = min(room, full_block)
+        size = min(room // self.weight_max, full_block)
         channel = self._channel_for(size)
         self._last += 1
         priority = self._priority(now, spare=spare)
-        self._blocks[self._last] = _Block(channel, size, priority, spare)
+        self._blocks[self._last] = _Block(channel, size, size * self.weight_max, priority, spare)
         self._channels.add(channel)
         self._opened_at = now
         effects.append(Open(self._last, channel, size, priority))

@@ -30,6 +30,8 @@ class SlotPolicy:
     consumers: int
     # The kinds whose code reports when it is ready.
     await_ready: frozenset[str] = field(default=frozenset())
+    # The greatest weight of an observer that it takes.
+    weight_max: int = 1
     # The first and the longest pause before a refused message is given back.
     refuse_first: float = 1.0
     refuse_max: float = 60.0

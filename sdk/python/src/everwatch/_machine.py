@@ -113,8 +113,8 @@ class Machine:
     _hand_over_cause: str = "drain"
     # The surplus that was told to stop last.
     _surplus: int | None = None
-    # The block of each held message.
-    _block_of: dict[int, int] = field(default_factory=dict)
+    # The block of each held message, and its weight.
+    _block_of: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._own_capacity = self.blocks.capacity
@@ -141,18 +141,19 @@ class Machine:
         self, block: int, receipt: int, read: Work | WorkHeader, acquisitions: int, now: Now
     ) -> list[MachineEffect]:
         """A block delivered a work message."""
-        self.blocks.took(block)
-        self._block_of[receipt] = block
+        weight = read.weight if isinstance(read, Work) else 1
+        self.blocks.took(block, weight)
+        self._block_of[receipt] = (block, weight)
         return self._follow(self.slots.on_delivered(receipt, read, acquisitions, now), now)
 
     def on_unreadable(self, block: int, now: Now) -> list[MachineEffect]:
         """A block delivered a message that no version can read. It counts as held until ``on_freed``."""
-        self.blocks.took(block)
+        self.blocks.took(block, 1)
         return self._follow([], now)
 
     def on_freed(self, block: int, now: Now) -> list[MachineEffect]:
         """A message that the slots do not know was settled."""
-        self.blocks.freed(block)
+        self.blocks.freed(block, 1)
         return self._follow([], now)
 
     def on_block_ended(self, block: int, now: Now) -> list[MachineEffect]:
@@ -276,9 +277,9 @@ class Machine:
         for effect in effects:
             match effect:
                 case Ack(receipt) | Release(receipt, _) | Requeue(receipt):
-                    block = self._block_of.pop(receipt, None)
-                    if block is not None:
-                        self.blocks.freed(block)
+                    held = self._block_of.pop(receipt, None)
+                    if held is not None:
+                        self.blocks.freed(*held)
                     kept.append(effect)
                 case StepBack(until):
                     self.blocks.step_back(until)

@@ -33,7 +33,7 @@ from everwatch._slots import Slots
 from everwatch._tasks import Ended, Units
 from everwatch._topology import Topology
 from everwatch._turns import Pace
-from everwatch._wire import RunReport, Unreadable, encode, epoch_of, read_work, show_epoch
+from everwatch._wire import WORK_VERSION, RunReport, Unreadable, encode, epoch_of, read_work, show_epoch
 
 Json = Any
 VERSION = "0.1.0"
@@ -362,10 +362,13 @@ class ServiceSession:
             "capacity": self.machine.blocks.capacity,
             "kinds": self.me.registry.infos(),
             "version": VERSION,
+            "message_version": WORK_VERSION,
             "host": host_name(),
         }
         if settings.pool_single:
             registration["pool_single"] = True
+        if settings.weight_max > 1:
+            registration["weight_max"] = settings.weight_max
         if settings.labels:
             registration["labels"] = settings.labels
         if self.me.predecessor is not None:
@@ -394,14 +397,15 @@ def _slots(me: Incarnation) -> Slots:
     policy = SlotPolicy(
         kinds=me.registry.names,
         fence_grace=me.settings.fence_grace,
-        consumers=1 if me.settings.pool_single else len(block_sizes(me.settings.capacity)),
+        consumers=1 if me.settings.pool_single else len(block_sizes(me.settings.capacity // me.settings.weight_max)),
+        weight_max=me.settings.weight_max,
         await_ready=me.registry.await_ready,
     )
     return Slots(policy, Pace.of(me.settings.start_rate, me.settings.start_rates), me.database_clock)
 
 
 def _blocks(me: Incarnation, now: float) -> Blocks:
-    blocks = Blocks(me.settings.capacity, single=me.settings.pool_single)
+    blocks = Blocks(me.settings.capacity, single=me.settings.pool_single, weight_max=me.settings.weight_max)
     if me.comes_last:
         blocks.defer(now + STEADY)
     return blocks

@@ -17,7 +17,7 @@ from everwatch._clock import parse_duration
 from everwatch._host import auto_capacity, host_name
 from everwatch._logs import LINES_MAX
 from everwatch._topology import STATE_QUEUES_MAX
-from everwatch._wire import check_kind, check_name, check_pool
+from everwatch._wire import WEIGHT_MAX, check_kind, check_name, check_pool
 
 Json = Any
 _DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/%2f"
@@ -36,6 +36,7 @@ _KEYS = {
         "pool",
         "pool_single",
         "capacity",
+        "weight_max",
         "labels",
         "heartbeat_interval",
         "fence_grace",
@@ -72,6 +73,8 @@ class Settings:
     pool_single: bool = False
     # The number of slots, from 0 to 200,000; at most 1,000 in a single pool.
     capacity: int = 1000
+    # The greatest weight of an observer that it takes: 1 to 1000, and at most its capacity.
+    weight_max: int = 1
     labels: dict[str, str] = field(default_factory=dict)
     heartbeat_interval: float = 5.0
     # The time that code has to stop after a fence.
@@ -171,6 +174,7 @@ def _settings(values: dict[str, dict[str, Json]]) -> Settings:
         pool=_checked(check_pool, str(service.get("pool", "default")), "service.pool"),
         pool_single=single,
         capacity=_capacity(service, single=single),
+        weight_max=_weight_max(service, single=single),
         labels={key: str(value) for key, value in service.get("labels", {}).items()},
         heartbeat_interval=interval,
         fence_grace=grace,
@@ -250,6 +254,18 @@ def _capacity(service: dict[str, Json], *, single: bool) -> int:
     if single and slots > BLOCK_MAX:
         raise SettingsError(f"service.capacity: {slots} must be at most {BLOCK_MAX} with service.pool_single")
     return slots
+
+
+def _weight_max(service: dict[str, Json], *, single: bool) -> int:
+    weight_max = _whole(service, "service.weight_max", 1, 1, WEIGHT_MAX)
+    if weight_max > 1 and single:
+        raise SettingsError(f"service.weight_max: {weight_max} must be 1 with service.pool_single")
+    capacity = _capacity(service, single=single)
+    if weight_max > 1 and weight_max > capacity:
+        raise SettingsError(
+            f"service.weight_max: {weight_max} is above service.capacity, {capacity}: no such observer would fit"
+        )
+    return weight_max
 
 
 def _rate(value: Json, key: str) -> float:

@@ -108,7 +108,8 @@ class SlotTable:
         if ends_at is not None and self.clock.has_reached(ends_at, now):
             self._end_unstarted(arrival, wire.finished(ends_at), apart_until, now, effects)
             return
-        if isinstance(read, WorkHeader) or read.kind not in self.policy.kinds:
+        offers = not isinstance(read, WorkHeader) and read.kind in self.policy.kinds
+        if isinstance(read, WorkHeader) or not offers or read.weight > self.policy.weight_max:
             self._refuse(arrival, apart_until, now, effects)
             return
         if self._suspects.contains(read.id, now.mono):
@@ -135,9 +136,16 @@ class SlotTable:
         else:
             self._settle_unstarted(arrival, event, effects)
 
+    def _why_refused(self, read: Work | WorkHeader) -> str:
+        if isinstance(read, WorkHeader):
+            return read.why
+        if read.weight > self.policy.weight_max:
+            return f"weight {read.weight} is above this service's weight_max, {self.policy.weight_max}"
+        return f"kind `{read.kind}` is not offered by this service"
+
     def _refuse(self, arrival: Arrival, apart_until: float, now: Now, effects: list[Effect]) -> None:
         read = arrival.read
-        why = f"kind `{read.kind}` is not offered by this service" if isinstance(read, Work) else read.why
+        why = self._why_refused(read)
         pause = self._refusals.pause(read.id, now.mono)
         until = now.mono + pause
         if pause > 0:

@@ -232,7 +232,7 @@ class Slots(SlotEnds):
         return effects
 
     def on_hand_over_down_to(self, most: int, cause: str, now: Now) -> list[Effect]:
-        """Hands over observers until this many are held, those with the shortest run first."""
+        """Hands over observers until this many slots are in use, those with the shortest run first."""
         staying: list[tuple[bool, float, UUID]] = []
         for observer, slot in self._slots.items():
             match slot.phase:
@@ -242,8 +242,18 @@ class Slots(SlotEnds):
                     staying.append((False, 0.0, observer))
                 case _:
                     pass
-        surplus = sorted(staying)[: max(len(staying) - most, 0)]
-        return self.on_hand_over([observer for _, _, observer in surplus], cause, now)
+        used = sum(self._weight(observer) for _, _, observer in staying)
+        surplus: list[UUID] = []
+        for _, _, observer in sorted(staying):
+            if used <= most:
+                break
+            used -= self._weight(observer)
+            surplus.append(observer)
+        return self.on_hand_over(surplus, cause, now)
+
+    def _weight(self, observer: UUID) -> int:
+        work = self._slots[observer].work
+        return 1 if work is None else min(work.weight, self.policy.weight_max)
 
     def on_drain(self, now: Now) -> list[Effect]:
         """Hands everything over and takes nothing more."""

@@ -10,6 +10,10 @@ from uuid import UUID
 from everwatch._clock import parse_duration, parse_timestamp, timestamp
 
 VERSION = 1
+# The highest version of work messages that this program reads.
+WORK_VERSION = 2
+# The greatest weight of an observer.
+WEIGHT_MAX = 1000
 # The most entries in one batch of reports or inventory entries.
 BATCH_MAX = 500
 # The longest error text that is reported, in characters.
@@ -203,6 +207,8 @@ class Work:
     attempt_timeout: float | None = None
     # When the observer ends by the database's clock, in milliseconds since 1970.
     finish_at: int | None = None
+    # The number of slots that it takes.
+    weight: int = 1
     # Whether it counts towards limits: its service then reports when the queue no longer has the message.
     counts: bool = False
     # When its window ends, by the same clock.
@@ -247,7 +253,7 @@ def read_work(data: bytes) -> Work | WorkHeader:
             raise ValueError("`kind` must be text")  # noqa: TRY004, TRY301
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not a work message: {error}") from error
-    if version != VERSION:
+    if not VERSION <= version <= WORK_VERSION:
         return WorkHeader(observer, generation, kind, f"message version {version} is unknown here")
     try:
         return _work(message, observer, generation, text)
@@ -276,6 +282,7 @@ def _work(message: dict[str, Json], observer: UUID, generation: int, text: str) 
         grace=_duration(message.get("grace")),
         attempt_timeout=_optional(message, "attempt_timeout", _duration),
         finish_at=_optional(message, "finish_at", read_time),
+        weight=_whole(message.get("weight", 1), "weight", 0xFFFF),
         counts=bool(message.get("limits")),
         closes_at=_optional(message, "closes_at", read_time),
         scheduled_for=_optional(message, "scheduled_for", read_time),

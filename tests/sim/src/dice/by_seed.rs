@@ -44,3 +44,23 @@ pub(super) fn limits_of(seed: u64, number: u64) -> BTreeSet<LimitKey> {
 pub(super) fn breaks_at_ends(seed: u64, theme: Theme) -> bool {
     seed % 32 == 30 && matches!(theme, Theme::Faulty | Theme::Interrupted)
 }
+
+/// The greatest weight that a service takes.
+pub(super) fn weight_max_of(seed: u64, capacity: u32) -> u16 {
+    if seed % 16 == 15 { u16::try_from(capacity.clamp(1, 4)).unwrap() } else { 1 }
+}
+
+/// The weight of an observer.
+pub(super) fn weight_of(number: u64, heaviest: u16) -> u16 {
+    u16::try_from(number % u64::from(heaviest)).unwrap() + 1
+}
+
+/// The number of state queues. These numbers are of no seed that a test records.
+pub(super) fn state_queues_of(seed: u64) -> u16 {
+    match seed % 50 {
+        11 | 33 => 2,
+        22 => 4,
+        44 => 3,
+        _ => 1,
+    }
+}

@@ -6,7 +6,7 @@ use crate::record::Fact;
 use everwatch_core::id::Pool;
 use everwatch_core::record::row::{Row, Slot};
 use everwatch_core::record::row_policy::RowPolicy;
-use everwatch_core::record::service::ServiceState;
+use everwatch_core::record::service::{ServiceRow, ServiceState};
 use std::collections::BTreeSet;
 
 pub(super) fn hear(fact: &Fact, known: &Knowledge, exercised: &mut Exercised) -> Verdict {
@@ -33,7 +33,12 @@ fn has_slot(admitted: &Row, known: &Knowledge) -> Verdict {
     let of_pool = |state: ServiceState| {
         services.iter().filter(move |it| it.registration.pool == *pool && it.state() == state)
     };
-    let capacity: u64 = of_pool(ServiceState::Active).map(|it| u64::from(it.capacity())).sum();
+    // Not by the function of the manager, which may be wrong.
+    let certain_slots =
+        |it: &ServiceRow| (u64::from(it.capacity()) + 1).saturating_sub(it.registration.weight_max.into());
+    let certain_messages = |it: &ServiceRow| u64::from(it.capacity()) / u64::from(it.registration.weight_max);
+    let slots: u64 = of_pool(ServiceState::Active).map(certain_slots).sum();
+    let messages: u64 = of_pool(ServiceState::Active).map(certain_messages).sum();
     let cordoned: BTreeSet<_> = of_pool(ServiceState::Cordoned).map(|it| it.id).collect();
     let rows = known.rows();
     let uses = |row: &&Row| {
@@ -41,10 +46,14 @@ fn has_slot(admitted: &Row, known: &Knowledge) -> Verdict {
             && row.slot() == Slot::Admitted
             && !row.holder().is_some_and(|holder| cordoned.contains(&holder))
     };
-    let used = rows.iter().filter(uses).count() as u64;
-    if used > capacity {
+    let weights: Vec<u64> = rows.iter().filter(uses).map(|row| row.definition.weight.into()).collect();
+    let (number, weight) = (weights.len() as u64, weights.iter().sum::<u64>());
+    if weight > slots && number > messages {
         let name = &admitted.definition.name;
-        return breach("slots", format!("{name} is admitted to pool {pool}: {used} use {capacity} slots"));
+        let text = format!(
+            "{name} is admitted to pool {pool}: {number} of {messages} with {weight} of {slots} slots"
+        );
+        return breach("slots", text);
     }
     Ok(())
 }
@@ -56,6 +65,8 @@ fn is_first(admitted: &Row, known: &Knowledge, exercised: &mut Exercised) -> Ver
         row.is_waiting()
             && row.definition.pool == definition.pool
             && row.definition.kind == definition.kind
+            // A lighter one passes in every other minute.
+            && row.definition.weight <= definition.weight
             && known.told_waiting.contains(&row.id)
             && !row.waits_for_lists()
             && (known.safe_mode_since.is_none() || row.definition.limits.is_empty())

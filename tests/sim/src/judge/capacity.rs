@@ -69,7 +69,7 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// The free slots of a service according to its directives, 0 if it may take nothing. The limits of a
+    /// The slots of a service beyond those that it keeps for a message of the greatest weight, 0 if it may take nothing. The limits of a
     /// rebalance do not count; the pause after a hand-over does.
     pub(super) fn free_slots(&self, now: u64, host: usize, known: &Knowledge) -> u32 {
         let Some(service) = known.service_on.get(&host) else { return 0 };
@@ -79,7 +79,8 @@ impl Capacity {
             return 0;
         }
         let held = known.sessions.get(service).map_or(0, |session| known.slots_used(session.conn));
-        told.slots(own).saturating_sub(u32::try_from(held).unwrap_or(u32::MAX))
+        let kept = held + usize::from(known.setup.services[host - 1].weight_max - 1);
+        told.slots(own).saturating_sub(u32::try_from(kept).unwrap_or(u32::MAX))
     }
 
     pub(super) fn hear(
@@ -176,7 +177,9 @@ impl Capacity {
         let held = known.sessions.get(service).map_or(0, |session| known.held_by(session.conn));
         let asked = told.lowest.iter().filter(|(at, _)| now - at < STOPS_WITHIN).map(|(_, most)| *most).min();
         let chosen = told.left.iter().filter(|at| now - **at < STOPS_WITHIN).count();
-        let held = held + chosen;
+        // The last one that it hands over may weigh more than the surplus that is left.
+        let greatest = usize::from(known.setup.services[host - 1].weight_max);
+        let held = held + chosen * greatest + greatest - known.weight(id);
         let least = told.slots(own).min(asked.unwrap_or(u32::MAX)) as usize;
         if held.saturating_sub(1) < least {
             let text = format!(
@@ -210,7 +213,7 @@ impl Capacity {
         // A service that cannot run it does not keep it.
         let too_soon =
             moved && known.row(id).is_some_and(|row| known.setup.services[host - 1].can_run(&row.definition));
-        let held = known.held_by(conn) + 1;
+        let held = known.held_by(conn) + known.weight(id);
         if held > ceiling as usize {
             return breach("capacity", format!("{} holds {held} of {ceiling}", known.host_name(host)));
         }

@@ -6,8 +6,9 @@ use super::limits;
 use crate::code::Code;
 use crate::users::{Intent, Users, edition, observer_name};
 use everwatch_core::capacity::maintenance::Orders;
+use everwatch_core::capacity::supply::{Load, Supply};
 use everwatch_core::record::observed::{RunPhase, Settlement};
-use everwatch_core::record::row::{Desired, Row};
+use everwatch_core::record::row::{Desired, Row, Slot};
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::heartbeat::Intent as Takes;
 use everwatch_core::wire::report::{RunEvent, RunReport};
@@ -111,14 +112,20 @@ impl Standing {
     fn may_take(&self, service: usize, known: &Knowledge) -> bool {
         let session = known.service_on.get(&(service + 1)).and_then(|id| known.sessions.get(id));
         let used = session.map_or(0, |session| known.slots_used(session.conn));
-        !self.0[service].cordoned && used < self.slots(service, known)
+        !self.0[service].cordoned && used + self.kept(service, known) < self.slots(service, known)
     }
 
-    /// How many observers the services of this pool may hold. A cordoned service keeps what it has.
+    /// What it keeps free for a message of the greatest weight, beyond one slot.
+    fn kept(&self, service: usize, known: &Knowledge) -> usize {
+        usize::from(known.setup.services[service].weight_max - 1)
+    }
+
+    /// How many slots the services of this pool surely fill. A cordoned service keeps what it has.
     fn room(&self, pool: &everwatch_core::id::Pool, known: &Knowledge) -> usize {
         let of = |service: usize| {
             let held = held_by(service, known);
-            if self.0[service].cordoned { held } else { self.slots(service, known) }
+            let filled = self.slots(service, known).saturating_sub(self.kept(service, known));
+            if self.0[service].cordoned { held } else { filled }
         };
         let of_pool = known.setup.services.iter().enumerate().filter(|(_, it)| it.pool == *pool);
         of_pool.map(|(service, _)| of(service)).sum()
@@ -241,7 +248,7 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
         [] if row.published_at.is_none() && row.waiting.is_none() => {
             Err(format!("{name} is to be published"))
         }
-        [] if !has_room(row, known, orders) || row.is_behind_limit() => Ok(()),
+        [] if !has_room(row, known, orders) || row.is_behind_limit() || is_kept_out(row, known) => Ok(()),
         [_] if Code::of(&row.definition.spec.to_string()).is_deadly() => {
             Err(format!("{name} ends its services and goes on"))
         }
@@ -263,6 +270,23 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
     }
 }
 
+/// Whether it waits although a service has room: admitted observers of other weights may need that room, or slots are kept
+/// for a heavier one.
+fn is_kept_out(row: &Row, known: &Knowledge) -> bool {
+    let rows = known.rows();
+    let of_pool = || rows.iter().filter(|it| it.definition.pool == row.definition.pool);
+    let heaviest = of_pool().map(|it| it.definition.weight).max().unwrap_or(1);
+    if row.waiting.is_none() || heaviest == 1 {
+        return false;
+    }
+    let services = known.setup.services.iter().filter(|it| it.pool == row.definition.pool);
+    let supply =
+        services.map(|it| Supply::of(it.capacity, it.weight_max)).fold(Supply::default(), Supply::and);
+    let admitted = of_pool().filter(|it| it.slot() == Slot::Admitted);
+    let admitted = admitted.map(Load::of).fold(Load::default(), Load::and);
+    !of_pool().filter(|it| it.is_waiting()).all(|it| supply.holds(admitted.and(Load::of(it))))
+}
+
 /// Whether a service that can run it has a free slot.
 fn has_room(row: &Row, known: &Knowledge, orders: &Standing) -> bool {
     known.setup.services.iter().enumerate().any(|(service, it)| {
@@ -277,7 +301,8 @@ fn no_leftovers(rows: &[Row], known: &Knowledge, orders: &Standing) -> Settled {
     for ((id, generation), place) in &known.messages {
         let row = rows.iter().find(|row| row.id == *id);
         let pool = row.map(|row| row.definition.pool.clone()).unwrap_or_default();
-        let live = rows.iter().filter(|row| row.definition.pool == pool && is_live(row)).count();
+        let live = rows.iter().filter(|row| row.definition.pool == pool && is_live(row));
+        let live: usize = live.map(|row| usize::from(row.definition.weight)).sum();
         let crowded = orders.all_cordoned(&pool, known) || live >= orders.room(&pool, known);
         match place {
             Place::Held { arrived: false, .. } | Place::Abandoned => continue,

@@ -177,17 +177,25 @@ impl Knowledge {
         self.row(id).is_some_and(|row| Code::of(&row.definition.spec.to_string()).is_deadly())
     }
 
-    /// How many messages this session holds that have arrived there.
+    /// The weight of an observer; 1 if it is unknown.
+    pub(crate) fn weight(&self, id: ObserverId) -> usize {
+        if self.setup.services.iter().all(|it| it.weight_max == 1) {
+            return 1;
+        }
+        self.row(id).map_or(1, |row| row.definition.weight.into())
+    }
+
+    /// The weight of the messages that this session holds and that have arrived there.
     pub(crate) fn held_by(&self, of: ConnId) -> usize {
-        let held = |place: &&Place| matches!(place, Place::Held { conn, arrived: true, .. } if *conn == of);
-        self.messages.values().filter(held).count()
+        let held = |place: &Place| matches!(place, Place::Held { conn, arrived: true, .. } if *conn == of);
+        self.messages.iter().filter(|(_, place)| held(place)).map(|((id, _), _)| self.weight(*id)).sum()
     }
 
     /// How many slots of this session are in use from the broker's view. A delivery that never arrives takes
     /// one.
     pub(crate) fn slots_used(&self, of: ConnId) -> usize {
-        let held = |place: &&Place| matches!(place, Place::Held { conn, .. } if *conn == of);
-        self.messages.values().filter(held).count()
+        let held = |place: &Place| matches!(place, Place::Held { conn, .. } if *conn == of);
+        self.messages.iter().filter(|(_, place)| held(place)).map(|((id, _), _)| self.weight(*id)).sum()
     }
 
     /// Whether the code of this start executes: its host is up and not frozen.

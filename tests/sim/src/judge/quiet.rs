@@ -82,7 +82,10 @@ impl Quiet {
         *exercised.entry("quiet minutes").or_default() += minutes;
         let read = known.database.rows_read.load(Ordering::Relaxed) - self.rows_read;
         let (rows, managers) = (known.rows().len() as u64, known.setup.managers as u64);
-        let most = (minutes + 1) * rows.max(1) * managers * ROWS_MAX;
+        let heaviest = known.setup.services.iter().map(|it| it.weight_max).max().unwrap_or(1);
+        // While a heavy observer waits, each admission reads it and as many lighter ones as free slots are too few for it.
+        let heavy = if heaviest > 1 { 60 * u64::from(heaviest) } else { 0 };
+        let most = (minutes + 1) * managers * (rows.max(1) * ROWS_MAX + heavy);
         if read > most && !self.watched {
             let text = format!("{read} rows were read in {minutes} quiet minutes; {most} is the most");
             return breach("rows read", text);
@@ -108,9 +111,11 @@ fn takes_freed_slot(id: ObserverId, fact: &Fact, known: &Knowledge) -> bool {
     let Some(pool) = rows.iter().find(|row| row.id == id).map(|row| &row.definition.pool) else {
         return true;
     };
-    let slots: u32 = known.setup.services.iter().filter(|it| it.pool == *pool).map(|it| it.capacity).sum();
+    let of_pool = known.setup.services.iter().filter(|it| it.pool == *pool);
+    let slots: u32 = of_pool.map(|it| (it.capacity + 1).saturating_sub(it.weight_max.into())).sum();
     let there = || rows.iter().filter(|row| row.definition.pool == *pool);
-    there().count() > slots as usize && there().any(|row| is_restless(row.id, known))
+    there().map(|row| u32::from(row.definition.weight)).sum::<u32>() > slots
+        && there().any(|row| is_restless(row.id, known))
 }
 
 /// Whether it waits for its turn to start: suspects start a minute apart on each service.

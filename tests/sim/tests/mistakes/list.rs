@@ -26,7 +26,8 @@ const fn edit(file: &'static str, find: &'static str, instead: &'static str) -> 
 const ROW: &str = "crates/core/src/record/row.rs";
 const OUTBOX: &str = "crates/core/src/record/row/outbox.rs";
 const TIMES: &str = "crates/core/src/run/slots/times.rs";
-const ADMISSION: &str = "crates/core/src/capacity/admission.rs";
+const BLOCK: &str = "crates/core/src/capacity/blocks/block.rs";
+const SUPPLY: &str = "crates/core/src/capacity/supply.rs";
 const ADMISSION_LOOP: &str = "crates/manager/src/loops/admission.rs";
 const BACKLOG_IN_MEMORY: &str = "crates/store/src/memory/backlog.rs";
 const CHANGES_IN_MEMORY: &str = "crates/store/src/memory/changes.rs";
@@ -104,7 +105,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "leave-older-runs-unanswered",
-        seed: 127,
+        seed: 156,
         rule: "convergence",
         // The welcome of a new service also contains the revocations that were sent before.
         edits: &[
@@ -332,7 +333,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "take-an-unanswered-publish-for-confirmed",
-        seed: 383,
+        seed: 42,
         rule: "published",
         edits: &[edit(PUBLISH, "return Some(PublishResult::Unsure);", "return Some(PublishResult::Confirmed);")],
     },
@@ -344,7 +345,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "overwrite-the-orders-of-others",
-        seed: 47,
+        seed: 97,
         rule: "convergence",
         edits: &[edit(MANAGER_FLEET, "records.store.swap_note(&note, &before, &after).await?", "{ let _unlooked = before; records.store.set_note(&note, &after, Duration::MAX).await?; true }")],
     },
@@ -374,9 +375,18 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "count-a-slot-too-many",
-        seed: 0,
+        seed: 25,
         rule: "slots",
-        edits: &[edit(ADMISSION, "i64::try_from(self.capacity)", "i64::try_from(self.capacity + 1)")],
+        edits: &[edit(SUPPLY, "(capacity + 1).saturating_sub(weight_max)", "(capacity + 2).saturating_sub(weight_max)")],
+    },
+    Mistake {
+        name: "claim-only-what-is-held",
+        seed: 271,
+        rule: "capacity",
+        edits: &[
+            edit(BLOCK, "self.most_weight.max(self.held_weight)", "self.held_weight + self.size.saturating_sub(self.held)"),
+            edit(BOOK, "self.claimed() - waste", "self.claimed().saturating_sub(waste)"),
+        ],
     },
     Mistake {
         name: "admit-nobody-who-waits",

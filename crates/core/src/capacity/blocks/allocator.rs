@@ -1,6 +1,10 @@
 //! The blocks of one session: what each may hold and holds, and which blocks to open or cancel so that the service
-//! takes exactly as many messages as it may.
+//! takes exactly as much as it may.
+//!
+//! All quantities are slots, except where a name or comment says messages: the prefetch of the broker counts messages,
+//! and each message that it delivers may have the greatest weight.
 
+use super::block::{Block, BlockEffect, BlockId, ChannelId, State};
 use super::{BLOCK_MAX, share};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,62 +34,6 @@ const SPARE: i32 = -2;
 /// While a service steps back, the queue serves it after every other service, including their last-resort blocks.
 const LAST: i32 = -3;
 
-/// One consumer, within one session. Never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockId(pub u32);
-
-/// One channel, within one session. It carries at most one open block at a time; a new one follows a cancelled one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChannelId(pub u32);
-
-/// A step for the caller to carry out, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BlockEffect {
-    /// Consume on this channel; open it if it was not named before.
-    Open { block: BlockId, channel: ChannelId, prefetch: u16, priority: i32 },
-    /// Cancel this consumer; call [`Blocks::ended`] once no more deliveries arrive.
-    Cancel { channel: ChannelId },
-    /// Close this channel: it holds no message, and no more deliveries will arrive.
-    Close { channel: ChannelId },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Open,
-    /// Cancelled; deliveries may still arrive.
-    Ending,
-    Ended,
-}
-
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-struct Block {
-    channel: ChannelId,
-    size: u32,
-    held: u32,
-    priority: i32,
-    /// A last-resort block: beyond the share of a rebalance, it takes what no other service has room for.
-    spare: bool,
-    state: State,
-}
-
-impl Block {
-    /// The most messages that it may come to hold without another step.
-    fn claims(&self) -> u32 {
-        match self.state {
-            State::Open | State::Ending => self.size.max(self.held),
-            State::Ended => self.held,
-        }
-    }
-    fn free(&self) -> u32 {
-        self.size.saturating_sub(self.held)
-    }
-    /// Whether all decisions count it with its size, however many of its slots are in use.
-    fn claims_its_size(&self) -> bool {
-        self.state == State::Open && !self.spare && self.held <= self.size
-    }
-}
-
 /// All blocks of one session.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
@@ -93,6 +41,8 @@ pub struct Blocks {
     capacity: u32,
     /// Whether the queue serves one service at a time: see [`Blocks::single`].
     single: bool,
+    /// The greatest weight of a message.
+    weight_max: u32,
     blocks: BTreeMap<BlockId, Block>,
     channels: BTreeSet<ChannelId>,
     last: u32,
@@ -124,6 +74,7 @@ impl Blocks {
         Self {
             capacity,
             single: false,
+            weight_max: 1,
             blocks: BTreeMap::new(),
             channels: BTreeSet::new(),
             last: 0,
@@ -153,6 +104,12 @@ impl Blocks {
     pub fn is_single(&self) -> bool {
         self.single
     }
+    /// Takes messages of up to this weight.
+    #[must_use]
+    pub fn with_weight_max(mut self, weight_max: u16) -> Self {
+        self.weight_max = u32::from(weight_max.max(1));
+        self
+    }
 
     /// The number of slots.
     #[must_use]
@@ -162,7 +119,7 @@ impl Blocks {
     /// The number of slots in use.
     #[must_use]
     pub fn held(&self) -> u32 {
-        self.blocks.values().map(|block| block.held).sum()
+        self.blocks.values().map(|block| block.held_weight).sum()
     }
     /// Sets the number of slots. This ends the share of a rebalance, because the plan used the previous number.
     pub fn resize(&mut self, capacity: u32) {
@@ -213,22 +170,27 @@ impl Blocks {
         self.steps_back_until = self.steps_back_until.max(until);
         self.idle_until = None;
     }
-    /// A message was delivered.
-    pub fn took(&mut self, block: BlockId) {
+    /// A message of this weight was delivered. One that is heavier than the greatest weight is refused, and until then
+    /// counts with the greatest weight.
+    pub fn took(&mut self, block: BlockId, weight: u16) {
+        let weight = u32::from(weight).min(self.weight_max);
         if let Some(block) = self.blocks.get_mut(&block) {
             block.held += 1;
-            if !(self.within_share && block.claims_its_size()) {
+            block.held_weight += weight;
+            if !(self.within_share && block.claims_its_size()) || block.wastes() > 0 {
                 self.idle_until = None;
             }
         }
     }
-    /// A message was settled or given back.
-    pub fn freed(&mut self, block: BlockId) {
+    /// A message of this weight was settled or given back.
+    pub fn freed(&mut self, block: BlockId, weight: u16) {
+        let weight = u32::from(weight).min(self.weight_max);
         if let Some(block) = self.blocks.get_mut(&block) {
             if !(self.within_share && block.claims_its_size()) {
                 self.idle_until = None;
             }
             block.held = block.held.saturating_sub(1);
+            block.held_weight = block.held_weight.saturating_sub(weight);
         }
     }
     /// No more deliveries arrive for this cancelled block.
@@ -248,7 +210,7 @@ impl Blocks {
     pub fn closed(&self) -> bool {
         self.blocks.values().all(|block| block.state == State::Ended)
     }
-    /// How many messages may stay held, if more are held and no more deliveries arrive.
+    /// How many slots may stay in use, if more are in use and no more deliveries arrive.
     #[must_use]
     pub fn allowed_when_over_capacity(&self, now: Duration) -> Option<u32> {
         if self.single {
@@ -268,7 +230,7 @@ impl Blocks {
 
     fn soonest(&self, now: Duration) -> Option<Duration> {
         let prior = self.open().any(|(_, block)| block.priority != 0);
-        let opens = (self.room(now) + self.spare_room(now) > 0).then(|| self.may_open_at(now));
+        let opens = (self.room(now) + self.spare_room(now) >= self.weight_max).then(|| self.may_open_at(now));
         let times = [
             Some(self.rests_until),
             Some(self.limit.1),
@@ -308,13 +270,15 @@ impl Blocks {
             (self.within_share, self.spare_from) = (true, now + LETS_OTHERS_TAKE);
         }
         self.cancel_what_is_too_much(now, &mut effects);
-        let (room, spare) = (self.room(now), self.spare_room(now));
-        if room + spare == 0 {
+        self.cancel_what_wastes_room(now, &mut effects);
+        let (room, with_spare) = (self.room(now), self.room(now) + self.spare_room(now));
+        if with_spare < self.weight_max {
             self.close_unused(&mut effects);
         } else if now >= self.may_open_at(now) {
-            self.open_one(if room > 0 { room } else { spare }, room == 0, now, &mut effects);
+            let spare = room < self.weight_max;
+            self.open_one(if spare { with_spare } else { room }, spare, now, &mut effects);
         }
-        if self.room(now) == 0 {
+        if self.room(now) < self.weight_max {
             self.full = self.full || self.goal(now) == self.capacity;
         }
         effects
@@ -350,9 +314,16 @@ impl Blocks {
     }
     /// The number of slots that may be opened within the goal.
     fn room(&self, now: Duration) -> u32 {
-        let claimed = self.claimed();
-        let within = self.goal(now).saturating_sub(claimed - self.spare_free());
+        self.room_beside(self.claimed(), self.spare_free(), now)
+    }
+    /// The same for these claims, of which last-resort blocks have this much left to take.
+    fn room_beside(&self, claimed: u32, spare_free: u32, now: Duration) -> u32 {
+        let within = self.goal(now).saturating_sub(claimed - spare_free);
         within.min(self.capacity.saturating_sub(claimed))
+    }
+    /// The capacity in messages: as many of the greatest weight as fit.
+    fn messages(&self) -> u32 {
+        self.capacity / self.weight_max
     }
     /// Whether it takes more than its share as a last resort: only after it has begun to hand over its surplus.
     fn takes_spare(&self, now: Duration) -> bool {
@@ -384,14 +355,16 @@ impl Blocks {
         }
     }
     fn may_open_at(&self, now: Duration) -> Duration {
-        let pause = if self.full && self.room(now) < share(self.capacity) { GATHER } else { RAMP };
+        let is_little = self.room(now) / self.weight_max < share(self.messages());
+        let pause = if self.full && is_little { GATHER } else { RAMP };
         self.opened_at.map_or(Duration::ZERO, |at| at + pause)
     }
 
     fn cancel_what_is_too_much(&mut self, now: Duration, effects: &mut Vec<BlockEffect>) {
         let goal = self.goal(now);
         let fits_now = |block: &Block| block.priority == self.priority(block.spare, now);
-        let claims = |block: &Block| if block.state == State::Open { block.claims() } else { block.held };
+        let claims =
+            |block: &Block| if block.state == State::Open { block.claims() } else { block.held_weight };
         let fits = self.blocks.values().map(claims).sum::<u32>() <= self.capacity;
         let keeps_spare = self.takes_spare(now) && fits;
         let spare = self.open().filter(|(_, block)| block.spare && !(keeps_spare && fits_now(block)));
@@ -407,7 +380,7 @@ impl Blocks {
         // one block after another.
         let to_come = |block: &Block| match block.state {
             State::Open if !block.spare => block.claims(),
-            State::Open | State::Ending | State::Ended => block.held,
+            State::Open | State::Ending | State::Ended => block.held_weight,
         };
         let mut claimed: u32 = self.blocks.values().map(to_come).sum();
         for (fits, free, id) in open {
@@ -420,6 +393,26 @@ impl Blocks {
         }
     }
 
+    /// Cancels full blocks whose messages are lighter than the greatest weight, if what they claim beyond their messages
+    /// is room for one more message. Once the broker has confirmed, they claim only what they hold.
+    fn cancel_what_wastes_room(&mut self, now: Duration, effects: &mut Vec<BlockEffect>) {
+        let wasteful: Vec<_> = self.open().filter(|(_, block)| block.wastes() > 0).collect();
+        let waste: u32 = wasteful.iter().map(|(_, block)| block.wastes()).sum();
+        let spare_waste: u32 =
+            wasteful.iter().filter(|(_, block)| block.spare).map(|(_, block)| block.wastes()).sum();
+        let claimed = self.claimed() - waste;
+        let room = if self.takes_spare(now) {
+            self.capacity.saturating_sub(claimed)
+        } else {
+            self.room_beside(claimed, self.spare_free() - spare_waste, now)
+        };
+        if room < self.weight_max {
+            return;
+        }
+        let ids: Vec<_> = wasteful.into_iter().map(|(id, _)| id).collect();
+        ids.into_iter().for_each(|id| self.cancel(id, effects));
+    }
+
     fn cancel(&mut self, id: BlockId, effects: &mut Vec<BlockEffect>) {
         if let Some(block) = self.blocks.get_mut(&id) {
             block.state = State::Ending;
@@ -428,8 +421,8 @@ impl Blocks {
     }
 
     fn open_one(&mut self, room: u32, spare: bool, now: Duration, effects: &mut Vec<BlockEffect>) {
-        let full_block = if self.single { BLOCK_MAX } else { share(self.capacity) };
-        let most = 2 * self.capacity.div_ceil(full_block) as usize;
+        let full_block = if self.single { BLOCK_MAX } else { share(self.messages()) };
+        let most = 2 * self.messages().div_ceil(full_block) as usize;
         if self.open().count() >= most {
             // If each freed slot became its own block, their number would grow without bound: small blocks are
             // cancelled and reopened as one.
@@ -440,18 +433,21 @@ impl Blocks {
             }
             return;
         }
-        let size = room.min(full_block);
+        let size = (room / self.weight_max).min(full_block);
         let channel = self.channel_for(size);
         self.last += 1;
         let block = BlockId(self.last);
         let priority = self.priority(spare, now);
-        self.blocks.insert(block, Block { channel, size, held: 0, priority, spare, state: State::Open });
+        let (most_weight, state) = (size * self.weight_max, State::Open);
+        let opened = Block { channel, size, held: 0, held_weight: 0, most_weight, priority, spare, state };
+        self.blocks.insert(block, opened);
         self.channels.insert(channel);
         self.opened_at = Some(now);
         let prefetch = u16::try_from(size).unwrap_or(u16::MAX);
         effects.push(BlockEffect::Open { block, channel, prefetch, priority });
     }
 
+    /// Messages on a channel.
     fn held_on(&self, channel: ChannelId) -> u32 {
         self.blocks.values().filter(|block| block.channel == channel).map(|block| block.held).sum()
     }
@@ -494,3 +490,6 @@ mod tests;
 #[cfg(test)]
 #[path = "single_tests.rs"]
 mod single_tests;
+#[cfg(test)]
+#[path = "weight_tests.rs"]
+mod weight_tests;

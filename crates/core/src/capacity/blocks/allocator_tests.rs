@@ -77,7 +77,7 @@ impl World {
             }
             while !*over && *held < *size {
                 *held += 1;
-                self.blocks.took(*id);
+                self.blocks.took(*id, 1);
             }
         }
     }
@@ -91,7 +91,7 @@ impl World {
         let holders: Vec<_> = self.consumers.iter().filter(|(_, it)| it.2 > 0).map(|(id, _)| *id).collect();
         if let Some(id) = holders.get(which % holders.len().max(1)) {
             self.consumers.get_mut(id).unwrap().2 -= 1;
-            self.blocks.freed(*id);
+            self.blocks.freed(*id, 1);
         }
     }
     fn settle_down(&mut self) {
@@ -404,7 +404,7 @@ fn freed_slots_of_cancelled_blocks_are_collected() {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Op {
+pub(super) enum Op {
     Act,
     Deliver,
     Confirm,
@@ -416,7 +416,7 @@ enum Op {
     Resize(u32),
 }
 
-fn op(resizes: bool) -> impl Strategy<Value = Op> {
+pub(super) fn op(resizes: bool) -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => Just(Op::Act),
         4 => Just(Op::Deliver),

@@ -18,8 +18,8 @@ fn serving(capacity: u32) -> Blocks {
     assert_eq!(blocks.decide(AT), [open(2, prefetch)]);
     assert!(blocks.settled(AT));
     assert_eq!(blocks.decide(AT), []);
-    blocks.took(BlockId(2));
-    blocks.took(BlockId(2));
+    blocks.took(BlockId(2), 1);
+    blocks.took(BlockId(2), 1);
     assert_eq!(blocks.decide(AT), []);
     blocks
 }
@@ -42,7 +42,7 @@ fn a_cordon_hands_everything_over_once_no_more_messages_arrive() {
     let mut blocks = serving(10);
     blocks.cordon(true);
     assert_eq!(blocks.decide(AT), [cancel()]);
-    blocks.took(BlockId(2));
+    blocks.took(BlockId(2), 1);
     assert_eq!(blocks.allowed_when_over_capacity(AT), None, "messages may still arrive");
     blocks.ended(BlockId(2));
     assert_eq!((blocks.decide(AT), blocks.allowed_when_over_capacity(AT)), (vec![], Some(0)));
@@ -50,7 +50,7 @@ fn a_cordon_hands_everything_over_once_no_more_messages_arrive() {
     assert_eq!((blocks.decide(AT), blocks.allowed_when_over_capacity(AT)), (vec![], Some(0)), "it is late");
     for _ in 0..3 {
         assert_eq!(blocks.decide(AT), [], "it consumes again when it holds nothing");
-        blocks.freed(BlockId(2));
+        blocks.freed(BlockId(2), 1);
     }
     assert_eq!(blocks.decide(AT), [open(3, 10)]);
     assert_eq!(blocks.allowed_when_over_capacity(AT), None);
@@ -63,8 +63,8 @@ fn another_capacity_hands_everything_over() {
     assert_eq!(blocks.decide(AT), [cancel()]);
     blocks.ended(BlockId(2));
     assert_eq!((blocks.decide(AT), blocks.allowed_when_over_capacity(AT)), (vec![], Some(0)));
-    blocks.freed(BlockId(2));
-    blocks.freed(BlockId(2));
+    blocks.freed(BlockId(2), 1);
+    blocks.freed(BlockId(2), 1);
     assert_eq!(blocks.decide(AT), [open(3, 20)]);
 }
 

@@ -312,6 +312,17 @@ mod tests {
     }
 
     #[test]
+    fn another_weight_releases_first() {
+        let mut it = row(0, 0);
+        hear(&mut it, started(), 1);
+        it.update(definition(&json!({"weight": 3})), at(2), &policy()).unwrap();
+        is(&it, "1 Processing told to stop, then restarts Admitted");
+        hear(&mut it, RunEvent::Stopped, 3);
+        let Some(DueStep::Save(it)) = due_step(&it, at(4), &policy()) else { panic!() };
+        is(&it, "1 Created waiting for 3 free slots in pool default Waiting");
+    }
+
+    #[test]
     fn a_pause_gives_up_the_place_and_a_delete_ends_the_wait() {
         let mut it = row(0, 0).created_waiting();
         assert_eq!(it.pause(at(5), &policy()), Ok(true));

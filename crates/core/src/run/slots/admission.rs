@@ -5,6 +5,8 @@ use crate::id::ObserverId;
 use crate::observer::definition::Overlap;
 use crate::wire::hold_reasons::{REDELIVERED_APART, START_RATE, SUSPECTED};
 use crate::wire::report::{RunEvent, RunReport};
+use crate::wire::work::Work;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The number of observers whose refusals are counted; beyond it, all counts restart.
@@ -50,15 +52,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             let event = RunEvent::Held { reason: reason.to_owned(), refuses };
             RunReport { id, epoch, event }
         };
-        let known = match work {
-            Ok(work) if self.policy.kinds.contains(&work.kind) => Ok(work),
-            Ok(work) => {
-                let why = format!("kind `{}` is not offered by this service", work.kind);
-                Err((Some(work), why))
-            }
-            Err(why) => Err((None, why)),
-        };
-        let work = match known {
+        let work = match self.fitting(work) {
             Ok(work) => work,
             Err((work, why)) => {
                 let pause = self.refusal_pause(id, now);
@@ -86,6 +80,20 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             effects.push(Effect::Report(taken(why, false)));
         }
         put(self, Some(work), Phase::Waiting { until, attempt: 1, why });
+    }
+
+    /// The work, if this service can run it; otherwise why not.
+    fn fitting(&self, work: Result<Arc<Work>, String>) -> Result<Arc<Work>, (Option<Arc<Work>>, String)> {
+        let work = work.map_err(|why| (None, why))?;
+        let (weight, most) = (work.weight, self.policy.weight_max);
+        let why = if weight > most {
+            format!("weight {weight} is above this service's weight_max, {most}")
+        } else if self.policy.kinds.contains(&work.kind) {
+            return Ok(work);
+        } else {
+            format!("kind `{}` is not offered by this service", work.kind)
+        };
+        Err((Some(work), why))
     }
 
     /// Starts the next attempt of the same run when its turn comes.

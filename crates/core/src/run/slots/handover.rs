@@ -32,23 +32,30 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         self.hand_over(ids, cause, now, effects);
     }
 
-    /// The observers to hand over when only `most` may stay: those that lose least. Those already ending count as gone.
+    /// The observers to hand over when only `most` slots may stay in use: those that lose least. Those already ending
+    /// count as gone.
     pub(super) fn beyond(&self, most: u32) -> Vec<ObserverId> {
-        let mut staying: Vec<(Option<Duration>, ObserverId)> = Vec::new();
+        let mut staying: Vec<(Option<Duration>, ObserverId, u32)> = Vec::new();
         for (id, slot) in &self.slots {
+            let weight = slot.work.as_ref().map_or(1, |work| work.weight.min(self.policy.weight_max).into());
             match slot.phase {
                 Phase::Running { since, .. } | Phase::Ending { why: Why::Timeout { since, .. }, .. } => {
-                    staying.push((Some(since), *id));
+                    staying.push((Some(since), *id, weight));
                 }
                 Phase::Announced | Phase::Waiting { .. } | Phase::Backoff { .. } | Phase::Refusing { .. } => {
-                    staying.push((None, *id));
+                    staying.push((None, *id, weight));
                 }
                 Phase::Ending { .. } | Phase::Over { .. } | Phase::Settling => {}
             }
         }
-        staying.sort_by_key(|(since, id)| (since.is_some(), std::cmp::Reverse(*since), *id));
-        let beyond = staying.len().saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
-        staying.into_iter().take(beyond).map(|(_, id)| id).collect()
+        staying.sort_by_key(|(since, id, _)| (since.is_some(), std::cmp::Reverse(*since), *id));
+        let mut used: u32 = staying.iter().map(|(.., weight)| weight).sum();
+        let is_beyond = |(.., weight): &(Option<Duration>, ObserverId, u32)| {
+            let is_beyond = used > most;
+            used = used.saturating_sub(*weight);
+            is_beyond
+        };
+        staying.into_iter().take_while(is_beyond).map(|(_, id, _)| id).collect()
     }
 
     pub(super) fn hand_over(
@@ -99,6 +106,7 @@ mod tests {
     use crate::observer::definition::ObserverDefinition;
     use crate::run::slots::{Effect, Input, Now, SlotPolicy, Slots};
     use crate::wire::command::Cause;
+    use crate::wire::report::{RunEvent, RunReport};
     use crate::wire::work::{DecodedWork, Work};
     use serde_json::json;
     use std::time::Duration;
@@ -112,18 +120,22 @@ mod tests {
     }
     /// Number `n` runs since second `n`.
     fn five() -> Slots<u32> {
+        weighing([1; 5])
+    }
+    fn weighing(weights: [u16; 5]) -> Slots<u32> {
         let policy = SlotPolicy {
             kinds: [Kind::new("ticker").unwrap()].into(),
             announce_readiness: [].into(),
+            weight_max: 4,
             fence_grace: Duration::ZERO,
             consumers: 1,
             refuse_first: Duration::ZERO,
             refuse_max: Duration::ZERO,
         };
         let mut slots = Slots::new(policy);
-        for number in 1..=5 {
-            let definition =
-                ObserverDefinition::parse(json!({"kind": "ticker"}), &Name::new("w").unwrap()).unwrap();
+        for (number, weight) in (1..).zip(weights) {
+            let body = json!({"kind": "ticker", "weight": weight});
+            let definition = ObserverDefinition::parse(body, &Name::new("w").unwrap()).unwrap();
             let work = Work::of(id(number), 1, &definition).unwrap();
             let read = DecodedWork::Ours(Box::new(work));
             slots.step(Input::Delivered { receipt: number, read, acquisitions: 0 }, at(number.into()));
@@ -148,6 +160,31 @@ mod tests {
             "repeated, it has no further effect"
         );
         assert_eq!(cancelled(&slots.step(Input::HandOverDownTo(2, Cause::Drain), at(9))), [id(3)]);
+    }
+
+    #[test]
+    fn a_surplus_is_counted_in_slots() {
+        let mut slots = weighing([1, 4, 1, 3, 1]);
+        assert_eq!(cancelled(&slots.step(Input::HandOverDownTo(6, Cause::Drain), at(9))), [id(5), id(4)]);
+        assert_eq!(cancelled(&slots.step(Input::HandOverDownTo(5, Cause::Drain), at(9))), [id(3)]);
+    }
+
+    #[test]
+    fn a_weight_above_the_greatest_is_refused() {
+        let mut slots = weighing([1; 5]);
+        let definition =
+            ObserverDefinition::parse(json!({"kind": "ticker", "weight": 5}), &Name::new("w").unwrap())
+                .unwrap();
+        let work = Work::of(id(6), 1, &definition).unwrap();
+        assert_eq!(work.v, 2, "an older service gives it back");
+        let read = Work::read(&serde_json::to_vec(&work).unwrap()).unwrap();
+        let effects = slots.step(Input::Delivered { receipt: 6, read, acquisitions: 0 }, at(9));
+        let [Effect::Report(RunReport { event: RunEvent::Held { reason, refuses: true }, .. })] =
+            &effects[..]
+        else {
+            panic!("{effects:?}")
+        };
+        assert_eq!(reason, "weight 5 is above this service's weight_max, 4");
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Now {
 #[derive(Debug, Clone)]
 pub struct SlotPolicy {
     pub kinds: BTreeSet<Kind>,
+    /// The greatest weight of an observer that it takes.
+    pub weight_max: u16,
     /// The kinds whose code announces when it is ready.
     pub announce_readiness: BTreeSet<Kind>,
     pub fence_grace: Duration,
@@ -99,7 +101,7 @@ pub enum Input<R> {
     Wake,
     /// Hand these over, if they are held.
     HandOver(Vec<ObserverId>, Cause),
-    /// Hand over observers until this many are held, those with the shortest run first.
+    /// Hand over observers until this many slots are in use, those with the shortest run first.
     HandOverDownTo(u32, Cause),
     /// Hand everything over and take nothing more. Without a cause, the service was told to end.
     Drain(Option<Cause>),

@@ -161,6 +161,7 @@ pub(super) async fn check_members(
             Ok(()) => {}
             Err(Unfit::Spec(found)) => found.into_iter().for_each(|error| errors.add(place, error)),
             Err(Unfit::Kind(detail)) => errors.add(place, wrong("/kind", detail)),
+            Err(Unfit::Weight(detail)) => errors.add(place, wrong("/weight", detail)),
         }
         if let Err(error) = definition.check_at(now) {
             errors.add(place, error);

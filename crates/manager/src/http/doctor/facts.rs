@@ -79,7 +79,7 @@ async fn fleet(records: &Records) -> Result<FleetFacts, StoreError> {
     };
     for ((pool, status), count) in records.store.counts().await? {
         if matches!(status, Status::Created | Status::Processing | Status::OnDeleting) {
-            *facts.definition.entry(pool).or_default() += count;
+            *facts.definition.entry(pool).or_default() += count.weight;
         }
     }
     Ok(facts)

@@ -8,6 +8,7 @@ use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
 use everwatch_core::wire::command::{Command, Revocation, Welcome};
 use everwatch_core::wire::heartbeat::Intent;
+use everwatch_core::wire::message::WORK_VERSION;
 use everwatch_core::wire::report::{Report, RunEvent};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -49,6 +50,11 @@ pub(super) const RULES: &[Rule] = &[
         name: "capacity",
         text: "fills its capacity, never holds more, and takes work for freed slots",
         check: |stage| Box::pin(capacity(stage)),
+    },
+    Rule {
+        name: "weights",
+        text: "counts weights as slots: never uses more than its capacity, and fills it up to weight_max - 1",
+        check: |stage| Box::pin(weights(stage)),
     },
     Rule {
         name: "crash-looping",
@@ -213,6 +219,39 @@ async fn capacity(stage: &mut Stage) -> Verdict {
     stage.until_waiting(2, SOON).await?;
     let most = stage.tap.ledger().most_held(&queue);
     ensure(most == 3, || format!("it held {most} messages at once with 3 slots"))
+}
+
+async fn weights(stage: &mut Stage) -> Verdict {
+    (stage.capacity, stage.weight_max) = (7, 3);
+    let service = stage.serving().await?;
+    let registered =
+        stage.facts.registrations().next().map_or((1, 1), |(_, it)| (it.weight_max, it.message_version));
+    ensure(registered.0 == 3 && registered.1 >= WORK_VERSION, || {
+        format!("with a weight_max of 3, it registers weight_max and message_version as {registered:?}")
+    })?;
+    let mut weights = Vec::new();
+    for weight in [1_u16, 1, 1, 3, 1, 2, 3, 3] {
+        let id = ObserverId(Uuid::now_v7());
+        stage.work(id, 1, json!({"do": "wait"}), json!({"weight": weight})).await?;
+        weights.push((id, u32::from(weight)));
+    }
+    let used = |facts: &Facts| -> u32 {
+        let runs = weights.iter().filter(|(id, _)| !facts.events(*id).is_empty());
+        runs.map(|(_, weight)| weight).sum()
+    };
+    stage.until("it uses more than 4 of its 7 slots", SOON, |facts| (used(facts) > 4).then_some(())).await?;
+    stage.pass(Duration::from_millis(2500)).await;
+    let sum = used(&stage.facts);
+    ensure((5..=7).contains(&sum), || format!("it uses {sum} of 7 slots"))?;
+    let held = |facts: &Facts| facts.heartbeat(service).filter(|it| it.held == sum).map(drop);
+    stage.until("a heartbeat counts the slots in use", HEARTBEAT * 2, held).await?;
+    let heavy = ObserverId(Uuid::now_v7());
+    for (id, _) in &weights {
+        stage.revoke(*id, Epoch::first_of(2)).await?;
+    }
+    stage.until_waiting(0, SOON).await?;
+    stage.work(heavy, 1, json!({"do": "wait"}), json!({"weight": 4})).await?;
+    stage.event(heavy, "refused").await.map(drop)
 }
 
 async fn crash_looping(stage: &mut Stage) -> Verdict {
