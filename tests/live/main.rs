@@ -33,6 +33,7 @@ mod own_kinds;
 mod pausing_pools;
 mod poison;
 mod pools;
+mod preemption;
 mod rates;
 mod real_input;
 mod refusals;

@@ -8,6 +8,7 @@ pub mod kind_offer;
 pub mod limits;
 pub mod maintenance;
 pub mod placement;
+pub mod preemption;
 pub mod rate;
 pub mod rebalance;
 pub mod supply;

@@ -8,6 +8,7 @@ pub mod health;
 pub mod observed;
 pub mod operations;
 pub mod pool_obstacle;
+pub mod preemption;
 pub mod reason;
 pub mod row;
 pub mod row_policy;

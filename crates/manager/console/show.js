@@ -76,7 +76,7 @@ export function empty(title, text, ...actions) {
 
 export const EVENT_WORDS = {
   created: "created", changed: "changed", pause_requested: "pause requested", resume_requested: "resume requested",
-  restart_requested: "restart requested", delete_requested: "delete requested", trigger_requested: "execution requested", republished: "republished", started: "started",
+  restart_requested: "restart requested", preempted: "preempted", delete_requested: "delete requested", trigger_requested: "execution requested", republished: "republished", started: "started",
   restarted: "started again", errored: "error", handed_over: "handed over", refused: "refused", stopped: "stopped",
   completed: "completed", failed: "failed", deleted: "deleted", service_registered: "service registered", service_suspect: "service silent",
   service_lost: "service lost", service_gone: "service stopped", work_queue_created: "work queue created", safe_mode: "safe mode", pool_paused: "pool paused", pool_resumed: "pool resumed", limit_set: "limit set", limit_deleted: "limit deleted", rate_set: "rate set", rate_deleted: "rate deleted",

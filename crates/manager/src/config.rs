@@ -8,6 +8,7 @@ use everwatch_door::hosts::Hosts;
 use everwatch_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The longest wait that outweighs one point of priority.
 const AGING_MAX: Duration = Duration::from_secs(86_400);
+const PREEMPT_AFTER: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 
 /// What is wrong with a value; names its key and the rule.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +59,9 @@ pub struct ManagerSection {
     /// Observers of each pool that are published beyond its free slots: they start without a manager, in the order of
     /// the queue.
     pub admit_ahead: u32,
+    /// How long an observer waits for a slot before it gets that of one with a lower priority; 0: it does not.
+    #[serde(with = "friendly")]
+    pub preempt_after: Duration,
     /// The number of service deaths soon after a start that quarantines the started observer.
     pub quarantine_after: u32,
     /// How long a deleted observer is kept.
@@ -120,6 +125,7 @@ impl Default for ManagerSection {
             refused_max: row.refused_max,
             aging: Duration::ZERO,
             admit_ahead: row.admit_ahead,
+            preempt_after: Duration::ZERO,
             quarantine_after: 5,
             retention_deleted: row.retention_deleted,
             retention_completed: row.retention_completed,
@@ -147,6 +153,10 @@ impl ManagerSection {
             (
                 self.quarantine_after >= 2,
                 "manager.quarantine_after: must be at least 2, because a single death does not identify an observer",
+            ),
+            (
+                self.preempt_after.is_zero() || PREEMPT_AFTER.contains(&self.preempt_after),
+                "manager.preempt_after: 1s to 1d, or 0s",
             ),
             (self.aging <= AGING_MAX, "manager.aging: at most 1d"),
             (self.rebalance_moves >= 1, "manager.rebalance_moves: at least 1"),
@@ -199,6 +209,7 @@ impl ManagerSection {
             state_queues,
             lost_after: self.lost_after,
             orphan_after: self.orphan_after,
+            preempt_after: Some(self.preempt_after).filter(|after| !after.is_zero()),
             quarantine_after: self.quarantine_after as usize,
             retention_events: self.retention_events,
             events_max: self.events_max as usize,

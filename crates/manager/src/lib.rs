@@ -30,7 +30,7 @@ use everwatch_door::serve::{Limits, serve};
 use everwatch_store::{Store, StoreError};
 use loops::{
     admission, confirms, create_batcher, event_feed, event_writer, leases, link, observer_batches, orphans,
-    reconcile, revoker, rollouts, save_batcher, sweep,
+    preemption, reconcile, revoker, rollouts, save_batcher, sweep,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -133,6 +133,10 @@ pub async fn start(
     loops.spawn(async move { ("saver of changes", save_batcher::run(it, inboxes.saves).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("admission", admission::run(it).await) });
+    if let Some(after) = manager.settings.preempt_after {
+        let it = Arc::clone(&manager);
+        loops.spawn(async move { ("preemption", preemption::run(it, after).await) });
+    }
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("sender of revocations", revoker::run(it, inboxes.revocations).await) });
     let it = Arc::clone(&manager);

@@ -12,6 +12,7 @@ pub(crate) mod leases;
 pub(crate) mod link;
 pub(crate) mod observer_batches;
 pub(crate) mod orphans;
+pub(crate) mod preemption;
 pub(crate) mod reconcile;
 pub(crate) mod revoker;
 pub(crate) mod rollouts;

@@ -25,6 +25,7 @@ pub(crate) const CONNECTED: &str = "everwatch_broker_connected";
 
 pub(crate) const PUBLISHES: &str = "everwatch_publishes_total";
 pub(crate) const ADMISSIONS: &str = "everwatch_admissions_total";
+pub(crate) const PREEMPTIONS: &str = "everwatch_preemptions_total";
 pub(crate) const PERMITS_GRANTED: &str = "everwatch_permits_granted_total";
 pub(crate) const REPUBLISHES: &str = "everwatch_republishes_total";
 pub(crate) const REPORTS: &str = "everwatch_reports_total";
@@ -77,12 +78,13 @@ const GAUGES: [(&str, Unit, &str); 19] = [
     (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 17] = [
+const COUNTERS: [(&str, Unit, &str); 18] = [
     (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
     (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
     (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
     (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
     (ADMISSIONS, Unit::Count, "observers that were admitted after they had waited for a slot"),
+    (PREEMPTIONS, Unit::Count, "runs that were ended for observers of a higher priority"),
     (PERMITS_GRANTED, Unit::Count, "permits that this manager has granted, by rate"),
     (REPUBLISHES, Unit::Count, "work messages published again as the next generation"),
     (REPORTS, Unit::Count, "reports read from the state queues"),

@@ -22,6 +22,9 @@ pub struct Settings {
     pub lost_after: Duration,
     /// How long an observer may have no holder before a manager republishes it (default 90 s).
     pub orphan_after: Duration,
+    /// How long an observer must have waited for a slot before it gets that of one with a lower priority (default `None`:
+    /// managers end no run for another observer).
+    pub preempt_after: Option<Duration>,
     /// The number of service deaths soon after a start that quarantines the started observer (default 5).
     pub quarantine_after: usize,
     /// Interval at which managers send watermarks (default 5 s).
@@ -72,6 +75,7 @@ impl Default for Settings {
             state_queues: 1,
             lost_after: Duration::from_secs(15),
             orphan_after: Duration::from_secs(90),
+            preempt_after: None,
             quarantine_after: 5,
             heartbeat_interval: Duration::from_secs(5),
             requests_per_second: NonZeroU32::new(10_000),

@@ -51,6 +51,8 @@ pub(crate) struct StateColumns {
     /// The batch, and the place in it.
     pub(crate) batch: Option<(Uuid, i64)>,
     pub(crate) weight: i32,
+    /// The place in the order in which runs give their slots to observers of a higher priority.
+    pub(crate) preemption_rank: Option<i64>,
     pub(crate) state: Vec<u8>,
 }
 
@@ -177,6 +179,7 @@ impl StateColumns {
             rank: row.rank(policy),
             batch: row.batch.map(|it| (it.batch.0, it.place.into())),
             weight: row.definition.weight.into(),
+            preemption_rank: row.preemption_rank(),
             state: row.written().map_err(|error| StoreError::Corrupt(error.to_string()))?,
         })
     }

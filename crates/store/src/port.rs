@@ -18,6 +18,7 @@ pub use parked::{PARKED_HEAD, Parked, ParkedHead, ParkedMessages};
 use everwatch_core::capacity::admission::{Choice, Offers, PoolCount, PoolOffers, Selection};
 use everwatch_core::capacity::limits::KeyCounts;
 use everwatch_core::capacity::placement::Refused;
+use everwatch_core::capacity::preemption::{Look, Preempted};
 use everwatch_core::capacity::rate::{Rate, RateRow};
 use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
@@ -371,6 +372,10 @@ pub trait Backlog: Send + Sync + 'static {
     /// decides: counts, choice and save. No two admissions or creates of a pool count at the same time, and no two
     /// admissions count a limit. Rows that another writer changes meanwhile are left as they are.
     async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError>;
+    /// Chooses runs of a pool that give their slots to observers of a higher priority, in one transaction, as
+    /// `core::capacity::preemption` decides: counts, choice and save. No admission, create or other choice of the pool counts
+    /// at the same time. Rows that another writer changes meanwhile are left as they are.
+    async fn preempt(&self, look: &Look<'_>) -> Result<Vec<Preempted>, StoreError>;
     /// The selected waiting observers of a pool, in the order in which they are admitted.
     async fn waiting(&self, pool: &Pool, selection: &Selection) -> Result<Vec<Row>, StoreError>;
     /// The place of this waiting row; `None` if it does not wait. Counts no more than [`PLACE_MAX`] observers ahead.

@@ -23,6 +23,7 @@ use async_trait::async_trait;
 use everwatch_core::capacity::admission::{PoolOffers, Selection};
 use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
+use everwatch_core::capacity::preemption::{Look, Preempted};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{
@@ -193,6 +194,9 @@ impl Backlog for PgStore {
     }
     async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError> {
         backlog::admit(self.reading(), admission, &self.policy).await
+    }
+    async fn preempt(&self, look: &Look<'_>) -> Result<Vec<Preempted>, StoreError> {
+        backlog::preempt(self.reading(), look, &self.policy).await
     }
     async fn waiting(&self, pool: &Pool, selection: &Selection) -> Result<Vec<Row>, StoreError> {
         backlog::waiting(self.reading(), pool, selection).await

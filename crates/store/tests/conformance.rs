@@ -78,6 +78,7 @@ both! {
     a_create_takes_no_slot_of_those_that_wait
     a_kind_takes_only_slots_of_services_that_offer_it
     weights_count_as_slots
+    runs_give_their_slots_to_a_higher_priority
     slots_are_kept_for_a_heavy_observer_in_every_other_minute
     what_a_cordoned_service_holds_uses_no_slot_of_others
     a_single_pool_has_the_slots_of_one_service

@@ -12,6 +12,7 @@ use everwatch_core::id::Pool;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -141,6 +142,7 @@ fn start_manager(
     let settings = everwatch_manager::Settings {
         pools: if setup.pools_are_configured { setup.pools() } else { vec![Pool::default()] },
         state_queues: setup.state_queues,
+        preempt_after: setup.preempt_after_ms.map(Duration::from_millis),
         ..everwatch_manager::Settings::default()
     };
     drop(runtime.spawn(async move {

@@ -87,6 +87,7 @@ fn history(observers: usize, services: usize) -> History {
         schedule: None,
     };
     let setup = Setup {
+        preempt_after_ms: None,
         seed: 1,
         theme: Theme::Healthy,
         services: (0..services).map(service).collect(),

@@ -8,6 +8,7 @@ use crate::record::{Fact, note};
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::{PoolOffers, Selection};
 use everwatch_core::capacity::placement::Refused;
+use everwatch_core::capacity::preemption::{Look, Preempted};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef};
@@ -191,6 +192,15 @@ impl RemoteStore {
         Ok(admitted)
     }
 
+    async fn preempt_runs(&self, look: &Look<'_>) -> Result<Vec<Preempted>, StoreError> {
+        let preempted = self.memory().preempt(look).await?;
+        for Preempted { before, after } in &preempted {
+            let before = Some(Box::new(before.clone()));
+            note(Fact::Saved { request: None, before, after: Box::new(after.clone()) });
+        }
+        Ok(preempted)
+    }
+
     async fn update(&self, changes: &[Change<'_>]) -> Result<Vec<ObserverId>, StoreError> {
         let late = self.memory().save(changes).await?;
         for change @ Change { before, after } in changes.iter().filter(|it| !late.contains(&it.after.id)) {
@@ -310,6 +320,9 @@ impl Backlog for RemoteStore {
     }
     async fn admit(&self, admission: &Admission<'_>) -> Result<Vec<Decided>, StoreError> {
         self.operation(Access::Write, self.admit_waiting(admission)).await
+    }
+    async fn preempt(&self, look: &Look<'_>) -> Result<Vec<Preempted>, StoreError> {
+        self.operation(Access::Write, self.preempt_runs(look)).await
     }
     async fn waiting(&self, pool: &Pool, selection: &Selection) -> Result<Vec<Row>, StoreError> {
         self.rows(Vec::len, self.memory().waiting(pool, selection)).await

@@ -8,7 +8,8 @@ use crate::history::{Action, Ask, Fault, History, ObserverSetup, Order, Runs, Se
 use crate::network::Lane;
 use crate::world::Power;
 use by_seed::{
-    breaks_at_ends, limits_of, schedule_of, state_queues_of, time_of, weight_max_of, weight_of, windows_of,
+    breaks_at_ends, limits_of, preempt_after_of, schedule_of, state_queues_of, time_of, weight_max_of,
+    weight_of, windows_of,
 };
 use everwatch_core::id::{Name, Pool};
 use everwatch_core::observer::definition::Overlap;
@@ -33,6 +34,14 @@ fn let_code_end(observers: &mut [ObserverSetup], limited: bool) {
             observer.code.does = Does::CompletesAfter(2000 + number * 3700);
         }
     }
+}
+
+/// Whether services have room for all observers, even if some die.
+fn is_roomy(theme: Theme) -> bool {
+    matches!(
+        theme,
+        Theme::Forgetful | Theme::Refill | Theme::Deadly | Theme::Restored | Theme::Outage | Theme::GivenAway
+    )
 }
 
 /// How far the clocks of a history may differ, in ms.
@@ -176,15 +185,7 @@ impl Dice {
 
     fn setup(&mut self, seed: u64, theme: Theme) -> Setup {
         let (count, managers) = (self.up_to(2, 4), self.below(3).max(1));
-        let roomy = matches!(
-            theme,
-            Theme::Forgetful
-                | Theme::Refill
-                | Theme::Deadly
-                | Theme::Restored
-                | Theme::Outage
-                | Theme::GivenAway
-        );
+        let roomy = is_roomy(theme);
         let (rare, two_pools) = (self.one_in(6), count > 2 && self.one_in(4));
         let tight = !rare && !roomy && self.one_in(6);
         let other = Pool::new("gpu").unwrap();
@@ -192,7 +193,11 @@ impl Dice {
             .map(|number| ServiceSetup {
                 name: Name::new(&format!("service-{}", number + 1)).unwrap(),
                 pool: if two_pools && number + 1 == count { other.clone() } else { Pool::default() },
-                capacity: if tight { 1 } else { u32::try_from(self.up_to(4, 8)).unwrap() },
+                capacity: if tight || preempt_after_of(seed).is_some() {
+                    1
+                } else {
+                    u32::try_from(self.up_to(4, 8)).unwrap()
+                },
                 runs: match (rare && number == 0, seed % 4 == 3) {
                     (false, _) => Runs::All,
                     (true, false) => Runs::Common,
@@ -230,15 +235,13 @@ impl Dice {
                 observer.code.saves_every = Some(every);
             }
         }
-        let skew = skew_of(theme);
-        let skews = (0..services.len() + managers).map(|_| self.rng.random_range(-skew..=skew));
-        // A service that no manager has answered goes by its own clock; the rule of times does not know which one.
-        let skews: Vec<_> = skews.map(|skew| if has_exact_clocks { 0 } else { skew }).collect();
+        let skews = self.skews(theme, services.len() + managers, has_exact_clocks);
         Setup {
             seed,
             theme,
             managers,
             state_queues: state_queues_of(seed),
+            preempt_after_ms: preempt_after_of(seed),
             observers,
             skews,
             pools_are_configured: self.one_in(2),
@@ -246,6 +249,13 @@ impl Dice {
             quiet_minutes: if self.one_in(50) { 60 } else { self.up_to(0, 2) },
             services,
         }
+    }
+
+    fn skews(&mut self, theme: Theme, count: usize, has_exact_clocks: bool) -> Vec<i64> {
+        let skew = skew_of(theme);
+        let skews = (0..count).map(|_| self.rng.random_range(-skew..=skew));
+        // A service that no manager has answered goes by its own clock; the rule of times does not know which one.
+        skews.map(|skew| if has_exact_clocks { 0 } else { skew }).collect()
     }
 
     fn code(&mut self) -> Code {

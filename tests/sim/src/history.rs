@@ -81,6 +81,9 @@ pub(crate) struct Setup {
     #[serde(default = "one")]
     pub(crate) state_queues: u16,
     pub(crate) observers: Vec<ObserverSetup>,
+    /// How long an observer waits before it gets the slot of one with a lower priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) preempt_after_ms: Option<u64>,
     /// The offsets of the wall clocks, in ms: first the services, then the managers.
     pub(crate) skews: Vec<i64>,
     /// Whether the managers are configured with every pool, or must discover all pools but `default`.

@@ -12,6 +12,7 @@ mod gaps;
 mod knowledge;
 mod limits;
 mod overlap;
+mod preemption;
 mod quiet;
 mod refusals;
 mod settlements;
@@ -115,6 +116,7 @@ impl Judge {
         self.settlements.hear(fact, known, exercised)?;
         self.capacity.hear(now, fact, known, exercised)?;
         backlog::hear(fact, known, exercised)?;
+        preemption::hear(fact, known, exercised)?;
         limits::hear(fact, known, exercised)?;
         times::hear(now, fact, known, exercised)?;
         self.schedules.hear(now, fact, exercised)?;

@@ -167,6 +167,13 @@ impl PoolCount {
         u64::try_from(supply.room_beside(self.of_kind(kind).admitted)).unwrap_or(0)
     }
 
+    /// Slots for observers of this kind and weight 1 on the services that offer it; below zero while they have no certain
+    /// room for all admitted ones.
+    pub(crate) fn free_for(&self, kind: &Kind, offers: &Offers) -> i64 {
+        let supply = self.offered(kind, 1, offers, 0).unwrap_or_default();
+        supply.room_beside(self.of_kind(kind).admitted)
+    }
+
     /// The slots for observers of this kind and weight, and `ahead` more. `None` if services offer the
     /// kind, but all of them refuse the weight.
     pub(crate) fn offered(&self, kind: &Kind, weight: u16, offers: &Offers, ahead: u64) -> Option<Supply> {

@@ -17,7 +17,13 @@ use uuid::Uuid;
 #[must_use]
 pub fn wants_sweep(row: &Row, now: Timestamp, policy: &RowPolicy, lives: impl Fn(ServiceId) -> bool) -> bool {
     let waits = row.awaits_end() || row.awaits_release();
-    waits && now.since(row.modified_at) >= policy.sweep_after && !row.holder().is_some_and(lives)
+    let long_enough = is_recalled(row) || now.since(row.modified_at) >= policy.sweep_after;
+    waits && long_enough && !row.holder().is_some_and(lives)
+}
+
+/// Whether its message must leave the queue at once, because it would take a slot that another observer needs.
+fn is_recalled(row: &Row) -> bool {
+    row.preempted.is_some() && row.gives_slot_back()
 }
 
 /// The decision about a work message that a sweep has taken.

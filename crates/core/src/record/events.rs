@@ -38,6 +38,8 @@ words! {
     PauseRequested = "pause_requested",
     ResumeRequested = "resume_requested",
     RestartRequested = "restart_requested",
+    /// It gives its slot to an observer of a higher priority.
+    Preempted = "preempted",
     MoveRequested = "move_requested",
     DeleteRequested = "delete_requested",
     /// A run was requested before the next time of its schedule.
@@ -166,9 +168,17 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
     } else if after.ending.is_some() && before.ending != after.ending {
         let gives_up_slot = after.readmitted == after.ending && before.readmitted != after.readmitted;
         let is_asked = before.definition != after.definition || before.desired != after.desired;
-        let enforced = gives_up_slot && !is_asked && before.generation == after.generation;
-        let why = if enforced { "a limit is enforced: it returns to the backlog" } else { "" };
-        told.plainly(EventKind::RestartRequested, why.to_owned());
+        let unasked = gives_up_slot && !is_asked && before.generation == after.generation;
+        match &after.preempted {
+            Some(preempted) if unasked => told.plainly(
+                EventKind::Preempted,
+                format!("{preempted}; its own is {}: it returns to the backlog", after.definition.priority),
+            ),
+            _ => {
+                let why = if unasked { "a limit is enforced: it returns to the backlog" } else { "" };
+                told.plainly(EventKind::RestartRequested, why.to_owned());
+            }
+        }
     }
     if was_triggered(before, after) {
         told.plainly(EventKind::TriggerRequested, String::new());

@@ -146,7 +146,7 @@ impl Reason {
             Self::NoServiceForKind { is_out: false, .. } => ReasonCode::Withdrawing,
             Self::NoServiceForKind { is_out: true, .. } => ReasonCode::NoServiceForKind,
             Self::Ending => ReasonCode::Deleting,
-            Self::StartingAnew => ReasonCode::RestartRequested,
+            Self::StartingAnew { .. } => ReasonCode::RestartRequested,
             Self::Pausing => ReasonCode::Pausing,
             Self::GaveUp { .. } => ReasonCode::GaveUp,
             Self::NotStarted { .. } => ReasonCode::NotStarted,
@@ -225,7 +225,11 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
     };
     if let Some(obstacle) = obstacle.filter(|it| code == Some(it.code())) {
         let why = obstacle.explain(&row.definition.pool);
-        reason = if row.observed.begun && row.waiting.is_none() { format!("{reason}; {why}") } else { why };
+        reason = match &row.preempted {
+            _ if row.observed.begun && row.waiting.is_none() => format!("{reason}; {why}"),
+            Some(preempted) => format!("{why}; {preempted}"),
+            None => why,
+        };
     }
     Explanation { status: verdict.status, health, code, reason }
 }

@@ -18,7 +18,7 @@ fn reasons() -> Vec<Reason> {
     let (error, why) = (|| "e".to_owned(), || "w".to_owned());
     let mut all = vec![
         Reason::ToBePublished,
-        Reason::WaitingForSlot { pool: "gpu".to_owned(), weight: 1 },
+        Reason::WaitingForSlot { pool: "gpu".to_owned(), weight: 1, preempted: None },
         Reason::WaitingForLimit { key: "account-42".to_owned() },
         Reason::WaitingForRelease,
         Reason::Held { why: hold_reasons::START_RATE.to_owned(), refuses: true },
@@ -31,7 +31,7 @@ fn reasons() -> Vec<Reason> {
         Reason::NoServiceForKind { kind: "k".to_owned(), pool: "gpu".to_owned(), is_out: false },
         Reason::NoServiceForKind { kind: "k".to_owned(), pool: "gpu".to_owned(), is_out: true },
         Reason::Ending,
-        Reason::StartingAnew,
+        Reason::StartingAnew { preempted: None },
         Reason::Pausing,
         Reason::StartsAt { at: NOW },
         Reason::FinishedAt { at: NOW },

@@ -6,6 +6,7 @@ mod beside;
 mod membership;
 mod outbox;
 mod places;
+mod preemption;
 mod revisions;
 mod schedule;
 mod times;
@@ -15,6 +16,7 @@ use crate::epoch::Epoch;
 use crate::id::{LimitKey, ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
 use crate::record::observed::{Key, Observed, ReceivedReport, Run, RunPhase, Settlement};
+use crate::record::preemption::Preemption;
 use crate::record::row_policy::{RowPolicy, doubled};
 use crate::record::status::Status;
 use crate::record::stored_observed;
@@ -139,6 +141,9 @@ pub struct Row {
     /// manager enforces a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readmitted: Option<u32>,
+    /// Why it gave up its slot, until it has one again: an observer of a higher priority needed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preempted: Option<Preemption>,
     /// The runs of the previous generation, as long as crash checks are due.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_runs: Vec<Run>,
@@ -205,6 +210,7 @@ impl Row {
             executions: None,
             failures: 0,
             readmitted: None,
+            preempted: None,
             former_runs: Vec::new(),
             observed: Observed::default(),
             acted: Vec::new(),
@@ -457,23 +463,6 @@ impl Row {
         let times = [self.finish_due_at(), self.restarts_at()];
         let steps = [mark, repeat, republish, forget, self.fails_at(policy), watch];
         steps.into_iter().chain(waits).chain(times).flatten().min()
-    }
-
-    /// When the row may be forgotten.
-    #[must_use]
-    pub fn forget_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
-        let ended = self.ended_at.filter(|_| self.batch.is_none() && !self.awaits_release())?;
-        let keep = match self.verdict().status {
-            Status::Deleted => policy.retention_deleted,
-            Status::Completed => policy.retention_completed,
-            Status::Failed => policy.retention_failed,
-            Status::Scheduled
-            | Status::Created
-            | Status::Processing
-            | Status::OnDeleting
-            | Status::Paused => return None,
-        };
-        Some(ended.plus(keep))
     }
 
     /// Records that a manager settled it.

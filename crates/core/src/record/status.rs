@@ -1,6 +1,7 @@
 //! The status values and their reasons.
 
 use crate::clock::Timestamp;
+use crate::record::preemption::Preemption;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -104,7 +105,7 @@ pub enum Reason {
     /// It waits for its `start_at`, its next window or the next time of its schedule.
     StartsAt { at: Timestamp },
     /// It waits in the backlog of this pool, or its message is in the queue of this pool.
-    WaitingForSlot { pool: String, weight: u16 },
+    WaitingForSlot { pool: String, weight: u16, preempted: Option<Preemption> },
     /// It waits for a place of this limit.
     WaitingForLimit { key: String },
     /// It waits for a slot, and its last message may still be there.
@@ -127,7 +128,7 @@ pub enum Reason {
     /// Told to stop, not yet reported as stopped.
     Ending,
     /// Told to stop so that it can restart.
-    StartingAnew,
+    StartingAnew { preempted: Option<Preemption> },
     /// Told to pause, not yet reported as stopped.
     Pausing,
     /// It ended at its `finish_at`.
@@ -157,8 +158,11 @@ impl fmt::Display for Reason {
             Self::StartsAt { at } => write!(f, "starts at {at}"),
             Self::FinishedAt { at } => write!(f, "ended at its finish_at, {at}"),
             Self::ToBePublished => f.write_str("to be published"),
-            Self::WaitingForSlot { pool, weight: 1 } => write!(f, "waiting for a slot in pool {pool}"),
-            Self::WaitingForSlot { pool, weight } => {
+            Self::WaitingForSlot { pool, preempted: Some(preempted), .. } => {
+                write!(f, "waiting for a slot in pool {pool}: {preempted}")
+            }
+            Self::WaitingForSlot { pool, weight: 1, .. } => write!(f, "waiting for a slot in pool {pool}"),
+            Self::WaitingForSlot { pool, weight, .. } => {
                 write!(f, "waiting for {weight} free slots in pool {pool}")
             }
             Self::WaitingForLimit { key } => write!(f, "waiting for a place of limit {key}"),
@@ -173,7 +177,8 @@ impl fmt::Display for Reason {
                 write!(f, "no active service of pool {pool} that runs kind {kind} has a free slot")
             }
             Self::Ending => f.write_str("told to stop, waiting for its service to report the end"),
-            Self::StartingAnew => f.write_str("told to stop, then restarts"),
+            Self::StartingAnew { preempted: None } => f.write_str("told to stop, then restarts"),
+            Self::StartingAnew { preempted: Some(preempted) } => write!(f, "told to stop: {preempted}"),
             Self::Pausing => f.write_str("pausing"),
             Self::NotStarted { error } | Self::RefusedTooLong { error } | Self::Quarantined { error } => {
                 f.write_str(error)

@@ -42,7 +42,9 @@ impl Row {
                 to(Status::Created, no_service_for_kind(self, self.observed.settled.is_some()))
             }
             (Desired::Running, Some(Settlement::Stopped)) => to(Status::Created, Reason::ToBePublished),
-            (Desired::Running, None) if self.awaits_end() => to(word(&self.observed), Reason::StartingAnew),
+            (Desired::Running, None) if self.awaits_end() => {
+                to(word(&self.observed), Reason::StartingAnew { preempted: self.preempted.clone() })
+            }
             (Desired::Running, None) => to(word(&self.observed), why(self)),
         }
     }
@@ -120,7 +122,11 @@ fn why(row: &Row) -> Reason {
 }
 
 fn waiting_for_slot(row: &Row) -> Reason {
-    Reason::WaitingForSlot { pool: row.definition.pool.to_string(), weight: row.definition.weight }
+    Reason::WaitingForSlot {
+        pool: row.definition.pool.to_string(),
+        weight: row.definition.weight,
+        preempted: row.preempted.clone(),
+    }
 }
 
 #[cfg(test)]

@@ -134,6 +134,24 @@ impl Searching {
     }
 }
 
+/// Takes the messages of observers that give their slots to others from the queue, without waiting for the next sweep.
+pub(crate) async fn recall(manager: &Manager, pool: &Pool) -> Result<(), StoreError> {
+    // No sweep can read a single queue while a service is active.
+    let (Some(session), false) = (manager.link.session.get(), manager.records.is_single(pool)) else {
+        return Ok(());
+    };
+    let queue = manager.link.topology.work(pool);
+    let depth = tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await;
+    let ready = depth.ok().and_then(Result::ok).map_or(0, |depth| depth.ready);
+    if ready == 0 || !is_ours(manager, pool).await? {
+        return Ok(());
+    }
+    if let Err(error) = pass(manager, session.as_ref(), (pool, ready)).await {
+        warn!(%pool, %error, "a recall failed");
+    }
+    Ok(())
+}
+
 /// Rows that should have a message and have had no holder for long.
 async fn overdue_unheld(manager: &Manager, pool: &Pool) -> Result<(ServiceRoster, Vec<Row>), StoreError> {
     let mut roster = ServiceRoster::load(&manager.records).await?;

@@ -3,11 +3,13 @@
 use super::*;
 use crate::port::{Admission, Decided, Place};
 use everwatch_core::capacity::admission::{Offers, PoolCount, Selection, offers};
+use everwatch_core::capacity::preemption::Look;
 use everwatch_core::capacity::supply::{Load, Supply};
 use everwatch_core::id::{Kind, Pool, ServiceRef};
 use everwatch_core::record::row::Slot;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::heartbeat::{Heartbeat, Intent};
+use std::time::Duration;
 
 fn kind(name: &str) -> Kind {
     Kind::new(name).unwrap()
@@ -268,4 +270,38 @@ pub async fn slots_are_kept_for_a_heavy_observer_in_every_other_minute(store: &d
         change(store, number, |row| hear(row, 1, 1, RunEvent::Completed)).await;
     }
     assert_eq!(admitted(130).await, [8]);
+}
+
+pub async fn runs_give_their_slots_to_a_higher_priority(store: &dyn Store) {
+    let services = [strong(1, "s1")].map(|mut it| {
+        it.registration.weight_max = 1;
+        it.registration.capacity = 3;
+        it
+    });
+    assert_eq!(store.save_services(&services).await.unwrap(), []);
+    let offers = offers(&services);
+    let low = [of_priority(1, 0), of_priority(2, -5), of_priority(3, 7)];
+    assert_eq!(store.create(&low, &offers).await.unwrap(), [Created::Done; 3]);
+    let high = [of_priority(4, 5), of_priority(5, 5), of_priority(6, -9)];
+    assert_eq!(store.create(&high, &offers).await.unwrap(), [Created::Waits; 3]);
+    for number in 1..=3 {
+        change(store, number, |row| hear(row, 1, 1, started())).await;
+    }
+    let (pool, since) = (Pool::default(), loaded(store, 6).await.waiting.unwrap().since);
+    let preempted = async |second: i64| {
+        let (now, after) = (Timestamp(since.0 + second * 1000), Duration::from_secs(10));
+        let look = Look { pool: &pool, services: &services, offers: &offers[&pool], after, now };
+        let preempted = store.preempt(&look).await.unwrap();
+        for it in &preempted {
+            let saved = loaded(store, it.after.id.0.as_u128()).await;
+            assert_eq!(saved, Row { version: it.before.version + 1, ..it.after.clone() });
+        }
+        preempted.iter().map(|it| it.after.id.0.as_u128()).collect::<Vec<_>>()
+    };
+    assert_eq!(preempted(9).await, []);
+    assert_eq!(preempted(10).await, [2, 1], "priority 7 keeps its slot, and -9 gets none");
+    assert_eq!(preempted(11).await, [], "both are ending");
+    change(store, 1, |row| hear(row, 2, 1, RunEvent::Stopped)).await;
+    let counted = store.waiting_pools().await.unwrap().pools[&pool].clone();
+    assert_eq!((counted.free(), counted.waiting()), (1, 3), "it uses no slot");
 }

@@ -4,6 +4,7 @@ use super::{Kept, MemoryStore, Tables};
 use crate::port::{Admission, Backlog, Change, Decided, PLACE_MAX, Place, StoreError, WaitingPools};
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::{PoolCount, Selection};
+use everwatch_core::capacity::preemption::{Look, Preempted, READ_MAX};
 use everwatch_core::capacity::supply::{Load, Supply};
 use everwatch_core::id::Pool;
 use everwatch_core::record::row::{Row, Slot};
@@ -40,6 +41,16 @@ impl Tables {
         counts
     }
 
+    /// The first admitted observers in the order of preemption, before this place.
+    fn admitted(&self, pool: &Pool, below: i64) -> Vec<Row> {
+        let of_pool = self.observers.values().filter(|kept| kept.row.definition.pool == *pool);
+        let mut found: Vec<(i64, &Row)> = of_pool
+            .filter_map(|kept| Some((kept.row.preemption_rank()?, &kept.row)))
+            .filter(|(rank, _)| *rank < below)
+            .collect();
+        found.sort_unstable_by_key(|(rank, row)| (*rank, row.id));
+        found.into_iter().take(READ_MAX).map(|(_, row)| row.clone()).collect()
+    }
     fn first_waiting(&self, pool: &Pool, selection: &Selection) -> Vec<Row> {
         let is_one = |row: &Row| row.definition.pool == *pool && selection.contains(row);
         let of_kind = self.observers.values().filter(|kept| is_one(&kept.row));
@@ -76,6 +87,20 @@ impl Backlog for MemoryStore {
             decided.iter().map(|it| Change { before: &it.before, after: &it.after }).collect();
         tables.save(&changes, &self.policy)?;
         Ok(decided)
+    }
+    async fn preempt(&self, look: &Look<'_>) -> Result<Vec<Preempted>, StoreError> {
+        let mut tables = self.tables();
+        let counted = tables.pool_counts(&[], &self.policy).remove(look.pool.as_str()).unwrap_or_default();
+        let first = |selection| tables.first_waiting(look.pool, selection);
+        let waiting: Vec<Row> = look.selections(&counted).iter().flat_map(first).collect();
+        let Some(below) = look.below(&waiting) else { return Ok(Vec::new()) };
+        let keys = tables.key_counts(look.pool, &waiting, &self.policy);
+        let admitted = tables.admitted(look.pool, below);
+        let preempted = look.decide(&counted, (waiting, keys), &admitted, &self.policy);
+        let changes: Vec<Change<'_>> =
+            preempted.iter().map(|it| Change { before: &it.before, after: &it.after }).collect();
+        tables.save(&changes, &self.policy)?;
+        Ok(preempted)
     }
     async fn waiting(&self, pool: &Pool, selection: &Selection) -> Result<Vec<Row>, StoreError> {
         Ok(self.tables().first_waiting(pool, selection))

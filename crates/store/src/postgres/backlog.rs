@@ -8,6 +8,7 @@ use crate::error_mapping::failure;
 use crate::port::{Admission, Change, Decided, PLACE_MAX, Place, StoreError, WaitingPools};
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::admission::Selection;
+use everwatch_core::capacity::preemption::{Look, Preempted, READ_MAX};
 use everwatch_core::id::{ObserverId, Pool};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
@@ -50,6 +51,54 @@ pub(super) async fn admit(
     let unsaved: HashSet<ObserverId> = unsaved.into_iter().collect();
     decided.retain(|it| !unsaved.contains(&it.after.id));
     Ok(decided)
+}
+
+pub(super) async fn preempt(
+    (pool, ledger): Reading<'_>,
+    look: &Look<'_>,
+    policy: &RowPolicy,
+) -> Result<Vec<Preempted>, StoreError> {
+    let mut transaction = pool.begin().await.map_err(failure)?;
+    let name = look.pool.to_string();
+    let counted = lock_and_count(&mut transaction, std::slice::from_ref(&name), policy)
+        .await?
+        .remove(&name)
+        .unwrap_or_default();
+    let mut waiting = Vec::new();
+    for selection in look.selections(&counted) {
+        waiting.extend(first_of((&mut transaction, ledger), look.pool, &selection).await?);
+    }
+    let Some(below) = look.below(&waiting) else { return Ok(Vec::new()) };
+    let keys = limit_counts::count((&mut transaction, ledger), look.pool, &waiting).await?;
+    let admitted = admitted((&mut transaction, ledger), look.pool, below).await?;
+    let mut preempted = look.decide(&counted, (waiting, keys), &admitted, policy);
+    let changes: Vec<Change<'_>> =
+        preempted.iter().map(|it| Change { before: &it.before, after: &it.after }).collect();
+    let unsaved = save_within(&mut transaction, &changes, policy).await?;
+    transaction.commit().await.map_err(failure)?;
+    let unsaved: HashSet<ObserverId> = unsaved.into_iter().collect();
+    preempted.retain(|it| !unsaved.contains(&it.after.id));
+    Ok(preempted)
+}
+
+/// The first admitted observers in the order of preemption, before this place. No index serves this query: it would have
+/// to change with every admitted observer, and only managers that preempt ask, once a second while an observer of a higher
+/// priority waits.
+async fn admitted(
+    (connection, ledger): (&mut PgConnection, &Ledger),
+    pool: &Pool,
+    below: i64,
+) -> Result<Vec<Row>, StoreError> {
+    let first = observers!(
+        "WHERE s.pool = $1 AND s.slot = 'admitted' AND s.preemption_rank < $2
+            ORDER BY s.preemption_rank, s.id LIMIT $3 OFFSET $4"
+    );
+    let mut pages = ledger.pages::<StoredObserver>(READ_MAX);
+    while let Some((limit, offset)) = pages.next() {
+        let query = sqlx::query_as(first).bind(pool.as_str()).bind(below).bind(limit).bind(offset);
+        pages.add(query.fetch_all(&mut *connection).await.map_err(failure)?);
+    }
+    Ok(pages.rows())
 }
 
 pub(super) async fn waiting(

@@ -47,9 +47,9 @@ macro_rules! states {
     () => {
         "UNNEST($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::bigint[],
             $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::bigint[],
-            $15::integer[], $16::bytea[])
+            $15::integer[], $16::bigint[], $17::bytea[])
         AS n (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at, reason_code,
-            digest, slot, rank, weight, state)"
+            digest, slot, rank, weight, preemption_rank, state)"
     };
 }
 
@@ -77,7 +77,7 @@ const REDEFINE: &str = concat!(
 
 const INSERT_STATES: &str = concat!(
     "INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at, commanded_at, health,
-        steady_at, reason_code, digest, slot, rank, weight, state)
+        steady_at, reason_code, digest, slot, rank, weight, preemption_rank, state)
     SELECT * FROM ",
     states!(),
     " RETURNING id"
@@ -93,7 +93,8 @@ const SAVE: &str = concat!(
     UPDATE observer_states s SET version = n.version, kind = n.kind, pool = n.pool, status = n.status,
         service_id = n.service_id, due_at = n.due_at, commanded_at = n.commanded_at, health = n.health,
         steady_at = n.steady_at, reason_code = n.reason_code, digest = n.digest,
-        slot = n.slot, rank = n.rank, weight = n.weight, state = n.state
+        slot = n.slot, rank = n.rank, weight = n.weight, preemption_rank = n.preemption_rank,
+        state = n.state
     FROM ",
     states!(),
     ", mine WHERE s.id = n.id AND s.id = mine.id AND s.version = n.version - 1 RETURNING s.id"
@@ -214,6 +215,7 @@ async fn write_states(
         .bind(rows.iter().map(|row| row.counted.slot).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.rank).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.weight).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.preemption_rank).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.state.as_slice()).collect::<Vec<_>>())
         .fetch_all(connection)
         .await

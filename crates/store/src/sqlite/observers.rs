@@ -60,25 +60,26 @@ static INSERT_WANTED: LazyLock<Statements> = LazyLock::new(|| {
 static INSERT_STATES: LazyLock<Statements> = LazyLock::new(|| {
     let insert =
         "INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at, commanded_at,
-        health, steady_at, reason_code, digest, slot, rank, weight, state, batch_id, batch_place)";
-    Statements::new(insert, 18, "")
+        health, steady_at, reason_code, digest, slot, rank, weight, preemption_rank, state, batch_id, batch_place)";
+    Statements::new(insert, 19, "")
 });
 
 // An `UPDATE … FROM` would be shorter, but SQLite then reads the whole table for each statement. The subquery and the
 // conflict are always found by the id.
 static SAVE: LazyLock<Statements> = LazyLock::new(|| {
     let save = "WITH n (id, version, kind, pool, status, service_id, due_at, commanded_at, health, steady_at,
-        reason_code, digest, slot, rank, weight, state) AS (";
+        reason_code, digest, slot, rank, weight, preemption_rank, state) AS (";
     let update = ") INSERT INTO observer_states (id, version, kind, pool, status, service_id, due_at,
-            commanded_at, health, steady_at, reason_code, digest, slot, rank, weight, state)
+            commanded_at, health, steady_at, reason_code, digest, slot, rank, weight, preemption_rank, state)
         SELECT * FROM n
         WHERE (SELECT s.version FROM observer_states AS s WHERE s.id = n.id) = n.version - 1
         ON CONFLICT (id) DO UPDATE SET version = excluded.version, kind = excluded.kind, pool = excluded.pool,
             status = excluded.status, service_id = excluded.service_id, due_at = excluded.due_at,
             commanded_at = excluded.commanded_at, health = excluded.health, steady_at = excluded.steady_at,
             reason_code = excluded.reason_code, digest = excluded.digest, slot = excluded.slot,
-            rank = excluded.rank, weight = excluded.weight, state = excluded.state";
-    Statements::new(save, 16, update)
+            rank = excluded.rank, weight = excluded.weight,
+            preemption_rank = excluded.preemption_rank, state = excluded.state";
+    Statements::new(save, 17, update)
 });
 
 pub(super) async fn create(
@@ -150,7 +151,7 @@ fn bind_state<'q>(query: Statement<'q>, row: &'q StateColumns) -> Statement<'q> 
     let query = query.bind(row.id).bind(row.version).bind(kind).bind(pool).bind(*status);
     let query = query.bind(*service_id).bind(row.due_at).bind(row.commanded_at).bind(*health);
     let query = query.bind(row.steady_at).bind(row.reason_code).bind(row.digest);
-    query.bind(*slot).bind(row.rank).bind(row.weight).bind(&row.state)
+    query.bind(*slot).bind(row.rank).bind(row.weight).bind(row.preemption_rank).bind(&row.state)
 }
 
 async fn count(connection: &mut SqliteConnection, changes: CountChanges) -> Result<(), StoreError> {

@@ -64,3 +64,8 @@ pub(super) fn state_queues_of(seed: u64) -> u16 {
         _ => 1,
     }
 }
+
+/// How long an observer waits before it gets the slot of one with a lower priority, in ms. Services then have one slot each.
+pub(super) fn preempt_after_of(seed: u64) -> Option<u64> {
+    (seed % 32 == 8).then_some(2000)
+}

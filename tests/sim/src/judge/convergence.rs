@@ -248,6 +248,7 @@ fn is_as_wanted(row: &Row, known: &Knowledge, orders: &Standing) -> Settled {
         [] if row.published_at.is_none() && row.waiting.is_none() => {
             Err(format!("{name} is to be published"))
         }
+        [] if is_to_preempt(row, known, orders) => Err(format!("{name} waits, and a lower priority runs")),
         [] if !has_room(row, known, orders) || row.is_behind_limit() || is_kept_out(row, known) => Ok(()),
         [_] if Code::of(&row.definition.spec.to_string()).is_deadly() => {
             Err(format!("{name} ends its services and goes on"))
@@ -285,6 +286,21 @@ fn is_kept_out(row: &Row, known: &Knowledge) -> bool {
     let admitted = of_pool().filter(|it| it.slot() == Slot::Admitted);
     let admitted = admitted.map(Load::of).fold(Load::default(), Load::and);
     !of_pool().filter(|it| it.is_waiting()).all(|it| supply.holds(admitted.and(Load::of(it))))
+}
+
+/// Whether it waits although an observer of its kind and a lower priority has a slot that it would get.
+fn is_to_preempt(row: &Row, known: &Knowledge, orders: &Standing) -> bool {
+    let is_below = |other: &Row| {
+        other.definition.pool == row.definition.pool
+            && other.definition.kind == row.definition.kind
+            && other.definition.priority < row.definition.priority
+            && other.slot() == Slot::Admitted
+            && other.holder().is_some()
+    };
+    known.setup.preempt_after_ms.is_some()
+        && !orders.hold_anything_up()
+        && row.is_waiting()
+        && known.rows().iter().any(is_below)
 }
 
 /// Whether a service that can run it has a free slot.

@@ -27,6 +27,7 @@ const ROW: &str = "crates/core/src/record/row.rs";
 const OUTBOX: &str = "crates/core/src/record/row/outbox.rs";
 const TIMES: &str = "crates/core/src/run/slots/times.rs";
 const BLOCK: &str = "crates/core/src/capacity/blocks/block.rs";
+const PREEMPTION: &str = "crates/core/src/capacity/preemption.rs";
 const SUPPLY: &str = "crates/core/src/capacity/supply.rs";
 const ADMISSION_LOOP: &str = "crates/manager/src/loops/admission.rs";
 const BACKLOG_IN_MEMORY: &str = "crates/store/src/memory/backlog.rs";
@@ -387,6 +388,27 @@ pub(crate) const MISTAKES: &[Mistake] = &[
             edit(BLOCK, "self.most_weight.max(self.held_weight)", "self.held_weight + self.size.saturating_sub(self.held)"),
             edit(BOOK, "self.claimed() - waste", "self.claimed().saturating_sub(waste)"),
         ],
+    },
+    Mistake {
+        name: "preempt-equal-priorities",
+        seed: 296,
+        rule: "preemption",
+        edits: &[
+            edit(PREEMPTION, "row.definition.priority < other.definition.priority", "row.definition.priority <= other.definition.priority"),
+            edit(PREEMPTION, "Row::first_of_priority(row.definition.priority)", "Row::first_of_priority(row.definition.priority + 1)"),
+        ],
+    },
+    Mistake {
+        name: "forget-the-runs-that-are-ending",
+        seed: 296,
+        rule: "preemption",
+        edits: &[edit(PREEMPTION, "free.saturating_add_unsigned(ending as u64)", "free.saturating_sub_unsigned(ending as u64 / u64::MAX)")],
+    },
+    Mistake {
+        name: "preempt-nobody",
+        seed: 296,
+        rule: "convergence",
+        edits: &[edit(PREEMPTION, "pairs.truncate(AT_ONCE)", "pairs.clear()")],
     },
     Mistake {
         name: "admit-nobody-who-waits",

@@ -25,7 +25,7 @@ impl Row {
             self.resend = None;
         }
         self.publish_lease = Some(PublishLease { until: now.plus(policy.lease), failures });
-        (self.waiting, self.behind, self.readmitted) = (None, None, None);
+        (self.waiting, self.behind, self.readmitted, self.preempted) = (None, None, None, None);
         self.closes_at = self.window_end(now);
         self.ended_at = None;
         self.modified_at = now;

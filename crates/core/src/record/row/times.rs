@@ -3,6 +3,8 @@
 use crate::clock::{Timestamp, show};
 use crate::record::observed::Settlement;
 use crate::record::row::{Desired, Row};
+use crate::record::row_policy::RowPolicy;
+use crate::record::status::Status;
 use std::time::Duration;
 
 /// How long after the end of a run and its `grace` a manager waits for the report of the service before it ends the run.
@@ -85,6 +87,23 @@ impl Row {
         let error = format!("did not start within {within} (start_within)");
         (self.withdrawn_at, self.refused_since) = (None, None);
         self.settle_by_manager(Settlement::NotStarted { error }, now);
+    }
+
+    /// When the row may be forgotten.
+    #[must_use]
+    pub fn forget_at(&self, policy: &RowPolicy) -> Option<Timestamp> {
+        let ended = self.ended_at.filter(|_| self.batch.is_none() && !self.awaits_release())?;
+        let keep = match self.verdict().status {
+            Status::Deleted => policy.retention_deleted,
+            Status::Completed => policy.retention_completed,
+            Status::Failed => policy.retention_failed,
+            Status::Scheduled
+            | Status::Created
+            | Status::Processing
+            | Status::OnDeleting
+            | Status::Paused => return None,
+        };
+        Some(ended.plus(keep))
     }
 
     /// Whether its `finish_at` has passed.
