@@ -105,7 +105,7 @@ async fn a_crash_loop_has_its_own_mark_in_every_view() {
     )
     .await;
     let restarts = "document.querySelector('.status[data-status=restarting]')?.innerText.match(/\\d+/)";
-    page.until("more than eight restarts", &format!("Number({restarts}) > 8")).await;
+    page.until("more than eight restarts", &format!("Number({restarts}) > 8 && window.seen.size > 0")).await;
     assert_eq!(page.run("return [...window.seen].join()").await, "restarting");
     page.click(fantoccini::Locator::Css(".chip[data-status=restarting]")).await;
     page.until(

@@ -60,6 +60,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
         "#/batches",
         "#/topology",
         "#/limits",
+        "#/rates",
         "#/parked",
         "#/events",
     ] {
@@ -332,4 +333,36 @@ async fn the_page_of_a_limit_shows_who_uses_it_and_changes_it() {
     page.press("Delete").await;
     page.press("Delete account-42").await;
     page.until_text("#toasts", "2 observers name a key").await;
+}
+
+#[tokio::test]
+async fn the_page_of_rates_creates_changes_and_deletes_one() {
+    let mut cluster = Cluster::new("rates-page");
+    cluster.manager().await;
+    let page = Browser::open(&cluster.api.url).await;
+    page.view("#/rates").await;
+    page.until_text("main", "No rates").await;
+    page.press("New rate").await;
+    page.write("dialog input", "openai").await;
+    page.press("Next").await;
+    page.until_text("dialog h2", "Rate openai").await;
+    page.write("dialog input", "60 a minute").await;
+    page.press("Set").await;
+    page.until_text("#toasts", "is not a rate: write it like “600 per 1m, burst 50”").await;
+    page.press("New rate").await;
+    page.write("dialog input", "openai").await;
+    page.press("Next").await;
+    page.until_text("dialog h2", "Rate openai").await;
+    page.write("dialog input", "600 per 1m, burst 50").await;
+    page.press("Set").await;
+    page.until_text("table", "600 per 1m, burst 50").await;
+    page.until_text("table", "30 of 30").await;
+    page.press("Change").await;
+    page.until_text("dialog", "30 of 30 permits available").await;
+    page.write("dialog input", "60 per 1m, burst 2").await;
+    page.press("Set").await;
+    page.until_text("#toasts", "must be at least 3").await;
+    page.press("Delete").await;
+    page.press("Delete openai").await;
+    page.until_text("main", "No rates").await;
 }

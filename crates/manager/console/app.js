@@ -13,11 +13,12 @@ import { batch, batches } from "./batches.js";
 import { rollout, rollouts } from "./rollouts.js";
 import { topology } from "./topology.js";
 import { limits } from "./limits.js";
+import { rates } from "./rates.js";
 import { parked } from "./parked.js";
 import { events } from "./events.js";
 
 const main = document.getElementById("main");
-const VIEWS = { "": overview, observers, create, services, rollouts, batches, topology, limits, parked, events };
+const VIEWS = { "": overview, observers, create, services, rollouts, batches, topology, limits, rates, parked, events };
 
 let route, view, data, turn = 0;
 

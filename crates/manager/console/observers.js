@@ -135,6 +135,7 @@ function rows({ page }, params, context) {
     { title: sorted("Name", "name", params, context), class: "name", cell: observerLink },
     { title: "Health", cell: health },
     { title: "Kind", cell: (it) => it.kind },
+    ...(page.items.some((it) => it.priority) ? [{ title: "Priority", class: "n", cell: (it) => number(it.priority) }] : []),
     { title: "Service", cell: (it) => it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : h("span", { class: "none" }, "–") },
     { title: "Started", class: "n when", cell: (it) => time(it.started_at) },
     { title: sorted("Created", "created_at", params, context), class: "n when", cell: (it) => time(it.created_at) },
