@@ -53,6 +53,10 @@ impl KindSupply {
         let known = self.0.entry(weight_max).or_default();
         *known = known.and(Supply::of(service.capacity(), weight_max));
     }
+    /// The greatest weight that one of the services takes.
+    fn weight_max(&self) -> u16 {
+        self.0.last_key_value().map_or(1, |(weight_max, _)| *weight_max)
+    }
     /// The slots of the services that take this weight.
     #[must_use]
     pub fn for_weight(&self, weight: u16) -> Supply {
@@ -126,8 +130,8 @@ impl PoolCount {
     }
 
     /// Which candidates to read: of each kind the first ones that fit now, as many as would fit if all weighed 1; and the
-    /// first one that does not fit, because free slots may be kept for it. All candidates behind it that are as heavy
-    /// change nothing.
+    /// first one that does not fit, because free slots may be kept for it. Further ones that are as heavy change nothing,
+    /// and no service takes those that are heavier than its `weight_max`.
     #[must_use]
     pub fn selections(&self, offers: &Offers, most: u64) -> Vec<Selection> {
         let open = u64::try_from(self.open()).unwrap_or(0).min(most);
@@ -144,7 +148,10 @@ impl PoolCount {
             }
             let heaviest = self.heaviest(kind, offers);
             add(1..=heaviest, most);
-            add(heaviest.saturating_add(1)..=WEIGHT_MAX, 1);
+            let taken = offers.get(kind).map_or(WEIGHT_MAX, KindSupply::weight_max);
+            if heaviest < taken {
+                add(heaviest + 1..=taken, 1);
+            }
         }
         selections
     }
@@ -174,8 +181,8 @@ impl PoolCount {
         supply.room_beside(self.of_kind(kind).admitted)
     }
 
-    /// The slots for observers of this kind and weight, and `ahead` more. `None` if services offer the
-    /// kind, but all of them refuse the weight.
+    /// The slots for observers of this kind and weight, and `ahead` more. `None` if services offer the kind, but all of them
+    /// refuse the weight.
     pub(crate) fn offered(&self, kind: &Kind, weight: u16, offers: &Offers, ahead: u64) -> Option<Supply> {
         let supply = offers.get(kind).map(|kinds| kinds.for_weight(weight)).unwrap_or_default();
         let is_refused = supply == Supply::default() && weight > 1 && offers.contains_key(kind);
@@ -203,8 +210,8 @@ impl PoolCount {
         waiting.map(|(kind, _)| kind).filter(|kind| !offered.contains(*kind)).cloned().collect()
     }
 
-    /// Decides about candidates, of which [`Self::selections`] tells which were read. An observer whose
-    /// limits have no free place leaves its slot to the next one.
+    /// Decides about the candidates of [`Self::selections`]. An observer whose limits have no free place leaves its slot to
+    /// the next one.
     ///
     /// The first candidate that does not fit into the free slots has them kept for it in every other minute of its wait:
     /// those behind it wait as well. In the minutes between, lighter ones behind it pass. If they always passed, a heavy
