@@ -132,6 +132,17 @@ fn reports_of_one_run() {
 }
 
 #[test]
+fn registrations_of_single_pools_and_of_services_that_take_weights() {
+    let report = |registration| {
+        let report = Report::ServiceRegistered(Box::new(registration));
+        let entries = vec![SequencedReport::new(1, at(0), report)];
+        StateMessage::Reports(Reports { service: service(), entries })
+    };
+    both_ways("registration-single", &report(Registration { pool_single: true, ..registration() }));
+    both_ways("registration-weight", &report(Registration { weight_max: 4, ..registration() }));
+}
+
+#[test]
 fn reports() {
     let run = |event| Report::Run(RunReport { id: observer(), epoch: Epoch::new(3, 2), event });
     let all = [

@@ -81,6 +81,7 @@ impl Tone {
             "restarting" | "waiting" | "moving" | "stopping" => Self::Wait,
             "changed" | "reverting" | "Reverting" | "Created" | "OnDeleting" | "cordoned" | "draining"
             | "suspect" | "errored" | "refused" => Self::Wait,
+            "Creating" | "Incomplete" | "Cancelling" | "Deleting" | "preempted" => Self::Wait,
             "Failed" | "lost" | "failed" | "service_lost" | "service_suspect" => Self::Bad,
             _ => Self::Plain,
         }

@@ -77,6 +77,7 @@ pub(crate) const POOLS: View<Pool> = View {
         Column::<Pool>::new("RESTARTING", |it, _| count(&it.health, "restarting")).right(),
         Column::<Pool>::new("WAITING", |it, _| count(&it.health, "waiting")).right(),
         Column::<Pool>::new("FAILED", |it, _| count(&it.observers, "Failed")).right(),
+        Column::<Pool>::new("SINGLE", |it, _| if it.single { "yes" } else { "no" }.to_owned()).wide(),
         Column::<Pool>::new("MOVING", |it, _| count(&it.health, "moving")).right().wide(),
         Column::<Pool>::new("STOPPING", |it, _| count(&it.health, "stopping")).right().wide(),
         Column::<Pool>::new("PAUSED", |it, _| count(&it.observers, "Paused")).right().wide(),

@@ -224,4 +224,11 @@ fn a_preempted_observer_returns_to_the_backlog_and_says_why() {
     assert_eq!(reason, "waiting for a slot in pool default: preempted by o8, whose priority is 5");
     it.admit(at(23), &policy());
     assert_eq!((it.preempted.clone(), it.generation), (None, 2));
+    // Its run completed before it was told to stop, and a user starts it again.
+    let mut it = running(1, 0, 1);
+    assert!(it.give_way_to(&waiting(8, 5), at(20), &policy()));
+    let report = RunReport { id: it.id, epoch: it.epoch(), event: RunEvent::Completed };
+    it.apply(ServiceId(Uuid::from_u128(1)), 2, at(21), &report, at(21));
+    it.restart(at(22), &policy()).unwrap();
+    assert_eq!(it.verdict().reason.to_string(), "waiting for a slot in pool default");
 }

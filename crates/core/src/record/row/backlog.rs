@@ -140,6 +140,9 @@ impl Row {
                 Some(Settlement::Stopped | Settlement::NotStarted { .. }) | None => {}
             }
         }
+        if !matches!(self.settlement(), Some(Settlement::Stopped)) {
+            self.preempted = None;
+        }
         self.wait(since, now);
         (self.ending, self.promised, self.readmitted) = (None, None, None);
         (self.withdrawn_at, self.refused_since, self.resend) = (None, None, None);
