@@ -30,8 +30,10 @@ struct Channel {
     golden: &'static [&'static str],
 }
 
-const STATE: [&str; 10] = [
+const STATE: [&str; 12] = [
     "reports",
+    "registration-single",
+    "registration-weight",
     "checkpoints",
     "finished",
     "handed_over_for",

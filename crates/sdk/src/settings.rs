@@ -171,8 +171,7 @@ mod tests {
         assert_eq!((check(1, 0), check(4, 4)), (Ok(()), Ok(())));
         assert!(check(4, 3).unwrap_err().contains("4 is above service.capacity, 3"));
         assert!(check(0, 3).is_err() && check(1001, 2000).is_err());
-        settings.pool_single = true;
-        settings.weight_max = 2;
+        (settings.pool_single, settings.weight_max, settings.capacity) = (true, 2, Capacity::Fixed(10));
         assert!(settings.check_slots().unwrap_err().contains("2 must be 1 with service.pool_single"));
     }
 

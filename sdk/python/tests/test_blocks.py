@@ -224,6 +224,8 @@ def test_shares_priorities_and_rests_mean_nothing_in_a_single_pool() -> None:
     blocks.rest(7.0, 67.0)
     for now in (7.0, 7.3, 7.5, 8.0, 68.0):
         assert (blocks.decide(now), blocks.allowed_when_over_capacity(now)) == ([], None)
+
+
 class Weighed:
     """A service that takes weights, a broker, and a queue with messages of these weights, repeated."""
 

@@ -6,6 +6,7 @@ use everwatch_core::capacity::admission::{Offers, PoolCount, Selection, offers};
 use everwatch_core::capacity::preemption::Look;
 use everwatch_core::capacity::supply::{Load, Supply};
 use everwatch_core::id::{Kind, Pool, ServiceRef};
+use everwatch_core::record::due::{DueStep, due_step};
 use everwatch_core::record::row::Slot;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::heartbeat::{Heartbeat, Intent};
@@ -301,7 +302,15 @@ pub async fn runs_give_their_slots_to_a_higher_priority(store: &dyn Store) {
     assert_eq!(preempted(9).await, []);
     assert_eq!(preempted(10).await, [2, 1], "priority 7 keeps its slot, and -9 gets none");
     assert_eq!(preempted(11).await, [], "both are ending");
-    change(store, 1, |row| hear(row, 2, 1, RunEvent::Stopped)).await;
+    change(store, 1, |row| {
+        hear(row, 2, 1, RunEvent::Stopped);
+        let next = due_step(row, Timestamp(since.0 + 12_000), &RowPolicy::default());
+        assert!(matches!(next, Some(DueStep::Save(_))), "{next:?}");
+        if let Some(DueStep::Save(waits)) = next {
+            *row = waits;
+        }
+    })
+    .await;
     let counted = store.waiting_pools().await.unwrap().pools[&pool].clone();
-    assert_eq!((counted.free(), counted.waiting()), (1, 3), "it uses no slot");
+    assert_eq!((counted.free(), counted.waiting()), (1, 4), "it waits and uses no slot");
 }
