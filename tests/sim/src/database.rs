@@ -194,7 +194,7 @@ impl RemoteStore {
 
     async fn preempt_runs(&self, look: &Look<'_>) -> Result<Vec<Preempted>, StoreError> {
         let preempted = self.memory().preempt(look).await?;
-        for Preempted { before, after } in &preempted {
+        for Preempted { before, after, .. } in &preempted {
             let before = Some(Box::new(before.clone()));
             note(Fact::Saved { request: None, before, after: Box::new(after.clone()) });
         }

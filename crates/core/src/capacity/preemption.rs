@@ -23,9 +23,10 @@ const RECALLS: Duration = Duration::from_secs(10);
 /// A pool is looked at this often while no run ends.
 pub const EVERY: Duration = Duration::from_secs(1);
 
-/// The pause after a look that ended this many runs: thirty a minute, apart from the last look.
+/// The pause after a look: two seconds for each run that it ended, thirty a minute. A recall ends no run.
 #[must_use]
-pub fn pause(ended: usize) -> Duration {
+pub fn pause(preempted: &[Preempted]) -> Duration {
+    let ended = preempted.iter().filter(|it| !it.recalled).count();
     EVERY.max(Duration::from_secs(2) * u32::try_from(ended).unwrap_or(u32::MAX))
 }
 
@@ -47,6 +48,8 @@ pub struct Look<'a> {
 pub struct Preempted {
     pub before: Row,
     pub after: Row,
+    /// No living service holds it, although its row may still name the last one: its message may be ready in the queue.
+    pub recalled: bool,
 }
 
 impl Look<'_> {
@@ -132,7 +135,8 @@ impl Look<'_> {
 
     fn preempted(&self, before: &Row, by: &Row, policy: &RowPolicy) -> Option<Preempted> {
         let mut after = before.clone();
-        after.give_way_to(by, self.now, policy).then(|| Preempted { before: before.clone(), after })
+        let recalled = self.is_ready(before);
+        after.give_way_to(by, self.now, policy).then(|| Preempted { before: before.clone(), after, recalled })
     }
 
     /// Whether no living service holds it: its message may be ready in the queue.
@@ -143,7 +147,7 @@ impl Look<'_> {
 
     fn is_cordoned(&self, row: &Row) -> bool {
         let holder = row.holder().and_then(|holder| self.services.iter().find(|it| it.id == holder));
-        holder.is_some_and(|it| it.state() == ServiceState::Cordoned)
+        holder.is_some_and(|it| it.state() == ServiceState::Cordoned && !it.registration.pool_single)
     }
 
     /// The kinds that are compared on their own. `None` stands for all: if the services of a pool offer the same kinds,

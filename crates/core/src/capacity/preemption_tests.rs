@@ -37,10 +37,15 @@ fn running(number: u128, priority: i8, second: i64) -> Row {
     it.apply(ServiceId(Uuid::from_u128(1)), 1, at(second), &report, at(second));
     it
 }
-/// Its message is in the queue.
+/// Its message is in the queue: it has not run yet, or, with an odd number, its service has died.
 fn ready(number: u128, priority: i8) -> Row {
     let mut it = row(number, "ticker", priority);
     it.confirmed(1, at(0));
+    if !number.is_multiple_of(2) {
+        let event = RunEvent::Started { attempt: 1, started_at: at(1) };
+        let report = RunReport { id: it.id, epoch: crate::epoch::Epoch::new(1, 1), event };
+        it.apply(ServiceId(Uuid::from_u128(77)), 1, at(1), &report, at(1));
+    }
     it
 }
 
@@ -82,13 +87,14 @@ impl World {
             .iter()
             .flat_map(|selection| self.waiting.iter().filter(|row| selection.contains(row)).cloned())
             .collect();
-        let Some(below) = look.below(&read) else { return "nobody has waited long enough".to_owned() };
+        let Some(below) = look.below(&read) else { return "no observer has waited long enough".to_owned() };
         let admitted: Vec<Row> =
             self.admitted.iter().filter(|row| row.preemption_rank().unwrap() < below).cloned().collect();
         let decided = look.decide(&count, (read, self.keys.clone()), &admitted, &policy());
         let shown = decided.iter().map(|it| {
             let by = &it.after.preempted.as_ref().unwrap().by;
-            format!("{} to {by}", it.before.definition.name)
+            let how = if it.recalled { " (recalled)" } else { "" };
+            format!("{} to {by}{how}", it.before.definition.name)
         });
         let shown = shown.collect::<Vec<_>>().join(", ");
         for it in decided {
@@ -106,7 +112,7 @@ impl World {
 fn the_latest_run_of_the_lowest_priority_gives_way_once() {
     let runs = [running(1, 0, 5), running(2, 0, 7), running(3, -1, 3), running(4, 9, 8)];
     let mut world = World::new(4, &[waiting(8, 5)], &runs);
-    assert_eq!(world.look(9), "nobody has waited long enough");
+    assert_eq!(world.look(9), "no observer has waited long enough");
     assert_eq!(world.look(10), "o3 to o8");
     assert_eq!(world.look(11), "", "a run is ending already");
     world.waiting.push(waiting(9, 1));
@@ -119,7 +125,7 @@ fn the_latest_run_of_the_lowest_priority_gives_way_once() {
 fn equal_priorities_never_give_way_and_free_slots_come_first() {
     assert_eq!(World::new(1, &[waiting(8, 5)], &[running(1, 5, 1)]).look(99), "");
     assert_eq!(World::new(2, &[waiting(8, 5)], &[running(1, 0, 1)]).look(99), "");
-    // Nobody behind the first one that gets no slot: the queue of the backlog would give it to that one.
+    // The run of o1 ends for o8; o9 has the priority of o1 and gets no slot.
     let mut world = World::new(1, &[waiting(8, 5), waiting(9, 4)], &[running(1, 4, 1)]);
     assert_eq!(world.look(99), "o1 to o8");
     assert_eq!(world.look(99), "");
@@ -130,14 +136,14 @@ fn ready_messages_are_recalled_before_a_run_ends() {
     // A service with two slots died; its observers are in the queue.
     let runs = [running(1, 0, 1), running(2, 0, 2), ready(3, 0), ready(4, 3), ready(5, 9)];
     let mut world = World::new(2, &[waiting(8, 5)], &runs);
-    assert_eq!(world.look(20), "o3 to o8, o4 to o8");
+    assert_eq!(world.look(20), "o3 to o8 (recalled), o4 to o8 (recalled)");
     assert_eq!(world.look(21), "", "the recall is not over");
     world.end(3);
     world.end(4);
     // Slots for the one that is ready with a higher priority, and for the one that waits.
     assert_eq!(world.look(22), "o2 to o8, o1 to o8");
     let mut world = World::new(1, &[waiting(8, 5)], &[running(1, 0, 1), ready(3, 0)]);
-    assert_eq!(world.look(20), "o3 to o8");
+    assert_eq!(world.look(20), "o3 to o8 (recalled)");
     assert_eq!((world.look(29), world.look(30)), (String::new(), "o1 to o8".to_owned()));
 }
 
@@ -152,7 +158,7 @@ fn an_observer_behind_a_limit_gets_no_slot() {
 }
 
 #[test]
-fn nobody_gives_way_while_a_service_is_suspect_or_takes_weights() {
+fn no_run_ends_while_a_service_is_suspect_or_takes_weights() {
     let mut world = World::new(1, &[waiting(8, 5)], &[running(1, 0, 1)]);
     let mut other = service("default", 9, &["ticker"]);
     other.suspect(at(1));
@@ -205,10 +211,12 @@ fn a_look_ends_a_limited_number_of_runs() {
     let mut world = World::new(40, &waiting, &runs);
     assert_eq!(world.look(20).split(", ").count(), AT_ONCE);
     // Any minute with full looks, each with its pause, sees at most twice as many.
-    assert_eq!(
-        (pause(AT_ONCE), pause(1), pause(0)),
-        (Duration::from_secs(60), Duration::from_secs(2), EVERY)
-    );
+    let look = |ended: usize, recalled: usize| {
+        let one = |recalled| Preempted { before: running(1, 0, 1), after: running(1, 0, 1), recalled };
+        pause(&[vec![one(false); ended], vec![one(true); recalled]].concat())
+    };
+    assert_eq!((look(AT_ONCE, 0), look(1, 0)), (Duration::from_secs(60), Duration::from_secs(2)));
+    assert_eq!((look(0, 0), look(0, READ_MAX)), (EVERY, EVERY), "a recall ends no run");
 }
 
 #[test]

@@ -37,7 +37,7 @@ async fn pass(manager: &Arc<Manager>, after: Duration) -> Result<(), StoreError>
         return Ok(());
     }
     for pool in manager.records.store.waiting_pools().await?.pools.keys() {
-        // Both admit nobody, so a freed slot would stay free.
+        // Managers admit no observer meanwhile, so a freed slot would stay free.
         if pool_pause::is_paused(&manager.records, pool).await?
             || rebalance::is_in_progress(&manager.records, pool).await?
         {
@@ -65,15 +65,15 @@ async fn preempt(manager: &Arc<Manager>, pool: &Pool, after: Duration) -> Result
     if preempted.is_empty() {
         return Ok(());
     }
-    let ended = preempted.iter().filter(|it| it.before.holder().is_some()).count();
-    records.store.set_note(&note, &turn, pause(ended)).await?;
+    let recalled = preempted.iter().filter(|it| it.recalled).count();
+    let ended = preempted.len() - recalled;
     metrics::counter!(metric::PREEMPTIONS).increment(ended as u64);
-    let recalled = preempted.len() - ended;
     info!(%pool, ended, recalled, "observers give their slots to others of a higher priority");
     for it in &preempted {
         records.events.tell(Some(&it.before), &it.after);
         commands::revoke_later(manager, &it.after);
     }
     records.note_change();
+    records.store.set_note(&note, &turn, pause(&preempted)).await?;
     if recalled > 0 { sweep::recall(manager, pool).await } else { Ok(()) }
 }
