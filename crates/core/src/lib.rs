@@ -11,6 +11,7 @@
 //! - I7 only a confirmed settlement or park precedes an ack: `slots::tests`
 //! - I8 failover needs no manager and no database: `tests/live`
 
+pub mod access;
 pub mod batch;
 pub mod capacity;
 pub mod clock;

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a check fails by panicking")]
 
+mod access;
 mod backlog;
 mod batches;
 mod changing;
@@ -19,6 +20,7 @@ mod services;
 mod unreadable;
 mod versions;
 
+pub use access::*;
 pub use backlog::*;
 pub use batches::*;
 pub use changing::*;

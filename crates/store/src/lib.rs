@@ -1,6 +1,7 @@
 //! The store port of Everwatch and its implementations: SQLite for one manager, PostgreSQL for many, memory for
 //! tests and simulations.
 
+mod access_columns;
 mod batch_columns;
 mod checkpoints;
 mod columns;

@@ -59,6 +59,8 @@ pub(crate) struct Parameters {
     pub(crate) q: Option<String>,
     pub(crate) health: Option<Vec<&'static str>>,
     pub(crate) reasons: Option<Vec<&'static str>>,
+    /// A JSON array of what may be shown: objects with `pools` and `kinds`, each an array, or null for all.
+    pub(crate) scope: Option<String>,
     /// A JSON object that maps each pool with services to the code of its obstacle (empty if it has none).
     pub(crate) obstacles: String,
     /// The page starts strictly after this value and id.
@@ -73,6 +75,7 @@ impl Parameters {
             if filter.status.is_empty() { all_but_deleted().collect() } else { filter.status.clone() };
         let labels: serde_json::Map<String, serde_json::Value> =
             filter.labels.iter().map(|(key, value)| (without_nul(key), without_nul(value).into())).collect();
+        let scope = filter.scope.as_ref().map(crate::access_columns::written).transpose()?;
         let (value, id) = after.map_or_else(|| edge(filter), |after| (after.value.clone(), after.id.0));
         if filter.sort == Sort::CreatedAt && value.parse::<i64>().is_err() {
             return Err(StoreError::Refused("the page's start is not a time in milliseconds".into()));
@@ -89,6 +92,7 @@ impl Parameters {
                 .then(|| filter.health.iter().copied().map(Health::as_str).collect()),
             reasons: filter.reasons.as_ref().map(|it| it.codes.iter().map(|code| code.as_str()).collect()),
             obstacles: filter.reasons.as_ref().map_or_else(|| "{}".to_owned(), written),
+            scope,
             value: without_nul(&value),
             id,
         })
@@ -96,7 +100,8 @@ impl Parameters {
 
     /// Whether the numbers that each save keeps (`observer_counts`) tell how many rows match.
     pub(crate) fn is_counted(&self) -> bool {
-        !self.has_labels() && self.q.is_none() && self.health.is_none() && self.reasons.is_none()
+        let selects = [self.has_labels(), self.q.is_some(), self.health.is_some(), self.reasons.is_some()];
+        !selects.contains(&true) && self.scope.is_none()
     }
 
     pub(crate) fn has_labels(&self) -> bool {

@@ -1,6 +1,7 @@
 //! A store in the memory of this process, for tests and simulations. It keeps the promises of the store port.
 //! Its content is lost when the process ends.
 
+mod access;
 mod backlog;
 mod batches;
 mod changes;
@@ -69,6 +70,7 @@ struct Tables {
     rates: rates::Table,
     rollouts: rollouts::Stored,
     batches: batches::Stored,
+    access: access::Stored,
     last_event: i64,
     last_parked: i64,
 }
@@ -215,6 +217,9 @@ impl Observers for MemoryStore {
                 && of_reason(row)
                 && filter.kind.as_ref().is_none_or(|kind| definition.kind == *kind)
                 && filter.pool.as_ref().is_none_or(|pool| definition.pool == *pool)
+                && filter.scope.as_ref().is_none_or(|parts| {
+                    parts.iter().any(|part| part.has(&definition.pool, &definition.kind))
+                })
                 && filter.service.is_none_or(|service| row.holder() == Some(service))
                 && filter.labels.iter().all(|(key, value)| definition.labels.get(key) == Some(value))
                 && q.as_ref()

@@ -1,11 +1,13 @@
 //! The store port: rows that change only by compare-and-set on their version. `core` makes every decision, including
 //! which creates are admitted; a store supplies the facts in one transaction.
 
+mod access;
 mod batches;
 mod limits;
 mod parked;
 mod rollouts;
 
+pub use self::access::{Access, Audit, RoleDeleted, RoleWritten, TokenAdded};
 pub use self::batches::{BatchCreated, BatchPart, Batches};
 pub use self::rollouts::{MembersPart, RolloutCreated, Rollouts, StepSaved};
 pub use crate::checkpoints::ObserverResult;
@@ -15,6 +17,7 @@ pub use everwatch_core::capacity::create_admission::Created;
 pub use limits::{LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, Limits, LimitsLookedAt};
 pub use parked::{PARKED_HEAD, Parked, ParkedHead, ParkedMessages};
 
+use everwatch_core::access::Scope;
 use everwatch_core::capacity::admission::{Choice, Offers, PoolCount, PoolOffers, Selection};
 use everwatch_core::capacity::limits::KeyCounts;
 use everwatch_core::capacity::placement::Refused;
@@ -148,6 +151,8 @@ pub struct Filter {
     pub labels: BTreeMap<String, String>,
     /// Part of the name, case-insensitive.
     pub q: Option<String>,
+    /// The observers that the user may know; none other is shown or counted.
+    pub scope: Scope,
     pub sort: Sort,
     /// Ascending unless set.
     pub descending: bool,
@@ -466,6 +471,8 @@ pub trait Store:
     + Services
     + Checkpoints
     + ParkedMessages
+    + Access
+    + Audit
 {
     /// Closes all connections. Everything that was committed is then in the database file itself, not in its log. No
     /// other method works afterwards.

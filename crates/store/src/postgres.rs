@@ -1,5 +1,6 @@
 //! The store on PostgreSQL: any number of managers share one.
 
+mod access;
 mod backlog;
 mod batches;
 mod checkpoints;

@@ -1,5 +1,6 @@
 //! The store on SQLite: one manager, one file. One connection writes, four read.
 
+mod access;
 mod backlog;
 mod batches;
 mod checkpoints;

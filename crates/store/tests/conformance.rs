@@ -117,6 +117,7 @@ both! {
     what_is_saved_is_found_by_what_it_is_now
     the_tables_are_as_new_as_the_program
     filters_hold_together
+    a_scope_hides_what_lies_outside_of_it
     deleted_ones_are_shown_only_on_request
     what_no_living_service_holds_is_found
     pages_show_each_row_once_in_either_order
@@ -139,6 +140,9 @@ both! {
     the_result_of_the_latest_run_is_kept
     a_change_of_a_definition_keeps_the_version_that_it_replaces
     the_oldest_versions_are_forgotten
+    tokens_are_stored_changed_and_forgotten
+    roles_stay_while_tokens_have_them
+    the_audit_log_keeps_requests_and_what_came_of_them
     rates_are_set_listed_and_deleted
     permits_are_granted_until_the_bucket_is_empty
     several_rates_are_granted_together

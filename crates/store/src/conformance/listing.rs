@@ -1,6 +1,7 @@
 //! Lists and counts.
 
 use super::*;
+use everwatch_core::access::ScopePart;
 use crate::port::{Filter, ListCursor, Page, Reasons, Sort};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
@@ -75,6 +76,26 @@ pub async fn filters_hold_together(store: &dyn Store) {
     assert_eq!(listed(store, held).await, ["web_2"]);
     let runs = Filter { status: vec![Status::Processing, Status::Failed], ..Filter::default() };
     assert_eq!(listed(store, runs).await, ["web_2"]);
+}
+
+pub async fn a_scope_hides_what_lies_outside_of_it(store: &dyn Store) {
+    let body = |called: &str, kind: &str, pool: &str| json!({"name": called, "kind": kind, "pool": pool, "on_full": "queue"});
+    let bodies =
+        [body("a", "http", "gpu"), body("b", "exec", "gpu"), body("c", "http", "default"), body("d", "exec", "x")];
+    let rows: Vec<Row> = bodies.into_iter().zip(1..).map(|(body, number)| observer(number, body)).collect();
+    all_created(store, &rows).await;
+    let part = |pools: &[&str], kinds: &[&str]| ScopePart {
+        pools: (!pools.is_empty()).then(|| pools.iter().map(|it| it.parse().unwrap()).collect()),
+        kinds: (!kinds.is_empty()).then(|| kinds.iter().map(|it| it.parse().unwrap()).collect()),
+    };
+    let within = |parts: Vec<ScopePart>| Filter { scope: Some(parts), ..Filter::default() };
+    assert_eq!(listed(store, within(vec![part(&["gpu"], &[])])).await, ["a", "b"]);
+    assert_eq!(listed(store, within(vec![part(&["gpu"], &["exec"])])).await, ["b"]);
+    assert_eq!(listed(store, within(vec![part(&[], &["http"]), part(&["x", "y"], &[])])).await, ["a", "c", "d"]);
+    assert_eq!(listed(store, within(vec![])).await, [""; 0]);
+    assert_eq!(listed(store, within(vec![part(&[], &[])])).await, ["a", "b", "c", "d"]);
+    let both = Filter { q: Some("a".to_owned()), ..within(vec![part(&["gpu"], &[])]) };
+    assert_eq!(listed(store, both).await, ["a"]);
 }
 
 pub async fn deleted_ones_are_shown_only_on_request(store: &dyn Store) {

@@ -23,7 +23,10 @@ macro_rules! matching {
                 "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint",
                 "COALESCE($9::text::jsonb ->> s.pool, 'no-service-in-pool')"
             ),
-            " = ANY($8))"
+            " = ANY($8))
+         AND ($10::text IS NULL OR EXISTS (SELECT 1 FROM jsonb_array_elements($10::text::jsonb) AS part
+            WHERE (part -> 'pools' = 'null' OR part -> 'pools' ? s.pool)
+                AND (part -> 'kinds' = 'null' OR part -> 'kinds' ? s.kind)))"
         )
     };
 }
@@ -39,13 +42,13 @@ macro_rules! listing {
             $past,
             " (",
             $value,
-            ", $11) ORDER BY o.",
+            ", $12) ORDER BY o.",
             $by,
             " ",
             $way,
             ", o.id ",
             $way,
-            " LIMIT $12 OFFSET $13"
+            " LIMIT $13 OFFSET $14"
         )
     };
 }
@@ -66,10 +69,10 @@ pub(super) async fn list(
 ) -> Result<Page, StoreError> {
     let mut snapshot = super::snapshot(pool).await?;
     let statement = match (filter.sort, filter.descending) {
-        (Sort::Name, false) => listing!("name", "$10::text", ">", "ASC"),
-        (Sort::Name, true) => listing!("name", "$10::text", "<", "DESC"),
-        (Sort::CreatedAt, false) => listing!("created_at", "$10::text::bigint", ">", "ASC"),
-        (Sort::CreatedAt, true) => listing!("created_at", "$10::text::bigint", "<", "DESC"),
+        (Sort::Name, false) => listing!("name", "$11::text", ">", "ASC"),
+        (Sort::Name, true) => listing!("name", "$11::text", "<", "DESC"),
+        (Sort::CreatedAt, false) => listing!("created_at", "$11::text::bigint", ">", "ASC"),
+        (Sort::CreatedAt, true) => listing!("created_at", "$11::text::bigint", "<", "DESC"),
     };
     let the = &Parameters::of(filter, after)?;
     let count = if the.is_counted() {
@@ -85,6 +88,7 @@ pub(super) async fn list(
             .bind(&the.health)
             .bind(&the.reasons)
             .bind(&the.obstacles)
+            .bind(&the.scope)
     };
     let total = count.fetch_one(&mut *snapshot).await.map_err(failure)?;
     let mut pages = ledger.pages::<StoredObserver>(most.saturating_add(1));
@@ -99,6 +103,7 @@ pub(super) async fn list(
             .bind(&the.health)
             .bind(&the.reasons)
             .bind(&the.obstacles)
+            .bind(&the.scope)
             .bind(&the.value)
             .bind(the.id)
             .bind(limit)

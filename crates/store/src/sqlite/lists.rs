@@ -24,6 +24,10 @@ const OF_REASON: &str = concat!(
     " IN (SELECT value FROM json_each(?9))"
 );
 
+const IN_SCOPE: &str = "EXISTS (SELECT 1 FROM json_each(?11) AS part
+    WHERE (part.value ->> '$.pools' IS NULL OR s.pool IN (SELECT value FROM json_each(part.value, '$.pools')))
+        AND (part.value ->> '$.kinds' IS NULL OR s.kind IN (SELECT value FROM json_each(part.value, '$.kinds'))))";
+
 /// Builds the condition of a filter. An unset field adds no clause, so that SQLite can answer from an index
 /// without reading rows.
 fn matching(the: &Parameters) -> String {
@@ -35,6 +39,7 @@ fn matching(the: &Parameters) -> String {
         (the.q.is_some(), "instr(lower(o.name), ?6) > 0"),
         (the.health.is_some(), OF_HEALTH),
         (the.reasons.is_some(), OF_REASON),
+        (the.scope.is_some(), IN_SCOPE),
     ];
     let asked = asked.iter().filter(|(is_asked, _)| *is_asked).map(|(_, clause)| *clause);
     let status = "s.status IN (SELECT value FROM json_each(?1))";
@@ -51,8 +56,8 @@ pub(super) async fn list(
     let the = &Parameters::of(filter, after)?;
     let matching = matching(the);
     let (by, value) = match filter.sort {
-        Sort::Name => ("name", "?11"),
-        Sort::CreatedAt => ("created_at", "CAST(?11 AS INTEGER)"),
+        Sort::Name => ("name", "?12"),
+        Sort::CreatedAt => ("created_at", "CAST(?12 AS INTEGER)"),
     };
     let (past, way) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
     let count = if the.is_counted() {
@@ -62,8 +67,8 @@ pub(super) async fn list(
     };
     let statement = format!(
         "SELECT s.id, s.version, s.digest, o.definition, s.state FROM observers o CROSS JOIN observer_states s ON s.id = o.id
-        WHERE {matching} AND (o.{by}, o.id) {past} ({value}, ?12)
-        ORDER BY o.{by} {way}, o.id {way} LIMIT ?13 OFFSET ?14"
+        WHERE {matching} AND (o.{by}, o.id) {past} ({value}, ?13)
+        ORDER BY o.{by} {way}, o.id {way} LIMIT ?14 OFFSET ?15"
     );
     let health = &the.health.as_ref().map(|health| array(health));
     let reasons = &the.reasons.as_ref().map(|codes| array(codes));
@@ -79,6 +84,7 @@ pub(super) async fn list(
         .bind(clock::now().0)
         .bind(reasons)
         .bind(&the.obstacles)
+        .bind(&the.scope)
         .fetch_one(&mut *snapshot)
         .await
         .map_err(failure)?;
@@ -95,6 +101,7 @@ pub(super) async fn list(
             .bind(clock::now().0)
             .bind(reasons)
             .bind(&the.obstacles)
+            .bind(&the.scope)
             .bind(&the.value)
             .bind(the.id)
             .bind(limit)

@@ -1,0 +1,132 @@
+//! Finds out who sends a request.
+
+use super::role::{BuiltIn, Rights, Role};
+use super::token::{Origin, Presented, Token, TokenId};
+use crate::clock::Timestamp;
+use crate::id::Name;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// Every token and role, as a manager last read them.
+#[derive(Debug, Clone, Default)]
+pub struct Accounts {
+    tokens: HashMap<TokenId, Token>,
+    roles: BTreeMap<Name, Role>,
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// As events and the audit log show it.
+    pub name: String,
+    pub role: Name,
+    /// The token that identifies it; `None` for the bootstrap token.
+    pub token: Option<TokenId>,
+    /// Whether it is a session of the console.
+    pub is_session: bool,
+    pub rights: Rights,
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Why a token is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unauthenticated {
+    Unknown,
+    Expired(Timestamp),
+    Revoked(Timestamp),
+    /// The role of the token does not exist.
+    RoleMissing(Name),
+}
+
+impl Principal {
+    /// The owner of the bootstrap token.
+    #[must_use]
+    pub fn bootstrap() -> Self {
+        let role = BuiltIn::Admin.role();
+        Self {
+            name: "bootstrap".to_owned(),
+            rights: role.rights(),
+            role: role.name,
+            token: None,
+            is_session: false,
+            expires_at: None,
+        }
+    }
+}
+
+impl Accounts {
+    /// From what the database has.
+    #[must_use]
+    pub fn new(tokens: Vec<Token>, roles: Vec<Role>) -> Self {
+        let tokens = tokens.into_iter().map(|token| (token.id.clone(), token)).collect();
+        Self { tokens, roles: roles.into_iter().map(|role| (role.name.clone(), role)).collect() }
+    }
+
+    /// Whether a user has created a token that is valid.
+    #[must_use]
+    pub fn has_tokens(&self, now: Timestamp) -> bool {
+        self.tokens.values().any(|token| token.origin == Origin::Created && token.is_valid(now))
+    }
+
+    /// A role by name, built-in ones included.
+    #[must_use]
+    pub fn role(&self, name: &Name) -> Option<Role> {
+        let built_in = BuiltIn::named(name.as_str()).map(BuiltIn::role);
+        built_in.or_else(|| self.roles.get(name).cloned())
+    }
+
+    /// Who presents this token.
+    ///
+    /// # Errors
+    /// Why nobody does.
+    pub fn authenticate(&self, presented: &Presented, now: Timestamp) -> Result<Principal, Unauthenticated> {
+        let token = self.tokens.get(&presented.id).ok_or(Unauthenticated::Unknown)?;
+        // Whoever does not know the secret learns nothing about the token.
+        if !token.opens_to(&presented.digest, now) {
+            return Err(Unauthenticated::Unknown);
+        }
+        self.principal(token, now)
+    }
+
+    /// The principal of a token, if it is still accepted.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn still(&self, id: &TokenId, now: Timestamp) -> Result<Principal, Unauthenticated> {
+        self.principal(self.tokens.get(id).ok_or(Unauthenticated::Unknown)?, now)
+    }
+
+    fn principal(&self, token: &Token, now: Timestamp) -> Result<Principal, Unauthenticated> {
+        if let Some(at) = token.revoked_at {
+            return Err(Unauthenticated::Revoked(at));
+        }
+        if now >= token.expires_at {
+            return Err(Unauthenticated::Expired(token.expires_at));
+        }
+        if let Origin::Session { of: Some(of) } = &token.origin {
+            self.still(of, now)?;
+        }
+        let role = self.role(&token.role).ok_or_else(|| Unauthenticated::RoleMissing(token.role.clone()))?;
+        Ok(Principal {
+            name: token.name.to_string(),
+            rights: role.rights(),
+            role: role.name,
+            token: Some(token.id.clone()),
+            is_session: token.origin != Origin::Created,
+            expires_at: Some(token.expires_at),
+        })
+    }
+}
+
+impl fmt::Display for Unauthenticated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("no token is known with this id and secret"),
+            Self::Expired(at) => write!(f, "the token expired at {at}: create another one"),
+            Self::Revoked(at) => write!(f, "the token was revoked at {at}"),
+            Self::RoleMissing(role) => {
+                write!(f, "the role {role} of the token does not exist: an administrator can apply it again")
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Roles: named lists of grants, each of verbs on some pools and kinds.
+
+use super::verb::{Reach, Verb};
+use crate::id::{Kind, Name, Pool};
+use crate::observer::definition::FieldError;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The most roles.
+pub const ROLES_MAX: u64 = 1000;
+/// The most grants of a role, and the most verbs, pools or kinds of a grant.
+pub const PART_MAX: usize = 100;
+
+/// Verbs on some pools and kinds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// As written: a verb, `resource:*`, `*:action` or `*`. In a grant with `pools` or `kinds`, a `*` stands only for verbs
+    /// that can be restricted to them.
+    pub verbs: Vec<String>,
+    /// `None`: every pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pools: Option<Vec<Pool>>,
+    /// `None`: every kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Vec<Kind>>,
+}
+
+/// A role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Role {
+    pub name: Name,
+    pub grants: Vec<Grant>,
+}
+
+/// The roles that every deployment has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BuiltIn {
+    /// Reads everything but specs, logs, parked messages, tokens, roles and the audit log.
+    Viewer,
+    /// Does everything but the administration of tokens and roles, and safe mode.
+    Operator,
+    /// Does everything.
+    Admin,
+}
+
+impl BuiltIn {
+    /// Every built-in role, the least first.
+    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
+
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// The built-in role of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == name)
+    }
+
+    /// As a role.
+    ///
+    /// # Panics
+    /// Never: the names are valid.
+    #[must_use]
+    pub fn role(self) -> Role {
+        let verbs = match self {
+            Self::Admin => vec!["*".to_owned()],
+            Self::Viewer | Self::Operator => {
+                Verb::ALL.iter().filter(|verb| self.has(**verb)).map(ToString::to_string).collect()
+            }
+        };
+        let name = Name::new(self.as_str()).expect("a valid name");
+        Role { name, grants: vec![Grant { verbs, pools: None, kinds: None }] }
+    }
+
+    fn has(self, verb: Verb) -> bool {
+        use Verb::*;
+        let administers = matches!(verb, TokensRead | TokensWrite | RolesRead | RolesWrite | AuditRead);
+        match self {
+            Self::Admin => true,
+            Self::Operator => !administers && verb != SafeModeWrite,
+            Self::Viewer => {
+                let reads = verb.as_str().ends_with(":read");
+                reads && !administers && !matches!(verb, SpecsRead | LogsRead | ParkedRead)
+            }
+        }
+    }
+}
+
+impl Grant {
+    fn is_restricted(&self) -> bool {
+        self.pools.is_some() || self.kinds.is_some()
+    }
+
+    fn fits(&self, verb: Verb) -> bool {
+        match verb.reach() {
+            Reach::Observer => true,
+            Reach::Pool => self.kinds.is_none(),
+            Reach::Deployment => !self.is_restricted(),
+        }
+    }
+
+    /// The verbs that it grants.
+    fn granted(&self) -> BTreeSet<Verb> {
+        let all = self.verbs.iter().flat_map(|text| Verb::matching(text));
+        all.filter(|verb| self.fits(*verb)).collect()
+    }
+
+    fn check(&self, at: &str, errors: &mut Vec<FieldError>) {
+        let mut wrong = |member: &str, detail: String| {
+            errors.push(FieldError { pointer: format!("{at}/{member}"), detail });
+        };
+        let lengths = [
+            ("verbs", Some(self.verbs.len())),
+            ("pools", self.pools.as_ref().map(Vec::len)),
+            ("kinds", self.kinds.as_ref().map(Vec::len)),
+        ];
+        for (member, length) in lengths {
+            if length.is_some_and(|length| !(1..=PART_MAX).contains(&length)) {
+                wrong(member, format!("must have 1 to {PART_MAX} items"));
+            }
+        }
+        for (place, text) in self.verbs.iter().enumerate() {
+            let verbs = Verb::matching(text);
+            let shown: String = text.chars().take(100).collect();
+            let member = format!("verbs/{place}");
+            if verbs.is_empty() {
+                let known = Verb::ALL.iter().map(|verb| verb.as_str()).collect::<Vec<_>>().join(", ");
+                wrong(&member, format!("`{shown}` is not a verb; verbs: {known}; or resource:*, *:action, *"));
+            } else if !verbs.iter().any(|verb| self.fits(*verb)) {
+                let what = if self.kinds.is_some() { "pools or kinds" } else { "pools" };
+                let cure = "put it into a grant of its own without pools and kinds";
+                wrong(&member, format!("`{shown}` cannot be restricted to {what}: {cure}"));
+            }
+        }
+    }
+}
+
+impl Role {
+    /// Reads the body of a role.
+    ///
+    /// # Errors
+    /// Each member that is wrong, with the reason and the cure.
+    pub fn parse(name: Name, body: Value) -> Result<Self, Vec<FieldError>> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Body {
+            grants: Vec<Grant>,
+        }
+        let at = |pointer: &str, detail: String| FieldError { pointer: pointer.to_owned(), detail };
+        let Body { grants } = serde_json::from_value(body).map_err(|error| vec![at("", error.to_string())])?;
+        let mut errors = Vec::new();
+        if BuiltIn::named(name.as_str()).is_some() {
+            errors.push(at("", format!("{name} is built in and cannot be changed: choose another name")));
+        }
+        if !(1..=PART_MAX).contains(&grants.len()) {
+            errors.push(at("/grants", format!("must have 1 to {PART_MAX} items")));
+        }
+        for (place, grant) in grants.iter().enumerate() {
+            grant.check(&format!("/grants/{place}"), &mut errors);
+        }
+        if errors.is_empty() { Ok(Self { name, grants }) } else { Err(errors) }
+    }
+
+    /// What it permits.
+    #[must_use]
+    pub fn rights(&self) -> Rights {
+        let grants = self.grants.iter();
+        Rights(grants.map(|it| (it.granted(), ScopePart::of(it))).filter(|it| !it.0.is_empty()).collect())
+    }
+}
+
+/// What a request is about.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    Observer(&'a Pool, &'a Kind),
+    Pool(&'a Pool),
+    Deployment,
+}
+
+/// Pools and kinds; `None`: all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScopePart {
+    pub pools: Option<Vec<Pool>>,
+    pub kinds: Option<Vec<Kind>>,
+}
+
+/// The observers that a principal may know; `None`: all.
+pub type Scope = Option<Vec<ScopePart>>;
+
+impl ScopePart {
+    fn of(grant: &Grant) -> Self {
+        Self { pools: grant.pools.clone(), kinds: grant.kinds.clone() }
+    }
+
+    fn has_pool(&self, pool: &Pool) -> bool {
+        self.pools.as_ref().is_none_or(|pools| pools.contains(pool))
+    }
+
+    /// Whether it has observers of this pool and kind.
+    #[must_use]
+    pub fn has(&self, pool: &Pool, kind: &Kind) -> bool {
+        self.has_pool(pool) && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(kind))
+    }
+
+    fn is_all(&self) -> bool {
+        self.pools.is_none() && self.kinds.is_none()
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        fn all<T: PartialEq>(mine: Option<&Vec<T>>, others: Option<&Vec<T>>) -> bool {
+            mine.is_none_or(|mine| others.is_some_and(|others| others.iter().all(|it| mine.contains(it))))
+        }
+        all(self.pools.as_ref(), other.pools.as_ref()) && all(self.kinds.as_ref(), other.kinds.as_ref())
+    }
+}
+
+/// What a principal may do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rights(Vec<(BTreeSet<Verb>, ScopePart)>);
+
+impl Rights {
+    /// Whether it permits this verb on this target.
+    #[must_use]
+    pub fn permits(&self, verb: Verb, target: Target<'_>) -> bool {
+        self.parts(verb).any(|part| match target {
+            Target::Observer(pool, kind) => part.has(pool, kind),
+            Target::Pool(pool) => part.has_pool(pool),
+            Target::Deployment => part.is_all(),
+        })
+    }
+
+    /// Whether it permits this verb on any target.
+    #[must_use]
+    pub fn permits_some(&self, verb: Verb) -> bool {
+        self.parts(verb).next().is_some()
+    }
+
+    /// The observers on which it permits this verb.
+    #[must_use]
+    pub fn scope(&self, verb: Verb) -> Scope {
+        if self.parts(verb).any(ScopePart::is_all) {
+            return None;
+        }
+        Some(self.parts(verb).cloned().collect())
+    }
+
+    /// Whether it permits everything that `other` permits: nobody can give rights that they lack.
+    #[must_use]
+    pub fn cover(&self, other: &Self) -> bool {
+        other.0.iter().all(|(verbs, part)| {
+            verbs.iter().all(|verb| self.parts(*verb).any(|mine| mine.covers(part)))
+        })
+    }
+
+    /// The verbs that it permits on some target.
+    #[must_use]
+    pub fn verbs(&self) -> BTreeSet<Verb> {
+        self.0.iter().flat_map(|(verbs, _)| verbs.iter().copied()).collect()
+    }
+
+    fn parts(&self, verb: Verb) -> impl Iterator<Item = &ScopePart> {
+        self.0.iter().filter(move |(verbs, _)| verbs.contains(&verb)).map(|(_, part)| part)
+    }
+}

@@ -1,0 +1,212 @@
+use super::*;
+use crate::clock::Timestamp;
+use crate::id::{Kind, Name, Pool};
+use serde_json::json;
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+fn pool(text: &str) -> Pool {
+    Pool::new(text).unwrap()
+}
+fn kind(text: &str) -> Kind {
+    Kind::new(text).unwrap()
+}
+fn role(grants: serde_json::Value) -> Role {
+    Role::parse(name("r"), json!({ "grants": grants })).unwrap()
+}
+fn wrong(body: serde_json::Value) -> Vec<String> {
+    let errors = Role::parse(name("r"), body).unwrap_err();
+    errors.into_iter().map(|it| format!("{} {}", it.pointer, it.detail)).collect()
+}
+
+fn token(id: u64, role: &str, secret: &Secret) -> Token {
+    Token {
+        id: secret.id.clone(),
+        name: name(&format!("t{id}")),
+        role: name(role),
+        origin: Origin::Created,
+        created_at: Timestamp(0),
+        created_by: "test".to_owned(),
+        expires_at: Timestamp(1000),
+        digest: secret.digest(),
+        previous: None,
+        revoked_at: None,
+    }
+}
+
+fn secret(id: u64) -> Secret {
+    Secret::new(id, [u8::try_from(id).unwrap(); 32])
+}
+
+fn presented(secret: &Secret) -> Presented {
+    Presented::parse(&secret.text).unwrap()
+}
+
+#[test]
+fn a_token_is_required_beyond_loopback_and_once_there_is_one() {
+    let cases = [
+        (Mode::Auto, true, false, false),
+        (Mode::Auto, true, true, true),
+        (Mode::Auto, false, false, true),
+        (Mode::Required, true, false, true),
+        (Mode::Off, true, true, false),
+    ];
+    for (mode, is_loopback, has_tokens, required) in cases {
+        assert_eq!(mode.requires_token(is_loopback, has_tokens), required, "{mode:?} {is_loopback} {has_tokens}");
+    }
+}
+
+#[test]
+fn a_token_that_is_typed_wrong_is_known_as_such() {
+    let secret = Secret::new(u64::MAX, [255; 32]);
+    assert_eq!(secret.text.len(), "ewt_".len() + 10 + 1 + 43 + 1 + 6);
+    assert_eq!(presented(&secret).id, secret.id);
+    for place in 0..secret.text.len() {
+        let mut other = secret.text.clone().into_bytes();
+        other[place] = if other[place] == b'x' { b'y' } else { b'x' };
+        assert_eq!(Presented::parse(std::str::from_utf8(&other).unwrap()), Err(Mistyped), "at {place}");
+    }
+    for text in ["", "ewt", "ewt_", "a password of thirty-two letters!", &secret.text[1..], &format!("{}_1", secret.text)] {
+        assert_eq!(Presented::parse(text), Err(Mistyped), "{text}");
+    }
+    assert!(!format!("{secret:?} {:?}", secret.digest()).contains(&secret.text[15..]), "a secret is printed");
+}
+
+#[test]
+fn different_secrets_give_different_texts() {
+    let mut texts: Vec<String> = (0..=255).map(|byte| Secret::new(7, [byte; 32]).text).collect();
+    texts.dedup();
+    assert_eq!(texts.len(), 256);
+    assert!(texts.iter().all(|text| Presented::parse(text).is_ok()));
+}
+
+#[test]
+fn a_token_is_accepted_until_it_expires_or_is_revoked() {
+    let (first, second) = (secret(1), secret(2));
+    let accounts = Accounts::new(vec![token(1, "viewer", &first)], Vec::new());
+    let who = accounts.authenticate(&presented(&first), Timestamp(999)).unwrap();
+    assert_eq!((who.name.as_str(), who.role.as_str()), ("t1", "viewer"));
+    let at = |accounts: &Accounts, secret, now| accounts.authenticate(&presented(secret), Timestamp(now));
+    assert_eq!(at(&accounts, &first, 1000), Err(Unauthenticated::Expired(Timestamp(1000))));
+    assert_eq!(at(&accounts, &second, 0), Err(Unauthenticated::Unknown));
+    let revoked = token(1, "viewer", &first).revoked(Timestamp(5)).revoked(Timestamp(6));
+    let accounts = Accounts::new(vec![revoked], Vec::new());
+    assert_eq!(at(&accounts, &first, 7), Err(Unauthenticated::Revoked(Timestamp(5))));
+    assert!(!accounts.has_tokens(Timestamp(7)));
+    // The id alone is public: another secret with it learns nothing.
+    let other = Secret::of(first.id.clone(), [9; 32]);
+    assert_eq!(at(&accounts, &other, 7), Err(Unauthenticated::Unknown));
+}
+
+#[test]
+fn after_a_rotation_both_secrets_are_accepted_for_a_while() {
+    let first = secret(1);
+    let second = Secret::of(first.id.clone(), [8; 32]);
+    let rotated = token(1, "admin", &first).rotated(second.digest(), Timestamp(100), Timestamp(2000));
+    let accounts = Accounts::new(vec![rotated], Vec::new());
+    let at = |secret, now| accounts.authenticate(&presented(secret), Timestamp(now)).is_ok();
+    assert!(at(&first, 99) && at(&second, 99) && at(&second, 1999));
+    assert!(!at(&first, 100) && !at(&second, 2000));
+}
+
+#[test]
+fn a_session_ends_with_the_token_that_opened_it() {
+    let (parent, session) = (secret(1), secret(2));
+    let opened = Token {
+        origin: Origin::Session { of: Some(parent.id.clone()) },
+        expires_at: Timestamp(5000),
+        ..token(2, "viewer", &session)
+    };
+    let accounts = Accounts::new(vec![token(1, "viewer", &parent), opened.clone()], Vec::new());
+    assert!(accounts.authenticate(&presented(&session), Timestamp(999)).unwrap().is_session);
+    assert_eq!(
+        accounts.authenticate(&presented(&session), Timestamp(1000)),
+        Err(Unauthenticated::Expired(Timestamp(1000)))
+    );
+    let accounts = Accounts::new(vec![opened], Vec::new());
+    assert_eq!(accounts.authenticate(&presented(&session), Timestamp(1)), Err(Unauthenticated::Unknown));
+    assert!(!accounts.has_tokens(Timestamp(1)), "a session alone does not make tokens required");
+}
+
+#[test]
+fn a_token_whose_role_is_gone_is_refused() {
+    let own = secret(1);
+    let accounts = Accounts::new(vec![token(1, "team", &own)], Vec::new());
+    let refused = accounts.authenticate(&presented(&own), Timestamp(1));
+    assert_eq!(refused, Err(Unauthenticated::RoleMissing(name("team"))));
+    let team = Role { name: name("team"), ..role(json!([{ "verbs": ["observers:read"] }])) };
+    let accounts = Accounts::new(vec![token(1, "team", &own)], vec![team]);
+    assert!(accounts.authenticate(&presented(&own), Timestamp(1)).is_ok());
+}
+
+#[test]
+fn built_in_roles_permit_what_their_names_say() {
+    let [viewer, operator, admin] = BuiltIn::ALL.map(|it| it.role().rights());
+    let may = |rights: &Rights, verb| rights.permits(verb, Target::Deployment);
+    for verb in Verb::ALL.iter().copied() {
+        assert!(may(&admin, verb), "{verb}");
+        assert!(!may(&viewer, verb) || may(&operator, verb), "{verb}");
+        assert!(!may(&viewer, verb) || verb.as_str().ends_with(":read"), "{verb}");
+        assert_eq!(verb.as_str().parse::<Verb>(), Ok(verb));
+    }
+    let secret = [Verb::SpecsRead, Verb::LogsRead, Verb::ParkedRead, Verb::TokensRead, Verb::AuditRead];
+    assert!(secret.into_iter().all(|verb| !may(&viewer, verb)));
+    assert!(!may(&operator, Verb::TokensWrite) && !may(&operator, Verb::RolesWrite));
+    assert!(admin.cover(&operator) && operator.cover(&viewer) && !viewer.cover(&operator));
+}
+
+#[test]
+fn a_grant_reaches_only_its_pools_and_kinds() {
+    let rights = role(json!([
+        { "verbs": ["observers:*"], "pools": ["a"], "kinds": ["http"] },
+        { "verbs": ["observers:read", "services:read"], "pools": ["b"] },
+        { "verbs": ["events:read"] },
+    ]))
+    .rights();
+    let on = |verb, at: &str, of: &str| rights.permits(verb, Target::Observer(&pool(at), &kind(of)));
+    assert!(on(Verb::ObserversDelete, "a", "http"));
+    assert!(!on(Verb::ObserversDelete, "a", "exec") && !on(Verb::ObserversDelete, "b", "http"));
+    assert!(on(Verb::ObserversRead, "b", "exec") && !on(Verb::ObserversRead, "c", "http"));
+    assert!(rights.permits(Verb::ServicesRead, Target::Pool(&pool("b"))));
+    assert!(!rights.permits(Verb::ServicesRead, Target::Pool(&pool("a"))));
+    assert!(rights.permits(Verb::EventsRead, Target::Deployment));
+    assert!(!rights.permits(Verb::ServicesRead, Target::Deployment));
+    let parts = rights.scope(Verb::ObserversRead).unwrap();
+    assert_eq!(parts.len(), 2);
+    assert!(parts[0].has(&pool("a"), &kind("http")) && !parts[0].has(&pool("a"), &kind("exec")));
+    assert_eq!(rights.scope(Verb::EventsRead), None);
+    assert_eq!(rights.scope(Verb::TokensRead), Some(Vec::new()));
+}
+
+#[test]
+fn a_star_in_a_restricted_grant_leaves_out_what_cannot_be_restricted() {
+    let rights = role(json!([{ "verbs": ["*"], "pools": ["a"] }])).rights();
+    assert!(rights.permits_some(Verb::ObserversCreate) && rights.permits_some(Verb::ServicesOperate));
+    assert!(!rights.permits_some(Verb::TokensWrite) && !rights.permits_some(Verb::EventsRead));
+    let rights = role(json!([{ "verbs": ["*:read"], "kinds": ["http"] }])).rights();
+    assert!(rights.permits_some(Verb::SpecsRead) && !rights.permits_some(Verb::ServicesRead));
+}
+
+#[test]
+fn a_role_that_makes_no_sense_is_refused_by_member() {
+    let verbs = wrong(json!({ "grants": [{ "verbs": ["observers:fly", "tokens:read"], "pools": ["a"] }, { "verbs": [] }] }));
+    assert!(verbs[0].starts_with("/grants/0/verbs/0 `observers:fly` is not a verb; verbs: observers:read, "), "{verbs:?}");
+    assert_eq!(verbs[1], "/grants/0/verbs/1 `tokens:read` cannot be restricted to pools: put it into a grant of its own without pools and kinds");
+    assert_eq!(verbs[2], "/grants/1/verbs must have 1 to 100 items");
+    assert_eq!(wrong(json!({ "grants": [] })), ["/grants must have 1 to 100 items"]);
+    assert!(wrong(json!({ "grants": [{ "verbs": ["*"], "pool": "a" }] }))[0].contains("unknown field `pool`"));
+    let built_in = Role::parse(name("admin"), json!({ "grants": [{ "verbs": ["*"] }] })).unwrap_err();
+    assert_eq!(built_in[0].detail, "admin is built in and cannot be changed: choose another name");
+}
+
+#[test]
+fn nobody_can_give_rights_that_they_lack() {
+    let narrow = role(json!([{ "verbs": ["observers:read"], "pools": ["a"], "kinds": ["http"] }])).rights();
+    let wide = role(json!([{ "verbs": ["observers:read", "specs:read"], "pools": ["a", "b"] }])).rights();
+    let all = BuiltIn::Admin.role().rights();
+    assert!(wide.cover(&narrow) && !narrow.cover(&wide) && all.cover(&wide) && !wide.cover(&all));
+    let other = role(json!([{ "verbs": ["observers:read"], "kinds": ["http"] }])).rights();
+    assert!(!wide.cover(&other), "every pool is more than two");
+    assert!(wide.cover(&Rights::default()) && Rights::default().cover(&Rights::default()));
+}

@@ -1,0 +1,32 @@
+-- Tokens and sessions: a digest of each secret, never the secret.
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY,
+    -- Null for a session.
+    name TEXT,
+    role TEXT NOT NULL,
+    -- When it stops being valid, in ms since 1970: expired or revoked.
+    valid_until INTEGER NOT NULL,
+    document TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tokens_by_name ON tokens (name, valid_until) WHERE name IS NOT NULL;
+CREATE INDEX tokens_by_role ON tokens (role, valid_until);
+CREATE INDEX tokens_until ON tokens (valid_until);
+
+-- Roles that users have defined.
+CREATE TABLE roles (
+    name TEXT PRIMARY KEY,
+    document TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Each request that changes something, written before it is carried out, and what came of it.
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL,
+    principal TEXT,
+    -- The HTTP status. Null: the manager died before it answered.
+    status INTEGER,
+    created TEXT,
+    document TEXT NOT NULL
+) STRICT;
+CREATE INDEX audit_by_principal ON audit (principal, id);
+CREATE INDEX audit_by_time ON audit (at);
