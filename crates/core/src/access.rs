@@ -1,7 +1,7 @@
 //! Who may do what: tokens, and the roles that say what their owners may do.
 
-mod audit;
 mod accounts;
+mod audit;
 mod role;
 mod token;
 mod verb;

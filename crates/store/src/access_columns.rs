@@ -41,7 +41,9 @@ pub(crate) fn written(document: &impl Serialize) -> Result<String, StoreError> {
 
 fn readable<T: serde::de::DeserializeOwned>(documents: Vec<String>, what: &str) -> Vec<T> {
     let one = |document: String| {
-        read(&document).inspect_err(|error| tracing::warn!(what, %error, "a stored document cannot be read")).ok()
+        read(&document)
+            .inspect_err(|error| tracing::warn!(what, %error, "a stored document cannot be read"))
+            .ok()
     };
     documents.into_iter().filter_map(one).collect()
 }

@@ -345,10 +345,9 @@ pub(crate) fn health_counts_of(
     Ok(counts)
 }
 
-/// A row of a count of pools: pool, kind, what is counted, and two sums. `capacity` and `certain` have no kind. The sums
-/// are, of observers: their number and weight; of `capacity`: slots; of `certain`: the certain slots and messages
-/// of [`Supply`].
-pub(crate) type PoolCountRow = (String, String, String, i64, i64);
+/// A row of a count of pools: pool, kind, slot, and three sums. Without a kind, the sums are the members of [`Supply`];
+/// otherwise, the number of observers and their weight.
+pub(crate) type PoolCountRow = (String, String, String, i64, i64, i64);
 
 /// The counts of pools.
 pub(crate) fn pool_counts_of(
@@ -358,20 +357,17 @@ pub(crate) fn pool_counts_of(
 ) -> Result<HashMap<String, PoolCount>, StoreError> {
     let empty = || PoolCount { ahead: policy.admit_ahead.into(), ..PoolCount::default() };
     let mut counts: HashMap<String, PoolCount> = pools.iter().map(|pool| (pool.clone(), empty())).collect();
-    for (pool, kind, what, first, second) in rows {
+    for (pool, kind, slot, first, second, third) in rows {
         let count = counts.entry(pool).or_insert_with(empty);
-        if what == CAPACITY {
-            count.supply.slots = number(first);
-            continue;
-        } else if what == CERTAIN {
-            let (certain_slots, certain_messages) = (number(first), number(second));
-            count.supply = Supply { certain_slots, certain_messages, ..count.supply };
+        if kind.is_empty() {
+            let (slots, certain_slots, certain_messages) = (number(first), number(second), number(third));
+            count.supply = Supply { slots, certain_slots, certain_messages };
             continue;
         }
         let load = Load { number: number(first), weight: number(second) };
         let kind = Kind::new(&kind).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let of_kind = count.kinds.entry(kind).or_default();
-        if what == Slot::Waiting.as_str() {
+        if slot == Slot::Waiting.as_str() {
             of_kind.waiting = load;
         } else {
             of_kind.admitted = load;
@@ -387,9 +383,6 @@ pub(crate) fn by_pool(counts: HashMap<String, PoolCount>) -> Result<BTreeMap<Poo
     };
     counts.into_iter().map(named).collect()
 }
-
-const CAPACITY: &str = "capacity";
-const CERTAIN: &str = "certain";
 
 /// A digest of 40 bits as a database stores it.
 pub(crate) fn stored_digest(digest: u64) -> i64 {

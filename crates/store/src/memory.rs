@@ -217,9 +217,10 @@ impl Observers for MemoryStore {
                 && of_reason(row)
                 && filter.kind.as_ref().is_none_or(|kind| definition.kind == *kind)
                 && filter.pool.as_ref().is_none_or(|pool| definition.pool == *pool)
-                && filter.scope.as_ref().is_none_or(|parts| {
-                    parts.iter().any(|part| part.has(&definition.pool, &definition.kind))
-                })
+                && filter
+                    .scope
+                    .as_ref()
+                    .is_none_or(|parts| parts.iter().any(|part| part.has(&definition.pool, &definition.kind)))
                 && filter.service.is_none_or(|service| row.holder() == Some(service))
                 && filter.labels.iter().all(|(key, value)| definition.labels.get(key) == Some(value))
                 && q.as_ref()

@@ -134,7 +134,10 @@ impl Grant {
             let member = format!("verbs/{place}");
             if verbs.is_empty() {
                 let known = Verb::ALL.iter().map(|verb| verb.as_str()).collect::<Vec<_>>().join(", ");
-                wrong(&member, format!("`{shown}` is not a verb; verbs: {known}; or resource:*, *:action, *"));
+                wrong(
+                    &member,
+                    format!("`{shown}` is not a verb; verbs: {known}; or resource:*, *:action, *"),
+                );
             } else if !verbs.iter().any(|verb| self.fits(*verb)) {
                 let what = if self.kinds.is_some() { "pools or kinds" } else { "pools" };
                 let cure = "put it into a grant of its own without pools and kinds";
@@ -156,7 +159,8 @@ impl Role {
             grants: Vec<Grant>,
         }
         let at = |pointer: &str, detail: String| FieldError { pointer: pointer.to_owned(), detail };
-        let Body { grants } = serde_json::from_value(body).map_err(|error| vec![at("", error.to_string())])?;
+        let Body { grants } =
+            serde_json::from_value(body).map_err(|error| vec![at("", error.to_string())])?;
         let mut errors = Vec::new();
         if BuiltIn::named(name.as_str()).is_some() {
             errors.push(at("", format!("{name} is built in and cannot be changed: choose another name")));
@@ -256,9 +260,10 @@ impl Rights {
     /// Whether it permits everything that `other` permits: nobody can give rights that they lack.
     #[must_use]
     pub fn cover(&self, other: &Self) -> bool {
-        other.0.iter().all(|(verbs, part)| {
-            verbs.iter().all(|verb| self.parts(*verb).any(|mine| mine.covers(part)))
-        })
+        other
+            .0
+            .iter()
+            .all(|(verbs, part)| verbs.iter().all(|verb| self.parts(*verb).any(|mine| mine.covers(part))))
     }
 
     /// The verbs that it permits on some target.

@@ -53,7 +53,11 @@ fn a_token_is_required_beyond_loopback_and_once_there_is_one() {
         (Mode::Off, true, true, false),
     ];
     for (mode, is_loopback, has_tokens, required) in cases {
-        assert_eq!(mode.requires_token(is_loopback, has_tokens), required, "{mode:?} {is_loopback} {has_tokens}");
+        assert_eq!(
+            mode.requires_token(is_loopback, has_tokens),
+            required,
+            "{mode:?} {is_loopback} {has_tokens}"
+        );
     }
 }
 
@@ -67,7 +71,14 @@ fn a_token_that_is_typed_wrong_is_known_as_such() {
         other[place] = if other[place] == b'x' { b'y' } else { b'x' };
         assert_eq!(Presented::parse(std::str::from_utf8(&other).unwrap()), Err(Mistyped), "at {place}");
     }
-    for text in ["", "ewt", "ewt_", "a password of thirty-two letters!", &secret.text[1..], &format!("{}_1", secret.text)] {
+    for text in [
+        "",
+        "ewt",
+        "ewt_",
+        "a password of thirty-two letters!",
+        &secret.text[1..],
+        &format!("{}_1", secret.text),
+    ] {
         assert_eq!(Presented::parse(text), Err(Mistyped), "{text}");
     }
     assert!(!format!("{secret:?} {:?}", secret.digest()).contains(&secret.text[15..]), "a secret is printed");
@@ -190,12 +201,22 @@ fn a_star_in_a_restricted_grant_leaves_out_what_cannot_be_restricted() {
 
 #[test]
 fn a_role_that_makes_no_sense_is_refused_by_member() {
-    let verbs = wrong(json!({ "grants": [{ "verbs": ["observers:fly", "tokens:read"], "pools": ["a"] }, { "verbs": [] }] }));
-    assert!(verbs[0].starts_with("/grants/0/verbs/0 `observers:fly` is not a verb; verbs: observers:read, "), "{verbs:?}");
-    assert_eq!(verbs[1], "/grants/0/verbs/1 `tokens:read` cannot be restricted to pools: put it into a grant of its own without pools and kinds");
+    let verbs = wrong(
+        json!({ "grants": [{ "verbs": ["observers:fly", "tokens:read"], "pools": ["a"] }, { "verbs": [] }] }),
+    );
+    assert!(
+        verbs[0].starts_with("/grants/0/verbs/0 `observers:fly` is not a verb; verbs: observers:read, "),
+        "{verbs:?}"
+    );
+    assert_eq!(
+        verbs[1],
+        "/grants/0/verbs/1 `tokens:read` cannot be restricted to pools: put it into a grant of its own without pools and kinds"
+    );
     assert_eq!(verbs[2], "/grants/1/verbs must have 1 to 100 items");
     assert_eq!(wrong(json!({ "grants": [] })), ["/grants must have 1 to 100 items"]);
-    assert!(wrong(json!({ "grants": [{ "verbs": ["*"], "pool": "a" }] }))[0].contains("unknown field `pool`"));
+    assert!(
+        wrong(json!({ "grants": [{ "verbs": ["*"], "pool": "a" }] }))[0].contains("unknown field `pool`")
+    );
     let built_in = Role::parse(name("admin"), json!({ "grants": [{ "verbs": ["*"] }] })).unwrap_err();
     assert_eq!(built_in[0].detail, "admin is built in and cannot be changed: choose another name");
 }

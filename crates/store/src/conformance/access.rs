@@ -32,9 +32,13 @@ pub async fn tokens_are_stored_changed_and_forgotten(store: &dyn Store) {
     let session = Token { origin: Origin::Session { of: Some(first.id.clone()) }, ..token(3, "ci", "admin") };
     assert_eq!(store.add_token(&session, NOW).await.unwrap(), TokenAdded::Done, "a session needs no name");
     assert_eq!(store.token(&first.id).await.unwrap(), Some(first.clone()));
-    let rotated = first.rotated(token(9, "x", "x").digest, NOW.plus(Duration::from_secs(5)), first.expires_at);
+    let rotated =
+        first.rotated(token(9, "x", "x").digest, NOW.plus(Duration::from_secs(5)), first.expires_at);
     assert!(store.change_token(&first, &rotated).await.unwrap());
-    assert!(!store.change_token(&first, &first.revoked(NOW)).await.unwrap(), "it has changed in the meantime");
+    assert!(
+        !store.change_token(&first, &first.revoked(NOW)).await.unwrap(),
+        "it has changed in the meantime"
+    );
     let revoked = rotated.revoked(NOW);
     assert!(store.change_token(&rotated, &revoked).await.unwrap());
     let all = store.tokens().await.unwrap();
@@ -87,9 +91,8 @@ pub async fn the_audit_log_keeps_requests_and_what_came_of_them(store: &dyn Stor
     assert!(ids.len() == 3 && ids.is_sorted());
     let done = Outcome { status: 201, created: Some("/v1/observers/x".to_owned()) };
     store.set_outcomes(&[(ids[0], done.clone()), (i64::MAX, done.clone())]).await.unwrap();
-    let shown = |found: Vec<AuditEntry>| {
-        found.into_iter().map(|it| (it.id, it.path, it.outcome)).collect::<Vec<_>>()
-    };
+    let shown =
+        |found: Vec<AuditEntry>| found.into_iter().map(|it| (it.id, it.path, it.outcome)).collect::<Vec<_>>();
     let path = |number: usize, outcome: Option<Outcome>| (ids[number], format!("/{}", number + 1), outcome);
     let all = store.audit(&AuditFilter::default(), 10).await.unwrap();
     assert_eq!(all[1].principal, None);

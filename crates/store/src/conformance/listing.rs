@@ -1,8 +1,8 @@
 //! Lists and counts.
 
 use super::*;
-use everwatch_core::access::ScopePart;
 use crate::port::{Filter, ListCursor, Page, Reasons, Sort};
+use everwatch_core::access::ScopePart;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
 use everwatch_core::record::reason::{ReasonCode, code_at};
@@ -80,8 +80,12 @@ pub async fn filters_hold_together(store: &dyn Store) {
 
 pub async fn a_scope_hides_what_lies_outside_of_it(store: &dyn Store) {
     let body = |called: &str, kind: &str, pool: &str| json!({"name": called, "kind": kind, "pool": pool, "on_full": "queue"});
-    let bodies =
-        [body("a", "http", "gpu"), body("b", "exec", "gpu"), body("c", "http", "default"), body("d", "exec", "x")];
+    let bodies = [
+        body("a", "http", "gpu"),
+        body("b", "exec", "gpu"),
+        body("c", "http", "default"),
+        body("d", "exec", "x"),
+    ];
     let rows: Vec<Row> = bodies.into_iter().zip(1..).map(|(body, number)| observer(number, body)).collect();
     all_created(store, &rows).await;
     let part = |pools: &[&str], kinds: &[&str]| ScopePart {
@@ -91,7 +95,10 @@ pub async fn a_scope_hides_what_lies_outside_of_it(store: &dyn Store) {
     let within = |parts: Vec<ScopePart>| Filter { scope: Some(parts), ..Filter::default() };
     assert_eq!(listed(store, within(vec![part(&["gpu"], &[])])).await, ["a", "b"]);
     assert_eq!(listed(store, within(vec![part(&["gpu"], &["exec"])])).await, ["b"]);
-    assert_eq!(listed(store, within(vec![part(&[], &["http"]), part(&["x", "y"], &[])])).await, ["a", "c", "d"]);
+    assert_eq!(
+        listed(store, within(vec![part(&[], &["http"]), part(&["x", "y"], &[])])).await,
+        ["a", "c", "d"]
+    );
     assert_eq!(listed(store, within(vec![])).await, [""; 0]);
     assert_eq!(listed(store, within(vec![part(&[], &[])])).await, ["a", "b", "c", "d"]);
     let both = Filter { q: Some("a".to_owned()), ..within(vec![part(&["gpu"], &[])]) };

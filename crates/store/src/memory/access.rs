@@ -4,7 +4,9 @@ use super::MemoryStore;
 use crate::access_columns::TokenColumns;
 use crate::port::{Access, Audit, RoleDeleted, RoleWritten, StoreError, TokenAdded};
 use async_trait::async_trait;
-use everwatch_core::access::{AuditEntry, AuditFilter, Origin, Outcome, ROLES_MAX, Role, TOKENS_MAX, Token, TokenId};
+use everwatch_core::access::{
+    AuditEntry, AuditFilter, Origin, Outcome, ROLES_MAX, Role, TOKENS_MAX, Token, TokenId,
+};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::Name;
 use std::collections::BTreeMap;

@@ -2,7 +2,9 @@
 //! count at the same time.
 
 use super::{PgStore, answered};
-use crate::access_columns::{AuditColumns, TokenColumns, audit_columns, audit_entries, roles, tokens, written};
+use crate::access_columns::{
+    AuditColumns, TokenColumns, audit_columns, audit_entries, roles, tokens, written,
+};
 use crate::columns::{limit, number};
 use crate::error_mapping::failure;
 use crate::port::{Access, Audit, RoleDeleted, RoleWritten, StoreError, TokenAdded};

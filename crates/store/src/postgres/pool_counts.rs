@@ -32,18 +32,15 @@ pub(super) async fn count(
     policy: &RowPolicy,
 ) -> Result<HashMap<String, PoolCount>, StoreError> {
     // The slots of a cordoned service are neither capacity nor in use. Observers of single pools weigh 1.
-    let counts = "SELECT pool, '' AS kind, 'capacity' AS counted, COALESCE(SUM(capacity) FILTER (WHERE state = 'active'),
+    let counts = "SELECT pool, '' AS kind, '' AS counted, COALESCE(SUM(capacity) FILTER (WHERE state = 'active'),
                 MAX(capacity) FILTER (WHERE state = 'single'), MIN(capacity) FILTER (WHERE state = 'standby'))::bigint,
-            0::bigint FROM services
-            WHERE pool = ANY($1::text[]) AND state IN ('active', 'single', 'standby') GROUP BY pool
-        UNION ALL
-        SELECT pool, '', 'certain', COALESCE(SUM(GREATEST(capacity - weight_max + 1, 0)) FILTER (WHERE state = 'active'),
+            COALESCE(SUM(GREATEST(capacity - weight_max + 1, 0)) FILTER (WHERE state = 'active'),
                 MAX(capacity) FILTER (WHERE state = 'single'), MIN(capacity) FILTER (WHERE state = 'standby'))::bigint,
             COALESCE(SUM(capacity / weight_max) FILTER (WHERE state = 'active'),
                 MAX(capacity) FILTER (WHERE state = 'single'), MIN(capacity) FILTER (WHERE state = 'standby'))::bigint FROM services
             WHERE pool = ANY($1::text[]) AND state IN ('active', 'single', 'standby') GROUP BY pool
         UNION ALL
-        SELECT c.pool, c.kind, c.slot, SUM(c.number)::bigint, SUM(c.weight)::bigint FROM observer_counts AS c
+        SELECT c.pool, c.kind, c.slot, SUM(c.number)::bigint, SUM(c.weight)::bigint, 0::bigint FROM observer_counts AS c
             WHERE c.pool = ANY($1::text[]) AND c.slot <> '' AND c.service_id NOT IN
                 (SELECT id FROM services WHERE pool = ANY($1::text[]) AND state = 'cordoned')
             GROUP BY c.pool, c.kind, c.slot";

@@ -1,7 +1,9 @@
 //! Tokens, roles and the audit log on SQLite.
 
 use super::{SqliteStore, writing};
-use crate::access_columns::{AuditColumns, TokenColumns, audit_columns, audit_entries, roles, tokens, written};
+use crate::access_columns::{
+    AuditColumns, TokenColumns, audit_columns, audit_entries, roles, tokens, written,
+};
 use crate::columns::{limit, number};
 use crate::error_mapping::failure;
 use crate::port::{Access, Audit, RoleDeleted, RoleWritten, StoreError, TokenAdded};
@@ -24,8 +26,7 @@ impl Access for SqliteStore {
         if number(valid) >= TOKENS_MAX {
             return Ok(TokenAdded::TooMany);
         }
-        let insert =
-            "INSERT INTO tokens (id, name, role, valid_until, document) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let insert = "INSERT INTO tokens (id, name, role, valid_until, document) VALUES (?1, ?2, ?3, ?4, ?5)";
         let insert = sqlx::query(insert).bind(columns.id).bind(columns.name).bind(columns.role);
         let insert = insert.bind(columns.valid_until).bind(columns.document);
         insert.execute(&mut *transaction).await.map_err(failure)?;
@@ -57,7 +58,8 @@ impl Access for SqliteStore {
     }
     async fn put_role(&self, role: &Role) -> Result<RoleWritten, StoreError> {
         let mut transaction = writing(&self.writer).await?;
-        let count = sqlx::query_as("SELECT COUNT(*), COALESCE(SUM(name = ?1), 0) FROM roles").bind(role.name.as_str());
+        let count = sqlx::query_as("SELECT COUNT(*), COALESCE(SUM(name = ?1), 0) FROM roles")
+            .bind(role.name.as_str());
         let (all, same): (i64, i64) = count.fetch_one(&mut *transaction).await.map_err(failure)?;
         if same == 0 && number(all) >= ROLES_MAX {
             return Ok(RoleWritten::TooMany);

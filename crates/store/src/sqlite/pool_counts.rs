@@ -15,20 +15,17 @@ pub(super) async fn count(
     policy: &RowPolicy,
 ) -> Result<HashMap<String, PoolCount>, StoreError> {
     // The slots of a cordoned service are neither capacity nor in use. Observers of single pools weigh 1.
-    let counts = "SELECT pool, '', 'capacity', COALESCE(SUM(capacity) FILTER (WHERE state = 'active'),
+    let counts = "SELECT pool, '', '', COALESCE(SUM(capacity) FILTER (WHERE state = 'active'),
                 MAX(capacity) FILTER (WHERE state = 'single'), MIN(capacity) FILTER (WHERE state = 'standby')),
-            0 FROM services
-            WHERE pool IN (SELECT value FROM json_each(?1)) AND state IN ('active', 'single', 'standby') GROUP BY pool
-        UNION ALL
-        SELECT pool, '', 'certain', COALESCE(SUM(MAX(capacity - weight_max + 1, 0)) FILTER (WHERE state = 'active'),
+            COALESCE(SUM(MAX(capacity - weight_max + 1, 0)) FILTER (WHERE state = 'active'),
                 MAX(capacity) FILTER (WHERE state = 'single'), MIN(capacity) FILTER (WHERE state = 'standby')),
             COALESCE(SUM(capacity / weight_max) FILTER (WHERE state = 'active'),
                 MAX(capacity) FILTER (WHERE state = 'single'), MIN(capacity) FILTER (WHERE state = 'standby')) FROM services
             WHERE pool IN (SELECT value FROM json_each(?1)) AND state IN ('active', 'single', 'standby') GROUP BY pool
         UNION ALL
-        SELECT c.pool, c.kind, c.slot, SUM(c.number), SUM(c.weight) FROM observer_counts AS c
+        SELECT c.pool, c.kind, c.slot, SUM(c.number), SUM(c.weight), 0 FROM observer_counts AS c
             WHERE c.pool IN (SELECT value FROM json_each(?1)) AND c.slot <> '' AND c.service_id NOT IN
-                (SELECT id FROM services WHERE pool = c.pool AND state = 'cordoned')
+                (SELECT id FROM services WHERE pool IN (SELECT value FROM json_each(?1)) AND state = 'cordoned')
             GROUP BY c.pool, c.kind, c.slot";
     if pools.is_empty() {
         return Ok(HashMap::new());
