@@ -1,5 +1,6 @@
 //! What travels over the HTTP API, for servers and clients alike.
 
+mod access;
 mod batches;
 mod definition;
 mod history;
@@ -15,6 +16,9 @@ mod service;
 pub mod sse;
 mod versions;
 
+pub use self::access::{
+    AuditEntry, CreatedToken, NewToken, Role, RoleGrant, RoleSettings, Rotation, Token, Whoami,
+};
 pub use self::batches::{Batch, BatchMember, NewBatch};
 pub use self::definition::{
     MemberError, NewObserver, ObserverPatch, RetryPolicy, RunSchedule, RunWindows, WindowOpening,

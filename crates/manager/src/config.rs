@@ -1,12 +1,14 @@
 //! The sections `[manager]` and `[store]` of a configuration file.
 
-use crate::settings::{AutoRebalance, Settings};
+use crate::settings::{AuthSettings, AutoRebalance, Settings};
+use everwatch_core::access::Mode;
 use everwatch_core::clock::friendly;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::redact::redacted;
 use everwatch_door::hosts::Hosts;
 use everwatch_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -16,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The longest wait that outweighs one point of priority.
 const AGING_MAX: Duration = Duration::from_secs(86_400);
+const TOKEN_LIVES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(3650 * 86_400);
 const PREEMPT_AFTER: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 
 /// What is wrong with a value; names its key and the rule.
@@ -31,6 +34,61 @@ pub struct StoreSection {
     pub url: String,
     /// A file that contains the URL; it takes precedence over `url`.
     pub url_file: Option<PathBuf>,
+}
+
+/// `[auth]`
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AuthSection {
+    /// Whether requests need a token.
+    pub mode: Mode,
+    /// A file with the secret of the first administrator.
+    pub bootstrap_token_file: Option<PathBuf>,
+    /// The longest validity of a token.
+    #[serde(with = "friendly")]
+    pub token_ttl_max: Duration,
+    /// How long a session of the console lasts.
+    #[serde(with = "friendly")]
+    pub session_ttl: Duration,
+    /// How long entries of the audit log are kept.
+    #[serde(with = "friendly")]
+    pub retention_audit: Duration,
+}
+
+impl Default for AuthSection {
+    fn default() -> Self {
+        let AuthSettings { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit } =
+            AuthSettings::default();
+        Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit }
+    }
+}
+
+impl AuthSection {
+    /// The rules that a type cannot state.
+    ///
+    /// # Errors
+    /// Names the key and the rule.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let lives = [("auth.token_ttl_max", self.token_ttl_max), ("auth.session_ttl", self.session_ttl)];
+        let wrong = lives.into_iter().find(|(_, lives)| !TOKEN_LIVES.contains(lives));
+        wrong.map_or(Ok(()), |(key, _)| Err(ConfigError(format!("{key}: 1m to 3650d"))))
+    }
+
+    /// As a manager that listens there takes it.
+    ///
+    /// # Errors
+    /// If everybody could use the API.
+    pub fn settings(&self, listen: SocketAddr) -> Result<AuthSettings, ConfigError> {
+        if self.mode == Mode::Off && !listen.ip().is_loopback() {
+            let rule = format!(
+                "auth.mode: \"off\" is for loopback addresses only, and manager.listen is {listen}: everybody who reaches \
+                 it could do everything. Remove auth.mode, and set auth.bootstrap_token_file"
+            );
+            return Err(ConfigError(rule));
+        }
+        let Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit } = self.clone();
+        Ok(AuthSettings { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit })
+    }
 }
 
 /// `[manager]`
@@ -188,6 +246,7 @@ impl ManagerSection {
     pub fn settings(
         &self,
         (prefix, state_queues): (&str, u16),
+        auth: &AuthSection,
         own: Option<String>,
     ) -> Result<Settings, ConfigError> {
         let listen = self.listen.parse().map_err(|_| {
@@ -203,6 +262,7 @@ impl ManagerSection {
             ))
         })?;
         Ok(Settings {
+            auth: auth.settings(listen)?,
             listen,
             hosts: hosts.and(own),
             prefix: prefix.to_owned(),

@@ -1,6 +1,8 @@
 //! What the parts of one manager share: the records and the link with the broker, the HTTP requests, the publishes in
 //! progress, and the small parts in this room. Nothing here imports a loop or the HTTP API.
 
+pub(crate) mod accounts;
+pub(crate) mod audit;
 pub(crate) mod creates;
 pub(crate) mod freshness;
 pub(crate) mod leases;
@@ -18,6 +20,8 @@ pub(crate) mod saves;
 pub(crate) mod schemas;
 pub(crate) mod session_slot;
 
+use self::accounts::AccountsInUse;
+use self::audit::{AuditLog, Note};
 use self::creates::Create;
 use self::freshness::Freshness;
 use self::link::Link;
@@ -48,6 +52,7 @@ pub(crate) struct Inboxes {
     pub(crate) published: mpsc::Receiver<Published>,
     pub(crate) events: mpsc::Receiver<Event>,
     pub(crate) revocations: mpsc::Receiver<Revoked>,
+    pub(crate) audit: mpsc::Receiver<Note>,
 }
 
 pub(crate) struct Manager {
@@ -60,6 +65,8 @@ pub(crate) struct Manager {
     pub(crate) publishing: Publishing,
     pub(crate) republishes: RepublishBudget,
     pub(crate) requests: Requests,
+    pub(crate) accounts: AccountsInUse,
+    pub(crate) audit: AuditLog,
     /// Wakes the reconciler.
     pub(crate) wake: Notify,
 }
@@ -76,6 +83,8 @@ impl Manager {
         let (link, revocations) = Link::new(broker, topology, &settings.pools, settings.adopt);
         let (publishing, published) = Publishing::new();
         let (requests, creates) = Requests::new();
+        let accounts = AccountsInUse::new(settings.auth.clone(), settings.listen, Arc::clone(&records.clock));
+        let (audit, audit_in) = AuditLog::new();
         let manager = Self {
             stop,
             tasks: TaskTracker::new(),
@@ -85,10 +94,12 @@ impl Manager {
             publishing,
             republishes: RepublishBudget::default(),
             requests,
+            accounts,
+            audit,
             wake: Notify::new(),
             settings,
         };
-        (Arc::new(manager), Inboxes { creates, saves, published, events, revocations })
+        (Arc::new(manager), Inboxes { creates, saves, published, events, revocations, audit: audit_in })
     }
 
     /// The first request to the store: a refusal ends the start, an absence does not.

@@ -1,9 +1,11 @@
 //! The HTTP API: requests in, rows and problems out. Knows no SQL and no AMQP.
 
+mod access;
 mod actions;
 mod batches;
 mod body;
 mod bulk;
+mod caller;
 mod console;
 mod creating;
 mod deleting;
@@ -32,11 +34,13 @@ mod query;
 mod rates;
 mod rebalance;
 mod results;
+mod roles;
 mod rollouts;
 mod schedule;
 mod service_lookup;
 mod services;
 mod swagger;
+mod tokens;
 mod update;
 mod versions;
 mod waiting;
@@ -66,9 +70,12 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
     let settings = &manager.settings;
     let door =
         Arc::new(Door { hosts: settings.hosts.clone(), rate: settings.requests_per_second.map(Rate::new) });
-    API.clone()
+    let routes = Arc::clone(&API.routes);
+    API.router
+        .clone()
         .with_state(manager.clone())
-        .layer(axum::middleware::from_fn_with_state(manager, know_the_time))
+        .layer(axum::middleware::from_fn_with_state(manager.clone(), know_the_time))
+        .layer(axum::middleware::from_fn_with_state((manager, routes), access::admit))
         .merge(crate::http::console::routes())
         .merge(swagger::routes())
         .merge(extra)
@@ -80,8 +87,14 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .layer(axum::middleware::from_fn(crate::outgoing::spans::follow))
 }
 
-/// The routes of the API and their document, made once in a process.
-static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
+/// The routes of the API, with their document and what they need.
+struct Api {
+    router: Router<Arc<Manager>>,
+    routes: Arc<access::Routes>,
+}
+
+/// Made once in a process.
+static API: LazyLock<Api> = LazyLock::new(|| {
     let (api, mut document) = OpenApiRouter::new()
         .routes(routes!(observers::create, observers::list, bulk::delete))
         .routes(routes!(bulk::pause))
@@ -142,9 +155,18 @@ static API: LazyLock<Router<Arc<Manager>>> = LazyLock::new(|| {
         .routes(routes!(ops::readyz))
         .routes(routes!(metrics::metrics))
         .routes(routes!(document::document))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::rotate))
+        .routes(routes!(tokens::whoami))
+        .routes(routes!(tokens::log_in, tokens::log_out))
+        .routes(routes!(roles::list))
+        .routes(routes!(roles::read, roles::put, roles::delete))
+        .routes(routes!(roles::audit))
         .split_for_parts();
     document::complete(&mut document);
-    api.layer(Extension(document::Written::new(&document)))
+    let router = api.layer(Extension(document::Written::new(&document)));
+    Api { router, routes: Arc::new(access::Routes::of(&document)) }
 });
 
 /// Which requests are handled at all.

@@ -20,22 +20,25 @@ mod settings;
 mod tests;
 
 pub use backup_restore::{Restored, restored};
-pub use config::{ConfigError, ManagerSection, Rebalance, StoreSection};
+pub use config::{AuthSection, ConfigError, ManagerSection, Rebalance, StoreSection};
 pub use loops::link::ownership::NotOwner;
-pub use settings::{AutoRebalance, Settings};
+pub use settings::{AuthSettings, AutoRebalance, Settings};
 
 use context::Manager;
+use context::audit::Note;
 use everwatch_broker::{Broker, ConnectError};
+use everwatch_core::access::Mode;
 use everwatch_door::serve::{Limits, serve};
 use everwatch_store::{Store, StoreError};
 use loops::{
-    admission, confirms, create_batcher, event_feed, event_writer, leases, link, observer_batches, orphans,
-    preemption, reconcile, revoker, rollouts, save_batcher, sweep,
+    accounts, admission, audit, confirms, create_batcher, event_feed, event_writer, leases, link,
+    observer_batches, orphans, preemption, reconcile, revoker, rollouts, save_batcher, sweep,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -89,9 +92,18 @@ pub async fn run(
     let mut running = start(settings, store, broker, extra_routes, stop).await?;
     let (app, over) = (running.app.clone(), running.manager.stop.clone());
     http::metrics::install(&running.manager);
-    // Not a loop of `start`: the simulation plays no batches, and another task would change its recorded histories.
+    // Not loops of `start`: the simulation plays no batches and no tokens, and other tasks would change its recorded
+    // histories.
     let it = Arc::clone(&running.manager);
     running.loops.spawn(async move { ("batches", observer_batches::run(it).await) });
+    if running.manager.settings.auth.mode != Mode::Off
+        && let Some(notes) = running.audit.take()
+    {
+        let it = Arc::clone(&running.manager);
+        running.loops.spawn(async move { ("audit log", audit::run(it, notes).await) });
+        let it = Arc::clone(&running.manager);
+        running.loops.spawn(async move { ("reader of tokens", accounts::run(it).await) });
+    }
     running.loops.spawn(async move {
         serve(listener, app, Limits::default().with_files(), over).await;
         ("HTTP server", Ok(()))
@@ -107,6 +119,8 @@ pub struct Running {
     pub app: axum::Router,
     manager: Arc<Manager>,
     loops: JoinSet<Ending>,
+    /// What is to be written to the audit log, until a loop does it.
+    audit: Option<mpsc::Receiver<Note>>,
 }
 
 /// Starts a manager that listens on no address: its requests come through [`Running::app`].
@@ -155,7 +169,7 @@ pub async fn start(
     loops.spawn(async move { ("rollouts", rollouts::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("sweep", sweep::run(it).await) });
-    Ok(Running { app, manager, loops })
+    Ok(Running { app, manager, loops, audit: Some(inboxes.audit) })
 }
 
 impl Running {

@@ -1,6 +1,8 @@
 //! The loops of a manager. Each looks, decides with `core`, and acts through the rooms below it.
 
+pub(crate) mod accounts;
 pub(crate) mod admission;
+pub(crate) mod audit;
 mod batches;
 mod changes;
 pub(crate) mod confirms;

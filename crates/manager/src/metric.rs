@@ -31,6 +31,7 @@ pub(crate) const REPUBLISHES: &str = "everwatch_republishes_total";
 pub(crate) const REPORTS: &str = "everwatch_reports_total";
 pub(crate) const STALE_REPORTS: &str = "everwatch_stale_reports_total";
 pub(crate) const UNKNOWN_REPORTS: &str = "everwatch_unknown_reports_total";
+pub(crate) const UNAUTHENTICATED: &str = "everwatch_unauthenticated_requests_total";
 pub(crate) const UNKNOWN_OBSERVERS: &str = "everwatch_unknown_observers_total";
 pub(crate) const UNREADABLE: &str = "everwatch_unreadable_total";
 pub(crate) const HEARTBEATS: &str = "everwatch_heartbeats_total";
@@ -78,7 +79,7 @@ const GAUGES: [(&str, Unit, &str); 19] = [
     (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 18] = [
+const COUNTERS: [(&str, Unit, &str); 19] = [
     (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
     (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
     (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
@@ -90,6 +91,7 @@ const COUNTERS: [(&str, Unit, &str); 18] = [
     (REPORTS, Unit::Count, "reports read from the state queues"),
     (STALE_REPORTS, Unit::Count, "reports of a generation that is over"),
     (UNKNOWN_REPORTS, Unit::Count, "reports of a kind that this version does not know"),
+    (UNAUTHENTICATED, Unit::Count, "requests without a valid token, where one is needed"),
     (UNKNOWN_OBSERVERS, Unit::Count, "reports of observers that the database does not know"),
     (UNREADABLE, Unit::Count, "messages that could not be read, by queue"),
     (HEARTBEATS, Unit::Count, "heartbeats read"),

@@ -1,15 +1,46 @@
 //! The settings of a manager and their defaults. The program reads them from files and the environment.
 
+use everwatch_core::access::Mode;
 use everwatch_core::id::Pool;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_door::hosts::Hosts;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
+
+/// Who may use the API.
+#[derive(Debug, Clone)]
+pub struct AuthSettings {
+    /// Whether requests need a token (default [`Mode::Auto`]).
+    pub mode: Mode,
+    /// A file with the secret of the first administrator (default none).
+    pub bootstrap_token_file: Option<PathBuf>,
+    /// The longest validity of a token (default 365 days).
+    pub token_ttl_max: Duration,
+    /// How long a session of the console lasts (default 12 h).
+    pub session_ttl: Duration,
+    /// How long entries of the audit log are kept (default 365 days).
+    pub retention_audit: Duration,
+}
+
+impl Default for AuthSettings {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Auto,
+            bootstrap_token_file: None,
+            token_ttl_max: Duration::from_secs(365 * 86_400),
+            session_ttl: Duration::from_secs(12 * 3600),
+            retention_audit: Duration::from_secs(365 * 86_400),
+        }
+    }
+}
 
 /// Settings of one manager.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Who may use the API.
+    pub auth: AuthSettings,
     /// Where the HTTP API listens (default `127.0.0.1:7700`; port 0 takes a free one).
     pub listen: SocketAddr,
     /// Names by which clients reach the API, besides loopback names and addresses (default none).
@@ -69,6 +100,7 @@ impl Default for AutoRebalance {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            auth: AuthSettings::default(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7700)),
             hosts: Hosts::default(),
             prefix: "everwatch.".to_owned(),

@@ -1,5 +1,6 @@
 //! A whole manager on an in-process broker and a SQLite file, with a service played by hand.
 
+mod access;
 mod answer;
 mod anything;
 mod api;
@@ -17,7 +18,8 @@ use self::answer::Answer;
 use self::contract::Contract;
 use crate::context::{Inboxes, Manager};
 use crate::loops::{
-    admission, confirms, create_batcher, event_feed, event_writer, link, reconcile, revoker, save_batcher,
+    accounts, admission, audit, confirms, create_batcher, event_feed, event_writer, link, reconcile, revoker,
+    save_batcher,
 };
 use crate::{RunError, Settings, http};
 use axum::Router;
@@ -57,6 +59,7 @@ struct Stage {
     broker: Arc<MemoryBroker>,
     _loops: JoinSet<Result<(), RunError>>,
     _dir: TempDir,
+    token: Option<&'static str>,
 }
 
 impl Stage {
@@ -64,14 +67,21 @@ impl Stage {
         Self::configured(Settings::default()).await
     }
     async fn configured(settings: Settings) -> Self {
+        Self::prepared(settings, None).await
+    }
+    /// With the token of requests that bring none of their own.
+    async fn prepared(settings: Settings, token: Option<&'static str>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", dir.path().join("test.db").display());
         let store = everwatch_store::open(&url, settings.row.clone()).await.unwrap();
         let broker = Arc::new(MemoryBroker::new());
-        let (manager, Inboxes { creates, saves, published, events, revocations }) =
+        let (manager, Inboxes { creates, saves, published, events, revocations, audit: notes }) =
             Manager::new(settings, store, Arc::new((*broker).clone()), CancellationToken::new());
         manager.check_store().await.unwrap();
         let mut loops = JoinSet::new();
+        manager.accounts.refresh(manager.records.store.as_ref()).await.unwrap();
+        loops.spawn(accounts::run(Arc::clone(&manager)));
+        loops.spawn(audit::run(Arc::clone(&manager), notes));
         loops.spawn(link::run(Arc::clone(&manager)));
         loops.spawn(create_batcher::run(Arc::clone(&manager), creates));
         loops.spawn(save_batcher::run(Arc::clone(&manager), saves));
@@ -84,7 +94,7 @@ impl Stage {
         loops.spawn(crate::loops::rollouts::run(Arc::clone(&manager)));
         http::metrics::install(&manager);
         let app = http::app(Arc::clone(&manager), Router::new());
-        let stage = Self { app, manager, broker, _loops: loops, _dir: dir };
+        let stage = Self { app, manager, broker, _loops: loops, _dir: dir, token };
         stage.until("/readyz", |answer| answer.status == StatusCode::OK).await;
         stage
     }
@@ -98,7 +108,12 @@ impl Stage {
         self.ask(request.body(body).unwrap()).await
     }
     async fn ask(&self, request: Request<Body>) -> Answer {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        let is_signed =
+            [header::AUTHORIZATION, header::COOKIE].iter().any(|it| head.headers.contains_key(it));
+        if let Some(token) = self.token.filter(|_| !is_signed) {
+            head.headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        }
         let asked = to_bytes(body, usize::MAX).await.unwrap();
         let request = Request::from_parts(head.clone(), Body::from(asked.clone()));
         let response = self.app.clone().oneshot(request).await.unwrap();

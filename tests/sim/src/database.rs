@@ -1,6 +1,7 @@
 //! The database as a manager reaches it. Each operation takes time in both directions and may meet a fault.
 //! The database has its own clock. Commits are recorded for the judge.
 
+mod access;
 mod scheduling;
 
 use crate::machine;

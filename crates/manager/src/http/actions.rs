@@ -1,6 +1,7 @@
 //! Actions on an existing observer: pause, resume, restart, retry, trigger, move.
 
 use super::body::OptionalJson;
+use super::caller;
 use super::creating::check_kind;
 use super::etag::tag;
 use super::idempotency;
@@ -38,7 +39,7 @@ type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
 macro_rules! action {
     ($name:ident, $path:literal, $act:path, $refusals:literal, $doc:literal) => {
         #[doc = $doc]
-        #[utoipa::path(post, path = $path, tag = "observers",
+        #[utoipa::path(post, path = $path, tag = "observers", security(("token" = ["observers:operate"])),
                             params(("key" = String, Path, description = "id or name"),
                             ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once"),
                             ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or *")),
@@ -130,7 +131,7 @@ pub(super) struct MoveTo {
 }
 
 /// Move an observer to another pool, or let its queue choose another service.
-#[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", request_body = Option<MoveTo>,
+#[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", security(("token" = ["observers:operate"])), request_body = Option<MoveTo>,
     params(("key" = String, Path, description = "id or name"),
     ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once")),
     responses((status = 200, body = Observer, description = "nothing to move"),
@@ -152,6 +153,7 @@ pub(crate) async fn relocate(
     let once = idempotency::action(&headers, "move")?;
     let mut definition = ObserverDefinition::clone(&row.definition);
     definition.pool = pool.clone();
+    caller::check_observer(&definition.pool, &definition.kind)?;
     check_kind(&manager, &definition).await?;
     let acted = act_on(&manager, (row, once), &key, |row, now, policy| {
         let mut definition = ObserverDefinition::clone(&row.definition);

@@ -38,7 +38,7 @@ const LIMIT_MAX: usize = ENDED_KEPT + OPEN_MAX;
 ///
 /// The response comes when all members exist. A member that is not valid refuses the whole batch. Send an `Idempotency-Key`:
 /// if the request is cut off, the same request with the same key creates the members that are missing.
-#[utoipa::path(post, path = "/v1/batches", tag = "batches", request_body = NewBatch,
+#[utoipa::path(post, path = "/v1/batches", tag = "batches", security(("token" = ["batches:write"])), request_body = NewBatch,
     params(("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key continues the batch that the first one created")),
     responses((status = 201, body = Batch), (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 409, body = ProblemBody, description = "name-exists, too-many-batches, batch-not-over, batch-over"),
@@ -87,7 +87,7 @@ async fn shown(records: &Records, batch: core::Batch) -> Result<Batch, Problem> 
 /// List batches, the newest first. Managers keep the last 100 that are over.
 ///
 /// A batch that is over shows its members as they were when it ended.
-#[utoipa::path(get, path = "/v1/batches", tag = "batches",
+#[utoipa::path(get, path = "/v1/batches", tag = "batches", security(("token" = ["batches:read"])),
     params(("limit" = Option<u32>, Query, description = "the number of batches, 1 to 200 (default 20)")),
     responses((status = 200, body = Listed<Batch>)))]
 pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<Json<Listed<Batch>>, Problem> {
@@ -111,7 +111,7 @@ pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<J
 }
 
 /// Read a batch: its members by status, its progress, its rate and the time left.
-#[utoipa::path(get, path = "/v1/batches/{key}", tag = "batches",
+#[utoipa::path(get, path = "/v1/batches/{key}", tag = "batches", security(("token" = ["batches:read"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)")),
     responses((status = 200, body = Batch), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn read(
@@ -125,7 +125,7 @@ pub(crate) async fn read(
 }
 
 /// List the members of a batch with their results and errors, in the order of the request.
-#[utoipa::path(get, path = "/v1/batches/{key}/observers", tag = "batches",
+#[utoipa::path(get, path = "/v1/batches/{key}/observers", tag = "batches", security(("token" = ["batches:read"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)"),
     ("status" = Option<String>, Query, description = "statuses, comma-separated; by default all, including Deleted"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
@@ -169,7 +169,7 @@ async fn with_results(records: &Records, rows: &[Row]) -> Result<Vec<BatchMember
 }
 
 /// Retry the failed members of a batch: it runs until they have ended, and completes again.
-#[utoipa::path(post, path = "/v1/batches/{key}/retry-failed", tag = "batches",
+#[utoipa::path(post, path = "/v1/batches/{key}/retry-failed", tag = "batches", security(("token" = ["batches:write"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)")),
     responses((status = 200, body = Batch, description = "done, or no member has failed"),
     (status = 404, body = ProblemBody, description = "not-found"),
@@ -189,7 +189,7 @@ pub(crate) async fn retry_failed(
 }
 
 /// Cancel a batch: managers delete the members that have not ended.
-#[utoipa::path(post, path = "/v1/batches/{key}/cancel", tag = "batches",
+#[utoipa::path(post, path = "/v1/batches/{key}/cancel", tag = "batches", security(("token" = ["batches:write"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)")),
     responses((status = 200, body = Batch, description = "done, or nothing to do"),
     (status = 404, body = ProblemBody, description = "not-found"),
@@ -204,7 +204,7 @@ pub(crate) async fn cancel(
 }
 
 /// Delete a batch that is over, with its members.
-#[utoipa::path(delete, path = "/v1/batches/{key}", tag = "batches",
+#[utoipa::path(delete, path = "/v1/batches/{key}", tag = "batches", security(("token" = ["batches:write"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)")),
     responses((status = 202, body = Batch, description = "Deleting"),
     (status = 404, body = ProblemBody, description = "not-found"),

@@ -2,6 +2,7 @@
 
 use super::actions::act_on;
 use super::body;
+use super::caller;
 use super::creating::{create_row, made_up_name};
 use super::deleting::request_delete;
 use super::draft::draft;
@@ -17,6 +18,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use everwatch_api::{NewObserver, Observer, Outcome, Outcomes, ProblemBody};
+use everwatch_core::access::Verb;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::ObserverId;
 use everwatch_core::observer::definition::FieldError;
@@ -87,7 +89,7 @@ fn outcome(done: Result<(StatusCode, Observer), Problem>) -> Outcome {
 /// Create, delete, pause, resume, restart and retry up to 10,000 observers; a failure stops no other request.
 ///
 /// Requests for the same observer, by the same name or id, are processed in order.
-#[utoipa::path(post, path = "/v1/observers:batch", tag = "observers", request_body = Vec<Wish>,
+#[utoipa::path(post, path = "/v1/observers:batch", tag = "observers", security(("token" = ["observers:create"]), ("token" = ["observers:delete"]), ("token" = ["observers:operate"])), request_body = Vec<Wish>,
     params(("idempotency-key" = Option<String>, Header, description = "a batch that is repeated with its key creates and acts once")),
     responses((status = 422, body = ProblemBody, description = "idempotency-key-reused"),
     (status = 400, body = ProblemBody, description = "bad-header"), (status = 200, body = Outcomes, description = "each with its own status, in order")))]
@@ -164,6 +166,7 @@ type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
 
 async fn deleted(manager: &Arc<Manager>, key: &str) -> Result<(StatusCode, Observer), Problem> {
     let row = find(&manager.records, key).await?;
+    caller::check_verb(Verb::ObserversDelete, &row.definition.pool, &row.definition.kind)?;
     let row = request_delete(manager, row, key, (None, &Precondition::default())).await?;
     let over = row.verdict().status == Status::Deleted;
     let status = if over { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -176,12 +179,13 @@ async fn acted(
     act: Act,
 ) -> Result<(StatusCode, Observer), Problem> {
     let row = find(&manager.records, key).await?;
+    caller::check_verb(Verb::ObserversOperate, &row.definition.pool, &row.definition.kind)?;
     let acted = act_on(manager, (row, once), key, act).await?;
     Ok((acted.status(), one(&manager.records, acted.row()).await?))
 }
 
 /// Delete all observers that match the filter.
-#[utoipa::path(delete, path = "/v1/observers", tag = "observers", params(
+#[utoipa::path(delete, path = "/v1/observers", tag = "observers", security(("token" = ["observers:delete"])), params(
     ("expect" = u32, Query, description = "the expected number of observers; if it differs, 409 and no change"),
     ("status" = Option<String>, Query), ("health" = Option<String>, Query),
     ("reason_code" = Option<String>, Query), ("kind"= Option<String>, Query), ("pool" = Option<String>, Query),
@@ -200,7 +204,7 @@ pub(crate) async fn delete(State(manager): Shared, params: Params) -> Result<Jso
 macro_rules! for_all {
     ($name:ident, $path:literal, $act:path, $doc:literal) => {
         #[doc = $doc]
-        #[utoipa::path(post, path = $path, tag = "observers", params(
+        #[utoipa::path(post, path = $path, tag = "observers", security(("token" = ["observers:operate"])), params(
             ("expect" = u32, Query, description = "the expected number of observers; if it differs, 409 and no change"),
             ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once on each observer"),
             ("status" = Option<String>, Query), ("health" = Option<String>, Query),
@@ -239,7 +243,8 @@ async fn found(records: &Records, mut params: Params) -> Result<Vec<ObserverId>,
     let Some(expected) = expected else {
         return Err(bad("expect", "say how many observers you expect this to be about"));
     };
-    let every = Filter { sort: filter.sort, descending: filter.descending, ..Filter::default() };
+    let (sort, descending, scope) = (filter.sort, filter.descending, filter.scope.clone());
+    let every = Filter { sort, descending, scope, ..Filter::default() };
     if filter == every {
         return Err(bad(
             "label",

@@ -1,10 +1,11 @@
 //! Creates one observer: checks its kind and spec, saves it, and explains a refusal.
 
+use super::caller;
 use super::draft::Draft;
 use super::etag::tag;
 use super::idempotency::Identity;
 use super::limits;
-use super::lookup::one;
+use super::lookup::{one, without_secrets};
 use super::problem::{Code, Problem};
 use crate::context::Manager;
 use crate::events::actor;
@@ -13,6 +14,7 @@ use axum::Json;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::Observer;
+use everwatch_core::access::Verb;
 use everwatch_core::capacity::create_admission::Created;
 use everwatch_core::id::{Name, ObserverRef, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition, OnFull};
@@ -48,6 +50,7 @@ pub(super) async fn create_row(
     identity: Identity,
     Draft { definition, paused }: Draft,
 ) -> Result<(Row, Observer), Problem> {
+    caller::check_verb(Verb::ObserversCreate, &definition.pool, &definition.kind)?;
     check_kind(manager, &definition).await?;
     limits::check_free(&definition)?;
     limits::check_known(&manager.records, &definition).await?;
@@ -74,6 +77,7 @@ pub(super) async fn create_row(
                 return Ok((row, shown));
             }
             let shown = Observer::of(&row, None, (&[], manager.records.clock.now()));
+            let shown = without_secrets(shown, &row);
             Ok((row, shown))
         }
         Created::Waits => {

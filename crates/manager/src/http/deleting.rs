@@ -22,7 +22,7 @@ use tracing::info;
 type Shared = State<Arc<Manager>>;
 
 /// Delete an observer: repeatable, in every status.
-#[utoipa::path(delete, path = "/v1/observers/{key}", tag = "observers", params(
+#[utoipa::path(delete, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:delete"])), params(
     ("key" = String, Path, description = "id or name"),
     ("wait" = Option<String>, Query, description = "wait for the end, up to 60s"),
     ("only_if" = Option<String>, Query, description = "Processing; 409 if the status differs"),

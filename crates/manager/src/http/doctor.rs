@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The problems of this deployment and their cures, the worst first.
 ///
 /// A broker or a database that does not answer is itself a finding.
-#[utoipa::path(get, path = "/v1/doctor", tag = "operations", responses((status = 200, body = Listed<Finding>)))]
+#[utoipa::path(get, path = "/v1/doctor", tag = "operations", security(("token" = ["status:read"])), responses((status = 200, body = Listed<Finding>)))]
 pub(crate) async fn doctor(
     State(manager): State<Arc<Manager>>,
     params: Params,

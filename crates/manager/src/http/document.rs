@@ -7,14 +7,16 @@ use axum::body::Bytes;
 use axum::http::header;
 use axum::response::IntoResponse;
 use everwatch_api::ProblemBody;
+use serde_json::json;
 use utoipa::openapi::path::{HttpMethod, Operation, PathItem};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     ContentBuilder, Info, License, OpenApi, Ref, RefOr, ResponseBuilder, ResponsesBuilder,
 };
 use utoipa::{PartialSchema as _, ToSchema as _};
 
 /// The OpenAPI document of this API.
-#[utoipa::path(get, path = "/openapi.json", tag = "operations",
+#[utoipa::path(get, path = "/openapi.json", tag = "operations", security(()),
     responses((status = 200, body = Object, description = "this document")))]
 pub(crate) async fn document(Extension(Written(text)): Extension<Written>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], text)
@@ -30,12 +32,18 @@ impl Written {
     }
 }
 
+/// What clients know of tokens.
+const TOKEN: &str = "A token, or the cookie of a session of the console. The verb that an operation needs stands beside it. \
+    A manager that listens on loopback only needs none until there is one.";
+
 /// Adds title, licence, and the problems that do not depend on the handler.
 pub(crate) fn complete(document: &mut OpenApi) {
     document.info = Info::new("Everwatch", env!("CARGO_PKG_VERSION"));
     document.info.license = Some(License::new("MIT OR Apache-2.0"));
     let examples = Examples::load();
     let components = document.components.get_or_insert_default();
+    let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(TOKEN)).build();
+    components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(token).into());
     components.schemas.insert(ProblemBody::name().into_owned(), ProblemBody::schema());
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
@@ -69,6 +77,13 @@ fn add_problems(path: &str, method: &HttpMethod, operation: &mut Operation) {
     if path.starts_with("/v1") && !matches!(path, "/v1/version" | "/v1/doctor") {
         codes.push(Code::DatabaseUnavailable);
     }
+    let needs_token = operation.security.as_ref().is_some_and(|it| !is_empty(it));
+    if needs_token {
+        codes.push(Code::Unauthenticated);
+    }
+    if operation.security.as_ref().is_some_and(|it| names_verbs(it)) {
+        codes.push(Code::Forbidden);
+    }
     if path.contains('{') {
         codes.push(Code::BadRequest);
     }
@@ -92,6 +107,14 @@ fn add_problems(path: &str, method: &HttpMethod, operation: &mut Operation) {
         sorted = sorted.response(status, as_problem(response));
     }
     operation.responses = sorted.build();
+}
+
+fn is_empty(security: &[SecurityRequirement]) -> bool {
+    security.iter().all(|it| json!(it) == json!({}))
+}
+
+fn names_verbs(security: &[SecurityRequirement]) -> bool {
+    security.iter().any(|it| json!(it)["token"].as_array().is_some_and(|verbs| !verbs.is_empty()))
 }
 
 fn empty() -> utoipa::openapi::Response {

@@ -37,7 +37,7 @@ const LOST: &str = "lost";
 const RUNS_FROM: usize = 1000;
 
 /// Events, the newest first; with `Accept: text/event-stream`, new events as they happen.
-#[utoipa::path(get, path = "/v1/events", tag = "events", params(
+#[utoipa::path(get, path = "/v1/events", tag = "events", security(("token" = ["events:read"])), params(
     ("observer" = Option<String>, Query, description = "id"), ("service" = Option<String>, Query, description = "id"),
     ("type" = Option<String>, Query, description = "one or several, comma-separated"),
     ("details" = Option<bool>, Query, description = "true: also the events that a summary stands for"),
@@ -62,7 +62,7 @@ pub(crate) async fn list(
 }
 
 /// Events of one observer, the newest first; with `Accept: text/event-stream`, new events as they happen.
-#[utoipa::path(get, path = "/v1/observers/{key}/events", tag = "events", params(
+#[utoipa::path(get, path = "/v1/observers/{key}/events", tag = "events", security(("token" = ["observers:read"])), params(
     ("key" = String, Path, description = "id or name"),
     ("type" = Option<String>, Query, description = "one or several, comma-separated"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
@@ -196,7 +196,7 @@ impl Follower {
 }
 
 /// The runs of an observer, as far as its events are kept, newest first.
-#[utoipa::path(get, path = "/v1/observers/{key}/runs", tag = "events",
+#[utoipa::path(get, path = "/v1/observers/{key}/runs", tag = "events", security(("token" = ["observers:read"])),
     params(("key" = String, Path, description = "id or name")),
     responses((status = 200, body = Listed<Run>), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn runs(

@@ -1,5 +1,6 @@
 //! Which observers a list or a bulk action is about, and in which order.
 
+use super::caller;
 use super::lookup::holder;
 use super::problem::Problem;
 use super::query::{Params, bad};
@@ -61,6 +62,7 @@ pub(super) async fn filter(records: &Records, params: &mut Params) -> Result<Fil
         service,
         labels,
         q: params.one("q")?,
+        scope: caller::scope(),
         sort,
         descending,
     })

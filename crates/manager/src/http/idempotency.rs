@@ -2,6 +2,7 @@
 //! action with the same key does not act again. The row stores the keys of actions together with their effect, so a
 //! crash cannot separate the two.
 
+use super::caller;
 use super::problem::{Code, Problem};
 use crate::context::records::Records;
 use axum::http::HeaderMap;
@@ -66,7 +67,8 @@ impl Identities {
         let fresh = Uuid::from_u128(Uuid::now_v7().as_u128() & !ROOM);
         let Some(key) = key(headers)? else { return Ok(Self { first: fresh, again: false, key: None }) };
         let digest = Uuid::new_v5(&Uuid::NAMESPACE_OID, body.to_string().as_bytes());
-        let stands = records.store.claim(&format!("key/{key}"), &format!("{fresh} {digest}"), KEEP).await?;
+        let stands =
+            records.store.claim(&format!("key/{}", own(key)), &format!("{fresh} {digest}"), KEEP).await?;
         let (first, known) = stands.split_once(' ').unwrap_or_default();
         if known != digest.to_string() {
             let detail =
@@ -122,7 +124,12 @@ pub(crate) async fn is_first(
 }
 
 fn digest(what: &str, key: &str) -> Uuid {
-    Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{what} {key}").as_bytes())
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{what} {}", own(key)).as_bytes())
+}
+
+/// A key of its sender: nobody gets what another one has created.
+fn own(key: &str) -> String {
+    caller::principal().map_or_else(|| key.to_owned(), |who| format!("{}/{key}", who.name))
 }
 
 fn deleted(key: &str) -> Problem {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use utoipa::ToSchema;
 
 /// List the kinds that living services can run.
-#[utoipa::path(get, path = "/v1/kinds", tag = "services", responses((status = 200, body = Listed<Kind>)))]
+#[utoipa::path(get, path = "/v1/kinds", tag = "services", security(("token" = ["kinds:read"])), responses((status = 200, body = Listed<Kind>)))]
 pub(crate) async fn list(
     State(manager): State<Arc<Manager>>,
     params: Params,
@@ -47,7 +47,7 @@ pub(crate) struct Validity {
 }
 
 /// Check a spec against the schema of the newest service that offers the kind, as a create does.
-#[utoipa::path(post, path = "/v1/kinds/{kind}/validate", tag = "services", request_body = SpecBody,
+#[utoipa::path(post, path = "/v1/kinds/{kind}/validate", tag = "services", security(("token" = ["kinds:read"])), request_body = SpecBody,
     params(("kind" = String, Path, description = "its name")),
     responses((status = 200, body = Validity),
     (status = 404, body = ProblemBody, description = "not-found: no living service can run it")))]

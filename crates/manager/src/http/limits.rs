@@ -26,7 +26,7 @@ const NAMED_MAX: usize = 3;
 type Shared = State<Arc<Manager>>;
 
 /// List limits, in the order of their keys.
-#[utoipa::path(get, path = "/v1/limits", tag = "limits",
+#[utoipa::path(get, path = "/v1/limits", tag = "limits", security(("token" = ["limits:read"])),
     params(("limit" = Option<usize>, Query, description = "1 to 1,000, 100 by default"),
     ("cursor" = Option<String>, Query, description = "where the page starts: next_cursor of the page before")),
     responses((status = 200, body = Listed<Limit>), (status = 400, body = ProblemBody, description = "bad-query")))]
@@ -47,7 +47,7 @@ fn shown(LimitCounts { limit, used, waiting }: LimitCounts) -> Limit {
 }
 
 /// Read a limit, or the limit that applies to a key, and who uses it.
-#[utoipa::path(get, path = "/v1/limits/{key}", tag = "limits",
+#[utoipa::path(get, path = "/v1/limits/{key}", tag = "limits", security(("token" = ["limits:read"])),
     params(("key" = String, Path, description = "a key, or the beginning of keys and a *")),
     responses((status = 200, body = LimitUsers), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn read(
@@ -77,7 +77,7 @@ pub(crate) async fn read(
 }
 
 /// Create a limit, or change it. A lower maximum ends no observer, unless `enforce` is set.
-#[utoipa::path(put, path = "/v1/limits/{key}", tag = "limits", request_body = LimitSettings,
+#[utoipa::path(put, path = "/v1/limits/{key}", tag = "limits", security(("token" = ["limits:write"])), request_body = LimitSettings,
     params(("key" = String, Path, description = "a key, or the beginning of keys and a *")),
     responses((status = 200, body = Limit, description = "changed"), (status = 201, body = Limit, description = "created"),
     (status = 409, body = ProblemBody, description = "too-many-limits"),
@@ -115,7 +115,7 @@ fn told(limit: &limits::Limit) -> String {
 }
 
 /// Delete a limit that no observer names.
-#[utoipa::path(delete, path = "/v1/limits/{key}", tag = "limits",
+#[utoipa::path(delete, path = "/v1/limits/{key}", tag = "limits", security(("token" = ["limits:write"])),
     params(("key" = String, Path, description = "a key, or the beginning of keys and a *")),
     responses((status = 204, description = "deleted"), (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "limit-in-use")))]

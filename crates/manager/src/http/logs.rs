@@ -46,7 +46,7 @@ enum Form {
 /// With `follow`, or `Accept: text/event-stream`, new lines as they are written, across moves to other services. For an
 /// observer that does not run, the remaining lines of its last run and a reason. `Accept: text/plain`: one line each,
 /// without ids.
-#[utoipa::path(get, path = "/v1/observers/{key}/logs", tag = "observers", params(
+#[utoipa::path(get, path = "/v1/observers/{key}/logs", tag = "observers", security(("token" = ["logs:read"])), params(
     ("key" = String, Path, description = "id or name"),
     ("tail" = Option<u32>, Query, description = "the most lines to return: 1 to 1000 (default 100)"),
     ("after" = Option<String>, Query, description = "the id of a line: the lines after it, the oldest first"),

@@ -1,5 +1,6 @@
 //! Reads observers for responses: by id or name, with their holders.
 
+use super::caller;
 use super::limits::occupants;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
@@ -8,6 +9,7 @@ use everwatch_api::{Observer, ServiceName};
 use everwatch_core::id::{Name, ObserverRef, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_store::Place;
+use serde_json::Value;
 use std::collections::HashMap;
 use std::time::Duration;
 use uuid::Uuid;
@@ -15,7 +17,27 @@ use uuid::Uuid;
 pub(super) async fn find(records: &Records, key: &str) -> Result<Row, Problem> {
     // What cannot be a name cannot be there.
     let Ok(which) = key.parse::<ObserverRef>() else { return Err(not_found(key)) };
-    records.store.find(&which).await?.ok_or_else(|| not_found(key))
+    let row = records.store.find(&which).await?.ok_or_else(|| not_found(key))?;
+    check(&row, key)?;
+    Ok(row)
+}
+
+/// Refuses what the sender may not do with this observer. Who may not even see it does not learn that it exists.
+pub(super) fn check(row: &Row, key: &str) -> Result<(), Problem> {
+    let (pool, kind) = (&row.definition.pool, &row.definition.kind);
+    caller::check_observer(pool, kind).map_err(
+        |problem| {
+            if caller::may_see(row) { problem } else { not_found(key) }
+        },
+    )
+}
+
+/// Leaves the spec out of a response to who may not read it.
+pub(super) fn without_secrets(mut shown: Observer, row: &Row) -> Observer {
+    if !caller::may_read_spec(&row.definition.pool, &row.definition.kind) {
+        shown.spec = Value::Null;
+    }
+    shown
 }
 
 pub(super) fn not_found(key: &str) -> Problem {
@@ -43,7 +65,7 @@ pub(super) async fn one(records: &Records, row: &Row) -> Result<Observer, Proble
     if let Some(key) = row.behind.as_ref().filter(|_| row.is_behind_limit()) {
         shown.reason = format!("{}: {}", shown.reason, occupants(records, key).await?);
     }
-    Ok(shown)
+    Ok(without_secrets(shown, row))
 }
 
 pub(super) async fn describe(records: &Records, rows: &[Row]) -> Result<Vec<Observer>, Problem> {
@@ -54,7 +76,8 @@ pub(super) async fn describe(records: &Records, rows: &[Row]) -> Result<Vec<Obse
         .collect();
     let holder = |row: &Row| row.holder().and_then(|id| names.get(&id).cloned());
     let now = records.clock.now();
-    Ok(rows.iter().map(|row| Observer::of(row, holder(row), (&services, now))).collect())
+    let shown = |row| without_secrets(Observer::of(row, holder(row), (&services, now)), row);
+    Ok(rows.iter().map(shown).collect())
 }
 
 /// The requested holder, by id, or the newest incarnation of a name.

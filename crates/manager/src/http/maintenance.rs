@@ -66,7 +66,7 @@ fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Option<u
 macro_rules! plain {
     ($name:ident, $path:literal, $what:path, $doc:literal) => {
         #[doc = $doc]
-        #[utoipa::path(post, path = $path, tag = "services",
+        #[utoipa::path(post, path = $path, tag = "services", security(("token" = ["services:operate"])),
             params(("key" = String, Path, description = "id, or name")),
             responses((status = 200, body = Service, description = "nothing to change"),
             (status = 202, body = Service), (status = 404, body = ProblemBody, description = "not-found")))]
@@ -96,7 +96,7 @@ plain!(
 );
 
 /// Hand over all observers to services with room, and accept no more.
-#[utoipa::path(post, path = "/v1/services/{key}/drain", tag = "services", request_body = Option<DrainBody>,
+#[utoipa::path(post, path = "/v1/services/{key}/drain", tag = "services", security(("token" = ["services:operate"])), request_body = Option<DrainBody>,
     params(("key" = String, Path, description = "id, or name")),
     responses((status = 202, body = Service), (status = 404, body = ProblemBody, description = "not-found"),
     (status = 422, body = ProblemBody, description = "invalid")))]
@@ -126,7 +126,7 @@ pub(crate) async fn drain(
 }
 
 /// Set the capacity.
-#[utoipa::path(patch, path = "/v1/services/{key}", tag = "services", request_body = ServicePatch,
+#[utoipa::path(patch, path = "/v1/services/{key}", tag = "services", security(("token" = ["services:operate"])), request_body = ServicePatch,
     params(("key" = String, Path, description = "id, or name")),
     responses((status = 200, body = Service, description = "nothing to change"), (status = 202, body = Service),
     (status = 404, body = ProblemBody, description = "not-found"),

@@ -51,7 +51,7 @@ pub(crate) fn install(manager: &Arc<Manager>) {
 }
 
 /// Metrics in the text format of Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "operations",
+#[utoipa::path(get, path = "/metrics", tag = "operations", security(("token" = ["metrics:read"])),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(crate) async fn metrics(State(manager): State<Arc<Manager>>) -> Response {
     if let Err(problem) = look(&manager).await {

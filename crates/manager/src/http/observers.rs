@@ -30,7 +30,7 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(10);
 type Shared = State<Arc<Manager>>;
 
 /// Create an observer.
-#[utoipa::path(post, path = "/v1/observers", tag = "observers", request_body = NewObserver,
+#[utoipa::path(post, path = "/v1/observers", tag = "observers", security(("token" = ["observers:create"])), request_body = NewObserver,
     params(("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key returns the observer that the first one created")),
     responses((status = 201, body = Observer), (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 409, body = ProblemBody, description = "name-exists"),
@@ -58,7 +58,7 @@ struct Start {
 }
 
 /// List observers.
-#[utoipa::path(get, path = "/v1/observers", tag = "observers", params(
+#[utoipa::path(get, path = "/v1/observers", tag = "observers", security(("token" = ["observers:read"])), params(
     ("status" = Option<String>, Query, description = "one or several, comma-separated; default all but Deleted"),
     ("health" = Option<String>, Query, description = "one or several of running, restarting, waiting, moving, stopping, comma-separated"),
     ("reason_code" = Option<String>, Query, description = "one or several, comma-separated"),
@@ -88,7 +88,7 @@ pub(crate) async fn list(
 }
 
 /// Read an observer, or wait until it has a status.
-#[utoipa::path(get, path = "/v1/observers/{key}", tag = "observers", params(
+#[utoipa::path(get, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:read"])), params(
     ("key" = String, Path, description = "id or name"),
     ("wait_for" = Option<String>, Query, description = "status=X: respond when the observer has this status"),
     ("wait" = Option<String>, Query, description = "the longest wait, up to 60s (default 10s)"),

@@ -22,7 +22,7 @@ const REASON_MAX: usize = 1000;
 type Shared = State<Arc<Manager>>;
 
 /// Totals.
-#[utoipa::path(get, path = "/v1/stats", tag = "operations", responses((status = 200, body = Stats)))]
+#[utoipa::path(get, path = "/v1/stats", tag = "operations", security(("token" = ["status:read"])), responses((status = 200, body = Stats)))]
 pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json<Stats>, Problem> {
     params.finish()?;
     let mut stats = Stats { broker: manager.link.session.get().is_some(), ..Stats::default() };
@@ -45,20 +45,20 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
 }
 
 /// The program and its version.
-#[utoipa::path(get, path = "/v1/version", tag = "operations", responses((status = 200, body = Version)))]
+#[utoipa::path(get, path = "/v1/version", tag = "operations", security(("token" = [])), responses((status = 200, body = Version)))]
 pub(crate) async fn version(State(manager): Shared, params: Params) -> Result<Json<Version>, Problem> {
     params.finish()?;
     Ok(Json(Version { version: env!("CARGO_PKG_VERSION").to_owned(), manager: manager.link.id.0 }))
 }
 
 /// Whether the process serves requests.
-#[utoipa::path(get, path = "/livez", tag = "operations", responses((status = 200, body = Health)))]
+#[utoipa::path(get, path = "/livez", tag = "operations", security(()), responses((status = 200, body = Health)))]
 pub(crate) async fn livez() -> Json<Health> {
     Json(Health { ok: true })
 }
 
 /// Whether the database answers, the broker is connected and the state queues are read up to now.
-#[utoipa::path(get, path = "/readyz", tag = "operations",
+#[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemBody, description = "not-ready")))]
 pub(crate) async fn readyz(State(manager): Shared) -> Result<Json<Health>, Problem> {
     match manager.readiness_blockers() {
@@ -68,7 +68,7 @@ pub(crate) async fn readyz(State(manager): Shared) -> Result<Json<Health>, Probl
 }
 
 /// Whether safe mode is on.
-#[utoipa::path(get, path = "/v1/safe-mode", tag = "operations", responses((status = 200, body = SafeMode)))]
+#[utoipa::path(get, path = "/v1/safe-mode", tag = "operations", security(("token" = ["safe-mode:read"])), responses((status = 200, body = SafeMode)))]
 pub(crate) async fn read_safe_mode(
     State(manager): Shared,
     params: Params,
@@ -78,7 +78,7 @@ pub(crate) async fn read_safe_mode(
 }
 
 /// Switch safe mode. While it is on, managers declare no service lost and republish no observer because of silence.
-#[utoipa::path(put, path = "/v1/safe-mode", tag = "operations", request_body = SafeMode,
+#[utoipa::path(put, path = "/v1/safe-mode", tag = "operations", security(("token" = ["safe-mode:write"])), request_body = SafeMode,
     responses((status = 200, body = SafeMode)))]
 pub(crate) async fn write_safe_mode(
     State(manager): Shared,

@@ -24,7 +24,7 @@ type Shared = State<Arc<Manager>>;
 const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
 
 /// List messages that no version could read, newest first.
-#[utoipa::path(get, path = "/v1/parked", tag = "operations",
+#[utoipa::path(get, path = "/v1/parked", tag = "operations", security(("token" = ["parked:read"])),
     params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
     responses((status = 200, body = Listed<ParkedMessage>)))]
 pub(crate) async fn list(
@@ -62,7 +62,7 @@ fn shown(it: ParkedHead) -> ParkedMessage {
 }
 
 /// Send a message back to the queue that it came from.
-#[utoipa::path(post, path = "/v1/parked/{id}/retry", tag = "operations",
+#[utoipa::path(post, path = "/v1/parked/{id}/retry", tag = "operations", security(("token" = ["parked:write"])),
     params(("id" = String, Path, description = "number of the message")),
     responses((status = 202, body = ParkedMessage), (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "no-such-queue: the queue of the message does not exist"),
@@ -107,7 +107,7 @@ async fn send_back(link: &Link, parked: &Parked) -> Result<(), Problem> {
 }
 
 /// Delete a message.
-#[utoipa::path(delete, path = "/v1/parked/{id}", tag = "operations",
+#[utoipa::path(delete, path = "/v1/parked/{id}", tag = "operations", security(("token" = ["parked:write"])),
     params(("id" = String, Path, description = "number of the message")),
     responses((status = 204), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn discard(

@@ -26,7 +26,7 @@ type Shared = State<Arc<Manager>>;
 ///
 /// In any window of length w, all services together use at most `burst` + w × `permits` / `per`
 /// permits.
-#[utoipa::path(put, path = "/v1/rates/{key}", tag = "rates", request_body = RateSettings,
+#[utoipa::path(put, path = "/v1/rates/{key}", tag = "rates", security(("token" = ["rates:write"])), request_body = RateSettings,
     params(("key" = String, Path, description = "its key")),
     responses((status = 200, body = Rate), (status = 422, body = ProblemBody, description = "invalid")))]
 pub(crate) async fn set(
@@ -56,7 +56,7 @@ pub(crate) async fn set(
 }
 
 /// List rates.
-#[utoipa::path(get, path = "/v1/rates", tag = "rates",
+#[utoipa::path(get, path = "/v1/rates", tag = "rates", security(("token" = ["rates:read"])),
     params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
     responses((status = 200, body = Listed<Rate>)))]
 pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<Json<Listed<Rate>>, Problem> {
@@ -72,7 +72,7 @@ pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<J
 }
 
 /// Read a rate.
-#[utoipa::path(get, path = "/v1/rates/{key}", tag = "rates",
+#[utoipa::path(get, path = "/v1/rates/{key}", tag = "rates", security(("token" = ["rates:read"])),
     params(("key" = String, Path, description = "its key")),
     responses((status = 200, body = Rate), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn read(
@@ -91,7 +91,7 @@ pub(crate) async fn read(
 }
 
 /// Delete a rate: code that acquires permits of it gets an error from then on.
-#[utoipa::path(delete, path = "/v1/rates/{key}", tag = "rates",
+#[utoipa::path(delete, path = "/v1/rates/{key}", tag = "rates", security(("token" = ["rates:write"])),
     params(("key" = String, Path, description = "its key")),
     responses((status = 204), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn delete(

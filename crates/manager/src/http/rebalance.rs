@@ -1,6 +1,7 @@
 //! Evening out the services of a pool: the plan, and carrying it out.
 
 use super::body::{OptionalJson, parsed};
+use super::caller;
 use super::maintenance::within;
 use super::problem::{Code, Problem};
 use super::query::Params;
@@ -38,7 +39,7 @@ impl Default for Balance {
 }
 
 /// What would make the services of each pool evenly used.
-#[utoipa::path(post, path = "/v1/rebalance:plan", tag = "services", request_body = Option<Balance>,
+#[utoipa::path(post, path = "/v1/rebalance:plan", tag = "services", security(("token" = ["services:operate"])), request_body = Option<Balance>,
     responses((status = 200, body = Rebalance), (status = 422, body = ProblemBody, description = "invalid")))]
 pub(crate) async fn plan(
     State(manager): Shared,
@@ -52,7 +53,7 @@ pub(crate) async fn plan(
 }
 
 /// Make the services of each pool evenly used: plans afresh and begins.
-#[utoipa::path(post, path = "/v1/rebalance:apply", tag = "services", request_body = Option<Balance>,
+#[utoipa::path(post, path = "/v1/rebalance:apply", tag = "services", security(("token" = ["services:operate"])), request_body = Option<Balance>,
     responses((status = 200, body = Rebalance, description = "already even"),
     (status = 202, body = Rebalance, description = "started"),
     (status = 422, body = ProblemBody, description = "invalid"),
@@ -78,5 +79,9 @@ pub(crate) async fn apply(
 fn wish(body: Option<serde_json::Value>) -> Result<Balance, Problem> {
     let wish: Balance = body.map(parsed).transpose()?.unwrap_or_default();
     within("/moves", wish.moves)?;
+    match &wish.pool {
+        Some(pool) => caller::check_pool(pool)?,
+        None => caller::check_all_pools()?,
+    }
     Ok(wish)
 }

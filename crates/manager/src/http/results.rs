@@ -12,7 +12,7 @@ use std::sync::Arc;
 type Shared = State<Arc<Manager>>;
 
 /// The result of a completed observer.
-#[utoipa::path(get, path = "/v1/observers/{key}/result", tag = "observers",
+#[utoipa::path(get, path = "/v1/observers/{key}/result", tag = "observers", security(("token" = ["observers:read"])),
     params(("key" = String, Path, description = "id or name")),
     responses((status = 200, body = ObserverResult),
         (status = 404, body = ProblemBody, description = "not-found: no such observer, or it has no result")))]

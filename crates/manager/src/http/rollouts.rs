@@ -1,6 +1,7 @@
 //! Rollouts over HTTP: start, read, and steer them. `loops::rollouts` takes their steps.
 
 use super::body::{JsonBody, parsed};
+use super::caller;
 use super::filter::sort_value;
 use super::idempotency::Identities;
 use super::limits;
@@ -32,6 +33,15 @@ use tracing::info;
 
 type Shared = State<Arc<Manager>>;
 
+/// As responses show it: without the patch, a part of specs, to who may not read them.
+fn shown(rollout: everwatch_core::rollout::Rollout) -> Rollout {
+    let mut shown = Rollout::from(rollout);
+    if !caller::may_read_all_specs() {
+        shown.patch = Value::Null;
+    }
+    shown
+}
+
 const PAGE: usize = 1000;
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_MAX: usize = ENDED_KEPT + OPEN_MAX;
@@ -44,7 +54,7 @@ fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
 ///
 /// The rollout takes its members, at most 10,000, when it starts. Managers change the next one only if fewer than
 /// `max_parallel` are changed and not yet healthy.
-#[utoipa::path(post, path = "/v1/rollouts", tag = "rollouts", request_body = NewRollout,
+#[utoipa::path(post, path = "/v1/rollouts", tag = "rollouts", security(("token" = ["rollouts:write"])), request_body = NewRollout,
     params(("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key returns the rollout that the first one started")),
     responses((status = 201, body = Rollout), (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 409, body = ProblemBody, description = "in-rollout, name-exists, too-many-rollouts"),
@@ -99,7 +109,7 @@ pub(crate) async fn start(
 
 fn created(rollout: core::Rollout) -> Response {
     let place = [(header::LOCATION, format!("/v1/rollouts/{}", rollout.id))];
-    (StatusCode::CREATED, place, Json(Rollout::from(rollout))).into_response()
+    (StatusCode::CREATED, place, Json(shown(rollout))).into_response()
 }
 
 /// A checked request.
@@ -252,7 +262,7 @@ async fn find(records: &Records, key: &str) -> Result<core::Rollout, Problem> {
 }
 
 /// List rollouts, the newest first. Managers keep the last 100 that are over.
-#[utoipa::path(get, path = "/v1/rollouts", tag = "rollouts",
+#[utoipa::path(get, path = "/v1/rollouts", tag = "rollouts", security(("token" = ["rollouts:read"])),
     params(("limit" = Option<u32>, Query, description = "the number of rollouts, 1 to 200 (default 20)")),
     responses((status = 200, body = Listed<Rollout>)))]
 pub(crate) async fn list(
@@ -267,11 +277,11 @@ pub(crate) async fn list(
     let mut all = manager.records.store.rollouts(LIMIT_MAX).await?;
     let total = all.len() as u64;
     all.truncate(limit);
-    Ok(Json(Listed { items: all.into_iter().map(Rollout::from).collect(), next_cursor: None, total }))
+    Ok(Json(Listed { items: all.into_iter().map(shown).collect(), next_cursor: None, total }))
 }
 
 /// Read a rollout.
-#[utoipa::path(get, path = "/v1/rollouts/{key}", tag = "rollouts",
+#[utoipa::path(get, path = "/v1/rollouts/{key}", tag = "rollouts", security(("token" = ["rollouts:read"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)")),
     responses((status = 200, body = Rollout), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn read(
@@ -280,11 +290,11 @@ pub(crate) async fn read(
     params: Params,
 ) -> Result<Json<Rollout>, Problem> {
     params.finish()?;
-    Ok(Json(find(&manager.records, &key).await?.into()))
+    Ok(Json(shown(find(&manager.records, &key).await?)))
 }
 
 /// List the members of a rollout, in the order in which they are changed.
-#[utoipa::path(get, path = "/v1/rollouts/{key}/members", tag = "rollouts",
+#[utoipa::path(get, path = "/v1/rollouts/{key}/members", tag = "rollouts", security(("token" = ["rollouts:read"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)"),
     ("state" = Option<String>, Query, description = "pending, changed, done, skipped, failed, reverting, reverted"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
@@ -321,7 +331,7 @@ pub(crate) async fn members(
 macro_rules! action {
     ($name:ident, $path:literal, $action:path, $doc:literal) => {
         #[doc = $doc]
-        #[utoipa::path(post, path = $path, tag = "rollouts",
+        #[utoipa::path(post, path = $path, tag = "rollouts", security(("token" = ["rollouts:write"])),
             params(("key" = String, Path, description = "id, or name (the newest of that name)")),
             responses((status = 200, body = Rollout, description = "done, or nothing to do"),
                 (status = 404, body = ProblemBody, description = "not-found"),
@@ -369,7 +379,7 @@ async fn act(manager: &Manager, key: &str, action: RolloutAction) -> Result<Json
         let mut rollout = before.clone();
         match rollout.act(action, by.as_deref(), records.clock.now()) {
             Err(NotNow(state)) => return Err(not_now(&before, state)),
-            Ok(false) => return Ok(Json(before.into())),
+            Ok(false) => return Ok(Json(shown(before))),
             Ok(true) => {}
         }
         let step = Step { rollout, members: Vec::new() };
@@ -378,7 +388,7 @@ async fn act(manager: &Manager, key: &str, action: RolloutAction) -> Result<Json
                 records.events.tell_all(kind, text);
             }
             records.note_change();
-            return Ok(Json(saved.rollout.into()));
+            return Ok(Json(shown(saved.rollout)));
         }
     }
     Err(Problem::new(Code::Contended, format!("rollout `{key}` keeps changing: read it again and retry")))

@@ -16,7 +16,7 @@ type Shared = State<Arc<Manager>>;
 const NEXT_DEFAULT: usize = 10;
 
 /// The next times of the schedule of an observer.
-#[utoipa::path(get, path = "/v1/observers/{key}/schedule", tag = "observers",
+#[utoipa::path(get, path = "/v1/observers/{key}/schedule", tag = "observers", security(("token" = ["observers:read"])),
     params(("key" = String, Path, description = "id or name"),
     ("next" = Option<u32>, Query, description = "the number of times, 1 to 100 (default 10)")),
     responses((status = 200, body = ScheduleTimes),

@@ -1,5 +1,6 @@
 //! Reads services for responses: by id or name, with their orders.
 
+use super::caller;
 use super::problem::{Code, Problem};
 use crate::context::records::Records;
 use crate::fleet::orders;
@@ -39,5 +40,10 @@ pub(super) async fn find(records: &Records, key: &str) -> Result<ServiceRow, Pro
         Err(_) => None,
     };
     let shown: String = key.chars().take(140).collect();
-    found.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no service `{shown}`")))
+    let not_found = || Problem::new(Code::NotFound, format!("there is no service `{shown}`"));
+    let row = found.ok_or_else(not_found)?;
+    let pool = &row.registration.pool;
+    caller::check_pool(pool)
+        .map_err(|problem| if caller::may_see_services(pool) { problem } else { not_found() })?;
+    Ok(row)
 }

@@ -1,6 +1,7 @@
 //! Services and pools over HTTP.
 
 use super::body::{JsonBody, parsed};
+use super::caller;
 use super::pagination::Part;
 use super::pool_single;
 use super::problem::{Code, Problem};
@@ -22,7 +23,7 @@ use std::time::Duration;
 type Shared = State<Arc<Manager>>;
 
 /// List services, those that ended lately included.
-#[utoipa::path(get, path = "/v1/services", tag = "services", params(
+#[utoipa::path(get, path = "/v1/services", tag = "services", security(("token" = ["services:read"])), params(
     ("state" = Option<String>, Query, description = "active, standby, cordoned, draining, suspect, lost, gone"),
     ("pool" = Option<String>, Query), ("name" = Option<String>, Query),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
@@ -46,6 +47,7 @@ pub(crate) async fn list(
 
     let since = manager.records.clock.now().minus(manager.settings.retention_services);
     let mut rows = manager.records.store.services(since).await?.rows;
+    rows.retain(|row| caller::may_see_services(&row.registration.pool));
     rows.retain(|row| {
         (states.is_empty() || states.iter().any(|state| state == row.state().as_str()))
             && pool.as_ref().is_none_or(|pool| *pool == row.registration.pool)
@@ -68,7 +70,7 @@ fn is_state(text: &str) -> bool {
 }
 
 /// Read a service.
-#[utoipa::path(get, path = "/v1/services/{key}", tag = "services",
+#[utoipa::path(get, path = "/v1/services/{key}", tag = "services", security(("token" = ["services:read"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)")),
     responses((status = 200, body = Service), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn read(
@@ -82,15 +84,17 @@ pub(crate) async fn read(
 }
 
 /// List pools.
-#[utoipa::path(get, path = "/v1/pools", tag = "services",
+#[utoipa::path(get, path = "/v1/pools", tag = "services", security(("token" = ["pools:read"])),
     responses((status = 200, body = Listed<api::Pool>)))]
 pub(crate) async fn pools(
     State(manager): Shared,
     params: Params,
 ) -> Result<Json<Listed<api::Pool>>, Problem> {
     params.finish()?;
-    let pools = by_pool(&manager).await?;
-    let items: Vec<_> = pools.into_iter().map(|(name, pool)| api::Pool { name, ..pool }).collect();
+    let pools = by_pool(&manager).await?.into_iter();
+    let may_see = |name: &str| Pool::new(name).is_ok_and(|pool| caller::may_see_pool(&pool));
+    let items: Vec<_> =
+        pools.filter(|(name, _)| may_see(name)).map(|(name, pool)| api::Pool { name, ..pool }).collect();
     let total = items.len() as u64;
     Ok(Json(Listed { items, next_cursor: None, total }))
 }
@@ -99,7 +103,7 @@ pub(crate) async fn pools(
 ///
 /// Do not scale by the length of the work queue: observers without a slot wait in the database, so the queue is
 /// usually empty.
-#[utoipa::path(get, path = "/v1/pools/{pool}", tag = "services",
+#[utoipa::path(get, path = "/v1/pools/{pool}", tag = "services", security(("token" = ["pools:read"])),
     params(("pool" = String, Path, description = "its name")),
     responses((status = 200, body = api::Pool), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn pool(
@@ -108,9 +112,10 @@ pub(crate) async fn pool(
     params: Params,
 ) -> Result<Json<api::Pool>, Problem> {
     params.finish()?;
+    let may_see = Pool::new(&name).is_ok_and(|pool| caller::may_see_pool(&pool));
     match by_pool(&manager).await?.remove(&name) {
-        Some(pool) => Ok(Json(api::Pool { name, ..pool })),
-        None => {
+        Some(pool) if may_see => Ok(Json(api::Pool { name, ..pool })),
+        _ => {
             let shown: String = name.chars().take(140).collect();
             Err(Problem::new(Code::NotFound, format!("no service and no observer names a pool `{shown}`")))
         }
@@ -120,7 +125,7 @@ pub(crate) async fn pool(
 /// Pause or resume a pool, which all managers follow within a second, or create a single pool.
 ///
 /// A pool is single from its creation on: a request that would change that is refused.
-#[utoipa::path(put, path = "/v1/pools/{pool}", tag = "services", request_body = api::PoolSettings,
+#[utoipa::path(put, path = "/v1/pools/{pool}", tag = "services", security(("token" = ["pools:write"])), request_body = api::PoolSettings,
     params(("pool" = String, Path, description = "its name")),
     responses((status = 200, body = api::Pool), (status = 409, body = ProblemBody, description = "pool-in-use"),
     (status = 422, body = ProblemBody, description = "invalid"), (status = 503, body = ProblemBody, description = "not-ready")))]
@@ -135,6 +140,7 @@ pub(crate) async fn set_pool(
     let pool = Pool::new(&name).map_err(|error| {
         Problem::invalid(vec![FieldError { pointer: String::new(), detail: format!("the pool {error}") }])
     })?;
+    caller::check_pool(&pool)?;
     if settings == api::PoolSettings::default() {
         let detail = "name a setting: paused, single".to_owned();
         return Err(Problem::invalid(vec![FieldError { pointer: String::new(), detail }]));

@@ -2,12 +2,13 @@
 
 use super::actions::act_on;
 use super::body::JsonBody;
+use super::caller;
 use super::creating::{check_kind, create_as};
 use super::draft::{Draft, draft, merged, same_name};
 use super::etag::tag;
 use super::idempotency::Identity;
 use super::limits;
-use super::lookup::{find, not_found, one};
+use super::lookup::{check, find, not_found, one};
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::Params;
@@ -16,6 +17,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{NewObserver, Observer, ObserverPatch, ProblemBody};
+use everwatch_core::access::Verb;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverId, ObserverRef};
 use everwatch_core::observer::definition::FieldError;
@@ -29,7 +31,7 @@ use uuid::Uuid;
 type Shared = State<Arc<Manager>>;
 
 /// Change some members of an observer; null takes a default back.
-#[utoipa::path(patch, path = "/v1/observers/{key}", tag = "observers",
+#[utoipa::path(patch, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:update"])),
     request_body(content = ObserverPatch, content_type = "application/merge-patch+json"),
     params(("key" = String, Path, description = "id or name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or * for any"),
@@ -80,7 +82,7 @@ fn contended(key: &str) -> Problem {
 }
 
 /// Create an observer of this name, or make it what the body says.
-#[utoipa::path(put, path = "/v1/observers/{key}", tag = "observers", request_body = NewObserver,
+#[utoipa::path(put, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:update"])), request_body = NewObserver,
     params(("key" = String, Path, description = "name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or * for any"),
     ("if-none-match" = Option<String>, Header, description = "*: only if no observer has this name")),
@@ -106,7 +108,10 @@ pub(crate) async fn put(
     for _ in 0..crate::commit::CAS_TRIES {
         let found = manager.records.store.find(&which).await?;
         let row = match (found, &which) {
-            (Some(row), _) if row.verdict().status != Status::Deleted => row,
+            (Some(row), _) if row.verdict().status != Status::Deleted => {
+                check(&row, &key)?;
+                row
+            }
             (_, ObserverRef::Id(_)) => return Err(not_found(&key)),
             (_, ObserverRef::Name(name)) => {
                 precondition.check_missing(name.as_str())?;
@@ -128,6 +133,7 @@ pub(crate) async fn put(
 /// Changes `seen` to the draft; `None` if the row was changed in the meantime.
 async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> Result<Option<Row>, Problem> {
     same_name(&draft.definition, &seen.definition.name)?;
+    caller::check_verb(Verb::ObserversUpdate, &draft.definition.pool, &draft.definition.kind)?;
     if !draft.definition.runs_like(&seen.definition) {
         check_kind(manager, &draft.definition).await?;
     }

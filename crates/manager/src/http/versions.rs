@@ -35,7 +35,7 @@ const VERSIONS_MAX: usize = REVISIONS_MAX as usize + 1;
 const LIMIT_DEFAULT: usize = 20;
 
 /// List the versions of the definition of an observer, the newest first; the last 100 former ones are kept.
-#[utoipa::path(get, path = "/v1/observers/{key}/versions", tag = "observers",
+#[utoipa::path(get, path = "/v1/observers/{key}/versions", tag = "observers", security(("token" = ["specs:read"])),
     params(("key" = String, Path, description = "id or name"),
     ("limit" = Option<u32>, Query, description = "the number of versions, 1 to 101 (default 20)")),
     responses((status = 200, body = Listed<DefinitionVersion>),
@@ -69,7 +69,7 @@ pub(crate) async fn list(
 }
 
 /// Restore an earlier version of the definition of an observer, as a new version.
-#[utoipa::path(post, path = "/v1/observers/{key}/revert", tag = "observers", request_body = RevertTo,
+#[utoipa::path(post, path = "/v1/observers/{key}/revert", tag = "observers", security(("token" = ["observers:update"])), request_body = RevertTo,
     params(("key" = String, Path, description = "id or name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or *")),
     responses((status = 200, body = Observer, description = "changed, or nothing to change"),

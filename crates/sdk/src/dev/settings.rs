@@ -2,7 +2,7 @@
 
 use crate::host::{self, Broker, Log, ServiceSection, SettingsError, Telemetry};
 use everwatch_core::redact::redacted;
-use everwatch_manager::{ManagerSection, StoreSection};
+use everwatch_manager::{AuthSection, ManagerSection, StoreSection};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -16,6 +16,8 @@ pub struct Settings {
     pub store: StoreSection,
     /// `[manager]`
     pub manager: ManagerSection,
+    /// `[auth]`
+    pub auth: AuthSection,
     /// `[service]`
     pub service: ServiceSection,
     /// `[log]`
@@ -33,6 +35,7 @@ impl Settings {
         let mut settings: Self = host::load(file)?;
         host::check(&settings.broker, &settings.service)?;
         settings.telemetry.check()?;
+        settings.auth.check().map_err(|error| SettingsError::new(error.to_string()))?;
         settings.manager.check().map_err(|error| SettingsError::new(error.to_string()))?;
         if let Some(file) = &settings.store.url_file {
             settings.store.url =
@@ -48,7 +51,7 @@ impl Settings {
     pub fn manager(&self) -> Result<everwatch_manager::Settings, SettingsError> {
         let own = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let broker = (self.broker.prefix.as_str(), self.broker.state_queues);
-        self.manager.settings(broker, own).map_err(|error| SettingsError::new(error.to_string()))
+        self.manager.settings(broker, &self.auth, own).map_err(|error| SettingsError::new(error.to_string()))
     }
 
     /// With passwords hidden.

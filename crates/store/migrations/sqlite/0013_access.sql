@@ -18,6 +18,10 @@ CREATE TABLE roles (
     document TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Each write of a token or a role changes the number: managers read them only then.
+CREATE TABLE access_changes (number INTEGER NOT NULL) STRICT;
+INSERT INTO access_changes (number) VALUES (0);
+
 -- Each request that changes something, written before it is carried out, and what came of it.
 CREATE TABLE audit (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

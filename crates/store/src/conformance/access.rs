@@ -27,6 +27,7 @@ fn role(called: &str, verb: &str) -> Role {
 
 pub async fn tokens_are_stored_changed_and_forgotten(store: &dyn Store) {
     let first = token(1, "ci", "admin");
+    let unchanged = store.access_changes().await.unwrap();
     assert_eq!(store.add_token(&first, NOW).await.unwrap(), TokenAdded::Done);
     assert_eq!(store.add_token(&token(2, "ci", "viewer"), NOW).await.unwrap(), TokenAdded::NameTaken);
     let session = Token { origin: Origin::Session { of: Some(first.id.clone()) }, ..token(3, "ci", "admin") };
@@ -39,8 +40,11 @@ pub async fn tokens_are_stored_changed_and_forgotten(store: &dyn Store) {
         !store.change_token(&first, &first.revoked(NOW)).await.unwrap(),
         "it has changed in the meantime"
     );
+    let added = store.access_changes().await.unwrap();
+    assert!(added > unchanged, "managers read the tokens again");
     let revoked = rotated.revoked(NOW);
     assert!(store.change_token(&rotated, &revoked).await.unwrap());
+    assert!(store.access_changes().await.unwrap() > added);
     let all = store.tokens().await.unwrap();
     assert!(all.contains(&revoked) && all.contains(&session) && all.len() == 2);
     // A name is free again once its token is not valid any more.
@@ -55,7 +59,9 @@ pub async fn tokens_are_stored_changed_and_forgotten(store: &dyn Store) {
 
 pub async fn roles_stay_while_tokens_have_them(store: &dyn Store) {
     let team = role("team", "observers:read");
+    let unchanged = store.access_changes().await.unwrap();
     assert_eq!(store.put_role(&team).await.unwrap(), RoleWritten::Created);
+    assert!(store.access_changes().await.unwrap() > unchanged);
     assert_eq!(store.put_role(&role("other", "*")).await.unwrap(), RoleWritten::Created);
     let wider = role("team", "observers:*");
     assert_eq!(store.put_role(&wider).await.unwrap(), RoleWritten::Replaced);

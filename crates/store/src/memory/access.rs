@@ -18,6 +18,7 @@ pub(super) struct Stored {
     roles: BTreeMap<Name, Role>,
     audit: Vec<AuditEntry>,
     last_audit: i64,
+    changes: i64,
 }
 
 #[async_trait]
@@ -32,16 +33,21 @@ impl Access for MemoryStore {
         if valid().count() as u64 >= TOKENS_MAX {
             return Ok(TokenAdded::TooMany);
         }
+        tables.access.changes += 1;
         tables.access.tokens.insert(token.id.clone(), token.clone());
         Ok(TokenAdded::Done)
     }
     async fn change_token(&self, before: &Token, after: &Token) -> Result<bool, StoreError> {
         let mut tables = self.tables();
+        tables.access.changes += 1;
         let Some(found) = tables.access.tokens.get_mut(&before.id).filter(|it| *it == before) else {
             return Ok(false);
         };
         found.clone_from(after);
         Ok(true)
+    }
+    async fn access_changes(&self) -> Result<i64, StoreError> {
+        Ok(self.tables().access.changes)
     }
     async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
         Ok(self.tables().access.tokens.values().cloned().collect())
@@ -60,7 +66,9 @@ impl Access for MemoryStore {
         Ok(self.tables().access.roles.values().cloned().collect())
     }
     async fn put_role(&self, role: &Role) -> Result<RoleWritten, StoreError> {
-        let roles = &mut self.tables().access.roles;
+        let access = &mut self.tables().access;
+        access.changes += 1;
+        let roles = &mut access.roles;
         if !roles.contains_key(&role.name) && roles.len() as u64 >= ROLES_MAX {
             return Ok(RoleWritten::TooMany);
         }
@@ -73,6 +81,7 @@ impl Access for MemoryStore {
         if users > 0 {
             return Ok(RoleDeleted::InUse(users as u64));
         }
+        access.changes += 1;
         let removed = access.roles.remove(name);
         Ok(if removed.is_some() { RoleDeleted::Done } else { RoleDeleted::Missing })
     }

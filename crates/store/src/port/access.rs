@@ -41,6 +41,8 @@ pub trait Access: Send + Sync + 'static {
     async fn add_token(&self, token: &Token, now: Timestamp) -> Result<TokenAdded, StoreError>;
     /// Replaces a token that is still as it was read; returns whether it was.
     async fn change_token(&self, before: &Token, after: &Token) -> Result<bool, StoreError>;
+    /// A number that rises with every write of a token or a role.
+    async fn access_changes(&self) -> Result<i64, StoreError>;
     /// All tokens and sessions, also those that have ended but are not forgotten yet. Unreadable ones are left out, and
     /// therefore not accepted.
     async fn tokens(&self) -> Result<Vec<Token>, StoreError>;

@@ -22,6 +22,24 @@ async fn alone(pool: &PgPool) -> Result<Transaction<'static, Postgres>, StoreErr
     Ok(transaction)
 }
 
+/// Commits a write of a token or a role.
+async fn commit(mut transaction: Transaction<'_, Postgres>) -> Result<(), StoreError> {
+    let note = sqlx::query("UPDATE access_changes SET number = number + 1");
+    note.execute(&mut *transaction).await.map_err(failure)?;
+    transaction.commit().await.map_err(failure)
+}
+
+async fn change_token(pool: &PgPool, before: &Token, after: &Token) -> Result<bool, StoreError> {
+    let columns = TokenColumns::of(after)?;
+    let mut transaction = alone(pool).await?;
+    let change = "UPDATE tokens SET valid_until = $3, document = $4 WHERE id = $1 AND document = $2";
+    let change = sqlx::query(change).bind(columns.id).bind(written(before)?);
+    let change = change.bind(columns.valid_until).bind(columns.document);
+    let changed = change.execute(&mut *transaction).await.map_err(failure)?.rows_affected() > 0;
+    commit(transaction).await?;
+    Ok(changed)
+}
+
 async fn add_token(pool: &PgPool, token: &Token, now: Timestamp) -> Result<TokenAdded, StoreError> {
     let columns = TokenColumns::of(token)?;
     let mut transaction = alone(pool).await?;
@@ -38,7 +56,7 @@ async fn add_token(pool: &PgPool, token: &Token, now: Timestamp) -> Result<Token
     let insert = sqlx::query(insert).bind(columns.id).bind(columns.name).bind(columns.role);
     let insert = insert.bind(columns.valid_until).bind(columns.document);
     insert.execute(&mut *transaction).await.map_err(failure)?;
-    transaction.commit().await.map_err(failure)?;
+    commit(transaction).await?;
     Ok(TokenAdded::Done)
 }
 
@@ -54,7 +72,7 @@ async fn put_role(pool: &PgPool, role: &Role) -> Result<RoleWritten, StoreError>
         ON CONFLICT (name) DO UPDATE SET document = EXCLUDED.document";
     let put = sqlx::query(put).bind(role.name.as_str()).bind(written(role)?);
     put.execute(&mut *transaction).await.map_err(failure)?;
-    transaction.commit().await.map_err(failure)?;
+    commit(transaction).await?;
     Ok(if same == 0 { RoleWritten::Created } else { RoleWritten::Replaced })
 }
 
@@ -68,7 +86,7 @@ async fn delete_role(pool: &PgPool, name: &Name, now: Timestamp) -> Result<RoleD
     }
     let delete = sqlx::query("DELETE FROM roles WHERE name = $1").bind(name.as_str());
     let deleted = delete.execute(&mut *transaction).await.map_err(failure)?.rows_affected() > 0;
-    transaction.commit().await.map_err(failure)?;
+    commit(transaction).await?;
     Ok(if deleted { RoleDeleted::Done } else { RoleDeleted::Missing })
 }
 
@@ -126,12 +144,11 @@ impl Access for PgStore {
         answered(add_token(&self.pool, token, now)).await
     }
     async fn change_token(&self, before: &Token, after: &Token) -> Result<bool, StoreError> {
-        let columns = TokenColumns::of(after)?;
-        let change = "UPDATE tokens SET valid_until = $3, document = $4 WHERE id = $1 AND document = $2";
-        let change = sqlx::query(change).bind(columns.id).bind(written(before)?);
-        let change = change.bind(columns.valid_until).bind(columns.document);
-        let done = answered(async { change.execute(&self.pool).await.map_err(failure) }).await?;
-        Ok(done.rows_affected() > 0)
+        answered(change_token(&self.pool, before, after)).await
+    }
+    async fn access_changes(&self) -> Result<i64, StoreError> {
+        let number = sqlx::query_scalar("SELECT number FROM access_changes");
+        answered(async { number.fetch_one(&self.pool).await.map_err(failure) }).await
     }
     async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
         Ok(tokens(answered(documents(&self.pool, "SELECT document FROM tokens ORDER BY id")).await?))

@@ -11,6 +11,14 @@ use async_trait::async_trait;
 use everwatch_core::access::{AuditEntry, AuditFilter, Outcome, ROLES_MAX, Role, TOKENS_MAX, Token, TokenId};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::Name;
+use sqlx::{Sqlite, Transaction};
+
+/// Commits a write of a token or a role.
+async fn commit(mut transaction: Transaction<'_, Sqlite>) -> Result<(), StoreError> {
+    let note = sqlx::query("UPDATE access_changes SET number = number + 1");
+    note.execute(&mut *transaction).await.map_err(failure)?;
+    transaction.commit().await.map_err(failure)
+}
 
 #[async_trait]
 impl Access for SqliteStore {
@@ -30,7 +38,7 @@ impl Access for SqliteStore {
         let insert = sqlx::query(insert).bind(columns.id).bind(columns.name).bind(columns.role);
         let insert = insert.bind(columns.valid_until).bind(columns.document);
         insert.execute(&mut *transaction).await.map_err(failure)?;
-        transaction.commit().await.map_err(failure)?;
+        commit(transaction).await?;
         Ok(TokenAdded::Done)
     }
     async fn change_token(&self, before: &Token, after: &Token) -> Result<bool, StoreError> {
@@ -38,7 +46,14 @@ impl Access for SqliteStore {
         let change = "UPDATE tokens SET valid_until = ?3, document = ?4 WHERE id = ?1 AND document = ?2";
         let change = sqlx::query(change).bind(columns.id).bind(written(before)?);
         let change = change.bind(columns.valid_until).bind(columns.document);
-        Ok(change.execute(&self.writer).await.map_err(failure)?.rows_affected() > 0)
+        let mut transaction = writing(&self.writer).await?;
+        let changed = change.execute(&mut *transaction).await.map_err(failure)?.rows_affected() > 0;
+        commit(transaction).await?;
+        Ok(changed)
+    }
+    async fn access_changes(&self) -> Result<i64, StoreError> {
+        let number = sqlx::query_scalar("SELECT number FROM access_changes");
+        number.fetch_one(&self.readers).await.map_err(failure)
     }
     async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
         let all = sqlx::query_scalar("SELECT document FROM tokens ORDER BY id");
@@ -68,7 +83,7 @@ impl Access for SqliteStore {
             ON CONFLICT (name) DO UPDATE SET document = excluded.document";
         let put = sqlx::query(put).bind(role.name.as_str()).bind(written(role)?);
         put.execute(&mut *transaction).await.map_err(failure)?;
-        transaction.commit().await.map_err(failure)?;
+        commit(transaction).await?;
         Ok(if same == 0 { RoleWritten::Created } else { RoleWritten::Replaced })
     }
     async fn delete_role(&self, name: &Name, now: Timestamp) -> Result<RoleDeleted, StoreError> {
@@ -81,7 +96,7 @@ impl Access for SqliteStore {
         }
         let delete = sqlx::query("DELETE FROM roles WHERE name = ?1").bind(name.as_str());
         let deleted = delete.execute(&mut *transaction).await.map_err(failure)?.rows_affected() > 0;
-        transaction.commit().await.map_err(failure)?;
+        commit(transaction).await?;
         Ok(if deleted { RoleDeleted::Done } else { RoleDeleted::Missing })
     }
 }

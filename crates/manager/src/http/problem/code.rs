@@ -43,6 +43,8 @@ codes! {
     BadQuery = BAD_REQUEST, "bad-query", "a query parameter is wrong";
     BadHeader = BAD_REQUEST, "bad-header", "a header is wrong";
     BadRequest = BAD_REQUEST, "bad-request", "the request cannot be read";
+    Unauthenticated = UNAUTHORIZED, "no-valid-token", "a valid token is needed";
+    Forbidden = FORBIDDEN, "not-permitted", "the role does not permit this";
     ForeignPage = FORBIDDEN, "foreign-page", "a page of another site sent this";
     NotFound = NOT_FOUND, "not-found", "not found";
     NoSuchRoute = NOT_FOUND, "no-such-route", "there is nothing at this path";
@@ -80,6 +82,11 @@ codes! {
     LimitInUse = CONFLICT, "limit-in-use", "observers name the limit";
     NameEnding = SERVICE_UNAVAILABLE, "name-ending", "the name is about to become free", retry after 1;
     RebalanceRunning = SERVICE_UNAVAILABLE, "rebalance-running", "a rebalance has not settled yet", retry after 5;
+    TooManyTokens = CONFLICT, "too-many-tokens", "there are too many tokens";
+    TokenNotValid = CONFLICT, "token-not-valid", "the token is not valid any more";
+    NoSession = CONFLICT, "no-session", "there is no session";
+    TooManyRoles = CONFLICT, "too-many-roles", "there are too many roles";
+    RoleInUse = CONFLICT, "role-in-use", "the role is in use";
     TooManyLimits = CONFLICT, "too-many-limits", "there are too many limits";
     TooManyRates = CONFLICT, "too-many-rates", "there are too many rates";
     InRollout = CONFLICT, "in-rollout", "the observer is in another rollout";

@@ -1,0 +1,370 @@
+//! Tokens, and who sends a request.
+
+use super::access::{cookie, no_cookie};
+use super::body::{JsonBody, OptionalJson, parsed};
+use super::caller;
+use super::pagination::Part;
+use super::problem::{Code, Problem};
+use super::query::Params;
+use crate::context::Manager;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use everwatch_api::{CreatedToken, Listed, NewToken, ProblemBody, Rotation, Token, Whoami};
+use everwatch_core::access::{
+    self, BuiltIn, Digest, Origin, Principal, Rights, Role, Secret, Target, TokenId, Verb,
+};
+use everwatch_core::clock::{Timestamp, parse_duration, show};
+use everwatch_core::id::Name;
+use everwatch_core::observer::definition::FieldError;
+use everwatch_store::TokenAdded;
+use rand::RngCore as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::info;
+
+/// How long a token is valid if nothing is said.
+const EXPIRES_IN: Duration = Duration::from_secs(90 * 86_400);
+const EXPIRES_MIN: Duration = Duration::from_secs(60);
+/// How long the secret before a rotation stays valid.
+const OVERLAP: Duration = Duration::from_secs(3600);
+const OVERLAP_MAX: Duration = Duration::from_secs(7 * 86_400);
+/// Others may change a token meanwhile.
+const TRIES: usize = 5;
+
+type Shared = State<Arc<Manager>>;
+
+fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
+    Problem::invalid(vec![FieldError { pointer: pointer.to_owned(), detail: detail.into() }])
+}
+
+fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    rand::rng().fill_bytes(&mut bytes);
+    bytes
+}
+
+fn new_secret() -> Secret {
+    Secret::new(rand::rng().next_u64(), random())
+}
+
+/// Who sends requests, as tokens and the audit log name them.
+fn own_name() -> String {
+    caller::principal().map_or_else(|| "anybody".to_owned(), |who| who.name.clone())
+}
+
+fn own_rights() -> Rights {
+    caller::principal().map_or_else(|| BuiltIn::Admin.role().rights(), |who| who.rights.clone())
+}
+
+/// A role that may be given: its rights are among those of the sender.
+fn role(manager: &Manager, name: &Name, pointer: &str) -> Result<Role, Problem> {
+    let Some(role) = manager.accounts.accounts().role(name) else {
+        let built_in = BuiltIn::ALL.map(BuiltIn::as_str).join(", ");
+        let detail = format!(
+            "there is no role {name}: built in are {built_in}; `everwatch role apply` defines others"
+        );
+        return Err(wrong(pointer, detail));
+    };
+    check_covered(&role)?;
+    Ok(role)
+}
+
+fn check_covered(role: &Role) -> Result<(), Problem> {
+    if own_rights().cover(&role.rights()) {
+        return Ok(());
+    }
+    let detail =
+        format!("the role {} has rights that you lack: nobody can give rights that they lack", role.name);
+    Err(Problem::new(Code::Forbidden, detail))
+}
+
+fn lifetime(manager: &Manager, text: Option<&str>) -> Result<Duration, Problem> {
+    let most = manager.accounts.settings().token_ttl_max;
+    let Some(text) = text else { return Ok(EXPIRES_IN.min(most)) };
+    let lives = parse_duration(text).map_err(|error| wrong("/expires_in", error))?;
+    if !(EXPIRES_MIN..=most).contains(&lives) {
+        let detail =
+            format!("is {text}: must be {} to {} (auth.token_ttl_max)", show(EXPIRES_MIN), show(most));
+        return Err(wrong("/expires_in", detail));
+    }
+    Ok(lives)
+}
+
+/// Create a token. Its secret is in no later response.
+#[utoipa::path(post, path = "/v1/tokens", tag = "access", request_body = NewToken, security(("token" = ["tokens:write"])),
+    responses((status = 201, body = CreatedToken),
+    (status = 409, body = ProblemBody, description = "name-exists, too-many-tokens"),
+    (status = 422, body = ProblemBody, description = "invalid")))]
+pub(crate) async fn create(
+    State(manager): Shared,
+    params: Params,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let NewToken { name, role: role_name, expires_in } = parsed(body)?;
+    let name = Name::new(&name).map_err(|error| wrong("/name", error.to_string()))?;
+    let role_name = Name::new(&role_name).map_err(|error| wrong("/role", error.to_string()))?;
+    let role = role(&manager, &role_name, "/role")?;
+    let lives = lifetime(&manager, expires_in.as_deref())?;
+    let first = !manager.accounts.require_token();
+    if first && !role.rights().permits(Verb::TokensWrite, Target::Deployment) {
+        let detail = "must be admin for the first token: from then on every request needs a token, and only an \
+                      administrator can create others";
+        return Err(wrong("/role", detail));
+    }
+    let (secret, now) = (new_secret(), manager.records.clock.now());
+    let token = access::Token {
+        id: secret.id.clone(),
+        name,
+        role: role.name,
+        origin: Origin::Created,
+        created_at: now,
+        created_by: own_name(),
+        expires_at: now.plus(lives),
+        digest: secret.digest(),
+        previous: None,
+        revoked_at: None,
+    };
+    add(&manager, &token, now).await?;
+    info!(token = %token.id, name = %token.name, role = %token.role, "token created");
+    Ok((StatusCode::CREATED, location(&token.id), shown(&secret, &token, now)).into_response())
+}
+
+async fn add(manager: &Manager, token: &access::Token, now: Timestamp) -> Result<(), Problem> {
+    let added = manager.records.store.add_token(token, now).await?;
+    match added {
+        TokenAdded::Done => {
+            manager.accounts.refresh(manager.records.store.as_ref()).await?;
+            Ok(())
+        }
+        TokenAdded::NameTaken => {
+            let detail =
+                format!("a valid token is named {}: rotate or revoke it, or choose another name", token.name);
+            Err(Problem::new(Code::NameExists, detail))
+        }
+        TokenAdded::TooMany => {
+            let detail = format!("{} tokens and sessions are valid: revoke some", access::TOKENS_MAX);
+            Err(Problem::new(Code::TooManyTokens, detail))
+        }
+    }
+}
+
+fn location(id: &TokenId) -> [(header::HeaderName, String); 1] {
+    [(header::LOCATION, format!("/v1/tokens/{id}"))]
+}
+
+fn shown(secret: &Secret, token: &access::Token, now: Timestamp) -> Json<CreatedToken> {
+    let Token { id, name, role, expires_at, previous_until, .. } = Token::of(token, now);
+    Json(CreatedToken { token: secret.text.clone(), id, name, role, expires_at, previous_until })
+}
+
+/// List tokens. Those that have ended are listed for a day.
+#[utoipa::path(get, path = "/v1/tokens", tag = "access", security(("token" = ["tokens:read"])), params(
+    ("sessions" = Option<bool>, Query, description = "whether sessions of the console are listed too"),
+    ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    responses((status = 200, body = Listed<Token>)))]
+pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<Json<Listed<Token>>, Problem> {
+    let with_sessions = params.parsed::<bool>("sessions")?.unwrap_or(false);
+    let part: Part<(Name, TokenId)> = Part::read(&mut params)?;
+    params.finish()?;
+    let mut tokens = manager.records.store.tokens().await?;
+    tokens.retain(|token| with_sessions || token.origin == Origin::Created);
+    let total = tokens.len() as u64;
+    let key = |token: &access::Token| (token.name.clone(), token.id.clone());
+    tokens.sort_by_key(key);
+    tokens.retain(|token| part.after.as_ref().is_none_or(|after| key(token) > *after));
+    let more = tokens.len() > part.limit;
+    tokens.truncate(part.limit);
+    let next_cursor = tokens.last().filter(|_| more).and_then(|last| part.cursor(key(last)));
+    let now = manager.records.clock.now();
+    Ok(Json(Listed { items: tokens.iter().map(|token| Token::of(token, now)).collect(), next_cursor, total }))
+}
+
+/// The token of this id, or the valid one of this name.
+async fn find(manager: &Manager, key: &str) -> Result<access::Token, Problem> {
+    let store = &manager.records.store;
+    let by_id = match TokenId::new(key) {
+        Some(id) => store.token(&id).await?,
+        None => None,
+    };
+    let found = match by_id {
+        Some(token) => Some(token),
+        None => {
+            let now = manager.records.clock.now();
+            let is = |token: &access::Token| {
+                token.origin == Origin::Created && token.name.as_str() == key && token.is_valid(now)
+            };
+            store.tokens().await?.into_iter().find(is)
+        }
+    };
+    let shown: String = key.chars().take(140).collect();
+    found.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no token `{shown}`")))
+}
+
+/// Changes a token that may not have more rights than the sender.
+async fn change(
+    manager: &Manager,
+    key: &str,
+    change: impl Fn(&access::Token) -> access::Token,
+) -> Result<access::Token, Problem> {
+    for _ in 0..TRIES {
+        let before = find(manager, key).await?;
+        // A role that was deleted has no rights.
+        if let Some(role) = manager.accounts.accounts().role(&before.role) {
+            check_covered(&role)?;
+        }
+        let after = change(&before);
+        if manager.records.store.change_token(&before, &after).await? {
+            manager.accounts.refresh(manager.records.store.as_ref()).await?;
+            return Ok(after);
+        }
+    }
+    Err(Problem::new(Code::Contended, "others change this token at the same time: try again"))
+}
+
+/// Give a token a new secret. The current one stays valid for a while, so that its users can change over.
+#[utoipa::path(post, path = "/v1/tokens/{key}/rotate", tag = "access", request_body = Option<Rotation>,
+    security(("token" = ["tokens:write"])), params(("key" = String, Path, description = "id or name")),
+    responses((status = 200, body = CreatedToken), (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 409, body = ProblemBody, description = "token-not-valid, changed-too-often"),
+    (status = 422, body = ProblemBody, description = "invalid")))]
+pub(crate) async fn rotate(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let Rotation { overlap, expires_in } = body.map(parsed).transpose()?.unwrap_or_default();
+    let overlap = match overlap.as_deref() {
+        None => OVERLAP,
+        Some(text) => parse_duration(text).map_err(|error| wrong("/overlap", error))?,
+    };
+    if overlap > OVERLAP_MAX {
+        return Err(wrong(
+            "/overlap",
+            format!("is {}: must be at most {}", show(overlap), show(OVERLAP_MAX)),
+        ));
+    }
+    let lives = expires_in.as_deref().map(|text| lifetime(&manager, Some(text))).transpose()?;
+    let now = manager.records.clock.now();
+    let found = find(&manager, &key).await?;
+    if found.origin != Origin::Created || !found.is_valid(now) {
+        let detail =
+            format!("the token {} is a session, or not valid any more: create another one", found.id);
+        return Err(Problem::new(Code::TokenNotValid, detail));
+    }
+    let secret = Secret::of(found.id.clone(), random());
+    let rotated = change(&manager, found.id.as_str(), |token| {
+        let expires_at = lives.map_or(token.expires_at, |lives| now.plus(lives));
+        token.rotated(secret.digest(), now.plus(overlap), expires_at)
+    });
+    let rotated = rotated.await?;
+    info!(token = %rotated.id, name = %rotated.name, "token rotated");
+    Ok(shown(&secret, &rotated, now).into_response())
+}
+
+/// Revoke a token: within 5 s, no manager accepts it, and streams that it opened end.
+#[utoipa::path(delete, path = "/v1/tokens/{key}", tag = "access", security(("token" = ["tokens:write"])),
+    params(("key" = String, Path, description = "id or name")),
+    responses((status = 204), (status = 404, body = ProblemBody, description = "not-found"),
+    (status = 409, body = ProblemBody, description = "changed-too-often")))]
+pub(crate) async fn revoke(
+    State(manager): Shared,
+    Path(key): Path<String>,
+    params: Params,
+) -> Result<StatusCode, Problem> {
+    params.finish()?;
+    let now = manager.records.clock.now();
+    let id = find(&manager, &key).await?.id;
+    let revoked = change(&manager, id.as_str(), |token| token.revoked(now)).await?;
+    info!(token = %revoked.id, name = %revoked.name, "token revoked");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Who sends this request, and what they may do.
+#[utoipa::path(get, path = "/v1/whoami", tag = "access", security(("token" = [])), responses((status = 200, body = Whoami)))]
+pub(crate) async fn whoami(params: Params) -> Result<Json<Whoami>, Problem> {
+    params.finish()?;
+    let Some(who) = caller::principal() else {
+        let verbs = Verb::ALL.iter().map(ToString::to_string).collect();
+        return Ok(Json(Whoami {
+            authentication: false,
+            name: None,
+            role: None,
+            token: None,
+            session: false,
+            expires_at: None,
+            verbs,
+        }));
+    };
+    Ok(Json(Whoami {
+        authentication: true,
+        name: Some(who.name.clone()),
+        role: Some(who.role.to_string()),
+        token: who.token.as_ref().map(ToString::to_string),
+        session: who.is_session,
+        expires_at: who.expires_at,
+        verbs: who.rights.verbs().iter().map(ToString::to_string).collect(),
+    }))
+}
+
+/// Begin a session of the console: sets a cookie that stands for the token of this request.
+#[utoipa::path(post, path = "/v1/session", tag = "access", security(("token" = [])),
+    responses((status = 201, body = Whoami, description = "the cookie is set"),
+    (status = 409, body = ProblemBody, description = "no-session, too-many-tokens")))]
+pub(crate) async fn log_in(State(manager): Shared, params: Params) -> Result<Response, Problem> {
+    params.finish()?;
+    let Some(who) = caller::principal() else {
+        return Err(Problem::new(
+            Code::NoSession,
+            "requests need no token here, so there is nothing to log in to",
+        ));
+    };
+    if who.is_session {
+        return Err(Problem::new(Code::NoSession, "a session cannot begin another one: send a token"));
+    }
+    let now = manager.records.clock.now();
+    let lives = manager.accounts.settings().session_ttl;
+    let (secret, expires_at) = (new_secret(), session_end(&who, now, lives));
+    let name = Name::new(&who.name).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let token = access::Token {
+        id: secret.id.clone(),
+        name,
+        role: who.role.clone(),
+        origin: Origin::Session { of: who.token.clone() },
+        created_at: now,
+        created_by: who.name.clone(),
+        expires_at,
+        digest: Digest::of(&secret.text),
+        previous: None,
+        revoked_at: None,
+    };
+    add(&manager, &token, now).await?;
+    info!(session = %token.id, name = %token.name, "session begun");
+    let cookie = [(header::SET_COOKIE, cookie(&secret, expires_at.since(now)))];
+    Ok((StatusCode::CREATED, cookie, whoami(Params::none()).await?).into_response())
+}
+
+/// A session never outlives its token.
+fn session_end(who: &Principal, now: Timestamp, lives: Duration) -> Timestamp {
+    who.expires_at.map_or(now.plus(lives), |at| at.min(now.plus(lives)))
+}
+
+/// End the session of this request.
+#[utoipa::path(delete, path = "/v1/session", tag = "access", security(("token" = [])),
+    responses((status = 204, description = "the cookie is removed"),
+    (status = 409, body = ProblemBody, description = "no-session, changed-too-often")))]
+pub(crate) async fn log_out(State(manager): Shared, params: Params) -> Result<Response, Problem> {
+    params.finish()?;
+    let id = caller::principal().filter(|who| who.is_session).and_then(|who| who.token.clone());
+    let Some(id) = id else {
+        return Err(Problem::new(Code::NoSession, "this request belongs to no session"));
+    };
+    let now = manager.records.clock.now();
+    change(&manager, id.as_str(), |token| token.revoked(now)).await?;
+    info!(session = %id, "session ended");
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, no_cookie())]).into_response())
+}
