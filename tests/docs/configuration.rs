@@ -17,11 +17,11 @@ set an entry of a table with one more level (`EVERWATCH_SERVICE__LABELS__ZONE=a`
 `1h 30m`. This command prints the effective configuration, with passwords hidden:
 
 ```sh
-EVERWATCH_SERVICE__LABELS__ZONE=a EVERWATCH_BROKER__HEARTBEAT=10s everwatch config print
+EVERWATCH_SERVICE__LABELS__ZONE=a EVERWATCH_MANAGER__HOSTS=a.example,b.example everwatch config print
 ```
 
 ```text
-\"heartbeat\": \"10s\"
+\"b.example\"
 \"zone\": \"a\"
 ```
 ";
