@@ -4,6 +4,7 @@
 
 mod browser;
 mod failing;
+mod login;
 mod logs;
 mod many;
 mod served;

@@ -100,6 +100,8 @@ impl Reader {
         let mut command = Command::new("bash");
         command.args(["-euo", "pipefail", "-c", text]).current_dir(self.folder.path());
         command.env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()));
+        // Where `everwatch login` writes.
+        command.env("XDG_CONFIG_HOME", self.folder.path());
         command.env("EVERWATCH_SERVER", &self.api.url).env("EVERWATCH_MANAGER__LISTEN", &self.address);
         command.env("EVERWATCH_BROKER__URL", from_environment("EVERWATCH_TEST_AMQP_URL"));
         command.env("EVERWATCH_BROKER__PREFIX", &self.prefix).env("NO_COLOR", "1");
@@ -250,6 +252,7 @@ chapters! {
     the_commands_of_limits_run: "docs/limits.md",
     the_commands_of_single_pools_run: "docs/single-pools.md",
     the_commands_of_weight_run: "docs/weight.md",
+    the_commands_of_access_run: "docs/access.md",
     the_commands_of_scheduling_run: "docs/scheduling.md",
     the_commands_of_batches_run: "docs/batches.md",
     the_commands_of_rollouts_run: "docs/rollouts.md",

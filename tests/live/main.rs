@@ -4,6 +4,7 @@
 
 mod abuse;
 mod acceptance;
+mod access;
 mod ack_timeout;
 mod applying;
 mod backlog;

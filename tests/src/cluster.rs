@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
+/// The secret of the first administrator.
+pub const BOOTSTRAP: &str = "the bootstrap token of the tests, with more than 32 characters";
+
 /// A deployment of Everwatch.
 pub struct Cluster {
     /// The first manager.
@@ -25,6 +28,8 @@ pub struct Cluster {
     health: BTreeMap<String, String>,
     /// The program that services run.
     pub service_program: PathBuf,
+    /// The token of the tests, where requests need one.
+    token: Option<String>,
     /// More environment for every process, as `EVERWATCH_SECTION__KEY`.
     pub extra: Vec<(String, String)>,
 }
@@ -87,8 +92,23 @@ impl Cluster {
             processes: BTreeMap::new(),
             health: BTreeMap::new(),
             service_program: everwatch(),
+            token: None,
             extra: Vec::new(),
         }
+    }
+
+    /// With managers whose requests need a token: those of the cluster have the bootstrap token.
+    #[must_use]
+    pub fn guarded(mut self) -> Self {
+        let file = self.scratch.path().join("bootstrap-token");
+        std::fs::write(&file, BOOTSTRAP).unwrap();
+        let file = file.display().to_string();
+        self.extra.push(("EVERWATCH_AUTH__MODE".to_owned(), "required".to_owned()));
+        self.extra.push(("EVERWATCH_AUTH__BOOTSTRAP_TOKEN_FILE".to_owned(), file.clone()));
+        self.extra.push(("EVERWATCH_TOKEN_FILE".to_owned(), file));
+        self.api = self.api.with_token(BOOTSTRAP);
+        self.token = Some(BOOTSTRAP.to_owned());
+        self
     }
 
     /// On another broker.
@@ -229,6 +249,7 @@ impl Cluster {
     async fn manager_at(&mut self, name: &str, listen: &str) -> Api {
         self.start(name, (&everwatch(), &["run", "manager"]), &[("EVERWATCH_MANAGER__LISTEN", listen)]);
         let api = Api::new(format!("http://{listen}"));
+        let api = self.token.as_ref().map_or(api.clone(), |token| api.with_token(token));
         wait_for(&format!("{name} to be ready"), || async {
             match api.try_call("GET", "/readyz", None).await {
                 Ok((200, _)) => Ok(()),

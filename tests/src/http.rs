@@ -22,6 +22,14 @@ impl Api {
         let _installed = rustls::crypto::ring::default_provider().install_default();
         Self { url, client: reqwest::Client::new() }
     }
+    /// With this token in every request.
+    #[must_use]
+    pub fn with_token(&self, token: &str) -> Self {
+        let value = format!("Bearer {token}").parse().unwrap();
+        let headers = [(reqwest::header::AUTHORIZATION, value)].into_iter().collect();
+        let client = reqwest::Client::builder().default_headers(headers).build().unwrap();
+        Self { url: self.url.clone(), client }
+    }
     pub async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         self.try_call(method, path, body).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }

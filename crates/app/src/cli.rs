@@ -1,5 +1,6 @@
 //! The command-line interface: commands, flags and arguments.
 
+mod access;
 mod batch;
 mod conformance;
 mod fleet;
@@ -13,6 +14,7 @@ mod rollout;
 mod tests;
 
 pub(crate) use crate::output::Output;
+pub(crate) use access::{Audit, Context, Login, Role as AccessRole, Token};
 pub(crate) use batch::{Batch, CreateBatch};
 pub(crate) use conformance::Conformance;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
@@ -31,7 +33,7 @@ use std::time::Duration;
 const EXIT_CODES: &str = "To try Everwatch, run `everwatch dev` and follow its output.
 
 Exit codes of commands that send requests to a manager: 0 done, 1 failed, 2 wrong usage, 3 not found,
-4 conflict, 5 timed out, 6 no manager responds.";
+4 conflict, 5 timed out, 6 no manager responds, 7 not permitted.";
 
 /// Everwatch: the orchestrator for tasks that never end.
 #[derive(Debug, Parser)]
@@ -48,7 +50,7 @@ pub(crate) struct Cli {
         display_order = 100
     )]
     pub(crate) config: Option<PathBuf>,
-    /// URL of the manager; the default is that of the configuration file, then http://127.0.0.1:7700
+    /// URL of the manager; the default is that of the configuration file, then of the context, then http://127.0.0.1:7700
     #[arg(
         long,
         env = "EVERWATCH_SERVER",
@@ -59,6 +61,17 @@ pub(crate) struct Cli {
         display_order = 101
     )]
     pub(crate) server: Option<String>,
+    /// File with the token for the manager; EVERWATCH_TOKEN may contain the token itself
+    #[arg(
+        long,
+        env = "EVERWATCH_TOKEN_FILE",
+        global = true,
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Everywhere",
+        display_order = 102
+    )]
+    pub(crate) token_file: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -106,6 +119,25 @@ pub(crate) enum Command {
     /// Set, show and delete rates
     #[command(subcommand)]
     Rate(Rate),
+    /// Store a token for a manager, and use this manager from now on
+    #[command(after_help = Login::EXAMPLES)]
+    Login(Login),
+    /// Delete the stored token of a manager
+    Logout,
+    /// Show who you are for the manager, and what you may do
+    Whoami,
+    /// Manage tokens: who may use the API
+    #[command(subcommand)]
+    Token(Token),
+    /// Manage roles: what the owners of tokens may do
+    #[command(subcommand)]
+    Role(AccessRole),
+    /// Show the audit log
+    #[command(subcommand)]
+    Audit(Audit),
+    /// List, select and delete contexts: managers with your tokens for them
+    #[command(subcommand)]
+    Context(Context),
     /// Show and manage services and observers in a live full-screen view
     #[command(after_help = "The last line of the screen shows the main keys; press ? to show all keys.")]
     Top,

@@ -1,12 +1,15 @@
 //! The HTTP client of a manager. Each kind of failure has its own exit code, on which scripts rely.
 
+use crate::contexts::Contexts;
 use everwatch_api::ProblemBody;
 use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Why a command failed.
@@ -24,6 +27,8 @@ pub(crate) enum Failure {
     TimedOut(String),
     #[error("{0}")]
     Unreachable(String),
+    #[error("{0}")]
+    NotPermitted(String),
 }
 
 impl Failure {
@@ -35,6 +40,7 @@ impl Failure {
             Self::Conflict(_) => 4,
             Self::TimedOut(_) => 5,
             Self::Unreachable(_) => 6,
+            Self::NotPermitted(_) => 7,
         }
     }
 
@@ -56,6 +62,10 @@ impl Failure {
 
     fn of_status(status: u16, told: String) -> Self {
         match status {
+            401 => {
+                Self::NotPermitted(format!("{told}: log in with `everwatch login`, or set EVERWATCH_TOKEN"))
+            }
+            403 => Self::NotPermitted(told),
             404 => Self::NotFound(told),
             409 | 412 => Self::Conflict(told),
             400 | 422 => Self::Usage(told),
@@ -67,17 +77,30 @@ impl Failure {
 /// A client of one manager.
 pub(crate) struct Client {
     server: String,
+    token: Option<String>,
     http: reqwest::Client,
 }
 
 impl Client {
+    /// Sends the token that the environment or the contexts have for this manager.
+    ///
+    /// # Errors
+    /// If the URL or the file of the token is not usable.
     pub(crate) fn new(server: &str) -> anyhow::Result<Self> {
+        Self::with_token(server, token_for(server)?)
+    }
+
+    /// Sends this token.
+    ///
+    /// # Errors
+    /// If the URL is not usable.
+    pub(crate) fn with_token(server: &str, token: Option<String>) -> anyhow::Result<Self> {
         if !server.starts_with("http://") && !server.starts_with("https://") {
             let text = format!("--server `{server}` is not a URL like http://127.0.0.1:7700");
             return Err(Failure::Usage(text).into());
         }
-        let http = builder().timeout(Duration::from_secs(90)).build()?;
-        Ok(Self { server: server.trim_end_matches('/').to_owned(), http })
+        let http = builder(token.as_deref())?.timeout(Duration::from_secs(90)).build()?;
+        Ok(Self { server: server.trim_end_matches('/').to_owned(), token, http })
     }
 
     /// Escapes a name for use in a path.
@@ -164,7 +187,7 @@ impl Client {
 impl Client {
     /// Streams live events after event `after`, or from now on.
     pub(crate) async fn follow(&self, path: &str, after: Option<i64>) -> anyhow::Result<reqwest::Response> {
-        let http = builder().connect_timeout(Duration::from_secs(10)).build()?;
+        let http = builder(self.token.as_deref())?.connect_timeout(Duration::from_secs(10)).build()?;
         let mut request = http.get(format!("{}{path}", self.server)).header("accept", "text/event-stream");
         if let Some(after) = after {
             request = request.header("last-event-id", after);
@@ -189,8 +212,29 @@ impl Client {
     }
 }
 
-/// Every request names the user and the program.
-fn builder() -> reqwest::ClientBuilder {
+/// The file that the command line names.
+static TOKEN_FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Reads the token from this file.
+pub(crate) fn use_token_file(file: PathBuf) {
+    let _already_set = TOKEN_FILE.set(file);
+}
+
+/// The token for this manager, if there is one: of the environment, of a file, or of the contexts.
+fn token_for(server: &str) -> anyhow::Result<Option<String>> {
+    if let Some(token) = std::env::var("EVERWATCH_TOKEN").ok().filter(|token| !token.is_empty()) {
+        return Ok(Some(token));
+    }
+    if let Some(file) = TOKEN_FILE.get() {
+        let token = std::fs::read_to_string(file)
+            .map_err(|error| Failure::Usage(format!("the token file {}: {error}", file.display())))?;
+        return Ok(Some(token.trim().to_owned()));
+    }
+    Ok(Contexts::load()?.token_for(server.trim_end_matches('/')))
+}
+
+/// Every request names the user and the program, and has the token if there is one.
+fn builder(token: Option<&str>) -> anyhow::Result<reqwest::ClientBuilder> {
     let read = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let uid = nix::unistd::getuid();
     let known = || nix::unistd::User::from_uid(uid).ok().flatten().map(|user| user.name);
@@ -198,9 +242,16 @@ fn builder() -> reqwest::ClientBuilder {
     let host = nix::unistd::gethostname().unwrap_or_default();
     let who = format!("{user}@{}", host.to_string_lossy());
     let who = HeaderValue::try_from(who).unwrap_or_else(|_| HeaderValue::from_static("unprintable"));
-    reqwest::Client::builder().user_agent(concat!("everwatch/", env!("CARGO_PKG_VERSION"))).default_headers(
-        [(HeaderName::from_static("everwatch-actor"), who)].into_iter().chain(trace()).collect(),
-    )
+    let mut headers: HeaderMap =
+        [(HeaderName::from_static("everwatch-actor"), who)].into_iter().chain(trace()).collect();
+    if let Some(token) = token {
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+            .map_err(|_| Failure::Usage("the token has characters that no token has".to_owned()))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    let program = concat!("everwatch/", env!("CARGO_PKG_VERSION"));
+    Ok(reqwest::Client::builder().user_agent(program).default_headers(headers))
 }
 
 /// The trace context from the environment variables that correspond to the W3C headers. The command becomes

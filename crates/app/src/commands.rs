@@ -1,5 +1,6 @@
 //! What each command does, and with which code it ends.
 
+mod access;
 mod apply;
 mod batch;
 mod bench;
@@ -25,7 +26,8 @@ mod versions;
 mod watch;
 
 use crate::cli::{Cli, Command, Config};
-use crate::client::Failure;
+use crate::client::{self, Failure};
+use crate::contexts::Contexts;
 use crate::output::print;
 use everwatch::host::{HostError, SettingsError, last_words};
 use std::path::Path;
@@ -33,6 +35,9 @@ use std::process::ExitCode;
 
 /// Runs a command; errors are printed here, once, with their causes.
 pub(crate) fn run(cli: Cli) -> ExitCode {
+    if let Some(file) = cli.token_file {
+        client::use_token_file(file);
+    }
     let server = || server(cli.server.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
         Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),
@@ -62,6 +67,13 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Limit(verb) => server().and_then(|server| limit::limit(&server, verb)),
         Command::Pool(verb) => server().and_then(|server| operations::pools(&server, verb)),
         Command::Rate(verb) => server().and_then(|server| rate::run(&server, verb)),
+        Command::Login(arguments) => server().and_then(|server| access::login(&server, arguments)),
+        Command::Logout => server().and_then(|server| access::logout(&server)),
+        Command::Whoami => server().and_then(|server| access::whoami(&server)),
+        Command::Token(verb) => server().and_then(|server| access::tokens(&server, verb)),
+        Command::Role(verb) => server().and_then(|server| access::roles(&server, verb)),
+        Command::Audit(verb) => server().and_then(|server| access::audit(&server, verb)),
+        Command::Context(verb) => access::contexts(verb),
         Command::Completion { shell } => man::completion(shell),
         Command::Man { folder } => man::pages(folder.as_deref()),
         Command::Top => server().and_then(|server| crate::top::run(&server)),
@@ -81,14 +93,17 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// The URL of the manager: the given one, otherwise that of the configuration file, otherwise the default.
+/// The URL of the manager: the given one, otherwise that of the configuration file, of the context, or the default.
 fn server(given: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> {
     match (given, config) {
-        (Some(given), _) => Ok(given.to_owned()),
+        (Some(given), _) => Ok(given.trim_end_matches('/').to_owned()),
         (None, Some(_)) => {
             Ok(format!("http://{}", health::near(&roles::configured(config)?.manager.listen)?))
         }
-        (None, None) => Ok("http://127.0.0.1:7700".to_owned()),
+        (None, None) => {
+            let context = Contexts::load()?.current().map(|known| known.server.clone());
+            Ok(context.unwrap_or_else(|| "http://127.0.0.1:7700".to_owned()))
+        }
     }
 }
 

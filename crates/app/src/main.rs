@@ -3,6 +3,7 @@
 mod cli;
 mod client;
 mod commands;
+mod contexts;
 mod item;
 mod live;
 mod output;

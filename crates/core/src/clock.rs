@@ -1,6 +1,6 @@
 //! Time as a value. No other module of the workspace reads the wall clock.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
@@ -124,14 +124,15 @@ pub mod friendly {
     }
 }
 
-/// Parses a duration in friendly notation: `"10s"`, `"5m"`, `"1h 30m"`.
+/// Parses a duration in friendly notation: `"10s"`, `"5m"`, `"1h 30m"`, `"30d"`. A day has 24 hours.
 ///
 /// # Errors
 /// Names the text and the form that is expected.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let parsed: SignedDuration = text
-        .parse()
-        .map_err(|_| format!("`{text}` is not a duration: write it like \"500ms\", \"30s\" or \"1h 30m\""))?;
+    let wrong =
+        || format!("`{text}` is not a duration: write it like \"500ms\", \"30s\", \"1h 30m\" or \"30d\"");
+    let span: Span = text.parse().map_err(|_| wrong())?;
+    let parsed = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
     Duration::try_from(parsed).map_err(|_| format!("`{text}` is negative; a duration here is zero or more"))
 }
 
@@ -155,11 +156,14 @@ mod tests {
 
     #[test]
     fn durations_parse_and_print_in_friendly_notation() {
-        for (text, secs) in [("30s", 30), ("5m", 300), ("1h 30m", 5400)] {
+        for (text, secs) in
+            [("30s", 30), ("5m", 300), ("1h 30m", 5400), ("1d 1h", 90_000), ("365d", 31_536_000)]
+        {
             assert_eq!(parse_duration(text), Ok(Duration::from_secs(secs)));
         }
         assert_eq!(show(Duration::from_secs(90)), "1m 30s");
         assert!(parse_duration("5").unwrap_err().contains("`5`"));
+        assert!(parse_duration("1 month").unwrap_err().contains("\"30d\""));
         assert!(parse_duration("-5s").unwrap_err().contains("negative"));
     }
 

@@ -13,12 +13,12 @@ export class Refused extends Error {
   }
 }
 
-export async function call(method, path, body) {
+export async function call(method, path, body, more = {}) {
   let response;
   try {
     response = await fetch(path, {
       method,
-      headers: body === undefined ? { accept: "application/json" } : { accept: "application/json", "content-type": "application/json" },
+      headers: { accept: "application/json", ...(body === undefined ? {} : { "content-type": "application/json" }), ...more },
       body: body === undefined ? undefined : JSON.stringify(body),
       signal: AbortSignal.timeout(LIMIT_MS),
       cache: "no-store",

@@ -13,6 +13,7 @@ import { batch, batches } from "./batches.js";
 import { rollout, rollouts } from "./rollouts.js";
 import { topology } from "./topology.js";
 import { limits } from "./limits.js";
+import { loginForm, showUser } from "./login.js";
 import { rates } from "./rates.js";
 import { parked } from "./parked.js";
 import { events } from "./events.js";
@@ -69,6 +70,9 @@ async function show() {
     if (mine !== turn) return;
     if (!(error instanceof Refused)) throw error;
     data = undefined;
+    // What was typed stays while the page asks again.
+    if (error.status === 401 && main.querySelector(".login")) return;
+    if (error.status === 401) return patch(main, [loginForm(`This manager needs a token: ${error.message}.`, entered)]);
     const title = error.status === 404 ? "Not found" : "The manager refused the request";
     patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title), empty(error.message, `HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: "#/" }, "Go to the overview")))]);
   }
@@ -93,6 +97,17 @@ async function follow() {
     if (!(error instanceof Lost)) throw error;
     live.now();
   }
+}
+
+/** After a login or a logout: everything is read again. */
+function entered() {
+  greet();
+  live.now();
+}
+
+function greet() {
+  showUser(document.getElementById("user"), entered);
+  get("/v1/version").then((it) => { document.getElementById("version").textContent = `Everwatch ${it.version}`; }, () => {});
 }
 
 const lostBar = document.getElementById("lost");
@@ -140,5 +155,5 @@ setInterval(() => {
   const since = document.getElementById("lost-for");
   if (since && standing.lostAt !== null) since.textContent = ` ${duration(Math.floor((Date.now() - standing.lostAt) / 1000) * 1000)} ago.`;
 }, 1000);
-get("/v1/version").then((it) => { document.getElementById("version").textContent = `Everwatch ${it.version}`; }, () => {});
+greet();
 follow().finally(() => live.now());

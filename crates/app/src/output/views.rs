@@ -3,8 +3,8 @@
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{
-    Batch, BatchMember, DefinitionVersion, Event, Limit, Observer, ParkedMessage, Pool, Rate, Rollout,
-    RolloutMember, Service, ServiceBalance,
+    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Limit, Observer, ParkedMessage, Pool, Rate,
+    Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
 };
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::record::health::Health;
@@ -113,6 +113,76 @@ pub(crate) const RATES: View<Rate> = View {
         Column::<Rate>::new("AT ONCE", |it, _| it.at_once.to_string()).right(),
         Column::<Rate>::new("AVAILABLE", |it, _| it.available.to_string()).right(),
         Column::<Rate>::new("WAITING", |it, _| it.waiting.to_string()).right(),
+    ],
+};
+
+pub(crate) const TOKENS: View<Token> = View {
+    noun: "tokens",
+    name: |it| it.name.clone(),
+    key: |it| it.id.clone(),
+    columns: &[
+        Column::<Token>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Token>::new("ID", |it, _| it.id.clone()).least(10),
+        Column::<Token>::new("ROLE", |it, _| it.role.clone()).least(8),
+        Column::<Token>::new("STATE", |it, _| token_state(it).to_owned()),
+        Column::<Token>::new("AGE", |it, now| since(it.created_at, now)).right().moving(),
+        Column::<Token>::new("EXPIRES", |it, _| second(it.expires_at)),
+        Column::<Token>::new("CREATED BY", |it, _| it.created_by.clone()).least(8),
+        Column::<Token>::new("ORIGIN", |it, _| it.origin.clone()).wide(),
+    ],
+};
+
+fn token_state(it: &Token) -> &'static str {
+    match (it.valid, it.revoked_at, it.previous_until) {
+        (true, _, Some(_)) => "rotating",
+        (true, _, None) => "valid",
+        (false, Some(_), _) => "revoked",
+        (false, None, _) => "expired",
+    }
+}
+
+pub(crate) const ROLES: View<Role> = View {
+    noun: "roles",
+    name: |it| it.name.clone(),
+    key: |it| it.name.clone(),
+    columns: &[
+        Column::<Role>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Role>::new("BUILT IN", |it, _| if it.built_in { "yes" } else { "no" }.to_owned()),
+        Column::<Role>::new("GRANTS", |it, _| it.grants.len().to_string()).right(),
+        Column::<Role>::new("POOLS", |it, _| or_dash(some_of(it, |grant| grant.pools.as_deref()))).least(8),
+        Column::<Role>::new("KINDS", |it, _| or_dash(some_of(it, |grant| grant.kinds.as_deref()))).least(8),
+        Column::<Role>::new("VERBS", |it, _| {
+            it.grants
+                .iter()
+                .flat_map(|grant| grant.verbs.iter().map(String::as_str))
+                .collect::<Vec<_>>()
+                .join(",")
+        })
+        .least(16),
+    ],
+};
+
+/// The pools or kinds that the grants of a role name; none if a grant is for all.
+fn some_of(role: &Role, of: impl Fn(&RoleGrant) -> Option<&[String]>) -> Option<String> {
+    let all = role.grants.iter().map(of).collect::<Option<Vec<_>>>()?;
+    let all: std::collections::BTreeSet<&str> = all.into_iter().flatten().map(String::as_str).collect();
+    Some(all.into_iter().collect::<Vec<_>>().join(","))
+}
+
+pub(crate) const AUDIT: View<AuditEntry> = View {
+    noun: "audit entries",
+    name: |it| it.id.to_string(),
+    key: |it| it.id.to_string(),
+    columns: &[
+        Column::<AuditEntry>::new("AT", |it, _| second(it.at)),
+        Column::<AuditEntry>::new("PRINCIPAL", |it, _| or_dash(it.principal.as_ref())).least(8),
+        Column::<AuditEntry>::new("STATUS", |it, _| or_dash(it.status.map(|status| status.to_string())))
+            .right(),
+        Column::<AuditEntry>::new("VERB", |it, _| or_dash(it.verb.as_ref())),
+        Column::<AuditEntry>::new("REQUEST", |it, _| format!("{} {}", it.method, it.path)).least(22),
+        Column::<AuditEntry>::new("FROM", |it, _| or_dash(it.from.as_ref())),
+        Column::<AuditEntry>::new("ACTOR", |it, _| or_dash(it.actor.as_ref())).wide(),
+        Column::<AuditEntry>::new("CREATED", |it, _| or_dash(it.created.as_ref())).wide(),
     ],
 };
 

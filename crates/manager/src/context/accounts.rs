@@ -3,9 +3,10 @@
 use crate::clock::DbClock;
 use crate::lock::lock;
 use crate::settings::AuthSettings;
-use everwatch_core::access::{Accounts, Digest, Presented, Principal, Unauthenticated};
+use everwatch_core::access::{Accounts, Digest, Presented, Principal, Secret, Unauthenticated};
 use everwatch_door::rate::Rate;
 use everwatch_store::{Store, StoreError};
+use rand::RngCore as _;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -17,8 +18,6 @@ use tracing::{info, warn};
 /// Nothing is accepted on the word of what was read longer ago than this: a token that is revoked must be refused
 /// within 5 s, also while the database does not answer.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
-/// A token that is not known may be new: the database is asked again, at most this often.
-const ASKS_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How many requests with a token that is not accepted the audit log gets per second at most.
 const REFUSALS: NonZeroU32 = NonZeroU32::new(10).expect("not zero");
 /// The shortest secret that serves as a bootstrap token, in characters.
@@ -40,6 +39,8 @@ pub(crate) struct AccountsInUse {
     is_loopback: bool,
     clock: Arc<DbClock>,
     known: Mutex<Known>,
+    /// A token that is not known may be new. However many of them arrive, one request at a time asks the database.
+    turn: tokio::sync::Mutex<()>,
     refusals: Rate,
 }
 
@@ -62,6 +63,7 @@ impl AccountsInUse {
             is_loopback: listen.ip().is_loopback(),
             clock,
             known: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
             refusals: Rate::new(REFUSALS),
         }
     }
@@ -115,10 +117,14 @@ impl AccountsInUse {
         token: Option<&str>,
     ) -> Result<Principal, Denied> {
         let token = token.ok_or(Denied::NoToken)?;
+        let asked_at = Instant::now();
         match self.look_up(token) {
-            Err(Denied::Token(Unauthenticated::Unknown) | Denied::Unknown) if self.may_ask_again() => {
-                // The failure is told by the age of what is known.
-                let _unread = self.refresh(store).await;
+            Err(Denied::Token(Unauthenticated::Unknown) | Denied::Unknown) => {
+                let _turn = self.turn.lock().await;
+                if lock(&self.known).read_at.is_none_or(|at| at < asked_at) {
+                    // The failure is told by the age of what is known.
+                    let _unread = self.refresh(store).await;
+                }
                 self.look_up(token)
             }
             known => known,
@@ -145,10 +151,6 @@ impl AccountsInUse {
         self.refusals.admits(None, std::time::Instant::now())
     }
 
-    fn may_ask_again(&self) -> bool {
-        lock(&self.known).read_at.is_none_or(|at| at.elapsed() > ASKS_AGAIN_AFTER)
-    }
-
     /// Whether this principal still has the same rights.
     pub(crate) fn still_knows(&self, principal: &Principal) -> bool {
         let (accounts, has_bootstrap) = {
@@ -161,6 +163,21 @@ impl AccountsInUse {
         match &principal.token {
             None => has_bootstrap,
             Some(id) => accounts.still(id, self.clock.now()).is_ok_and(|it| it == *principal),
+        }
+    }
+
+    /// When the manager starts: if the file of the bootstrap token does not exist, creates it with a random secret. A file
+    /// that an operator removes later stays away until the next start.
+    pub(crate) fn prepare(&self) {
+        let Some(file) = self.settings.bootstrap_token_file.as_deref() else { return };
+        match generate(file) {
+            Ok(()) => {
+                info!(file = %file.display(), "created auth.bootstrap_token_file with the token of the first administrator");
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                warn!(file = %file.display(), %error, "auth.bootstrap_token_file does not exist and cannot be created");
+            }
         }
     }
 
@@ -178,6 +195,16 @@ impl AccountsInUse {
             );
         }
     }
+}
+
+/// Writes a new secret to this file, for its owner alone.
+fn generate(file: &Path) -> std::io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let secret = Secret::new(rand::rng().next_u64(), rand::random());
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    writeln!(file, "{}", secret.text)?;
+    file.sync_all()
 }
 
 /// The digest of the secret in this file; `None`, with a warning, if it is not usable.

@@ -52,6 +52,7 @@ const FILES: &[File] = files! {
     "/console/rollouts.js": "rollouts.js", SCRIPT;
     "/console/topology.js": "topology.js", SCRIPT;
     "/console/limits.js": "limits.js", SCRIPT;
+    "/console/login.js": "login.js", SCRIPT;
     "/console/rates.js": "rates.js", SCRIPT;
     "/console/parked.js": "parked.js", SCRIPT;
     "/console/events.js": "events.js", SCRIPT;

@@ -15,6 +15,7 @@ const FORGET_EVERY: Duration = Duration::from_secs(3600);
 const ENDED_KEPT: Duration = Duration::from_secs(86_400);
 
 pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
+    manager.accounts.prepare();
     let (mut told, mut forgot) = (false, None::<Instant>);
     loop {
         let mut looked = manager.accounts.refresh(manager.records.store.as_ref()).await;

@@ -9,11 +9,14 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
+/// While one transaction commits, the next one is filled.
+const IN_FLIGHT: usize = 2;
+
 pub(crate) async fn run(manager: Arc<Manager>, notes: mpsc::Receiver<Note>) -> Result<(), RunError> {
     let write = |manager: Arc<Manager>, batch| async move {
         write(manager.records.store.as_ref(), batch).await;
     };
-    batches::run(manager, notes, write).await
+    batches::run(manager, notes, IN_FLIGHT, write).await
 }
 
 async fn write(store: &dyn Store, batch: Vec<Note>) {

@@ -9,19 +9,18 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// The most requests in one transaction.
 const BATCH: usize = 500;
-/// The most transactions in progress. Requests that arrive while all are in progress share the next one.
-const IN_FLIGHT: usize = 2;
-
-/// Commits batch after batch until the manager stops.
+/// Commits batch after batch until the manager stops. Requests that arrive while `in_flight` transactions are in progress
+/// share the next one.
 pub(super) async fn run<T, F>(
     manager: Arc<Manager>,
     mut requests: mpsc::Receiver<T>,
+    in_flight: usize,
     commit: impl Fn(Arc<Manager>, Vec<T>) -> F,
 ) -> Result<(), RunError>
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+    let in_flight = Arc::new(Semaphore::new(in_flight));
     loop {
         let turn = async {
             let first = requests.recv().await?;

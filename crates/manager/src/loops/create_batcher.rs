@@ -14,11 +14,15 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::debug;
 
+/// Creates of a pool count its slots one after the other, so a second transaction would only wait for the first one, with
+/// fewer creates in each.
+const IN_FLIGHT: usize = 1;
 /// The maximum age of the cached services.
 const SERVICES_AGE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(manager: Arc<Manager>, creates: mpsc::Receiver<Create>) -> Result<(), RunError> {
-    batches::run(manager, creates, |manager, batch| async move { commit(&manager, batch).await }).await
+    batches::run(manager, creates, IN_FLIGHT, |manager, batch| async move { commit(&manager, batch).await })
+        .await
 }
 
 /// Creates rows. What was refused because of the kinds of the cached services is tried again with those that live now.

@@ -10,11 +10,14 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tracing::debug;
 
+/// While one transaction commits, the next one is filled.
+const IN_FLIGHT: usize = 2;
+
 pub(crate) async fn run(manager: Arc<Manager>, saves: mpsc::Receiver<Save>) -> Result<(), RunError> {
     let commit = |manager: Arc<Manager>, batch| async move {
         commit(manager.records.store.as_ref(), batch).await;
     };
-    batches::run(manager, saves, commit).await
+    batches::run(manager, saves, IN_FLIGHT, commit).await
 }
 
 async fn commit(store: &dyn Store, batch: Vec<Save>) {

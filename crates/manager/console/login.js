@@ -1,0 +1,61 @@
+// Logging in with a token, where the manager needs one: the browser then keeps the cookie of a session.
+import { call, Refused } from "./api.js";
+import { h } from "./dom.js";
+
+/** What a page shows instead of itself until the user has logged in; `done` runs after that. */
+export function loginForm(why, done) {
+  const field = h("input", { name: "token", type: "password", autocomplete: "current-password", required: true, id: "token", "aria-describedby": "login-error" });
+  const told = h("p", { class: "bad", id: "login-error", role: "alert" });
+  const submit = async (event) => {
+    event.preventDefault();
+    const input = event.target.elements.token;
+    const error = document.getElementById("login-error");
+    error.textContent = "";
+    try {
+      await call("POST", "/v1/session", undefined, { authorization: `Bearer ${input.value.trim()}` });
+    } catch (refused) {
+      error.textContent = refused.message;
+      input.select();
+      return;
+    }
+    if (await hasNoCookie()) {
+      error.textContent = "The browser did not keep the session: open the console over https, or on localhost.";
+      return;
+    }
+    done();
+  };
+  return h("section", { key: "login", class: "view login" },
+    h("h1", {}, "Log in"),
+    h("p", {}, why),
+    h("form", { class: "box login-form", onsubmit: submit },
+      h("label", { class: "field" }, h("span", {}, "Token"), field),
+      told,
+      h("button", { class: "button primary" }, "Log in")),
+    h("p", { class: "fine" }, "An administrator creates tokens with ", h("code", {}, "everwatch token create NAME --role ROLE"), ". The first one has the token in the manager's ", h("code", {}, "auth.bootstrap_token_file"), "."));
+}
+
+async function hasNoCookie() {
+  try { await call("GET", "/v1/whoami"); return false; } catch (error) { return error instanceof Refused && error.status === 401; }
+}
+
+/** Shows who is logged in, with a way out. */
+export async function showUser(place, left) {
+  let who = null;
+  try { who = await call("GET", "/v1/whoami"); } catch { /* not logged in, or the manager is away: the page says so */ }
+  place.replaceChildren();
+  place.hidden = !who?.authentication;
+  if (place.hidden) return;
+  const name = document.createElement("span");
+  name.textContent = `${who.name} · ${who.role}`;
+  place.append(name);
+  if (!who.session) return;
+  const out = document.createElement("button");
+  out.type = "button";
+  out.className = "quiet";
+  out.textContent = "Log out";
+  out.onclick = async () => {
+    try { await call("DELETE", "/v1/session"); } catch { /* the next request tells */ }
+    left();
+  };
+  place.append(out);
+}
