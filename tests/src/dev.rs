@@ -46,6 +46,8 @@ impl Dev {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(everwatch());
         command.args(arguments).env("EVERWATCH_SERVER", &self.api.url).env_remove("NO_COLOR");
+        // No contexts of the user who runs the tests.
+        command.env("XDG_CONFIG_HOME", "/nonexistent");
         command.stdin(Stdio::null());
         command
     }

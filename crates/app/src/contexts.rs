@@ -1,6 +1,6 @@
 //! The managers that a user works with: `~/.config/everwatch/config.toml`. It contains tokens, so only its user can read it.
 
-use crate::client::Failure;
+use crate::failure::Failure;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

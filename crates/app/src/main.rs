@@ -4,6 +4,7 @@ mod cli;
 mod client;
 mod commands;
 mod contexts;
+mod failure;
 mod item;
 mod live;
 mod output;

@@ -72,7 +72,7 @@ async function show() {
     data = undefined;
     // What was typed stays while the page asks again.
     if (error.status === 401 && main.querySelector(".login")) return;
-    if (error.status === 401) return patch(main, [loginForm(`This manager needs a token: ${error.message}.`, entered)]);
+    if (error.status === 401) return patch(main, [loginForm(error.message, entered)]);
     const title = error.status === 404 ? "Not found" : "The manager refused the request";
     patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title), empty(error.message, `HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: "#/" }, "Go to the overview")))]);
   }

@@ -2,7 +2,8 @@
 import { call, Refused } from "./api.js";
 import { h } from "./dom.js";
 
-/** What a page shows instead of itself until the user has logged in; `done` runs after that. */
+/** What a page shows instead of itself until the user has logged in; `why` is the refusal of the manager, and `done` runs
+ * after the login. */
 export function loginForm(why, done) {
   const field = h("input", { name: "token", type: "password", autocomplete: "current-password", required: true, id: "token", "aria-describedby": "login-error" });
   const told = h("p", { class: "bad", id: "login-error", role: "alert" });
@@ -26,7 +27,7 @@ export function loginForm(why, done) {
   };
   return h("section", { key: "login", class: "view login" },
     h("h1", {}, "Log in"),
-    h("p", {}, why),
+    h("p", {}, why.startsWith("the token") ? `Your session has ended: ${why}.` : "Requests to this manager need a token."),
     h("form", { class: "box login-form", onsubmit: submit },
       h("label", { class: "field" }, h("span", {}, "Token"), field),
       told,

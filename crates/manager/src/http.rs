@@ -50,6 +50,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Router};
+use everwatch_core::access::Verb;
 use everwatch_door::hosts::{Hosts, Refusal};
 use everwatch_door::rate::Rate;
 use problem::{Code, Problem};
@@ -71,14 +72,15 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
     let door =
         Arc::new(Door { hosts: settings.hosts.clone(), rate: settings.requests_per_second.map(Rate::new) });
     let routes = Arc::clone(&API.routes);
+    let extras = Arc::new(access::Routes::of_others(vec![Verb::ServicesOperate]));
     API.router
         .clone()
         .with_state(manager.clone())
         .layer(axum::middleware::from_fn_with_state(manager.clone(), know_the_time))
-        .layer(axum::middleware::from_fn_with_state((manager, routes), access::admit))
+        .layer(axum::middleware::from_fn_with_state((manager.clone(), routes), access::admit))
         .merge(crate::http::console::routes())
         .merge(swagger::routes())
-        .merge(extra)
+        .merge(extra.layer(axum::middleware::from_fn_with_state((manager, extras), access::admit)))
         .layer(axum::middleware::from_fn(crate::events::actor::remember))
         .layer(CatchPanicLayer::custom(on_panic))
         // Only `body` reads bodies, with limits of its own.

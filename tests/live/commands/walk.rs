@@ -16,7 +16,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Operations that no command calls.
-const NO_COMMAND: [(&str, &str); 9] = [
+const NO_COMMAND: [(&str, &str); 11] = [
+    ("post-v1-session", "the console logs in; commands send their token"),
+    ("delete-v1-session", "the console logs out"),
     ("get-livez", "orchestrators of containers ask it"),
     ("get-metrics", "Prometheus reads it"),
     ("get-openapi-json", "it is the document itself"),
@@ -29,7 +31,11 @@ const NO_COMMAND: [(&str, &str); 9] = [
 ];
 
 /// Commands that send no request to a manager.
-const NO_MANAGER: [&str; 10] = [
+const NO_MANAGER: [&str; 14] = [
+    "context list",
+    "context use",
+    "context delete",
+    "login",
     "dev",
     "new",
     "run manager",
@@ -136,6 +142,18 @@ const COMMANDS: &[(&str, i32)] = &[
     ("batch cancel walk", 0),
     ("batch describe nothing", 3),
     ("rollout describe nothing", 3),
+    ("whoami", 0),
+    ("logout", 3),
+    ("token list --sessions", 0),
+    ("token create jane --role viewer --expires-in 1d", 2),
+    ("token rotate jane --overlap 1h --expires-in 1d", 3),
+    ("token revoke jane", 3),
+    ("role apply team -f ROLE", 0),
+    ("role list", 0),
+    ("role get team", 0),
+    ("role delete team", 0),
+    ("role delete admin", 4),
+    ("audit list --principal jane --limit 5", 0),
     ("pool list", 0),
     ("pool create feeds --single", 0),
     ("pool pause spare", 0),
@@ -167,14 +185,21 @@ const COMMANDS: &[(&str, i32)] = &[
 const MANIFEST: &str = "name: three\nkind: ticker\nlabels: {app: z}\nretry: {kind: intervals, delays: [1s, 5s]}\n\
     overlap: allow\ngrace: 5s\non_full: queue\ndesired: running\nspec: {}\npool: default\n";
 
+const ROLE: &str = "grants:\n  - verbs: [\"observers:*\"]\n    pools: [default]\n    kinds: [ticker]\n";
+
 const BATCH: &str = r#"{"defaults": {"kind": "ticker"}, "observers": [{}, {}, {}]}"#;
 
-/// Runs all of them through the recorder, with these files of an observer and of a batch.
-async fn walk(dev: &Dev, [file, batch]: [&str; 2]) {
+/// Runs all of them through the recorder, with these files of an observer, a batch and a role.
+async fn walk(dev: &Dev, [file, batch, role]: [&str; 3]) {
     for (line, code) in COMMANDS {
         let words: Vec<String> = line
             .split_whitespace()
-            .map(|word| word.replace("FILE", file).replace("BATCH", batch).replace("SERVER", &dev.api.url))
+            .map(|word| {
+                word.replace("FILE", file)
+                    .replace("BATCH", batch)
+                    .replace("ROLE", role)
+                    .replace("SERVER", &dev.api.url)
+            })
             .collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let ended = dev.command(&words).output().unwrap();
@@ -238,7 +263,9 @@ async fn every_command_asks_what_the_document_knows_and_every_operation_has_its_
     std::fs::write(&file, MANIFEST).unwrap();
     let batch = folder.path().join("batch.json");
     std::fs::write(&batch, BATCH).unwrap();
-    walk(&dev, [&file, &batch].map(|file| file.to_str().unwrap())).await;
+    let role = folder.path().join("role.yaml");
+    std::fs::write(&role, ROLE).unwrap();
+    walk(&dev, [&file, &batch, &role].map(|file| file.to_str().unwrap())).await;
 
     let contract = Contract::new(document);
     let called: BTreeSet<String> =

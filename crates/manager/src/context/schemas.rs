@@ -93,7 +93,9 @@ impl Schemas {
 /// Formats are asserted: a URL that is none would otherwise fail on a service, long after the create.
 fn not_of_format(format: &str) -> String {
     match format {
-        DURATION_FORMAT => "is not a duration: write it like \"500ms\", \"30s\", \"1h 30m\" or \"30d\"".to_owned(),
+        DURATION_FORMAT => {
+            "is not a duration: write it like \"500ms\", \"30s\", \"1h 30m\" or \"30d\"".to_owned()
+        }
         "uri" => "is not a URL: write it like \"https://example.org/path\"".to_owned(),
         "regex" => "is not a regular expression".to_owned(),
         other => format!("is not of the format \"{other}\""),

@@ -43,7 +43,11 @@ pub(super) enum Needs {
 
 /// The needs of every route, by method and path.
 #[derive(Debug, Default)]
-pub(super) struct Routes(HashMap<(Method, String), Option<Needs>>);
+pub(super) struct Routes {
+    declared: HashMap<(Method, String), Option<Needs>>,
+    /// What all other routes need.
+    others: Option<Needs>,
+}
 
 impl Routes {
     /// Reads the `security` of every operation.
@@ -63,13 +67,19 @@ impl Routes {
                 routes.insert((method, path.clone()), needs);
             }
         }
-        Self(routes)
+        Self { declared: routes, others: None }
+    }
+
+    /// For routes that the document does not have: one of these verbs.
+    pub(super) fn of_others(verbs: Vec<Verb>) -> Self {
+        Self { declared: HashMap::new(), others: Some(Needs::Token(verbs)) }
     }
 
     /// What a route needs: `Some(None)` if it does not declare it, `None` if there is no such route.
     fn needs(&self, method: &Method, path: &str) -> Option<Option<&Needs>> {
         let method = if *method == Method::HEAD { Method::GET } else { method.clone() };
-        self.0.get(&(method, path.to_owned())).map(Option::as_ref)
+        let declared = self.declared.get(&(method, path.to_owned())).map(Option::as_ref);
+        declared.or_else(|| self.others.as_ref().map(Some))
     }
 }
 

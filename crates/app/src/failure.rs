@@ -1,0 +1,65 @@
+//! How commands fail. Each kind of failure has its own exit code, on which scripts rely.
+
+use everwatch_api::ProblemBody;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{0}")]
+    Failed(String),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
+    TimedOut(String),
+    #[error("{0}")]
+    Unreachable(String),
+    #[error("{0}")]
+    NotPermitted(String),
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::NotFound(_) => 3,
+            Self::Conflict(_) => 4,
+            Self::TimedOut(_) => 5,
+            Self::Unreachable(_) => 6,
+            Self::NotPermitted(_) => 7,
+        }
+    }
+
+    /// The manager's problem text, with the error of each member on its own line.
+    pub(crate) fn of_problem(problem: &ProblemBody) -> Self {
+        let told = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
+        let errors = problem.errors.iter().map(|error| format!("\n  {}: {}", error.pointer, error.detail));
+        Self::of_status(problem.status, std::iter::once(told.clone()).chain(errors).collect())
+    }
+
+    /// A failure from any response that is not a success. A proxy may send a response whose body is not a
+    /// problem body.
+    pub(crate) fn of_answer(status: u16, text: &str) -> Self {
+        match serde_json::from_str::<ProblemBody>(text) {
+            Ok(problem) => Self::of_problem(&ProblemBody { status, ..problem }),
+            Err(_) => Self::of_status(status, text.to_owned()),
+        }
+    }
+
+    fn of_status(status: u16, told: String) -> Self {
+        match status {
+            401 => {
+                Self::NotPermitted(format!("{told}: log in with `everwatch login`, or set EVERWATCH_TOKEN"))
+            }
+            403 => Self::NotPermitted(told),
+            404 => Self::NotFound(told),
+            409 | 412 => Self::Conflict(told),
+            400 | 422 => Self::Usage(told),
+            _ => Self::Failed(format!("{told} (HTTP {status})")),
+        }
+    }
+}
