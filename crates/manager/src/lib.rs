@@ -105,7 +105,7 @@ pub async fn run(
         running.loops.spawn(async move { ("reader of tokens", accounts::run(it).await) });
     }
     running.loops.spawn(async move {
-        serve(listener, app, Limits::default().with_files(), over).await;
+        serve(listener, None, app, Limits::default().with_files(), over).await;
         ("HTTP server", Ok(()))
     });
     info!(%addr, manager = %running.manager.link.id, "manager listens");
