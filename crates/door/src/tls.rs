@@ -113,7 +113,10 @@ impl Tls {
             Err(error) => {
                 let why = error.to_string();
                 if used.refused.as_ref() != Some(&why) {
-                    warn!(error = why, "the changed TLS files are not used; the previous certificate stays in use");
+                    warn!(
+                        error = why,
+                        "the changed TLS files are not used; the previous certificate stays in use"
+                    );
                     used.refused = Some(why);
                 }
             }
@@ -150,8 +153,7 @@ impl Files {
                     roots.add(certificate).map_err(|error| unusable(&clients.ca, error.to_string()))?;
                 }
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                let verifier =
-                    if clients.required { verifier } else { verifier.allow_unauthenticated() };
+                let verifier = if clients.required { verifier } else { verifier.allow_unauthenticated() };
                 let verifier = verifier.build().map_err(|error| unusable(&clients.ca, error.to_string()))?;
                 builder.with_client_cert_verifier(verifier)
             }
@@ -173,9 +175,9 @@ impl Files {
 }
 
 fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let all = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>().map_err(|error| {
-        TlsError::Unusable { file: file.to_owned(), why: error.to_string() }
-    })?;
+    let all = CertificateDer::pem_slice_iter(text)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| TlsError::Unusable { file: file.to_owned(), why: error.to_string() })?;
     if all.is_empty() { Err(TlsError::NoCertificate { file: file.to_owned() }) } else { Ok(all) }
 }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::clock::Timestamp;
 use crate::id::{Kind, Name, Pool};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -230,4 +231,26 @@ fn nobody_can_give_rights_that_they_lack() {
     let other = role(json!([{ "verbs": ["observers:read"], "kinds": ["http"] }])).rights();
     assert!(!wide.cover(&other), "every pool is more than two");
     assert!(wide.cover(&Rights::default()) && Rights::default().cover(&Rights::default()));
+}
+
+#[test]
+fn a_certificate_has_the_role_that_its_name_is_given() {
+    let accounts = Accounts::new(Vec::new(), Vec::new());
+    let ci = "spiffe://example.org/ci";
+    let given = |role: &str| [(ci.to_owned(), name(role))].into_iter().collect::<BTreeMap<_, _>>();
+    let of = |name: Option<&str>| Certificate { name: name.map(str::to_owned), expires_at: Timestamp(1000) };
+    let who = accounts.certified(&of(Some(ci)), &given("operator"), Timestamp(999)).unwrap();
+    assert_eq!((who.name.as_str(), who.role.as_str(), who.token), (ci, "operator", None));
+    assert_eq!(who.expires_at, Some(Timestamp(1000)));
+    let refused = |name, role, now| accounts.certified(&of(name), &given(role), Timestamp(now)).unwrap_err();
+    assert_eq!(refused(None, "operator", 1), Unauthenticated::CertificateUnnamed);
+    assert_eq!(refused(Some(ci), "operator", 1000), Unauthenticated::CertificateExpired(Timestamp(1000)));
+    let other = "spiffe://example.org/ci2";
+    assert_eq!(refused(Some(other), "operator", 1), Unauthenticated::CertificateUnmapped(other.to_owned()));
+    let missing = refused(Some(ci), "team", 1);
+    assert_eq!(missing, Unauthenticated::CertificateRoleMissing(ci.to_owned(), name("team")));
+    // A role that is applied later counts at once.
+    let team = Role { name: name("team"), ..role(json!([{ "verbs": ["observers:read"] }])) };
+    let accounts = Accounts::new(Vec::new(), vec![team]);
+    assert!(accounts.certified(&of(Some(ci)), &given("team"), Timestamp(1)).is_ok());
 }

@@ -3,7 +3,7 @@
 use crate::clock::DbClock;
 use crate::lock::lock;
 use crate::settings::AuthSettings;
-use everwatch_core::access::{Accounts, Digest, Presented, Principal, Unauthenticated};
+use everwatch_core::access::{Accounts, Certificate, Digest, Presented, Principal, Unauthenticated};
 use everwatch_door::rate::Rate;
 use everwatch_store::{Store, StoreError};
 use std::net::SocketAddr;
@@ -45,9 +45,9 @@ pub(crate) struct AccountsInUse {
 
 /// Why nobody is let in.
 pub(crate) enum Denied {
-    /// The request has no token, and needs one.
+    /// The request has no token and no client certificate, and needs one.
     NoToken,
-    /// Its token is not accepted.
+    /// Its token or client certificate is not accepted.
     Token(Unauthenticated),
     /// Its text is no token.
     Mistyped,
@@ -104,25 +104,42 @@ impl AccountsInUse {
 
     /// Whether requests need a token.
     pub(crate) fn require_token(&self) -> bool {
-        let has_tokens = self.accounts().has_tokens(self.clock.now());
-        self.settings.mode.requires_token(self.is_loopback, has_tokens)
+        let has_credentials =
+            !self.settings.mtls_roles.is_empty() || self.accounts().has_tokens(self.clock.now());
+        self.settings.mode.requires_token(self.is_loopback, has_credentials)
     }
 
-    /// Who presents this token.
+    /// Who presents this token or, without a token, this client certificate.
     pub(crate) async fn authenticate(
         &self,
         store: &dyn Store,
         token: Option<&str>,
+        certificate: Option<&Certificate>,
     ) -> Result<Principal, Denied> {
-        let token = token.ok_or(Denied::NoToken)?;
-        match self.look_up(token) {
-            Err(Denied::Token(Unauthenticated::Unknown) | Denied::Unknown) if self.may_ask_again() => {
+        let look_up = || match (token, certificate) {
+            (Some(token), _) => self.look_up(token),
+            (None, Some(certificate)) => self.certified(certificate),
+            (None, None) => Err(Denied::NoToken),
+        };
+        match look_up() {
+            Err(
+                Denied::Token(Unauthenticated::Unknown | Unauthenticated::CertificateRoleMissing(..))
+                | Denied::Unknown,
+            ) if self.may_ask_again() => {
                 // The failure is told by the age of what is known.
                 let _unread = self.refresh(store).await;
-                self.look_up(token)
+                look_up()
             }
             known => known,
         }
+    }
+
+    fn certified(&self, certificate: &Certificate) -> Result<Principal, Denied> {
+        if lock(&self.known).read_at.is_none_or(|at| at.elapsed() > KNOWN_FOR) {
+            return Err(Denied::Unknown);
+        }
+        let roles = &self.settings.mtls_roles;
+        self.accounts().certified(certificate, roles, self.clock.now()).map_err(Denied::Token)
     }
 
     fn look_up(&self, token: &str) -> Result<Principal, Denied> {
@@ -158,9 +175,13 @@ impl AccountsInUse {
             }
             (Arc::clone(&known.accounts), known.bootstrap.is_some())
         };
-        match &principal.token {
-            None => has_bootstrap,
-            Some(id) => accounts.still(id, self.clock.now()).is_ok_and(|it| it == *principal),
+        match (&principal.token, principal.expires_at) {
+            (None, Some(expires_at)) if principal.is_certificate => {
+                let certificate = Certificate { name: Some(principal.name.clone()), expires_at };
+                self.certified(&certificate).is_ok_and(|it| it == *principal)
+            }
+            (None, _) => has_bootstrap,
+            (Some(id), _) => accounts.still(id, self.clock.now()).is_ok_and(|it| it == *principal),
         }
     }
 
@@ -170,7 +191,9 @@ impl AccountsInUse {
             info!("requests need no token: the manager listens on loopback only, and there is no token");
             return;
         }
-        let has_admin = self.has_bootstrap() || self.accounts().has_tokens(self.clock.now());
+        let has_admin = self.has_bootstrap()
+            || !self.settings.mtls_roles.is_empty()
+            || self.accounts().has_tokens(self.clock.now());
         if !has_admin {
             warn!(
                 "requests need a token, and there is none: set auth.bootstrap_token_file to a file with a secret of \

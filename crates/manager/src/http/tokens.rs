@@ -326,6 +326,11 @@ pub(crate) async fn log_in(State(manager): Shared, params: Params) -> Result<Res
     if who.is_session {
         return Err(Problem::new(Code::NoSession, "a session cannot begin another one: send a token"));
     }
+    if who.is_certificate {
+        let detail =
+            "a client certificate needs no session: every request of its connection is authenticated";
+        return Err(Problem::new(Code::NoSession, detail));
+    }
     let now = manager.records.clock.now();
     let lives = manager.accounts.settings().session_ttl;
     let (secret, expires_at) = (new_secret(), session_end(&who, now, lives));

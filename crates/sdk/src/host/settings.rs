@@ -47,6 +47,8 @@ pub struct Settings {
     _store: IgnoredAny,
     #[serde(rename = "manager")]
     _manager: IgnoredAny,
+    #[serde(rename = "auth")]
+    _auth: IgnoredAny,
 }
 
 /// `[broker]`
