@@ -1,5 +1,6 @@
 //! The HTTP client of a manager. Each kind of failure has its own exit code, on which scripts rely.
 
+use crate::trust::{explain, innermost, trusting};
 use everwatch_api::ProblemBody;
 use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -76,7 +77,7 @@ impl Client {
             let text = format!("--server `{server}` is not a URL like http://127.0.0.1:7700");
             return Err(Failure::Usage(text).into());
         }
-        let http = builder().timeout(Duration::from_secs(90)).build()?;
+        let http = trusting(builder()).map_err(Failure::Usage)?.timeout(Duration::from_secs(90)).build()?;
         Ok(Self { server: server.trim_end_matches('/').to_owned(), http })
     }
 
@@ -164,7 +165,8 @@ impl Client {
 impl Client {
     /// Streams live events after event `after`, or from now on.
     pub(crate) async fn follow(&self, path: &str, after: Option<i64>) -> anyhow::Result<reqwest::Response> {
-        let http = builder().connect_timeout(Duration::from_secs(10)).build()?;
+        let http =
+            trusting(builder()).map_err(Failure::Usage)?.connect_timeout(Duration::from_secs(10)).build()?;
         let mut request = http.get(format!("{}{path}", self.server)).header("accept", "text/event-stream");
         if let Some(after) = after {
             request = request.header("last-event-id", after);
@@ -181,10 +183,13 @@ impl Client {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        if let Some(why) = explain(error) {
+            return Failure::Unreachable(format!("no trusted manager answers at {}: {why}", self.server));
+        }
         Failure::Unreachable(format!(
             "no manager answers at {} ({}): check that it runs, or set --server or EVERWATCH_SERVER",
             self.server,
-            root(error)
+            innermost(error)
         ))
     }
 }
@@ -211,11 +216,4 @@ fn trace() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let trace = TraceContext::read(Some(&parent), Some(&state));
     let headers = trace.iter().flat_map(TraceContext::headers).collect::<Vec<_>>().into_iter();
     headers.filter_map(|(name, text)| Some((HeaderName::from_static(name), text.try_into().ok()?)))
-}
-
-fn root(error: &(dyn std::error::Error + 'static)) -> String {
-    std::iter::successors(Some(error), |cause| cause.source())
-        .last()
-        .map(ToString::to_string)
-        .unwrap_or_default()
 }

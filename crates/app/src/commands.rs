@@ -27,12 +27,14 @@ mod watch;
 use crate::cli::{Cli, Command, Config};
 use crate::client::Failure;
 use crate::output::print;
+use crate::trust::{self, TlsFiles};
 use everwatch::host::{HostError, SettingsError, last_words};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs a command; errors are printed here, once, with their causes.
 pub(crate) fn run(cli: Cli) -> ExitCode {
+    trust::use_files(TlsFiles { ca: cli.ca_file, certificate: cli.cert_file, key: cli.key_file });
     let server = || server(cli.server.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
         Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),
@@ -85,9 +87,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 fn server(given: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> {
     match (given, config) {
         (Some(given), _) => Ok(given.to_owned()),
-        (None, Some(_)) => {
-            Ok(format!("http://{}", health::near(&roles::configured(config)?.manager.listen)?))
-        }
+        (None, Some(_)) => health::url(&roles::configured(config)?.manager),
         (None, None) => Ok("http://127.0.0.1:7700".to_owned()),
     }
 }

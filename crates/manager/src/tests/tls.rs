@@ -133,21 +133,21 @@ async fn a_certificate_may_do_what_its_role_says() {
     assert!(refused.body["detail"].as_str().unwrap().contains("the role team"), "{}", refused.body);
     refused.refused(401, "no-valid-token");
 
-    let apply = async |verbs: Value| {
+    let apply = async |status: u16, verbs: Value| {
         let body = json!({ "grants": [{ "verbs": verbs }] });
         let request = Request::builder().method("PUT").uri("/v1/roles/team");
         let request = request
             .header(header::AUTHORIZATION, format!("Bearer {BOOTSTRAP}"))
             .header(header::CONTENT_TYPE, "application/json");
-        stage.ask(request.body(Body::from(body.to_string())).unwrap()).await.read::<Role>(200);
+        stage.ask(request.body(Body::from(body.to_string())).unwrap()).await.read::<Role>(status);
     };
-    apply(json!(["observers:read"])).await;
+    apply(201, json!(["observers:read"])).await;
     assert_eq!(stage.sent_over(certificate(Some(CI)), "GET", list).await.status, StatusCode::OK);
     stage.sent_over(certificate(Some(CI)), "GET", "/v1/tokens").await.refused(403, "forbidden");
     stage.sent_over(certificate(Some(CI)), "POST", "/v1/session").await.refused(409, "no-session");
     let who = stage.sent_over(certificate(Some(CI)), "GET", "/v1/whoami").await.read::<Whoami>(200);
     assert_eq!((who.name.as_deref(), who.token, who.session), (Some(CI), None, false));
-    apply(json!(["tokens:read"])).await;
+    apply(200, json!(["tokens:read"])).await;
     stage.sent_over(certificate(Some(CI)), "GET", list).await.refused(403, "forbidden");
     assert_eq!(stage.sent_over(certificate(Some(CI)), "GET", "/v1/tokens").await.status, StatusCode::OK);
     let expired = ClientCertificate { name: Some(CI.to_owned()), expires_at: 1 };
