@@ -17,7 +17,7 @@ async fn a_user_logs_in_with_a_token_and_out_again() {
     page.until_text("main h1", "Log in").await;
     page.write("#token", "ewt_wrong").await;
     page.press("Log in").await;
-    page.until_text("#login-error", "mistyped").await;
+    page.until_text("#login-error", "mistyped or incomplete").await;
     page.screenshot("login").await;
     page.run("document.getElementById('token').value = ''").await;
     page.write("#token", &jane.token).await;

@@ -146,8 +146,8 @@ async fn the_commands_log_in_create_tokens_and_show_the_audit_log() {
     let jane = |arguments: &[&str]| self::run(&cluster, arguments, ("", &[("EVERWATCH_TOKEN", &token)]));
     said(jane(&["whoami"]), 0, "jane, role team-a");
     said(jane(&["observer", "list"]), 0, "no observers");
-    said(jane(&["service", "drain", "x"]), 7, "no right services:operate");
-    said(jane(&["token", "list"]), 7, "no right tokens:read");
+    said(jane(&["service", "drain", "x"]), 7, "does not permit services:operate");
+    said(jane(&["token", "list"]), 7, "does not permit tokens:read");
     said(run(&["audit", "list", "--principal", "jane"], ""), 0, "services:operate");
     said(run(&["token", "rotate", "jane", "--overlap", "0s"], ""), 0, "ewt_");
     said(jane(&["whoami"]), 7, "no token is known");

@@ -144,7 +144,7 @@ pub struct Whoami {
     pub authentication: bool,
     pub name: Option<String>,
     pub role: Option<String>,
-    /// The id of the token; null for the bootstrap token.
+    /// The id of the token; null for the bootstrap token and for a client certificate.
     pub token: Option<String>,
     /// Whether it is the session of a console.
     pub session: bool,

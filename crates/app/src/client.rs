@@ -2,6 +2,7 @@
 
 use crate::contexts::Contexts;
 pub(crate) use crate::failure::Failure;
+use crate::trust::{explain, innermost, trusting};
 use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
@@ -37,7 +38,10 @@ impl Client {
             let text = format!("--server `{server}` is not a URL like http://127.0.0.1:7700");
             return Err(Failure::Usage(text).into());
         }
-        let http = builder(token.as_deref())?.timeout(Duration::from_secs(90)).build()?;
+        let http = trusting(builder(token.as_deref())?)
+            .map_err(Failure::Usage)?
+            .timeout(Duration::from_secs(90))
+            .build()?;
         Ok(Self { server: server.trim_end_matches('/').to_owned(), token, http })
     }
 
@@ -125,7 +129,8 @@ impl Client {
 impl Client {
     /// Streams live events after event `after`, or from now on.
     pub(crate) async fn follow(&self, path: &str, after: Option<i64>) -> anyhow::Result<reqwest::Response> {
-        let http = builder(self.token.as_deref())?.connect_timeout(Duration::from_secs(10)).build()?;
+        let http = trusting(builder(self.token.as_deref())?).map_err(Failure::Usage)?;
+        let http = http.connect_timeout(Duration::from_secs(10)).build()?;
         let mut request = http.get(format!("{}{path}", self.server)).header("accept", "text/event-stream");
         if let Some(after) = after {
             request = request.header("last-event-id", after);
@@ -142,10 +147,13 @@ impl Client {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        if let Some(why) = explain(error) {
+            return Failure::Unreachable(format!("no trusted manager answers at {}: {why}", self.server));
+        }
         Failure::Unreachable(format!(
             "no manager answers at {} ({}): check that it runs, or set --server or EVERWATCH_SERVER",
             self.server,
-            root(error)
+            innermost(error)
         ))
     }
 }
@@ -200,11 +208,4 @@ fn trace() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let trace = TraceContext::read(Some(&parent), Some(&state));
     let headers = trace.iter().flat_map(TraceContext::headers).collect::<Vec<_>>().into_iter();
     headers.filter_map(|(name, text)| Some((HeaderName::from_static(name), text.try_into().ok()?)))
-}
-
-fn root(error: &(dyn std::error::Error + 'static)) -> String {
-    std::iter::successors(Some(error), |cause| cause.source())
-        .last()
-        .map(ToString::to_string)
-        .unwrap_or_default()
 }

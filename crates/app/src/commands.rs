@@ -29,6 +29,7 @@ use crate::cli::{Cli, Command, Config};
 use crate::client::{self, Failure};
 use crate::contexts::Contexts;
 use crate::output::print;
+use crate::trust::{self, TlsFiles};
 use everwatch::host::{HostError, SettingsError, last_words};
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     if let Some(file) = cli.token_file {
         client::use_token_file(file);
     }
+    trust::use_files(TlsFiles { ca: cli.ca_file, certificate: cli.cert_file, key: cli.key_file });
     let server = || server(cli.server.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
         Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),
@@ -97,9 +99,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 fn server(given: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> {
     match (given, config) {
         (Some(given), _) => Ok(given.trim_end_matches('/').to_owned()),
-        (None, Some(_)) => {
-            Ok(format!("http://{}", health::near(&roles::configured(config)?.manager.listen)?))
-        }
+        (None, Some(_)) => health::url(&roles::configured(config)?.manager),
         (None, None) => {
             let context = Contexts::load()?.current().map(|known| known.server.clone());
             Ok(context.unwrap_or_else(|| "http://127.0.0.1:7700".to_owned()))

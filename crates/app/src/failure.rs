@@ -52,9 +52,9 @@ impl Failure {
 
     fn of_status(status: u16, told: String) -> Self {
         match status {
-            401 => {
-                Self::NotPermitted(format!("{told}: log in with `everwatch login`, or set EVERWATCH_TOKEN"))
-            }
+            401 => Self::NotPermitted(format!(
+                "{told} (`everwatch login` stores a token, EVERWATCH_TOKEN overrides it)"
+            )),
             403 => Self::NotPermitted(told),
             404 => Self::NotFound(told),
             409 | 412 => Self::Conflict(told),

@@ -10,6 +10,7 @@ mod live;
 mod output;
 mod requests;
 mod top;
+mod trust;
 
 use clap::Parser as _;
 use std::process::ExitCode;

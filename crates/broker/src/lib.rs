@@ -10,5 +10,5 @@ pub mod topology;
 
 pub use memory::{MemoryBroker, QueueBackup};
 pub use port::*;
-pub use rabbit::RabbitBroker;
+pub use rabbit::{RabbitBroker, TlsFiles};
 pub use topology::{STATE_QUEUES_MAX, Topology};

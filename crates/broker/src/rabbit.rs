@@ -11,13 +11,16 @@ mod publisher;
 mod receipts;
 mod remove;
 mod session;
+mod tls;
 mod version;
+
+pub use tls::TlsFiles;
 
 use crate::port::{Broker, ConnectError, QueueKind, Session};
 use async_trait::async_trait;
 use everwatch_core::doctor::{Management, Server};
 use everwatch_core::redact::redacted;
-use lapin::uri::AMQPUri;
+use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties, ErrorKind};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,6 +40,7 @@ const FRAME_MAX: u32 = 16 * 1024;
 /// The nodes of one RabbitMQ cluster. Works while at least one of them answers.
 pub struct RabbitBroker {
     nodes: Vec<AMQPUri>,
+    tls: TlsFiles,
     prefix: String,
     heartbeat: Duration,
     management: Option<String>,
@@ -60,7 +64,27 @@ impl RabbitBroker {
             return Err(ConnectError::Refused(format!("no broker URL given: expected {FORM}")));
         }
         let runtime = Arc::new(AmqpRuntime::start()?);
-        Ok(Self { nodes, prefix: prefix.to_owned(), heartbeat, management: None, runtime })
+        let tls = TlsFiles::default();
+        Ok(Self { nodes, tls, prefix: prefix.to_owned(), heartbeat, management: None, runtime })
+    }
+
+    /// With a CA or a client certificate for `amqps://`. The files are read for each connection.
+    ///
+    /// # Errors
+    /// [`ConnectError::Refused`] if a file cannot be used, or if a URL is not `amqps://`.
+    pub fn with_tls(mut self, files: TlsFiles) -> Result<Self, ConnectError> {
+        if let Some(plain) = self.nodes.iter().find(|node| files.is_set() && node.scheme == AMQPScheme::AMQP)
+        {
+            return Err(ConnectError::Refused(format!(
+                "broker.tls_ca_file and broker.tls_cert_file need amqps://, and broker.url has amqp:// for {}",
+                place(plain)
+            )));
+        }
+        if files.is_set() {
+            files.connector().map_err(|error| ConnectError::Refused(error.to_string()))?;
+        }
+        self.tls = files;
+        Ok(self)
     }
 
     /// Where RabbitMQ's own HTTP API is, as `http://user:password@host:15672`; only [`Broker::inspect`] asks it.
@@ -80,7 +104,11 @@ impl RabbitBroker {
         let opening = async {
             let consume = self.dial(node, format!("{name} consume")).await?;
             let publish = self.dial(node, format!("{name} publish")).await?;
-            let asking = asking::Asking::new(node.clone(), format!("{name} ask"), Arc::clone(&self.runtime));
+            let asking = asking::Asking::new(
+                (node.clone(), self.tls.clone()),
+                format!("{name} ask"),
+                Arc::clone(&self.runtime),
+            );
             session::RabbitSession::start((consume, publish, asking), &self.prefix, Arc::clone(&self.runtime))
                 .await
         };
@@ -96,14 +124,21 @@ impl RabbitBroker {
     }
 
     async fn dial(&self, node: &AMQPUri, name: String) -> lapin::Result<Connection> {
-        dial(node, name, &self.runtime).await
+        dial(node, &self.tls, name, &self.runtime).await
     }
 }
 
-async fn dial(node: &AMQPUri, name: String, runtime: &AmqpRuntime) -> lapin::Result<Connection> {
+async fn dial(
+    node: &AMQPUri,
+    tls: &TlsFiles,
+    name: String,
+    runtime: &AmqpRuntime,
+) -> lapin::Result<Connection> {
     let properties = ConnectionProperties::default().with_connection_name(name.into());
     let runtime = async_rs::Runtime::tokio_with_handle(runtime.handle().clone());
-    Connection::connect_uri_with_runtime(node.clone(), properties, runtime).await
+    let tls = tls.clone();
+    let connect = async move |node: AMQPUri, runtime| Ok(tls.connect(&node, &runtime).await?);
+    Connection::connector(node.clone(), runtime, connect, properties).await
 }
 
 #[async_trait]
@@ -123,7 +158,7 @@ impl Broker for RabbitBroker {
     async fn version(&self) -> Option<String> {
         let runtime = async_rs::Runtime::tokio_with_handle(self.runtime.handle().clone());
         for node in &self.nodes {
-            let asked = tokio::time::timeout(VERSION_TIMEOUT, version::of(node, &runtime)).await;
+            let asked = tokio::time::timeout(VERSION_TIMEOUT, version::of(node, &self.tls, &runtime)).await;
             if let Ok(Ok(Some(version))) = asked {
                 return Some(version);
             }
@@ -135,7 +170,7 @@ impl Broker for RabbitBroker {
         let node = self.nodes.first()?;
         let management = async {
             match &self.management {
-                Some(url) => management::ask(url, &node.vhost, &self.prefix, queues).await,
+                Some(url) => management::ask(url, &self.tls, (&node.vhost, &self.prefix), queues).await,
                 None => Management::Unset,
             }
         };
@@ -145,6 +180,7 @@ impl Broker for RabbitBroker {
             vhost: node.vhost.clone(),
             version,
             guest_over_network: self.nodes.iter().any(is_guest_over_network),
+            plain_over_network: self.nodes.iter().any(is_plain_over_network),
             heartbeat: self.heartbeat,
             management,
         })
@@ -152,9 +188,16 @@ impl Broker for RabbitBroker {
 }
 
 fn is_guest_over_network(node: &AMQPUri) -> bool {
+    node.authority.userinfo.username == "guest" && !is_local(node)
+}
+
+fn is_plain_over_network(node: &AMQPUri) -> bool {
+    node.scheme == AMQPScheme::AMQP && !is_local(node)
+}
+
+fn is_local(node: &AMQPUri) -> bool {
     let host = node.authority.host.as_str();
-    let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    node.authority.userinfo.username == "guest" && !here
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// The runtime of the thread `amqp`. Sessions share it, so it lives as long as the [`RabbitBroker`] or any
@@ -237,7 +280,11 @@ fn explain(node: &AMQPUri, error: &lapin::Error) -> ConnectError {
             "RabbitMQ at {place} refuses user {user} ({text}): check user and password in the broker URL \
              (the user guest may log in only from the broker's own host)"
         )),
-        _ => ConnectError::Unreachable(format!("RabbitMQ at {place} cannot be reached: {text}")),
+        _ => {
+            let cure = if let ErrorKind::IOError(error) = error.kind() { tls::cure(error) } else { None };
+            let cure = cure.map_or_else(String::new, |cure| format!(" ({cure})"));
+            ConnectError::Unreachable(format!("RabbitMQ at {place} cannot be reached: {text}{cure}"))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ mod role;
 mod token;
 mod verb;
 
-pub use accounts::{Accounts, Principal, Unauthenticated};
+pub use accounts::{Accounts, Certificate, Principal, Unauthenticated};
 pub use audit::{AuditEntry, AuditFilter, Outcome};
 pub use role::{BuiltIn, Grant, PART_MAX, ROLES_MAX, Rights, Role, Scope, ScopePart, Target};
 pub use token::{Digest, Mistyped, Origin, Presented, Secret, TOKENS_MAX, Token, TokenId};

@@ -96,6 +96,8 @@ pub struct Server {
     pub version: Option<String>,
     /// Whether the default account `guest` is used beyond the loopback interface.
     pub guest_over_network: bool,
+    /// Whether a node beyond the loopback interface is reached without TLS.
+    pub plain_over_network: bool,
     /// The configured heartbeat interval.
     pub heartbeat: Duration,
     pub management: Management,

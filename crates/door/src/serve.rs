@@ -2,6 +2,7 @@
 //! for which a client may stop reading the response.
 
 use crate::quota::{Exceeded, Limit, Quota};
+use crate::tls::{ClientCertificate, Tls};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::serve::Listener;
@@ -10,10 +11,14 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutWriter;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tracing::{debug, warn};
@@ -23,6 +28,11 @@ const HEAD_MAX: usize = 64 * 1024;
 /// The response to a client that has reached its limit of connections; then the connection is closed.
 const TOO_MANY: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: text/plain\r\nretry-after: 5\r\n\
     connection: close\r\ncontent-length: 44\r\n\r\ntoo many connections of this client are open";
+/// The response to a request without TLS where TLS is spoken.
+const NO_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\
+    content-length: 55\r\n\r\nthis port requires TLS: use https:// instead of http://";
+/// How often the files of a certificate are read.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +40,8 @@ pub struct Limits {
     /// How long a request's head may take to arrive, from the moment the connection is free for it. An idle
     /// connection ends after this time too; clients open another one.
     pub headers_within: Duration,
+    /// How long the TLS handshake may take.
+    pub handshake_within: Duration,
     /// How long a client may stop reading a response before its connection is closed.
     pub writes_within: Duration,
     /// Beyond the limit of all clients, a connection waits until another one ends; beyond the limit of one
@@ -38,10 +50,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 60 s, 30 s, 10,000 connections of which a client has at most 2,000.
+    /// 60 s, 10 s, 30 s, 10,000 connections of which a client has at most 2,000.
     fn default() -> Self {
         Self {
             headers_within: Duration::from_secs(60),
+            handshake_within: Duration::from_secs(10),
             writes_within: Duration::from_secs(30),
             connections: Limit { total: 10_000, per_client: 2_000 },
         }
@@ -78,27 +91,42 @@ impl Limits {
     }
 }
 
-/// Serves until `stop`, then finishes the requests that are under way.
-pub async fn serve(mut listener: TcpListener, app: Router, limits: Limits, stop: CancellationToken) {
+/// Serves until `stop`, then finishes the requests that are under way. With `tls`, serves HTTPS only.
+pub async fn serve(
+    mut listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    app: Router,
+    limits: Limits,
+    stop: CancellationToken,
+) {
     let quota = Quota::new(limits.connections);
     let mut connections = JoinSet::new();
+    let mut refreshes = tokio::time::interval(REFRESH_EVERY);
     loop {
         let has_room = quota.held() < limits.connections.total;
         let (stream, peer) = tokio::select! {
             () = stop.cancelled() => break,
             Some(_ended) = connections.join_next(), if !connections.is_empty() => continue,
+            _ = refreshes.tick(), if tls.is_some() => {
+                tls.iter().for_each(|tls| tls.refresh());
+                continue;
+            }
             // If the process has no free file descriptor, `accept` waits a moment and retries.
             accepted = Listener::accept(&mut listener), if has_room => accepted,
         };
         match quota.acquire(Some(peer.ip())) {
             Ok(permit) => {
-                let (app, stop) = (app.clone(), stop.clone());
+                let (tls, app, stop) = (tls.clone(), app.clone(), stop.clone());
                 connections.spawn(async move {
-                    converse((stream, peer), app, limits, stop).await;
+                    match tls {
+                        None => converse((stream, peer), None, app, limits, stop).await,
+                        Some(tls) => converse_over(&tls, (stream, peer), app, limits, stop).await,
+                    }
                     drop(permit);
                 });
             }
-            Err(exceeded) => refuse(&stream, peer, exceeded),
+            // A client that expects a TLS handshake could not read the refusal.
+            Err(exceeded) => refuse(&stream, peer, exceeded, tls.is_none().then_some(TOO_MANY)),
         }
     }
     drop(listener);
@@ -106,19 +134,62 @@ pub async fn serve(mut listener: TcpListener, app: Router, limits: Limits, stop:
 }
 
 /// Sends the refusal without waiting: a client that does not read does not receive it.
-fn refuse(stream: &TcpStream, peer: SocketAddr, exceeded: Exceeded) {
-    let told = stream.try_write(TOO_MANY.as_bytes());
+fn refuse(stream: &TcpStream, peer: SocketAddr, exceeded: Exceeded, text: Option<&str>) {
+    let told = text.map(|text| stream.try_write(text.as_bytes()));
     debug!(%peer, ?exceeded, ?told, "a connection is refused");
 }
 
-async fn converse(
+/// Serves a client after a TLS handshake.
+async fn converse_over(
+    tls: &Tls,
     (stream, peer): (TcpStream, SocketAddr),
     app: Router,
     limits: Limits,
     stop: CancellationToken,
 ) {
+    let handshake = tokio::time::timeout(limits.handshake_within, handshake(tls, stream));
+    let Some(shaken) = stop.run_until_cancelled(handshake).await else { return };
+    match shaken {
+        Ok(Ok(stream)) => {
+            let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let certificate = chain.first().and_then(ClientCertificate::read);
+            converse((stream, peer), certificate, app, limits, stop).await;
+        }
+        Ok(Err(error)) => debug!(%peer, %error, "a TLS handshake failed"),
+        Err(_) => debug!(%peer, "a TLS handshake took too long"),
+    }
+}
+
+/// Accepts a TLS connection. A client that speaks HTTP is told to use TLS.
+async fn handshake(tls: &Tls, mut stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut first = [0];
+    stream.peek(&mut first).await?;
+    // A TLS handshake begins with the byte 22.
+    if first[0].is_ascii_uppercase() {
+        stream.write_all(NO_TLS.as_bytes()).await?;
+        stream.shutdown().await?;
+        // Unread bytes would reset the connection before the client has read the response.
+        let mut rest = (&mut stream).take(HEAD_MAX as u64);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+        return Err(std::io::Error::other("the client speaks HTTP without TLS"));
+    }
+    TlsAcceptor::from(tls.config()).accept(stream).await
+}
+
+async fn converse<S>(
+    (stream, peer): (S, SocketAddr),
+    certificate: Option<ClientCertificate>,
+    app: Router,
+    limits: Limits,
+    stop: CancellationToken,
+) where
+    S: AsyncRead + AsyncWrite + Send,
+{
     let answer = hyper::service::service_fn(move |mut request: axum::http::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
+        if let Some(certificate) = &certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
         app.clone().oneshot(request)
     });
     let mut http = http1::Builder::new();
@@ -162,7 +233,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, mut serving) = (CancellationToken::new(), JoinSet::new());
-        serving.spawn(serve(listener, app, limits, stop.clone()));
+        serving.spawn(serve(listener, None, app, limits, stop.clone()));
         Server { address, stop, serving }
     }
 

@@ -3,11 +3,14 @@
 use crate::settings::{AuthSettings, AutoRebalance, Settings};
 use everwatch_core::access::Mode;
 use everwatch_core::clock::friendly;
+use everwatch_core::id::Name;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::redact::redacted;
 use everwatch_door::hosts::Hosts;
+use everwatch_door::tls::{Clients, Files};
 use everwatch_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -53,13 +56,24 @@ pub struct AuthSection {
     /// How long entries of the audit log are kept.
     #[serde(with = "friendly")]
     pub retention_audit: Duration,
+    /// Client certificates as credentials.
+    pub mtls: MtlsSection,
+}
+
+/// `[auth.mtls]`
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MtlsSection {
+    /// The role of each certificate, by its URI or DNS name.
+    pub roles: BTreeMap<String, Name>,
 }
 
 impl Default for AuthSection {
     fn default() -> Self {
-        let AuthSettings { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit } =
+        let AuthSettings { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, .. } =
             AuthSettings::default();
-        Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit }
+        let mtls = MtlsSection::default();
+        Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, mtls }
     }
 }
 
@@ -70,8 +84,15 @@ impl AuthSection {
     /// Names the key and the rule.
     pub fn check(&self) -> Result<(), ConfigError> {
         let lives = [("auth.token_ttl_max", self.token_ttl_max), ("auth.session_ttl", self.session_ttl)];
-        let wrong = lives.into_iter().find(|(_, lives)| !TOKEN_LIVES.contains(lives));
-        wrong.map_or(Ok(()), |(key, _)| Err(ConfigError(format!("{key}: 1m to 3650d"))))
+        if let Some((key, _)) = lives.into_iter().find(|(_, lives)| !TOKEN_LIVES.contains(lives)) {
+            return Err(ConfigError(format!("{key}: 1m to 3650d")));
+        }
+        match self.mtls.roles.keys().find(|name| !is_certificate_name(name)) {
+            None => Ok(()),
+            Some(name) => Err(ConfigError(format!(
+                "auth.mtls.roles: `{name}` is not a URI such as spiffe://example.org/ci, or a DNS name in lower case"
+            ))),
+        }
     }
 
     /// As a manager that listens there takes it.
@@ -86,9 +107,24 @@ impl AuthSection {
             );
             return Err(ConfigError(rule));
         }
-        let Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit } = self.clone();
-        Ok(AuthSettings { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit })
+        let Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, mtls } =
+            self.clone();
+        let mtls_roles = mtls.roles;
+        Ok(AuthSettings {
+            mode,
+            bootstrap_token_file,
+            token_ttl_max,
+            session_ttl,
+            retention_audit,
+            mtls_roles,
+        })
     }
+}
+
+/// Whether a certificate can have this name.
+fn is_certificate_name(name: &str) -> bool {
+    let is_printable = name.chars().all(|c| c.is_ascii_graphic()) && !name.is_empty();
+    is_printable && (name.contains("://") || name.to_ascii_lowercase() == name)
 }
 
 /// `[manager]`
@@ -97,6 +133,14 @@ impl AuthSection {
 pub struct ManagerSection {
     /// Address of the HTTP API.
     pub listen: String,
+    /// PEM file with the certificate of the API; `None`: the API is served without TLS.
+    pub tls_cert_file: Option<PathBuf>,
+    /// PEM file with the private key of the certificate.
+    pub tls_key_file: Option<PathBuf>,
+    /// PEM file with the CA of client certificates.
+    pub tls_client_ca_file: Option<PathBuf>,
+    /// Whether clients without a certificate are refused.
+    pub tls_client_required: bool,
     /// Names by which clients reach the API, besides loopback names and addresses.
     pub hosts: Vec<String>,
     /// A service that is silent for this long is suspect.
@@ -176,6 +220,10 @@ impl Default for ManagerSection {
         let row = RowPolicy::default();
         Self {
             listen: "127.0.0.1:7700".to_owned(),
+            tls_cert_file: None,
+            tls_key_file: None,
+            tls_client_ca_file: None,
+            tls_client_required: false,
             hosts: Vec::new(),
             lost_after: Duration::from_secs(15),
             heartbeat_interval: Duration::from_secs(5),
@@ -207,6 +255,7 @@ impl ManagerSection {
     /// # Errors
     /// Names the key and the rule.
     pub fn check(&self) -> Result<(), ConfigError> {
+        self.tls()?;
         let rules = [
             (
                 self.quarantine_after >= 2,
@@ -222,6 +271,42 @@ impl ManagerSection {
         ];
         let broken = rules.into_iter().find(|(holds, _)| !holds);
         broken.map_or(Ok(()), |(_, rule)| Err(ConfigError(rule.to_owned())))
+    }
+
+    /// The certificate of the API, if it has one.
+    ///
+    /// # Errors
+    /// Names the key that is missing.
+    pub fn tls(&self) -> Result<Option<Files>, ConfigError> {
+        let wrong = |rule: &str| Err(ConfigError(rule.to_owned()));
+        if self.tls_client_required && self.tls_client_ca_file.is_none() {
+            return wrong(
+                "manager.tls_client_required: set manager.tls_client_ca_file too, the CA of the client certificates",
+            );
+        }
+        let (certificate, key) = match (self.tls_cert_file.clone(), self.tls_key_file.clone()) {
+            (Some(certificate), Some(key)) => (certificate, key),
+            (Some(_), None) => {
+                return wrong(
+                    "manager.tls_cert_file: set manager.tls_key_file too, the file with its private key",
+                );
+            }
+            (None, Some(_)) => {
+                return wrong(
+                    "manager.tls_key_file: set manager.tls_cert_file too, the file with its certificate",
+                );
+            }
+            (None, None) if self.tls_client_ca_file.is_some() => {
+                return wrong(
+                    "manager.tls_client_ca_file: set manager.tls_cert_file and manager.tls_key_file too: without TLS, \
+                     no client presents a certificate",
+                );
+            }
+            (None, None) => return Ok(None),
+        };
+        let required = self.tls_client_required;
+        let clients = self.tls_client_ca_file.clone().map(|ca| Clients { ca, required });
+        Ok(Some(Files { certificate, key, clients }))
     }
 
     /// Publish leases, resends and retention of observers.
@@ -261,9 +346,15 @@ impl ManagerSection {
                 "manager.hosts: `{wrong}` is not valid: write a host name without a port, `*.example.org`, or `*`"
             ))
         })?;
+        if !auth.mtls.roles.is_empty() && self.tls_client_ca_file.is_none() {
+            let rule = "auth.mtls.roles: set manager.tls_client_ca_file, manager.tls_cert_file and \
+                        manager.tls_key_file too: without them, no client certificate is verified";
+            return Err(ConfigError(rule.to_owned()));
+        }
         Ok(Settings {
             auth: auth.settings(listen)?,
             listen,
+            tls: self.tls()?,
             hosts: hosts.and(own),
             prefix: prefix.to_owned(),
             state_queues,

@@ -20,7 +20,7 @@ mod settings;
 mod tests;
 
 pub use backup_restore::{Restored, restored};
-pub use config::{AuthSection, ConfigError, ManagerSection, Rebalance, StoreSection};
+pub use config::{AuthSection, ConfigError, ManagerSection, MtlsSection, Rebalance, StoreSection};
 pub use loops::link::ownership::NotOwner;
 pub use settings::{AuthSettings, AutoRebalance, Settings};
 
@@ -29,6 +29,7 @@ use context::audit::Note;
 use everwatch_broker::{Broker, ConnectError};
 use everwatch_core::access::Mode;
 use everwatch_door::serve::{Limits, serve};
+use everwatch_door::tls::{Tls, TlsError};
 use everwatch_store::{Store, StoreError};
 use loops::{
     accounts, admission, audit, confirms, create_batcher, event_feed, event_writer, leases, link,
@@ -57,6 +58,9 @@ pub enum RunError {
     /// Any other reason not to listen.
     #[error("cannot listen on {addr}: {error} (check [manager] listen)")]
     CannotListen { addr: SocketAddr, error: std::io::Error },
+    /// The certificate of the API cannot be used.
+    #[error("cannot serve HTTPS: {0} (check [manager] tls_cert_file, tls_key_file and tls_client_ca_file)")]
+    Tls(#[from] TlsError),
     /// The broker refuses the connection: an operator must act.
     #[error(transparent)]
     ConnectRefused(ConnectError),
@@ -86,6 +90,7 @@ pub async fn run(
     stop: CancellationToken,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), RunError> {
+    let tls = settings.tls.clone().map(Tls::read).transpose()?.map(Arc::new);
     let listener = listen(settings.listen).await?;
     let addr =
         listener.local_addr().map_err(|error| RunError::CannotListen { addr: settings.listen, error })?;
@@ -105,10 +110,11 @@ pub async fn run(
         running.loops.spawn(async move { ("reader of tokens", accounts::run(it).await) });
     }
     running.loops.spawn(async move {
-        serve(listener, app, Limits::default().with_files(), over).await;
+        serve(listener, tls, app, Limits::default().with_files(), over).await;
         ("HTTP server", Ok(()))
     });
-    info!(%addr, manager = %running.manager.link.id, "manager listens");
+    let tls = running.manager.settings.tls.is_some();
+    info!(%addr, tls, manager = %running.manager.link.id, "manager listens");
     listening(addr);
     running.until_end().await
 }

@@ -1,9 +1,11 @@
 //! The settings of a manager and their defaults. The program reads them from files and the environment.
 
 use everwatch_core::access::Mode;
-use everwatch_core::id::Pool;
+use everwatch_core::id::{Name, Pool};
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_door::hosts::Hosts;
+use everwatch_door::tls::Files;
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -22,6 +24,8 @@ pub struct AuthSettings {
     pub session_ttl: Duration,
     /// How long entries of the audit log are kept (default 365 days).
     pub retention_audit: Duration,
+    /// The role of each client certificate, by its URI or DNS name (default none).
+    pub mtls_roles: BTreeMap<String, Name>,
 }
 
 impl Default for AuthSettings {
@@ -32,6 +36,7 @@ impl Default for AuthSettings {
             token_ttl_max: Duration::from_secs(365 * 86_400),
             session_ttl: Duration::from_secs(12 * 3600),
             retention_audit: Duration::from_secs(365 * 86_400),
+            mtls_roles: BTreeMap::new(),
         }
     }
 }
@@ -43,6 +48,8 @@ pub struct Settings {
     pub auth: AuthSettings,
     /// Where the HTTP API listens (default `127.0.0.1:7700`; port 0 takes a free one).
     pub listen: SocketAddr,
+    /// The certificate of the HTTP API (default none: it serves HTTP).
+    pub tls: Option<Files>,
     /// Names by which clients reach the API, besides loopback names and addresses (default none).
     pub hosts: Hosts,
     /// Separates deployments that share a vhost (default `everwatch.`).
@@ -102,6 +109,7 @@ impl Default for Settings {
         Self {
             auth: AuthSettings::default(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7700)),
+            tls: None,
             hosts: Hosts::default(),
             prefix: "everwatch.".to_owned(),
             state_queues: 1,

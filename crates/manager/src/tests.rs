@@ -13,6 +13,7 @@ mod events;
 mod health;
 mod rates;
 mod rollouts;
+mod tls;
 
 use self::answer::Answer;
 use self::contract::Contract;

@@ -1,8 +1,9 @@
 //! `everwatch health`: checks whether a process on this host is healthy; for container health checks.
 
 use crate::client::Failure;
-use anyhow::Context as _;
+use crate::trust::{explain, trusting};
 use everwatch::dev::Settings;
+use everwatch_manager::ManagerSection;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -12,15 +13,23 @@ const WITHIN: Duration = Duration::from_secs(4);
 /// If the process does not respond with a success. The text contains the response.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(settings: &Settings, url: Option<String>) -> anyhow::Result<()> {
+    // The certificate of the manager need not be for the loopback address. The request has no secret, and its response is
+    // the word of whichever process listens there.
+    let accepts_any_name = url.is_none();
     let url = match url {
         Some(url) => url,
-        None => format!("http://{}/readyz", near(&settings.manager.listen)?),
+        None => format!("{}/readyz", self::url(&settings.manager)?),
     };
     // Bypasses any proxy: the response must come from the process itself.
-    let http = reqwest::Client::builder().no_proxy().timeout(WITHIN).build()?;
+    let http = reqwest::Client::builder().no_proxy().timeout(WITHIN);
+    let http =
+        trusting(http).map_err(Failure::Usage)?.tls_danger_accept_invalid_certs(accepts_any_name).build()?;
     let request = http.get(&url).build();
     let request = request.map_err(|error| Failure::Usage(format!("--url `{url}`: {error}")))?;
-    let answer = http.execute(request).await.with_context(|| format!("{url} does not answer"))?;
+    let answer = http.execute(request).await.map_err(|error| match explain(&error) {
+        Some(why) => anyhow::Error::new(Failure::Failed(format!("{url} does not answer: {why}"))),
+        None => anyhow::Error::new(error).context(format!("{url} does not answer")),
+    })?;
     let status = answer.status();
     if status.is_success() {
         return Ok(());
@@ -29,8 +38,14 @@ pub(crate) async fn run(settings: &Settings, url: Option<String>) -> anyhow::Res
     Err(Failure::Failed(format!("{url} answers {status}: {said}")).into())
 }
 
+/// The URL at which clients on the same host reach the manager.
+pub(super) fn url(manager: &ManagerSection) -> anyhow::Result<String> {
+    let scheme = if manager.tls_cert_file.is_some() { "https" } else { "http" };
+    Ok(format!("{scheme}://{}", near(&manager.listen)?))
+}
+
 /// The address at which clients on the same host reach a listener.
-pub(super) fn near(listen: &str) -> anyhow::Result<SocketAddr> {
+fn near(listen: &str) -> anyhow::Result<SocketAddr> {
     let mut address: SocketAddr = listen
         .parse()
         .map_err(|_| Failure::Usage(format!("manager.listen: `{listen}` is not an address with a port")))?;

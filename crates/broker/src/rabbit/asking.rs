@@ -6,7 +6,7 @@
 //! replaced without ending the session.
 
 use super::channel::open_channel;
-use super::{AmqpRuntime, dial};
+use super::{AmqpRuntime, TlsFiles, dial};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::uri::AMQPUri;
@@ -21,14 +21,15 @@ const QUESTIONS_MAX: u32 = 1000;
 /// or lost.
 pub(super) struct Asking {
     node: AMQPUri,
+    tls: TlsFiles,
     name: String,
     runtime: Arc<AmqpRuntime>,
     open: Mutex<Option<(Arc<Connection>, u32)>>,
 }
 
 impl Asking {
-    pub(super) fn new(node: AMQPUri, name: String, runtime: Arc<AmqpRuntime>) -> Self {
-        Self { node, name, runtime, open: Mutex::default() }
+    pub(super) fn new((node, tls): (AMQPUri, TlsFiles), name: String, runtime: Arc<AmqpRuntime>) -> Self {
+        Self { node, tls, name, runtime, open: Mutex::default() }
     }
 
     /// Passively declares a queue.
@@ -47,7 +48,7 @@ impl Asking {
             *asked += 1;
             return Ok(Arc::clone(connection));
         }
-        let connection = Arc::new(dial(&self.node, self.name.clone(), &self.runtime).await?);
+        let connection = Arc::new(dial(&self.node, &self.tls, self.name.clone(), &self.runtime).await?);
         // The previous connection closes when its last query has been answered.
         *open = Some((Arc::clone(&connection), 1));
         Ok(connection)

@@ -1,11 +1,12 @@
 //! RabbitMQ's own HTTP API, for facts that a session cannot see. Only the doctor uses it, and only to read.
 
+use super::TlsFiles;
 use super::declare::arguments;
 use crate::port::QueueKind;
 use everwatch_core::doctor::{Difference, Management, ManagementSnapshot, NodeFacts, QueueFacts};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lapin::types::AMQPValue;
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Certificate, Client, StatusCode, Url};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -29,8 +30,13 @@ pub(super) fn check(url: &str) -> Result<Url, String> {
 }
 
 /// Collects everything that the doctor checks.
-pub(super) async fn ask(url: &str, vhost: &str, prefix: &str, queues: &[(String, QueueKind)]) -> Management {
-    let asked = tokio::time::timeout(ALL_TIMEOUT, tell(url, vhost, prefix, queues)).await;
+pub(super) async fn ask(
+    url: &str,
+    tls: &TlsFiles,
+    (vhost, prefix): (&str, &str),
+    queues: &[(String, QueueKind)],
+) -> Management {
+    let asked = tokio::time::timeout(ALL_TIMEOUT, tell(url, tls, (vhost, prefix), queues)).await;
     match asked {
         Ok(Ok(told)) => Management::ManagementSnapshot(told),
         Ok(Err(why)) => Management::Silent(why),
@@ -40,12 +46,17 @@ pub(super) async fn ask(url: &str, vhost: &str, prefix: &str, queues: &[(String,
 
 async fn tell(
     url: &str,
-    vhost: &str,
-    prefix: &str,
+    tls: &TlsFiles,
+    (vhost, prefix): (&str, &str),
     queues: &[(String, QueueKind)],
 ) -> Result<ManagementSnapshot, String> {
     let base = check(url)?;
-    let client = Client::builder().timeout(ANSWER_TIMEOUT).build().map_err(|error| error.to_string())?;
+    let mut client = Client::builder().timeout(ANSWER_TIMEOUT);
+    if let Some(ca) = tls.authorities().map_err(|error| error.to_string())? {
+        let ca = Certificate::from_pem_bundle(&ca).map_err(|error| error.to_string())?;
+        client = client.tls_certs_only(ca);
+    }
+    let client = client.build().map_err(|error| error.to_string())?;
     let nodes = get(&client, &base, &["nodes"]).await?.unwrap_or_default();
     let nodes = nodes.as_array().into_iter().flatten().map(node).collect();
     let mut kept = queues.to_vec();

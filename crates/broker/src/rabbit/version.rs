@@ -1,10 +1,10 @@
 //! Reads the version from the greeting that a broker sends before the login. lapin reads the same greeting
 //! but does not expose it.
 
+use super::TlsFiles;
 use amq_protocol::frame::{AMQPFrame, parse_frame};
 use amq_protocol::protocol::{AMQPClass, connection};
 use futures::{AsyncReadExt, AsyncWriteExt};
-use lapin::tcp::AMQPUriTcpExt;
 use lapin::types::AMQPValue;
 use lapin::uri::AMQPUri;
 use std::io;
@@ -16,9 +16,10 @@ const GREETING_MAX: usize = 64 * 1024;
 /// Connects, reads the greeting, and disconnects.
 pub(super) async fn of(
     node: &AMQPUri,
+    tls: &TlsFiles,
     runtime: &async_rs::Runtime<async_rs::Tokio>,
 ) -> io::Result<Option<String>> {
-    let mut stream = node.connect_async(runtime).await?;
+    let mut stream = tls.connect(node, runtime).await?;
     stream.write_all(HELLO).await?;
     stream.flush().await?;
     let mut head = [0; 7];

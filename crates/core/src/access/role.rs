@@ -139,9 +139,12 @@ impl Grant {
                     format!("`{shown}` is not a verb; verbs: {known}; or resource:*, *:action, *"),
                 );
             } else if !verbs.iter().any(|verb| self.fits(*verb)) {
-                let what = if self.kinds.is_some() { "pools or kinds" } else { "pools" };
-                let cure = "put it into a grant of its own without pools and kinds";
-                wrong(&member, format!("`{shown}` cannot be restricted to {what}: {cure}"));
+                let why = if verbs.iter().any(|verb| verb.reach() == Reach::Pool) {
+                    "cannot be restricted to kinds: move it to a grant without `kinds`"
+                } else {
+                    "concerns the whole deployment: move it to a grant without `pools` and `kinds`"
+                };
+                wrong(&member, format!("`{shown}` {why}"));
             }
         }
     }

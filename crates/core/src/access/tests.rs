@@ -2,6 +2,7 @@ use super::*;
 use crate::clock::Timestamp;
 use crate::id::{Kind, Name, Pool};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -125,7 +126,7 @@ fn after_a_rotation_both_secrets_are_accepted_for_a_while() {
 fn a_session_ends_with_the_token_that_opened_it() {
     let (parent, session) = (secret(1), secret(2));
     let opened = Token {
-        origin: Origin::Session { of: Some(parent.id.clone()) },
+        origin: Origin::Session { of: Some(parent.id.clone()), bootstrap: None },
         expires_at: Timestamp(5000),
         ..token(2, "viewer", &session)
     };
@@ -210,7 +211,7 @@ fn a_role_that_makes_no_sense_is_refused_by_member() {
     );
     assert_eq!(
         verbs[1],
-        "/grants/0/verbs/1 `tokens:read` cannot be restricted to pools: put it into a grant of its own without pools and kinds"
+        "/grants/0/verbs/1 `tokens:read` concerns the whole deployment: move it to a grant without `pools` and `kinds`"
     );
     assert_eq!(verbs[2], "/grants/1/verbs must have 1 to 100 items");
     assert_eq!(wrong(json!({ "grants": [] })), ["/grants must have 1 to 100 items"]);
@@ -230,4 +231,26 @@ fn nobody_can_give_rights_that_they_lack() {
     let other = role(json!([{ "verbs": ["observers:read"], "kinds": ["http"] }])).rights();
     assert!(!wide.cover(&other), "every pool is more than two");
     assert!(wide.cover(&Rights::default()) && Rights::default().cover(&Rights::default()));
+}
+
+#[test]
+fn a_certificate_has_the_role_that_its_name_is_given() {
+    let accounts = Accounts::new(Vec::new(), Vec::new());
+    let ci = "spiffe://example.org/ci";
+    let given = |role: &str| [(ci.to_owned(), name(role))].into_iter().collect::<BTreeMap<_, _>>();
+    let of = |name: Option<&str>| Certificate { name: name.map(str::to_owned), expires_at: Timestamp(1000) };
+    let who = accounts.certified(&of(Some(ci)), &given("operator"), Timestamp(999)).unwrap();
+    assert_eq!((who.name.as_str(), who.role.as_str(), who.token), (ci, "operator", None));
+    assert_eq!(who.expires_at, Some(Timestamp(1000)));
+    let refused = |name, role, now| accounts.certified(&of(name), &given(role), Timestamp(now)).unwrap_err();
+    assert_eq!(refused(None, "operator", 1), Unauthenticated::CertificateUnnamed);
+    assert_eq!(refused(Some(ci), "operator", 1000), Unauthenticated::CertificateExpired(Timestamp(1000)));
+    let other = "spiffe://example.org/ci2";
+    assert_eq!(refused(Some(other), "operator", 1), Unauthenticated::CertificateUnmapped(other.to_owned()));
+    let missing = refused(Some(ci), "team", 1);
+    assert_eq!(missing, Unauthenticated::CertificateRoleMissing(ci.to_owned(), name("team")));
+    // A role that is applied later counts at once.
+    let team = Role { name: name("team"), ..role(json!([{ "verbs": ["observers:read"] }])) };
+    let accounts = Accounts::new(Vec::new(), vec![team]);
+    assert!(accounts.certified(&of(Some(ci)), &given("team"), Timestamp(1)).is_ok());
 }

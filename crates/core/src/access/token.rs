@@ -142,8 +142,14 @@ impl Presented {
 pub enum Origin {
     /// A user created it.
     Created,
-    /// A login of the console made it; it ends with the token that was used, if it was one.
-    Session { of: Option<TokenId> },
+    /// A login of the console made it; it ends with the token that was used.
+    Session {
+        /// `None`: the bootstrap token.
+        of: Option<TokenId>,
+        /// The bootstrap token that was used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bootstrap: Option<Digest>,
+    },
 }
 
 /// A stored token.

@@ -45,6 +45,7 @@ mod tests {
             vhost: "/".to_owned(),
             version: None,
             guest_over_network: false,
+            plain_over_network: false,
             heartbeat: Duration::from_secs(5),
             management: Management::Unset,
         };

@@ -88,6 +88,7 @@ fn healthy() -> Facts {
             vhost: "/".to_owned(),
             version: Some("4.3.6".to_owned()),
             guest_over_network: false,
+            plain_over_network: false,
             heartbeat,
             management: Management::ManagementSnapshot(ManagementSnapshot {
                 queues: vec![queue],

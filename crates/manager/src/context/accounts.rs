@@ -3,7 +3,7 @@
 use crate::clock::DbClock;
 use crate::lock::lock;
 use crate::settings::AuthSettings;
-use everwatch_core::access::{Accounts, Digest, Presented, Principal, Secret, Unauthenticated};
+use everwatch_core::access::{Accounts, Certificate, Digest, Presented, Principal, Secret, Unauthenticated};
 use everwatch_door::rate::Rate;
 use everwatch_store::{Store, StoreError};
 use rand::RngCore as _;
@@ -18,6 +18,8 @@ use tracing::{info, warn};
 /// Nothing is accepted on the word of what was read longer ago than this: a token that is revoked must be refused
 /// within 5 s, also while the database does not answer.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
+/// The note that a token was created while requests needed none.
+const CLOSED: &str = "access/closed";
 /// How many requests with a token that is not accepted the audit log gets per second at most.
 const REFUSALS: NonZeroU32 = NonZeroU32::new(10).expect("not zero");
 /// The shortest secret that serves as a bootstrap token, in characters.
@@ -30,6 +32,10 @@ struct Known {
     /// The number of the last write that it contains.
     changes: Option<i64>,
     bootstrap: Option<Digest>,
+    /// Why the bootstrap token cannot be used, as it was last logged.
+    bootstrap_fault: Option<String>,
+    /// Whether a token was created while requests needed none.
+    is_closed: bool,
     read_at: Option<Instant>,
 }
 
@@ -46,9 +52,9 @@ pub(crate) struct AccountsInUse {
 
 /// Why nobody is let in.
 pub(crate) enum Denied {
-    /// The request has no token, and needs one.
+    /// The request has no token and no client certificate, and needs one.
     NoToken,
-    /// Its token is not accepted.
+    /// Its token or client certificate is not accepted.
     Token(Unauthenticated),
     /// Its text is no token.
     Mistyped,
@@ -78,20 +84,26 @@ impl AccountsInUse {
         // Before the rows: a write in between is read again the next time.
         let changes = store.access_changes().await?;
         let has_changed = lock(&self.known).changes != Some(changes);
-        let accounts = if has_changed {
-            Some(Arc::new(Accounts::new(store.tokens().await?, store.roles().await?)))
+        let read = if has_changed {
+            let accounts = Arc::new(Accounts::new(store.tokens().await?, store.roles().await?));
+            Some((accounts, store.note(CLOSED).await?.is_some()))
         } else {
             None
         };
-        let bootstrap = self.settings.bootstrap_token_file.as_deref().and_then(bootstrap);
+        let bootstrap = self.settings.bootstrap_token_file.as_deref().map(bootstrap).transpose();
+        let (bootstrap, fault) = bootstrap.map_or_else(|fault| (None, Some(fault)), |it| (it, None));
         let mut known = lock(&self.known);
         if known.read_at.is_some_and(|at| at > asked_at) {
             return Ok(());
         }
-        if let Some(accounts) = accounts {
-            (known.accounts, known.changes) = (accounts, Some(changes));
+        if let Some((accounts, is_closed)) = read {
+            (known.accounts, known.is_closed, known.changes) = (accounts, is_closed, Some(changes));
         }
-        (known.bootstrap, known.read_at) = (bootstrap, Some(asked_at));
+        if let Some(fault) = fault.as_ref().filter(|_| known.bootstrap_fault != fault) {
+            warn!(fault, "the bootstrap token is not accepted");
+        }
+        (known.bootstrap, known.bootstrap_fault) = (bootstrap, fault);
+        known.read_at = Some(asked_at);
         Ok(())
     }
 
@@ -106,29 +118,60 @@ impl AccountsInUse {
 
     /// Whether requests need a token.
     pub(crate) fn require_token(&self) -> bool {
-        let has_tokens = self.accounts().has_tokens(self.clock.now());
-        self.settings.mode.requires_token(self.is_loopback, has_tokens)
+        let (accounts, is_closed) = {
+            let known = lock(&self.known);
+            (Arc::clone(&known.accounts), known.is_closed)
+        };
+        let has_credentials = is_closed
+            || self.settings.bootstrap_token_file.is_some()
+            || !self.settings.mtls_roles.is_empty()
+            || accounts.has_tokens(self.clock.now());
+        self.settings.mode.requires_token(self.is_loopback, has_credentials)
     }
 
-    /// Who presents this token.
+    /// Notes that requests need a token also after the last one has expired or was revoked: nobody expects a deployment to
+    /// open by itself.
+    pub(crate) async fn require_from_now_on(&self, store: &dyn Store) -> Result<(), StoreError> {
+        store.set_note(CLOSED, "yes", Duration::MAX).await?;
+        lock(&self.known).is_closed = true;
+        Ok(())
+    }
+
+    /// Who presents this token or, without a token, this client certificate.
     pub(crate) async fn authenticate(
         &self,
         store: &dyn Store,
         token: Option<&str>,
+        certificate: Option<&Certificate>,
     ) -> Result<Principal, Denied> {
-        let token = token.ok_or(Denied::NoToken)?;
+        let look_up = || match (token, certificate) {
+            (Some(token), _) => self.look_up(token),
+            (None, Some(certificate)) => self.certified(certificate),
+            (None, None) => Err(Denied::NoToken),
+        };
         let asked_at = Instant::now();
-        match self.look_up(token) {
-            Err(Denied::Token(Unauthenticated::Unknown) | Denied::Unknown) => {
+        match look_up() {
+            Err(
+                Denied::Token(Unauthenticated::Unknown | Unauthenticated::CertificateRoleMissing(..))
+                | Denied::Unknown,
+            ) => {
                 let _turn = self.turn.lock().await;
                 if lock(&self.known).read_at.is_none_or(|at| at < asked_at) {
                     // The failure is told by the age of what is known.
                     let _unread = self.refresh(store).await;
                 }
-                self.look_up(token)
+                look_up()
             }
             known => known,
         }
+    }
+
+    fn certified(&self, certificate: &Certificate) -> Result<Principal, Denied> {
+        if lock(&self.known).read_at.is_none_or(|at| at.elapsed() > KNOWN_FOR) {
+            return Err(Denied::Unknown);
+        }
+        let roles = &self.settings.mtls_roles;
+        self.accounts().certified(certificate, roles, self.clock.now()).map_err(Denied::Token)
     }
 
     fn look_up(&self, token: &str) -> Result<Principal, Denied> {
@@ -139,11 +182,16 @@ impl AccountsInUse {
             }
             (Arc::clone(&known.accounts), known.bootstrap.clone())
         };
-        if bootstrap.is_some_and(|bootstrap| bootstrap.is(&Digest::of(token))) {
-            return Ok(Principal::bootstrap());
+        if let Some(bootstrap) = bootstrap.as_ref().filter(|it| it.is(&Digest::of(token))) {
+            return Ok(Principal::bootstrap(bootstrap.clone()));
         }
         let presented = Presented::parse(token).map_err(|_| Denied::Mistyped)?;
-        accounts.authenticate(&presented, self.clock.now()).map_err(Denied::Token)
+        let principal = accounts.authenticate(&presented, self.clock.now()).map_err(Denied::Token)?;
+        // A session of a bootstrap token that was replaced.
+        if principal.bootstrap.is_some() && principal.bootstrap != bootstrap {
+            return Err(Denied::Token(Unauthenticated::Unknown));
+        }
+        Ok(principal)
     }
 
     /// Whether the audit log gets another request whose token is not accepted.
@@ -153,16 +201,23 @@ impl AccountsInUse {
 
     /// Whether this principal still has the same rights.
     pub(crate) fn still_knows(&self, principal: &Principal) -> bool {
-        let (accounts, has_bootstrap) = {
+        let (accounts, bootstrap) = {
             let known = lock(&self.known);
             if known.read_at.is_none_or(|at| at.elapsed() > KNOWN_FOR) {
                 return false;
             }
-            (Arc::clone(&known.accounts), known.bootstrap.is_some())
+            (Arc::clone(&known.accounts), known.bootstrap.clone())
         };
-        match &principal.token {
-            None => has_bootstrap,
-            Some(id) => accounts.still(id, self.clock.now()).is_ok_and(|it| it == *principal),
+        if principal.bootstrap.is_some() && principal.bootstrap != bootstrap {
+            return false;
+        }
+        match (&principal.token, principal.expires_at) {
+            (None, Some(expires_at)) if principal.is_certificate => {
+                let certificate = Certificate { name: Some(principal.name.clone()), expires_at };
+                self.certified(&certificate).is_ok_and(|it| it == *principal)
+            }
+            (None, _) => principal.bootstrap.is_some(),
+            (Some(id), _) => accounts.still(id, self.clock.now()).is_ok_and(|it| it == *principal),
         }
     }
 
@@ -184,10 +239,12 @@ impl AccountsInUse {
     /// Tells the operator what they must know when the manager starts.
     pub(crate) fn tell(&self) {
         if !self.require_token() {
-            info!("requests need no token: the manager listens on loopback only, and there is no token");
+            info!("requests need no token: the manager listens on loopback only, and no token was created");
             return;
         }
-        let has_admin = self.has_bootstrap() || self.accounts().has_tokens(self.clock.now());
+        let has_admin = self.has_bootstrap()
+            || !self.settings.mtls_roles.is_empty()
+            || self.accounts().has_tokens(self.clock.now());
         if !has_admin {
             warn!(
                 "requests need a token, and there is none: set auth.bootstrap_token_file to a file with a secret of \
@@ -207,19 +264,13 @@ fn generate(file: &Path) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// The digest of the secret in this file; `None`, with a warning, if it is not usable.
-fn bootstrap(file: &Path) -> Option<Digest> {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) => {
-            warn!(file = %file.display(), %error, "auth.bootstrap_token_file cannot be read");
-            return None;
-        }
-    };
+/// The digest of the secret in this file.
+fn bootstrap(file: &Path) -> Result<Digest, String> {
+    let named = |why: String| format!("auth.bootstrap_token_file {}: {why}", file.display());
+    let text = std::fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
     let secret = text.trim();
     if secret.chars().count() < BOOTSTRAP_MIN {
-        warn!(file = %file.display(), "auth.bootstrap_token_file: the secret must have at least {BOOTSTRAP_MIN} characters");
-        return None;
+        return Err(named(format!("the secret must have at least {BOOTSTRAP_MIN} characters")));
     }
-    Some(Digest::of(secret))
+    Ok(Digest::of(secret))
 }

@@ -17,7 +17,9 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use everwatch_core::access::{AuditEntry, Outcome, Principal, Verb};
+use everwatch_core::access::{AuditEntry, Certificate, Outcome, Principal, Unauthenticated, Verb};
+use everwatch_core::clock::Timestamp;
+use everwatch_door::tls::ClientCertificate;
 use everwatch_store::StoreError;
 use futures::StreamExt as _;
 use std::collections::HashMap;
@@ -104,6 +106,13 @@ fn presented(headers: &HeaderMap) -> Option<String> {
     session::presented(headers)
 }
 
+/// The client certificate of the connection, which this manager has verified itself. What a proxy says about
+/// certificates counts for nothing.
+fn certificate(request: &Request) -> Option<Certificate> {
+    let ClientCertificate { name, expires_at } = request.extensions().get().cloned()?;
+    Some(Certificate { name, expires_at: Timestamp(expires_at.saturating_mul(1000)) })
+}
+
 /// Authenticates a request, and lets it in if its route permits it.
 pub(super) async fn admit(
     State((manager, routes)): State<(Arc<Manager>, Arc<Routes>)>,
@@ -127,7 +136,9 @@ pub(super) async fn admit(
     }
     let token = presented(request.headers());
     let entry = entry(&manager, &request, verbs.first().copied());
-    let principal = manager.accounts.authenticate(manager.records.store.as_ref(), token.as_deref()).await;
+    let certificate = certificate(&request);
+    let store = manager.records.store.as_ref();
+    let principal = manager.accounts.authenticate(store, token.as_deref(), certificate.as_ref()).await;
     let principal = match principal {
         Ok(principal) => Arc::new(principal),
         Err(denied) => return refused(&manager, entry, denied).await,
@@ -137,7 +148,7 @@ pub(super) async fn admit(
     let has_right = verbs.is_empty() || verbs.iter().any(|verb| principal.rights.permits_some(*verb));
     if !has_right {
         let caller = Caller { principal: Some(principal), verbs: verbs.clone() };
-        let problem = caller::calling(caller, async { caller::forbidden(&verbs, "anything") }).await;
+        let problem = caller::calling(caller, async { caller::forbidden(&verbs, "") }).await;
         return match record(&manager, entry).await {
             Ok(entry) => told(&manager, Some(entry), problem.into_response()).await,
             Err(problem) => problem.into_response(),
@@ -224,7 +235,15 @@ async fn refused(manager: &Manager, entry: AuditEntry, denied: Denied) -> Respon
             return Problem::new(Code::DatabaseUnavailable, detail).into_response();
         }
         Denied::NoToken => ("send a token as `Authorization: Bearer TOKEN`".to_owned(), false),
-        Denied::Mistyped => ("this is not a token, or it is mistyped or cut".to_owned(), true),
+        Denied::Mistyped => (
+            "the token is mistyped or incomplete, or it is a bootstrap token that is not valid any more"
+                .to_owned(),
+            true,
+        ),
+        // Who connects with a certificate may not know that a manager asks for more.
+        Denied::Token(
+            why @ (Unauthenticated::CertificateUnmapped(_) | Unauthenticated::CertificateUnnamed),
+        ) => (why.to_string(), false),
         Denied::Token(why) => (why.to_string(), true),
     };
     metrics::counter!(crate::metric::UNAUTHENTICATED).increment(1);
@@ -242,8 +261,11 @@ fn unauthenticated(detail: impl Into<String>) -> Response {
 }
 
 fn lost(principal: &Principal) -> Response {
-    warn!(principal = principal.name, "a request ended: its token was revoked, expired or has other rights");
-    unauthenticated("the token was revoked, has expired or has other rights now")
+    warn!(
+        principal = principal.name,
+        "a request ended: its credential was revoked, expired or has other rights"
+    );
+    unauthenticated("the token or client certificate was revoked, has expired or has other rights now")
 }
 
 async fn until_lost(manager: &Manager, principal: &Principal) {

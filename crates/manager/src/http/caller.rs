@@ -70,7 +70,7 @@ pub(super) fn may_see_pool(pool: &Pool) -> bool {
 
 /// Refuses what the sender may not do to such an observer, by the verb of the route.
 pub(super) fn check_observer(pool: &Pool, kind: &Kind) -> Result<(), Problem> {
-    check(Target::Observer(pool, kind), || format!("observers of kind {kind} in pool {pool}"))
+    check(Target::Observer(pool, kind), || format!(" on kind {kind} in pool {pool}"))
 }
 
 /// Refuses what the sender may not do to such an observer.
@@ -78,17 +78,17 @@ pub(super) fn check_verb(verb: Verb, pool: &Pool, kind: &Kind) -> Result<(), Pro
     if permits(verb, Target::Observer(pool, kind)) {
         return Ok(());
     }
-    Err(forbidden(&[verb], &format!("observers of kind {kind} in pool {pool}")))
+    Err(forbidden(&[verb], &format!(" on kind {kind} in pool {pool}")))
 }
 
 /// Refuses what the sender may not do to a pool or its services, by the verb of the route.
 pub(super) fn check_pool(pool: &Pool) -> Result<(), Problem> {
-    check(Target::Pool(pool), || format!("pool {pool}"))
+    check(Target::Pool(pool), || format!(" on pool {pool}"))
 }
 
 /// Refuses what the sender may not do to all pools, by the verb of the route.
 pub(super) fn check_all_pools() -> Result<(), Problem> {
-    check(Target::Deployment, || "all pools: name one of yours".to_owned())
+    check(Target::Deployment, || " on all pools: name one pool".to_owned())
 }
 
 fn check(target: Target<'_>, what: impl FnOnce() -> String) -> Result<(), Problem> {
@@ -102,8 +102,6 @@ fn check(target: Target<'_>, what: impl FnOnce() -> String) -> Result<(), Proble
 /// Says which right is missing.
 pub(super) fn forbidden(verbs: &[Verb], what: &str) -> Problem {
     let verbs = verbs.iter().map(|verb| verb.as_str()).collect::<Vec<_>>().join(" or ");
-    let who =
-        principal().map_or_else(String::new, |who| format!("the role {} of {} has", who.role, who.name));
-    let who = if who.is_empty() { "nobody has".to_owned() } else { who };
-    Problem::new(Code::Forbidden, format!("{who} no right {verbs} on {what}"))
+    let role = principal().map_or_else(|| "your role".to_owned(), |who| format!("the role {}", who.role));
+    Problem::new(Code::Forbidden, format!("{role} does not permit {verbs}{what}"))
 }

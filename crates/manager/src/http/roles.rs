@@ -74,8 +74,10 @@ pub(crate) async fn put(
     let lacks =
         |role: &access::Role| caller::principal().is_some_and(|who| !who.rights.cover(&role.rights()));
     if lacks(&role) || before.as_ref().is_some_and(lacks) {
-        let detail =
-            format!("the role {} has rights that you lack: nobody can give rights that they lack", role.name);
+        let detail = format!(
+            "the role {} permits more than your role does: you can give only rights that you have",
+            role.name
+        );
         return Err(Problem::new(Code::Forbidden, detail));
     }
     let written = manager.records.store.put_role(&role).await?;
@@ -118,7 +120,10 @@ pub(crate) async fn delete(
         }
         RoleDeleted::Missing => Err(not_found(&name)),
         RoleDeleted::InUse(tokens) => {
-            let detail = format!("{tokens} valid tokens have the role {name}: revoke them first");
+            let detail = format!(
+                "valid tokens or sessions have the role {name}: {tokens}; `everwatch token list --sessions` lists them, and \
+                 `everwatch token revoke` ends them"
+            );
             Err(Problem::new(Code::RoleInUse, detail))
         }
     }

@@ -75,8 +75,10 @@ fn check_covered(role: &Role) -> Result<(), Problem> {
     if own_rights().cover(&role.rights()) {
         return Ok(());
     }
-    let detail =
-        format!("the role {} has rights that you lack: nobody can give rights that they lack", role.name);
+    let detail = format!(
+        "the role {} permits more than your role does: you can give only rights that you have",
+        role.name
+    );
     Err(Problem::new(Code::Forbidden, detail))
 }
 
@@ -110,8 +112,8 @@ pub(crate) async fn create(
     let lives = lifetime(&manager, expires_in.as_deref())?;
     let first = !manager.accounts.require_token();
     if first && !role.rights().permits(Verb::TokensWrite, Target::Deployment) {
-        let detail = "must be admin for the first token: from then on every request needs a token, and only an \
-                      administrator can create others";
+        let detail = "must permit tokens:write for the first token, as admin does: from then on every request needs a \
+                      token";
         return Err(wrong("/role", detail));
     }
     let (secret, now) = (new_secret(), manager.records.clock.now());
@@ -128,6 +130,10 @@ pub(crate) async fn create(
         revoked_at: None,
     };
     add(&manager, &token, now).await?;
+    if first {
+        // After the token: until it exists, nobody can be locked out.
+        manager.accounts.require_from_now_on(manager.records.store.as_ref()).await?;
+    }
     info!(token = %token.id, name = %token.name, role = %token.role, "token created");
     Ok((StatusCode::CREATED, location(&token.id), shown(&secret, &token, now)).into_response())
 }
@@ -326,6 +332,11 @@ pub(crate) async fn log_in(State(manager): Shared, params: Params) -> Result<Res
     if who.is_session {
         return Err(Problem::new(Code::NoSession, "a session cannot begin another one: send a token"));
     }
+    if who.is_certificate {
+        let detail =
+            "a client certificate needs no session: every request of its connection is authenticated";
+        return Err(Problem::new(Code::NoSession, detail));
+    }
     let now = manager.records.clock.now();
     let lives = manager.accounts.settings().session_ttl;
     let (secret, expires_at) = (new_secret(), session_end(&who, now, lives));
@@ -334,7 +345,7 @@ pub(crate) async fn log_in(State(manager): Shared, params: Params) -> Result<Res
         id: secret.id.clone(),
         name,
         role: who.role.clone(),
-        origin: Origin::Session { of: who.token.clone() },
+        origin: Origin::Session { of: who.token.clone(), bootstrap: who.bootstrap.clone() },
         created_at: now,
         created_by: who.name.clone(),
         expires_at,

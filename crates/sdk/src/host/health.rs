@@ -22,6 +22,7 @@ const TURN_WITHIN: Duration = Duration::from_secs(10);
 /// Few clients need these routes: probes and a metrics collector.
 const LIMITS: Limits = Limits {
     headers_within: Duration::from_secs(30),
+    handshake_within: Duration::from_secs(10),
     writes_within: Duration::from_secs(10),
     connections: Limit { total: 500, per_client: 250 },
 };
@@ -63,7 +64,7 @@ impl Listener {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
-                serve(listener, router, LIMITS, CancellationToken::new()).await;
+                serve(listener, None, router, LIMITS, CancellationToken::new()).await;
                 std::io::Result::Ok(())
             })
         });

@@ -6,7 +6,7 @@ use crate::kinds::exec::ENV_PASS;
 use crate::kinds::{ExecSettings, FilesSettings, KindSettings, PostgresSettings};
 use crate::settings::{Capacity, ServiceSettings};
 use config::{Environment, File, FileFormat};
-use everwatch_broker::{RabbitBroker, STATE_QUEUES_MAX};
+use everwatch_broker::{RabbitBroker, STATE_QUEUES_MAX, TlsFiles};
 use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::clock::friendly;
 use everwatch_core::id::{Kind, Name, Pool};
@@ -47,6 +47,8 @@ pub struct Settings {
     _store: IgnoredAny,
     #[serde(rename = "manager")]
     _manager: IgnoredAny,
+    #[serde(rename = "auth")]
+    _auth: IgnoredAny,
 }
 
 /// `[broker]`
@@ -68,6 +70,12 @@ pub struct Broker {
     pub management_url: Option<String>,
     /// A file that contains the URL; it takes precedence over `management_url`.
     pub management_url_file: Option<PathBuf>,
+    /// PEM file with the CA of the broker; `None`: the authorities that this machine trusts.
+    pub tls_ca_file: Option<PathBuf>,
+    /// PEM file with the client certificate for the broker.
+    pub tls_cert_file: Option<PathBuf>,
+    /// PEM file with the private key of the client certificate.
+    pub tls_key_file: Option<PathBuf>,
 }
 
 /// `[service]`
@@ -215,6 +223,9 @@ impl Default for Broker {
             heartbeat: Duration::from_secs(5),
             management_url: None,
             management_url_file: None,
+            tls_ca_file: None,
+            tls_cert_file: None,
+            tls_key_file: None,
         }
     }
 }
@@ -348,6 +359,7 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     kinds.exec.check().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
     kinds.files.check().map_err(|error| SettingsError(format!("service.files.{error}")))?;
     kinds.postgres.check().map_err(|error| SettingsError(format!("service.postgres.{error}")))?;
+    broker.tls()?;
     service.settings(broker).map(drop)
 }
 
@@ -361,8 +373,30 @@ impl Broker {
             Some(file) => secret(file).map_err(|error| SettingsError(format!("broker.url_file: {error}")))?,
             None => self.url.clone(),
         };
-        RabbitBroker::new(&url, &self.prefix, self.heartbeat)
-            .map_err(|error| SettingsError(format!("broker.url: {error}")))
+        let broker = RabbitBroker::new(&url, &self.prefix, self.heartbeat)
+            .map_err(|error| SettingsError(format!("broker.url: {error}")))?;
+        broker.with_tls(self.tls()?).map_err(|error| SettingsError(format!("broker.tls_*: {error}")))
+    }
+
+    /// # Errors
+    /// Names the key that is missing.
+    fn tls(&self) -> Result<TlsFiles, SettingsError> {
+        let wrong = |text: &str| Err(SettingsError(text.to_owned()));
+        let identity = match (self.tls_cert_file.clone(), self.tls_key_file.clone()) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (Some(_), None) => {
+                return wrong(
+                    "broker.tls_cert_file: set broker.tls_key_file too, the file with its private key",
+                );
+            }
+            (None, Some(_)) => {
+                return wrong(
+                    "broker.tls_key_file: set broker.tls_cert_file too, the file with its certificate",
+                );
+            }
+        };
+        Ok(TlsFiles { ca: self.tls_ca_file.clone(), identity })
     }
 
     /// The same, for a manager, which also queries the management API for `everwatch doctor`.

@@ -30,7 +30,10 @@ pub async fn tokens_are_stored_changed_and_forgotten(store: &dyn Store) {
     let unchanged = store.access_changes().await.unwrap();
     assert_eq!(store.add_token(&first, NOW).await.unwrap(), TokenAdded::Done);
     assert_eq!(store.add_token(&token(2, "ci", "viewer"), NOW).await.unwrap(), TokenAdded::NameTaken);
-    let session = Token { origin: Origin::Session { of: Some(first.id.clone()) }, ..token(3, "ci", "admin") };
+    let session = Token {
+        origin: Origin::Session { of: Some(first.id.clone()), bootstrap: None },
+        ..token(3, "ci", "admin")
+    };
     assert_eq!(store.add_token(&session, NOW).await.unwrap(), TokenAdded::Done, "a session needs no name");
     assert_eq!(store.token(&first.id).await.unwrap(), Some(first.clone()));
     let rotated =

@@ -83,8 +83,8 @@ codes! {
     NameEnding = SERVICE_UNAVAILABLE, "name-ending", "the name is about to become free", retry after 1;
     RebalanceRunning = SERVICE_UNAVAILABLE, "rebalance-running", "a rebalance has not settled yet", retry after 5;
     TooManyTokens = CONFLICT, "too-many-tokens", "there are too many tokens";
-    TokenNotValid = CONFLICT, "token-not-valid", "the token is not valid any more";
-    NoSession = CONFLICT, "no-session", "there is no session";
+    TokenNotValid = CONFLICT, "token-not-valid", "the token cannot be rotated";
+    NoSession = CONFLICT, "no-session", "not possible in this session";
     TooManyRoles = CONFLICT, "too-many-roles", "there are too many roles";
     RoleInUse = CONFLICT, "role-in-use", "the role is in use";
     TooManyLimits = CONFLICT, "too-many-limits", "there are too many limits";
