@@ -27,14 +27,14 @@ mod watch;
 use crate::cli::{Cli, Command, Config};
 use crate::client::Failure;
 use crate::output::print;
-use crate::trust::{self, TlsFiles};
+use crate::trust;
 use everwatch::host::{HostError, SettingsError, last_words};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs a command; errors are printed here, once, with their causes.
 pub(crate) fn run(cli: Cli) -> ExitCode {
-    trust::use_files(TlsFiles { ca: cli.ca_file, certificate: cli.cert_file, key: cli.key_file });
+    trust::use_files(cli.tls);
     let server = || server(cli.server.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
         Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),
