@@ -13,7 +13,13 @@ pub struct Server {
 impl Server {
     /// With its data in `folder`.
     pub fn start(folder: &Path) -> Self {
-        let url = script("postgres", &[Path::new("start"), folder]).trim().to_owned();
+        Self::configured(folder, &[])
+    }
+    /// With lines for `postgresql.conf`; those that begin with `host` are the only ones of `pg_hba.conf`.
+    pub fn configured(folder: &Path, lines: &[&str]) -> Self {
+        let mut arguments = vec![Path::new("start"), folder];
+        arguments.extend(lines.iter().map(Path::new));
+        let url = script("postgres", &arguments).trim().to_owned();
         Self { folder: folder.to_owned(), url }
     }
     /// Ends it at once.

@@ -15,6 +15,7 @@ mod rollout;
 mod tests;
 
 pub(crate) use crate::output::Output;
+use crate::trust::TlsFiles;
 pub(crate) use access::{Audit, Context, Login, Role as AccessRole, Token};
 pub(crate) use batch::{Batch, CreateBatch};
 pub(crate) use bench::{Bench, BenchOutput, Part};
@@ -74,39 +75,8 @@ pub(crate) struct Cli {
         display_order = 102
     )]
     pub(crate) token_file: Option<PathBuf>,
-    /// CA of the manager for https:// in PEM form, instead of those that this machine trusts
-    #[arg(
-        long,
-        env = "EVERWATCH_CA_FILE",
-        global = true,
-        hide_env_values = true,
-        value_name = "FILE",
-        help_heading = "Everywhere",
-        display_order = 103
-    )]
-    pub(crate) ca_file: Option<PathBuf>,
-    /// Client certificate for the manager in PEM form; needs --key-file
-    #[arg(
-        long,
-        env = "EVERWATCH_CERT_FILE",
-        global = true,
-        hide_env_values = true,
-        value_name = "FILE",
-        help_heading = "Everywhere",
-        display_order = 104
-    )]
-    pub(crate) cert_file: Option<PathBuf>,
-    /// Private key of the client certificate in PEM form
-    #[arg(
-        long,
-        env = "EVERWATCH_KEY_FILE",
-        global = true,
-        hide_env_values = true,
-        value_name = "FILE",
-        help_heading = "Everywhere",
-        display_order = 105
-    )]
-    pub(crate) key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: TlsFiles,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

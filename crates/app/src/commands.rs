@@ -29,7 +29,7 @@ use crate::cli::{Cli, Command, Config};
 use crate::client::{self, Failure};
 use crate::contexts::Contexts;
 use crate::output::print;
-use crate::trust::{self, TlsFiles};
+use crate::trust;
 use everwatch::host::{HostError, SettingsError, last_words};
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     if let Some(file) = cli.token_file {
         client::use_token_file(file);
     }
-    trust::use_files(TlsFiles { ca: cli.ca_file, certificate: cli.cert_file, key: cli.key_file });
+    trust::use_files(cli.tls);
     let server = || server(cli.server.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
         Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),

@@ -1,6 +1,7 @@
 //! TLS of the connection with a manager: which certificates the command trusts, which it presents, and what its errors
 //! mean.
 
+use clap::Args;
 use reqwest::{Certificate, ClientBuilder, Identity};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError};
@@ -9,10 +10,40 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The files that the command line or the environment names.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TlsFiles {
+    /// CA of the manager for https:// in PEM form, instead of those that this machine trusts
+    #[arg(
+        long = "ca-file",
+        env = "EVERWATCH_CA_FILE",
+        global = true,
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Everywhere",
+        display_order = 103
+    )]
     pub(crate) ca: Option<PathBuf>,
+    /// Client certificate for the manager in PEM form; needs --key-file
+    #[arg(
+        long = "cert-file",
+        env = "EVERWATCH_CERT_FILE",
+        global = true,
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Everywhere",
+        display_order = 104
+    )]
     pub(crate) certificate: Option<PathBuf>,
+    /// Private key of the client certificate in PEM form
+    #[arg(
+        long = "key-file",
+        env = "EVERWATCH_KEY_FILE",
+        global = true,
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Everywhere",
+        display_order = 105
+    )]
     pub(crate) key: Option<PathBuf>,
 }
 
@@ -76,10 +107,11 @@ fn read(flag: &str, file: &Path) -> Result<Vec<u8>, String> {
 
 /// The last cause of an error.
 pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
-    std::iter::successors(Some(error), |cause| (**cause).source())
-        .last()
-        .map(ToString::to_string)
-        .unwrap_or_default()
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
 }
 
 /// What an error of TLS means, and its cure; `None` if it is another error.
@@ -125,7 +157,7 @@ fn of_certificate(why: &CertificateError) -> String {
         CertificateError::NotValidForNameContext { expected, presented } => format!(
             "its certificate is for {}, not for {}: use the name of the certificate in --server, or add the other \
              one to the certificate",
-            presented.join(", "),
+            presented.iter().map(|name| bare(name)).collect::<Vec<_>>().join(", "),
             shown(expected)
         ),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -136,6 +168,12 @@ fn of_certificate(why: &CertificateError) -> String {
         }
         other => format!("its certificate cannot be accepted: {other:?}"),
     }
+}
+
+/// A name without the kind that the library writes around it: `DnsName("localhost")`.
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').map_or(name, |(_, inner)| inner.trim_end_matches(')'));
+    inner.trim_matches('"')
 }
 
 fn shown(name: &ServerName<'_>) -> String {

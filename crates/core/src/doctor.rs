@@ -8,8 +8,10 @@ mod observers;
 mod queue;
 mod stalls;
 mod state_queues;
+mod tls;
 
 pub use capacity::losses_survived;
+pub use tls::DatabaseLink;
 
 use crate::capacity::maintenance::OrderBook;
 use crate::clock::Timestamp;
@@ -78,6 +80,10 @@ pub struct Schema {
 pub struct ManagerFacts {
     /// The address that it listens on.
     pub listen: Option<SocketAddr>,
+    /// Whether it serves HTTPS.
+    pub tls: bool,
+    /// How it reaches the database; `None`: the database is a file.
+    pub database: Option<DatabaseLink>,
     /// Age of the newest watermark that it has read from the state queue that lags most.
     pub state_lag: Duration,
     /// Events that it failed to store.
@@ -246,6 +252,7 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     }
     findings.extend(facts.schema.and_then(of_schema));
     findings.extend(of_manager(&facts.manager));
+    findings.extend(tls::findings(facts));
     findings.sort_by(|a, b| (b.severity, a.code, &a.subject).cmp(&(a.severity, b.code, &b.subject)));
     findings
 }
@@ -287,14 +294,6 @@ fn of_manager(manager: &ManagerFacts) -> Vec<Finding> {
         let (why, cure, subject) = (why.to_owned(), cure.to_owned(), "this manager".to_owned());
         findings.push(Finding { code, severity: Severity::Warning, subject, what, why, cure });
     };
-    if let Some(listen) = manager.listen.filter(|listen| !listen.ip().is_loopback()) {
-        warn(
-            "api-open",
-            format!("the API listens on {listen} without authentication"),
-            "anyone who can reach that address can run any command through the kind `exec`",
-            "set `[manager] listen = \"127.0.0.1:7700\"`, or put an authenticating proxy in front of the API",
-        );
-    }
     if manager.state_lag > STATE_LAG_MAX {
         warn(
             "state-queue-lag",

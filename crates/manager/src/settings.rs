@@ -1,6 +1,7 @@
 //! The settings of a manager and their defaults. The program reads them from files and the environment.
 
 use everwatch_core::access::Mode;
+use everwatch_core::doctor::DatabaseLink;
 use everwatch_core::id::{Name, Pool};
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_door::hosts::Hosts;
@@ -52,6 +53,8 @@ pub struct Settings {
     pub tls: Option<Files>,
     /// Names by which clients reach the API, besides loopback names and addresses (default none).
     pub hosts: Hosts,
+    /// How the manager reaches the database, for the doctor (default `None`: the database is a file).
+    pub database: Option<DatabaseLink>,
     /// Separates deployments that share a vhost (default `everwatch.`).
     pub prefix: String,
     /// The number of state queues; at least the number that services use (default 1).
@@ -111,6 +114,7 @@ impl Default for Settings {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7700)),
             tls: None,
             hosts: Hosts::default(),
+            database: None,
             prefix: "everwatch.".to_owned(),
             state_queues: 1,
             lost_after: Duration::from_secs(15),

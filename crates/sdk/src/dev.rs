@@ -213,6 +213,8 @@ impl Fleet {
     ) -> Result<(), DevError> {
         let mut manager = settings.manager()?;
         manager.adopt = options.adopt;
+        // It listens on loopback, where its users and its own requests reach it over HTTP.
+        manager.tls = None;
         let stop = CancellationToken::new();
         let mut threads = Vec::new();
         for (name, handle) in self.services.iter() {

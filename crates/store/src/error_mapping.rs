@@ -1,6 +1,7 @@
 //! Maps a database error to what the caller should do: retry, ask an operator, or distrust the data.
 
 use crate::port::StoreError;
+use rustls::CertificateError;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
 
@@ -20,7 +21,32 @@ pub(crate) fn failure(error: sqlx::Error) -> StoreError {
         | sqlx::Error::ColumnDecode { .. }
         | sqlx::Error::Encode(_)
         | sqlx::Error::Decode(_) => StoreError::Corrupt(error.to_string()),
+        sqlx::Error::Tls(why) => {
+            StoreError::Unavailable(format!("no TLS connection: {why}; check sslmode in the database URL"))
+        }
+        sqlx::Error::Io(why) => StoreError::Unavailable(format!("{why}{}", io_cure(&why))),
         other => StoreError::Unavailable(other.to_string()),
+    }
+}
+
+/// What to do about an error of the connection, which the error itself does not say.
+fn io_cure(error: &std::io::Error) -> &'static str {
+    use rustls::Error::InvalidCertificate;
+    match error.get_ref().and_then(|content| content.downcast_ref()) {
+        Some(InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "; an unknown authority issued the server's certificate: name the file of its CA with sslrootcert in the \
+             database URL"
+        }
+        Some(InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) => "; use the host name of the server's certificate in the database URL",
+        Some(InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
+            "; renew the server's certificate, or correct the clock of this machine"
+        }
+        None if error.kind() == std::io::ErrorKind::NotFound => {
+            "; a file that the database URL names is missing: sslrootcert, sslcert, sslkey or the socket"
+        }
+        _ => "",
     }
 }
 
@@ -53,6 +79,12 @@ fn sqlstate(code: &str, said: &str) -> StoreError {
         "3D000" => "create the database, or correct its name in the database URL",
         "3F000" => "create the schema, or correct the search_path in the database URL",
         "42501" => "give the user of the database URL the right to create and change tables there",
+        _ if code.starts_with("28") && said.contains("certificate") => {
+            "name the client certificate and its key with sslcert and sslkey in the database URL"
+        }
+        _ if code.starts_with("28") && said.contains("no encryption") => {
+            "set sslmode=verify-full and sslrootcert in the database URL"
+        }
         _ if code.starts_with("28") => "check the user and the password of the database URL",
         // Temporary conditions: standby, database closed, deadlock, resources, operator intervention, lost
         // connection, lock.

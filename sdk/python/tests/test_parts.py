@@ -169,6 +169,19 @@ def test_only_an_async_function_with_two_parameters_is_an_observer() -> None:
         Registry([good, good])
 
 
+def test_files_of_tls_go_with_the_url() -> None:
+    broker = {"EVERWATCH_BROKER__URL": "amqps://u:p@mq/%2f", "EVERWATCH_BROKER__TLS_CA_FILE": "/tls/ca.crt"}
+    (url,) = load(None, broker).urls
+    assert url.startswith("amqps://u:p@mq/%2F?") and "cafile=/tls/ca.crt" in url
+    half = {**broker, "EVERWATCH_BROKER__TLS_CERT_FILE": "/tls/me.crt"}
+    with pytest.raises(SettingsError, match="set both or neither"):
+        load(None, half)
+    (url,) = load(None, {**half, "EVERWATCH_BROKER__TLS_KEY_FILE": "/tls/me.key"}).urls
+    assert "certfile=/tls/me.crt" in url and "keyfile=/tls/me.key" in url
+    with pytest.raises(SettingsError, match="need amqps"):
+        load(None, {**broker, "EVERWATCH_BROKER__URL": "amqp://mq"})
+
+
 def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "everwatch.toml"
     file.write_text(

@@ -4,6 +4,8 @@
 mod failing;
 #[path = "tests/single.rs"]
 mod single;
+#[path = "tests/tls.rs"]
+mod tls;
 
 use super::*;
 use crate::capacity::maintenance::Drain;
@@ -436,9 +438,7 @@ fn losses_survived_counts_the_largest_services_first() {
 }
 
 #[test]
-fn an_open_api_a_queue_lag_and_lost_events_are_reported() {
-    let open = |facts: &mut Facts| facts.manager.listen = "0.0.0.0:7700".parse().ok();
-    assert_eq!(found(open), ["Warning api-open this manager"]);
+fn a_queue_lag_and_lost_events_are_reported() {
     let lag = |facts: &mut Facts| facts.manager.state_lag = Duration::from_secs(16);
     assert_eq!(found(lag), ["Warning state-queue-lag this manager"]);
     assert_eq!(found(|facts| facts.manager.lost_events = 1), ["Warning events-lost this manager"]);

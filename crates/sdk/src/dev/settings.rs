@@ -1,6 +1,7 @@
 //! The configuration of a whole deployment: defaults < file < environment < flags. Unknown keys are refused.
 
 use crate::host::{self, Broker, Log, ServiceSection, SettingsError, Telemetry};
+use everwatch_core::doctor::DatabaseLink;
 use everwatch_core::redact::redacted;
 use everwatch_manager::{AuthSection, ManagerSection, StoreSection};
 use serde::{Deserialize, Serialize};
@@ -51,7 +52,10 @@ impl Settings {
     pub fn manager(&self) -> Result<everwatch_manager::Settings, SettingsError> {
         let own = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let broker = (self.broker.prefix.as_str(), self.broker.state_queues);
-        self.manager.settings(broker, &self.auth, own).map_err(|error| SettingsError::new(error.to_string()))
+        let settings = self.manager.settings(broker, &self.auth, own);
+        let settings = settings.map_err(|error| SettingsError::new(error.to_string()))?;
+        let database = DatabaseLink::of(&self.store.url, std::env::var("PGSSLMODE").ok().as_deref());
+        Ok(everwatch_manager::Settings { database, ..settings })
     }
 
     /// With passwords hidden.

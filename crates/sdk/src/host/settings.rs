@@ -1,12 +1,15 @@
 //! The configuration of a service program: defaults < file < environment. Unknown keys are refused.
 
+mod broker;
+
+pub use broker::Broker;
+
 use super::limits::{SizeLimitText, TimeLimitText};
-use super::secret;
 use crate::kinds::exec::ENV_PASS;
 use crate::kinds::{ExecSettings, FilesSettings, KindSettings, PostgresSettings};
 use crate::settings::{Capacity, ServiceSettings};
 use config::{Environment, File, FileFormat};
-use everwatch_broker::{RabbitBroker, STATE_QUEUES_MAX, TlsFiles};
+use everwatch_broker::STATE_QUEUES_MAX;
 use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::clock::friendly;
 use everwatch_core::id::{Kind, Name, Pool};
@@ -14,8 +17,7 @@ use everwatch_core::wire::logs::LINES_MAX;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// What is wrong with the configuration, naming the key and the rule.
@@ -49,33 +51,6 @@ pub struct Settings {
     _manager: IgnoredAny,
     #[serde(rename = "auth")]
     _auth: IgnoredAny,
-}
-
-/// `[broker]`
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Broker {
-    /// URLs of the nodes of one cluster, comma-separated; tried in order.
-    pub url: String,
-    /// A file that contains the URL; it takes precedence over `url`.
-    pub url_file: Option<PathBuf>,
-    /// Prefix of all queue and exchange names; deployments that share a vhost need different prefixes.
-    pub prefix: String,
-    /// The number of state queues, 1 to 64; managers read as many, and services spread their reports over them.
-    pub state_queues: u16,
-    /// Whole seconds, 3 s to 60 s.
-    #[serde(with = "friendly")]
-    pub heartbeat: Duration,
-    /// URL of RabbitMQ's management API, which `everwatch doctor` queries.
-    pub management_url: Option<String>,
-    /// A file that contains the URL; it takes precedence over `management_url`.
-    pub management_url_file: Option<PathBuf>,
-    /// PEM file with the CA of the broker; `None`: the authorities that this machine trusts.
-    pub tls_ca_file: Option<PathBuf>,
-    /// PEM file with the client certificate for the broker.
-    pub tls_cert_file: Option<PathBuf>,
-    /// PEM file with the private key of the client certificate.
-    pub tls_key_file: Option<PathBuf>,
 }
 
 /// `[service]`
@@ -213,23 +188,6 @@ pub enum LogFormat {
     Json,
 }
 
-impl Default for Broker {
-    fn default() -> Self {
-        Self {
-            url: "amqp://guest:guest@127.0.0.1:5672/%2f".to_owned(),
-            url_file: None,
-            prefix: "everwatch.".to_owned(),
-            state_queues: 1,
-            heartbeat: Duration::from_secs(5),
-            management_url: None,
-            management_url_file: None,
-            tls_ca_file: None,
-            tls_cert_file: None,
-            tls_key_file: None,
-        }
-    }
-}
-
 impl Default for Service {
     fn default() -> Self {
         Self {
@@ -361,60 +319,6 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     kinds.postgres.check().map_err(|error| SettingsError(format!("service.postgres.{error}")))?;
     broker.tls()?;
     service.settings(broker).map(drop)
-}
-
-impl Broker {
-    /// The client of this broker, not connected yet.
-    ///
-    /// # Errors
-    /// If a URL cannot be read.
-    pub fn connectable(&self) -> Result<RabbitBroker, SettingsError> {
-        let url = match &self.url_file {
-            Some(file) => secret(file).map_err(|error| SettingsError(format!("broker.url_file: {error}")))?,
-            None => self.url.clone(),
-        };
-        let broker = RabbitBroker::new(&url, &self.prefix, self.heartbeat)
-            .map_err(|error| SettingsError(format!("broker.url: {error}")))?;
-        broker.with_tls(self.tls()?).map_err(|error| SettingsError(format!("broker.tls_*: {error}")))
-    }
-
-    /// # Errors
-    /// Names the key that is missing.
-    fn tls(&self) -> Result<TlsFiles, SettingsError> {
-        let wrong = |text: &str| Err(SettingsError(text.to_owned()));
-        let identity = match (self.tls_cert_file.clone(), self.tls_key_file.clone()) {
-            (None, None) => None,
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            (Some(_), None) => {
-                return wrong(
-                    "broker.tls_cert_file: set broker.tls_key_file too, the file with its private key",
-                );
-            }
-            (None, Some(_)) => {
-                return wrong(
-                    "broker.tls_key_file: set broker.tls_cert_file too, the file with its certificate",
-                );
-            }
-        };
-        Ok(TlsFiles { ca: self.tls_ca_file.clone(), identity })
-    }
-
-    /// The same, for a manager, which also queries the management API for `everwatch doctor`.
-    ///
-    /// # Errors
-    /// If a URL cannot be read.
-    pub fn inspectable(&self) -> Result<RabbitBroker, SettingsError> {
-        let wrong = |error: &dyn Display| SettingsError(format!("broker.management_url: {error}"));
-        let url = match &self.management_url_file {
-            Some(file) => Some(secret(file).map_err(|error| wrong(&error))?),
-            None => self.management_url.clone().filter(|url| !url.is_empty()),
-        };
-        let broker = self.connectable()?;
-        match url {
-            Some(url) => broker.with_management(&url).map_err(|error| wrong(&error)),
-            None => Ok(broker),
-        }
-    }
 }
 
 impl Service {

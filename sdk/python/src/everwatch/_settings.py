@@ -1,6 +1,6 @@
 """The configuration of a service: defaults < file < environment, with the same keys as services in Rust.
 
-Unknown keys are refused. The sections ``[store]``, ``[manager]`` and ``[telemetry]`` belong to other programs.
+Unknown keys are refused. The sections ``[store]``, ``[manager]``, ``[auth]`` and ``[telemetry]`` belong to other programs.
 """
 
 import os
@@ -30,6 +30,9 @@ _KEYS = {
         "heartbeat",
         "management_url",
         "management_url_file",
+        "tls_ca_file",
+        "tls_cert_file",
+        "tls_key_file",
     },
     "service": {
         "name",
@@ -50,7 +53,9 @@ _KEYS = {
     },
     "log": {"filter", "format"},
 }
-_OTHERS = ("store", "manager", "telemetry")
+_OTHERS = ("store", "manager", "auth", "telemetry")
+# The files of TLS, and the parameters by which the client library takes them; it reads them for each connection.
+_TLS = {"tls_ca_file": "cafile", "tls_cert_file": "certfile", "tls_key_file": "keyfile"}
 
 
 class SettingsError(ValueError):
@@ -208,12 +213,18 @@ def _urls(broker: dict[str, Json]) -> tuple[str, ...]:
     urls = tuple(url.strip() for url in text.split(",") if url.strip())
     if not urls:
         raise SettingsError(f"{key}: no URL given")
-    for url in urls:
-        try:
-            read_url(url)
-        except ConnectError as error:
-            raise SettingsError(f"{key}: {error}") from error
-    return urls
+    try:
+        nodes = [read_url(url) for url in urls]
+    except ConnectError as error:
+        raise SettingsError(f"{key}: {error}") from error
+    files = {parameter: str(broker[name]) for name, parameter in _TLS.items() if broker.get(name)}
+    if ("certfile" in files) != ("keyfile" in files):
+        raise SettingsError("broker.tls_cert_file and broker.tls_key_file: set both or neither")
+    if not files:
+        return urls
+    if any(node.scheme != "amqps" for node in nodes):
+        raise SettingsError("broker.tls_ca_file and broker.tls_cert_file need amqps:// in broker.url")
+    return tuple(str(node.update_query(files)) for node in nodes)
 
 
 def _duration(section: dict[str, Json], key: str, default: str) -> float:

@@ -44,6 +44,8 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
         now: manager.records.clock.now(),
         manager: ManagerFacts {
             listen: Some(manager.settings.listen),
+            tls: manager.settings.tls.is_some(),
+            database: manager.settings.database.clone(),
             state_lag: manager.freshness.state_lag(),
             lost_events: manager.records.events.lost(),
             clock_ahead_ms: manager.records.clock.ahead_ms(),
