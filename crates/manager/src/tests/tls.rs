@@ -143,12 +143,12 @@ async fn a_certificate_may_do_what_its_role_says() {
     };
     apply(201, json!(["observers:read"])).await;
     assert_eq!(stage.sent_over(certificate(Some(CI)), "GET", list).await.status, StatusCode::OK);
-    stage.sent_over(certificate(Some(CI)), "GET", "/v1/tokens").await.refused(403, "forbidden");
+    stage.sent_over(certificate(Some(CI)), "GET", "/v1/tokens").await.refused(403, "not-permitted");
     stage.sent_over(certificate(Some(CI)), "POST", "/v1/session").await.refused(409, "no-session");
     let who = stage.sent_over(certificate(Some(CI)), "GET", "/v1/whoami").await.read::<Whoami>(200);
     assert_eq!((who.name.as_deref(), who.token, who.session), (Some(CI), None, false));
     apply(200, json!(["tokens:read"])).await;
-    stage.sent_over(certificate(Some(CI)), "GET", list).await.refused(403, "forbidden");
+    stage.sent_over(certificate(Some(CI)), "GET", list).await.refused(403, "not-permitted");
     assert_eq!(stage.sent_over(certificate(Some(CI)), "GET", "/v1/tokens").await.status, StatusCode::OK);
     let expired = ClientCertificate { name: Some(CI.to_owned()), expires_at: 1 };
     stage.sent_over(Some(expired), "GET", "/v1/tokens").await.refused(401, "no-valid-token");
