@@ -214,7 +214,6 @@ async fn converse<S>(
 mod tests {
     use super::*;
     use axum::routing::get;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     struct Server {
         address: SocketAddr,
