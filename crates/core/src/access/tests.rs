@@ -13,6 +13,7 @@ fn pool(text: &str) -> Pool {
 fn kind(text: &str) -> Kind {
     Kind::new(text).unwrap()
 }
+#[expect(clippy::needless_pass_by_value, reason = "written in place as a literal")]
 fn role(grants: serde_json::Value) -> Role {
     Role::parse(name("r"), json!({ "grants": grants })).unwrap()
 }

@@ -56,7 +56,7 @@ impl Digest {
         use std::fmt::Write as _;
         let mut text = String::with_capacity(64);
         for byte in Sha256::digest(secret) {
-            let _ = write!(text, "{byte:02x}");
+            let _infallible = write!(text, "{byte:02x}");
         }
         Self(text)
     }

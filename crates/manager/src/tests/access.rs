@@ -48,7 +48,7 @@ fn verbs(operation: &Value) -> Option<Vec<Verb>> {
     let security = operation["security"].as_array().unwrap_or_else(|| panic!("{operation} declares no verb"));
     let mut verbs = Vec::new();
     for requirement in security {
-        let Some(of_token) = requirement.get("token") else { return None };
+        let of_token = requirement.get("token")?;
         let words =
             of_token.as_array().unwrap().iter().map(|it| it.as_str().unwrap().parse::<Verb>().unwrap());
         verbs.extend(words);
@@ -415,14 +415,16 @@ async fn a_revoked_token_ends_its_streams_and_waits_within_5_s() {
     let stream = stage.app.clone().oneshot(request("/v1/events")).await.unwrap();
     assert_eq!(stream.headers()[header::CONTENT_TYPE], "text/event-stream");
     let wait = stage.app.clone().oneshot(request("/v1/observers/a?wait_for=status%3DProcessing&wait=60s"));
-    let wait = tokio::spawn(wait);
+    let mut waiting = JoinSet::new();
+    waiting.spawn(wait);
     let revoked_at = tokio::time::Instant::now();
     stage.sent_by(BOOTSTRAP, "DELETE", "/v1/tokens/jane", None).await;
     let within = Duration::from_secs(5);
     let ended = tokio::time::timeout_at(revoked_at + within, to_bytes(stream.into_body(), usize::MAX)).await;
     ended.expect("the stream ends").unwrap();
-    let answered = tokio::time::timeout_at(revoked_at + within, wait).await.expect("the wait ends");
-    assert_eq!(answered.unwrap().unwrap().status(), StatusCode::UNAUTHORIZED);
+    let answered =
+        tokio::time::timeout_at(revoked_at + within, waiting.join_next()).await.expect("the wait ends");
+    assert_eq!(answered.unwrap().unwrap().unwrap().status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

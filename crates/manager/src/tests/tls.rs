@@ -59,7 +59,8 @@ async fn a_manager_serves_https_and_knows_clients_by_their_certificates() {
     let store = everwatch_store::open(&url, settings.row.clone()).await.unwrap();
     let (listens, listening) = tokio::sync::oneshot::channel();
     let (stop, broker) = (CancellationToken::new(), Arc::new(MemoryBroker::new()));
-    let running = tokio::spawn(crate::run(settings, store, broker, Router::new(), stop.clone(), |addr| {
+    let mut running = JoinSet::new();
+    running.spawn(crate::run(settings, store, broker, Router::new(), stop.clone(), |addr| {
         listens.send(addr).unwrap();
     }));
     let port = listening.await.unwrap().port();
@@ -96,7 +97,7 @@ async fn a_manager_serves_https_and_knows_clients_by_their_certificates() {
     );
     assert_eq!(ask(None).await.0, 401);
     stop.cancel();
-    running.await.unwrap().unwrap();
+    running.join_next().await.unwrap().unwrap().unwrap();
 }
 
 impl Stage {
