@@ -8,6 +8,7 @@ use serde_json::json;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// A revoked token is refused everywhere after this time.
 const REVOKED_WITHIN: Duration = Duration::from_secs(5);
@@ -52,7 +53,8 @@ async fn the_audit_log_has_what_a_killed_manager_was_asked_for() {
     let second = cluster.another_manager("second").await;
     cluster.service("a", 100).await;
     let api = cluster.api.clone();
-    let creating = tokio::spawn(async move {
+    let mut creating = JoinSet::new();
+    creating.spawn(async move {
         let mut created = Vec::new();
         for number in 0.. {
             let name = format!("o{number}");
@@ -71,7 +73,7 @@ async fn the_audit_log_has_what_a_killed_manager_was_asked_for() {
     })
     .await;
     cluster.kill("manager");
-    let created = creating.await.unwrap();
+    let created = creating.join_next().await.unwrap().unwrap();
     let stored = second.observers().await;
     let log: Listed<AuditEntry> = second.read("/v1/audit?limit=1000&principal=bootstrap").await;
     let creates = log.items.iter().filter(|it| it.path == "/v1/observers" && it.method == "POST").count();
