@@ -8,6 +8,7 @@ use crate::network::Network;
 use crate::session::RemoteBroker;
 use axum::Router;
 use everwatch::{Capacity, FenceOn, Handle, Machine, Registry, ServiceSettings};
+use everwatch_core::access::Mode;
 use everwatch_core::id::Pool;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -143,6 +144,8 @@ fn start_manager(
         pools: if setup.pools_are_configured { setup.pools() } else { vec![Pool::default()] },
         state_queues: setup.state_queues,
         preempt_after: setup.preempt_after_ms.map(Duration::from_millis),
+        // Nobody has tokens here: no manager asks the database for them.
+        auth: everwatch_manager::AuthSettings { mode: Mode::Off, ..Default::default() },
         ..everwatch_manager::Settings::default()
     };
     drop(runtime.spawn(async move {

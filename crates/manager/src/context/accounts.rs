@@ -3,7 +3,9 @@
 use crate::clock::DbClock;
 use crate::lock::lock;
 use crate::settings::AuthSettings;
-use everwatch_core::access::{Accounts, Certificate, Digest, Presented, Principal, Secret, Unauthenticated};
+use everwatch_core::access::{
+    Accounts, Certificate, Digest, Mode, Presented, Principal, Secret, Unauthenticated,
+};
 use everwatch_door::rate::Rate;
 use everwatch_store::{Store, StoreError};
 use rand::RngCore as _;
@@ -127,6 +129,22 @@ impl AccountsInUse {
             || !self.settings.mtls_roles.is_empty()
             || accounts.has_tokens(self.clock.now());
         self.settings.mode.requires_token(self.is_loopback, has_credentials)
+    }
+
+    /// Whether requests need a token, as far as the database is known. A manager that has not read it yet reads it first: it
+    /// must not be open until it has.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub(crate) async fn check_open(&self, store: &dyn Store) -> Result<bool, Denied> {
+        let is_unread = || lock(&self.known).read_at.is_none();
+        if self.settings.mode != Mode::Off && is_unread() {
+            let _turn = self.turn.lock().await;
+            if is_unread() && self.refresh(store).await.is_err() {
+                return Err(Denied::Unknown);
+            }
+        }
+        Ok(!self.require_token())
     }
 
     /// Notes that requests need a token also after the last one has expired or was revoked: nobody expects a deployment to

@@ -131,11 +131,13 @@ pub(super) async fn admit(
         // Whether the path takes this method is for the router to say.
         None => return next.run(request).await,
     };
-    if !manager.accounts.require_token() {
-        return caller::calling(Caller { principal: None, verbs }, next.run(request)).await;
+    let entry = entry(&manager, &request, verbs.first().copied());
+    match manager.accounts.check_open(manager.records.store.as_ref()).await {
+        Ok(true) => return caller::calling(Caller { principal: None, verbs }, next.run(request)).await,
+        Ok(false) => {}
+        Err(denied) => return refused(&manager, entry, denied).await,
     }
     let token = presented(request.headers());
-    let entry = entry(&manager, &request, verbs.first().copied());
     let certificate = certificate(&request);
     let store = manager.records.store.as_ref();
     let principal = manager.accounts.authenticate(store, token.as_deref(), certificate.as_ref()).await;

@@ -445,3 +445,29 @@ async fn a_session_of_the_bootstrap_token_ends_when_the_secret_is_replaced() {
     stage.manager.accounts.refresh(stage.manager.records.store.as_ref()).await.unwrap();
     stage.sent_by("short", "GET", "/v1/whoami", None).await.refused(401, "no-valid-token");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_that_has_not_read_the_tokens_yet_is_not_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", dir.path().join("test.db").display());
+    let settings = Settings::default();
+    let open = async || everwatch_store::open(&url, settings.row.clone()).await.unwrap();
+    let start = async |store| {
+        let broker = Arc::new(MemoryBroker::new());
+        let (manager, _inboxes) = Manager::new(settings.clone(), store, broker, CancellationToken::new());
+        (http::app(Arc::clone(&manager), Router::new()), manager)
+    };
+    let send =
+        async |app: &Router, request: Request<Body>| app.clone().oneshot(request).await.unwrap().status();
+    let (app, manager) = start(open().await).await;
+    let body = Body::from(json!({ "name": "boss", "role": "admin" }).to_string());
+    let create =
+        Request::builder().method("POST").uri("/v1/tokens").header(header::CONTENT_TYPE, "application/json");
+    assert_eq!(send(&app, create.body(body).unwrap()).await, StatusCode::CREATED);
+    manager.records.store.close().await;
+    drop((app, manager));
+    // The first request of the next manager, before any loop has read anything.
+    let (app, _manager) = start(open().await).await;
+    let read = Request::builder().uri("/v1/tokens").body(Body::empty()).unwrap();
+    assert_eq!(send(&app, read).await, StatusCode::UNAUTHORIZED);
+}
