@@ -9,11 +9,13 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The files that the command line or the environment names.
+/// The files that the command line or the environment names. Their ids are none of an argument of a command: `--ca-file` and
+/// the others are global.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TlsFiles {
     /// CA of the manager for https:// in PEM form, instead of those that this machine trusts
     #[arg(
+        id = "tls-ca-file",
         long = "ca-file",
         env = "EVERWATCH_CA_FILE",
         global = true,
@@ -25,6 +27,7 @@ pub(crate) struct TlsFiles {
     pub(crate) ca: Option<PathBuf>,
     /// Client certificate for the manager in PEM form; needs --key-file
     #[arg(
+        id = "tls-cert-file",
         long = "cert-file",
         env = "EVERWATCH_CERT_FILE",
         global = true,
@@ -36,6 +39,7 @@ pub(crate) struct TlsFiles {
     pub(crate) certificate: Option<PathBuf>,
     /// Private key of the client certificate in PEM form
     #[arg(
+        id = "tls-key-file",
         long = "key-file",
         env = "EVERWATCH_KEY_FILE",
         global = true,

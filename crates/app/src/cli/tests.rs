@@ -28,6 +28,29 @@ fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
 }
 
+/// clap keeps the values of global arguments and of those of a command by their ids: equal ids are one value.
+#[test]
+fn no_argument_of_a_command_has_the_id_of_a_global_one() {
+    fn look(command: &clap::Command, global: &[String]) {
+        for inner in command.get_subcommands() {
+            for argument in inner.get_arguments() {
+                let id = argument.get_id().to_string();
+                assert!(
+                    !global.contains(&id),
+                    "{} has an argument with the global id {id}",
+                    inner.get_name()
+                );
+            }
+            look(inner, global);
+        }
+    }
+    let root = Cli::command();
+    let global = root.get_arguments().filter(|it| it.is_global_set()).map(|it| it.get_id().to_string());
+    let global: Vec<String> = global.collect();
+    assert!(global.contains(&"server".to_owned()), "{global:?}");
+    look(&root, &global);
+}
+
 #[test]
 fn every_command_and_flag_tells_what_it_is_for() {
     fn mute(command: &clap::Command, told: &mut Vec<String>) {

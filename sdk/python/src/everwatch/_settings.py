@@ -1,6 +1,7 @@
 """The configuration of a service: defaults < file < environment, with the same keys as services in Rust.
 
-Unknown keys are refused. The sections ``[store]``, ``[manager]``, ``[auth]`` and ``[telemetry]`` belong to other programs.
+Unknown keys are refused. The sections ``[store]``, ``[manager]``, ``[auth]`` and ``[telemetry]`` belong to other
+programs.
 """
 
 import os
