@@ -1,4 +1,4 @@
-//! Who may use the API: tokens on several managers, the audit log through a kill, and the commands.
+//! Access to the API: tokens on several managers, the audit log when a manager is killed, and the commands.
 
 use everwatch_api::{AuditEntry, CreatedToken, Listed};
 use everwatch_tests::cluster::{BOOTSTRAP, Cluster, everwatch};

@@ -137,7 +137,7 @@ impl From<access::Role> for Role {
     }
 }
 
-/// Who sends a request.
+/// The principal of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Whoami {
     /// Whether requests need a token. If they need none, everybody may do everything.

@@ -131,7 +131,7 @@ pub(crate) enum Command {
     Logout,
     /// Show who you are for the manager, and what you may do
     Whoami,
-    /// Manage tokens: who may use the API
+    /// Manage tokens, which authenticate clients of the API
     #[command(subcommand)]
     Token(Token),
     /// Manage roles: what the owners of tokens may do

@@ -9,8 +9,8 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The files that the command line or the environment names. Their ids are none of an argument of a command: `--ca-file` and
-/// the others are global.
+/// The files that the command line or the environment names. These arguments are global, so their ids must differ from those of
+/// all other arguments.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TlsFiles {
     /// CA of the manager for https:// in PEM form, instead of those that this machine trusts
@@ -58,7 +58,7 @@ pub(crate) fn use_files(files: TlsFiles) {
     let _already_set = FILES.set(files);
 }
 
-/// With the CA that is to be trusted, and the certificate that is to be presented.
+/// Adds the trusted CA and the client certificate.
 ///
 /// # Errors
 /// Names the file that cannot be used.
@@ -118,7 +118,7 @@ pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
     last.to_string()
 }
 
-/// What an error of TLS means, and its cure; `None` if it is another error.
+/// The meaning and the cure of an error of TLS; `None` for other errors.
 pub(crate) fn explain(error: &(dyn Error + 'static)) -> Option<String> {
     Some(match of_tls(error)? {
         rustls::Error::InvalidCertificate(why) => of_certificate(why),

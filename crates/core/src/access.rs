@@ -1,4 +1,4 @@
-//! Who may do what: tokens, and the roles that say what their owners may do.
+//! Access to the API: tokens, the roles that they have, and the verbs that roles permit.
 
 mod accounts;
 mod audit;
@@ -6,10 +6,10 @@ mod role;
 mod token;
 mod verb;
 
-pub use accounts::{Accounts, Certificate, Principal, Unauthenticated};
+pub use accounts::{Accounts, Certificate, Credential, Principal, Unauthenticated};
 pub use audit::{AuditEntry, AuditFilter, Outcome};
 pub use role::{BuiltIn, Grant, PART_MAX, ROLES_MAX, Rights, Role, Scope, ScopePart, Target};
-pub use token::{Digest, Mistyped, Origin, Presented, Secret, TOKENS_MAX, Token, TokenId};
+pub use token::{Digest, Login, Mistyped, Origin, Presented, Secret, TOKENS_MAX, Token, TokenId};
 pub use verb::{Reach, Verb};
 
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// If the manager listens beyond loopback, or if there is a token.
+    /// If the manager listens beyond loopback, if a credential is configured, or once a token was created.
     #[default]
     Auto,
     /// Always.
@@ -30,9 +30,9 @@ pub enum Mode {
 impl Mode {
     /// Whether requests need a token.
     #[must_use]
-    pub fn requires_token(self, is_loopback: bool, has_tokens: bool) -> bool {
+    pub fn requires_token(self, is_loopback: bool, has_credentials: bool) -> bool {
         match self {
-            Self::Auto => !is_loopback || has_tokens,
+            Self::Auto => !is_loopback || has_credentials,
             Self::Required => true,
             Self::Off => false,
         }

@@ -39,7 +39,7 @@ async function hasNoCookie() {
   try { await call("GET", "/v1/whoami"); return false; } catch (error) { return error instanceof Refused && error.status === 401; }
 }
 
-/** Shows who is logged in, with a way out. */
+/** Shows the name of the user and a button that logs out. */
 export async function showUser(place, left) {
   let who = null;
   try { who = await call("GET", "/v1/whoami"); } catch { /* not logged in, or the manager is away: the page says so */ }

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Who may use the API.
+/// Authentication of the clients of the API.
 #[derive(Debug, Clone)]
 pub struct AuthSettings {
     /// Whether requests need a token (default [`Mode::Auto`]).
@@ -45,7 +45,7 @@ impl Default for AuthSettings {
 /// Settings of one manager.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Who may use the API.
+    /// Authentication of the clients of the API.
     pub auth: AuthSettings,
     /// Where the HTTP API listens (default `127.0.0.1:7700`; port 0 takes a free one).
     pub listen: SocketAddr,

@@ -7,7 +7,7 @@ mod limits;
 mod parked;
 mod rollouts;
 
-pub use self::access::{Access, Audit, RoleDeleted, RoleWritten, TokenAdded};
+pub use self::access::{Access, AccessChanges, Audit, RoleDeleted, RoleWritten, TokenAdded};
 pub use self::batches::{BatchCreated, BatchPart, Batches};
 pub use self::rollouts::{MembersPart, RolloutCreated, Rollouts, StepSaved};
 pub use crate::checkpoints::ObserverResult;

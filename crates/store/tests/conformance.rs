@@ -141,6 +141,7 @@ both! {
     a_change_of_a_definition_keeps_the_version_that_it_replaces
     the_oldest_versions_are_forgotten
     tokens_are_stored_changed_and_forgotten
+    a_store_remembers_that_there_was_a_token
     roles_stay_while_tokens_have_them
     the_audit_log_keeps_requests_and_what_came_of_them
     rates_are_set_listed_and_deleted

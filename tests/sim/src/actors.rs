@@ -144,7 +144,7 @@ fn start_manager(
         pools: if setup.pools_are_configured { setup.pools() } else { vec![Pool::default()] },
         state_queues: setup.state_queues,
         preempt_after: setup.preempt_after_ms.map(Duration::from_millis),
-        // Nobody has tokens here: no manager asks the database for them.
+        // The histories have no tokens, so managers do not ask the database for them.
         auth: everwatch_manager::AuthSettings { mode: Mode::Off, ..Default::default() },
         ..everwatch_manager::Settings::default()
     };

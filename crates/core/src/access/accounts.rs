@@ -1,7 +1,7 @@
-//! Finds out who sends a request.
+//! Authentication: finds the principal of a token or of a client certificate.
 
 use super::role::{BuiltIn, Rights, Role};
-use super::token::{Digest, Origin, Presented, Token, TokenId};
+use super::token::{Digest, Login, Origin, Presented, Token, TokenId};
 use crate::clock::Timestamp;
 use crate::id::Name;
 use std::collections::{BTreeMap, HashMap};
@@ -10,48 +10,57 @@ use std::fmt;
 /// The longest name of a certificate that a refusal repeats, in characters.
 const NAME_SHOWN: usize = 200;
 
-/// Every token and role, as a manager last read them.
+/// All credentials that a manager accepts, and the roles that they have.
 #[derive(Debug, Clone, Default)]
 pub struct Accounts {
     tokens: HashMap<TokenId, Token>,
     roles: BTreeMap<Name, Role>,
+    bootstrap: Option<Digest>,
+    /// The role of each name in client certificates (`auth.mtls.roles`).
+    certificates: BTreeMap<String, Name>,
 }
 
-/// Who sends a request.
+/// The sender of a request, after its authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// As events and the audit log show it.
+    /// The name in events and in the audit log.
     pub name: String,
     pub role: Name,
-    /// The token that identifies it; `None` for the bootstrap token and for a client certificate.
-    pub token: Option<TokenId>,
-    /// The bootstrap token that identifies it, or that began its session.
-    pub bootstrap: Option<Digest>,
-    /// Whether a client certificate identifies it.
-    pub is_certificate: bool,
-    /// Whether it is a session of the console.
-    pub is_session: bool,
+    pub credential: Credential,
     pub rights: Rights,
+    /// `None`: the credential does not expire.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What authenticates a principal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    Token(TokenId),
+    /// A session of the console.
+    Session(TokenId),
+    Bootstrap(Digest),
+    Certificate,
 }
 
 /// A client certificate that a manager has verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// The URI or the DNS name that it is issued for; `None` if it names none, or several.
+    /// Its only URI or, without a URI, its only DNS name. `None`: it has no such name, or several.
     pub name: Option<String>,
     pub expires_at: Timestamp,
 }
 
-/// Why a token or a client certificate is not accepted.
+/// The reason why a manager refuses a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unauthenticated {
+    /// The text is not a token, and not the bootstrap token.
+    Mistyped,
     Unknown,
     Expired(Timestamp),
     Revoked(Timestamp),
     /// The role of the token does not exist.
     RoleMissing(Name),
-    /// The certificate names nobody, or several.
+    /// The certificate has no usable name, or more than one.
     CertificateUnnamed,
     CertificateExpired(Timestamp),
     /// The configuration gives this name no role.
@@ -61,35 +70,55 @@ pub enum Unauthenticated {
 }
 
 impl Principal {
-    /// The owner of this bootstrap token.
+    fn bootstrap(digest: Digest) -> Self {
+        let Role { name: role, .. } = BuiltIn::Admin.role();
+        let rights = BuiltIn::Admin.role().rights();
+        let (name, credential) = ("bootstrap".to_owned(), Credential::Bootstrap(digest));
+        Self { name, role, credential, rights, expires_at: None }
+    }
+
+    /// The id of the token or session that authenticates it.
     #[must_use]
-    pub fn bootstrap(digest: Digest) -> Self {
-        let role = BuiltIn::Admin.role();
-        Self {
-            name: "bootstrap".to_owned(),
-            rights: role.rights(),
-            role: role.name,
-            token: None,
-            bootstrap: Some(digest),
-            is_certificate: false,
-            is_session: false,
-            expires_at: None,
+    pub fn token(&self) -> Option<&TokenId> {
+        match &self.credential {
+            Credential::Token(id) | Credential::Session(id) => Some(id),
+            Credential::Bootstrap(_) | Credential::Certificate => None,
         }
     }
 }
 
 impl Accounts {
-    /// From what the database has.
+    /// The tokens and roles of the database.
     #[must_use]
     pub fn new(tokens: Vec<Token>, roles: Vec<Role>) -> Self {
         let tokens = tokens.into_iter().map(|token| (token.id.clone(), token)).collect();
-        Self { tokens, roles: roles.into_iter().map(|role| (role.name.clone(), role)).collect() }
+        let roles = roles.into_iter().map(|role| (role.name.clone(), role)).collect();
+        Self { tokens, roles, ..Self::default() }
     }
 
-    /// Whether a user has created a token that is valid.
+    /// With this bootstrap token.
     #[must_use]
-    pub fn has_tokens(&self, now: Timestamp) -> bool {
-        self.tokens.values().any(|token| token.origin == Origin::Created && token.is_valid(now))
+    pub fn with_bootstrap(self, bootstrap: Option<Digest>) -> Self {
+        Self { bootstrap, ..self }
+    }
+
+    /// With roles for the names in client certificates.
+    #[must_use]
+    pub fn with_certificates(self, certificates: BTreeMap<String, Name>) -> Self {
+        Self { certificates, ..self }
+    }
+
+    /// The bootstrap token that is accepted.
+    #[must_use]
+    pub fn bootstrap(&self) -> Option<&Digest> {
+        self.bootstrap.as_ref()
+    }
+
+    /// Whether any credential is accepted now.
+    #[must_use]
+    pub fn accepts_any(&self, now: Timestamp) -> bool {
+        let is_valid = |token: &Token| token.origin == Origin::Created && token.is_valid(now);
+        self.bootstrap.is_some() || !self.certificates.is_empty() || self.tokens.values().any(is_valid)
     }
 
     /// A role by name, built-in ones included.
@@ -99,55 +128,59 @@ impl Accounts {
         built_in.or_else(|| self.roles.get(name).cloned())
     }
 
-    /// Who presents this token.
+    /// The principal of this token.
     ///
     /// # Errors
-    /// Why nobody does.
-    pub fn authenticate(&self, presented: &Presented, now: Timestamp) -> Result<Principal, Unauthenticated> {
+    /// The reason for the refusal.
+    pub fn authenticate(&self, text: &str, now: Timestamp) -> Result<Principal, Unauthenticated> {
+        if let Some(bootstrap) = self.bootstrap.as_ref().filter(|it| it.is(&Digest::of(text))) {
+            return Ok(Principal::bootstrap(bootstrap.clone()));
+        }
+        let presented = Presented::parse(text).map_err(|_| Unauthenticated::Mistyped)?;
         let token = self.tokens.get(&presented.id).ok_or(Unauthenticated::Unknown)?;
-        // Whoever does not know the secret learns nothing about the token.
+        // A client that does not know the secret learns nothing about the token.
         if !token.opens_to(&presented.digest, now) {
             return Err(Unauthenticated::Unknown);
         }
         self.principal(token, now)
     }
 
-    /// The principal of a token, if it is still accepted.
+    /// The principal of this client certificate.
     ///
     /// # Errors
-    /// Why it is not.
-    pub fn still(&self, id: &TokenId, now: Timestamp) -> Result<Principal, Unauthenticated> {
-        self.principal(self.tokens.get(id).ok_or(Unauthenticated::Unknown)?, now)
-    }
-
-    /// Who presents this client certificate. `roles`: the role of each name (`auth.mtls.roles`).
-    ///
-    /// # Errors
-    /// Why nobody does.
-    pub fn certified(
-        &self,
-        certificate: &Certificate,
-        roles: &BTreeMap<String, Name>,
-        now: Timestamp,
-    ) -> Result<Principal, Unauthenticated> {
+    /// The reason for the refusal.
+    pub fn certified(&self, certificate: &Certificate, now: Timestamp) -> Result<Principal, Unauthenticated> {
         let name = certificate.name.as_ref().ok_or(Unauthenticated::CertificateUnnamed)?;
         if now >= certificate.expires_at {
             return Err(Unauthenticated::CertificateExpired(certificate.expires_at));
         }
-        let role = roles.get(name).ok_or_else(|| Unauthenticated::CertificateUnmapped(name.clone()))?;
-        let role = self
-            .role(role)
-            .ok_or_else(|| Unauthenticated::CertificateRoleMissing(name.clone(), role.clone()))?;
+        let role = self.certificates.get(name);
+        let role = role.ok_or_else(|| Unauthenticated::CertificateUnmapped(name.clone()))?;
+        let missing = || Unauthenticated::CertificateRoleMissing(name.clone(), role.clone());
+        let role = self.role(role).ok_or_else(missing)?;
         Ok(Principal {
             name: name.clone(),
             rights: role.rights(),
             role: role.name,
-            token: None,
-            bootstrap: None,
-            is_certificate: true,
-            is_session: false,
+            credential: Credential::Certificate,
             expires_at: Some(certificate.expires_at),
         })
+    }
+
+    /// Whether this principal is still accepted, with the same rights.
+    #[must_use]
+    pub fn still_accepts(&self, principal: &Principal, now: Timestamp) -> bool {
+        let current = match (&principal.credential, principal.expires_at) {
+            (Credential::Token(id) | Credential::Session(id), _) => {
+                self.tokens.get(id).ok_or(Unauthenticated::Unknown).and_then(|it| self.principal(it, now))
+            }
+            (Credential::Bootstrap(digest), _) => return self.bootstrap.as_ref() == Some(digest),
+            (Credential::Certificate, Some(expires_at)) => {
+                self.certified(&Certificate { name: Some(principal.name.clone()), expires_at }, now)
+            }
+            (Credential::Certificate, None) => return false,
+        };
+        current.as_ref() == Ok(principal)
     }
 
     fn principal(&self, token: &Token, now: Timestamp) -> Result<Principal, Unauthenticated> {
@@ -157,28 +190,42 @@ impl Accounts {
         if now >= token.expires_at {
             return Err(Unauthenticated::Expired(token.expires_at));
         }
-        let mut bootstrap = None;
-        if let Origin::Session { of, bootstrap: used } = &token.origin {
-            of.as_ref().map_or(Ok(()), |of| self.still(of, now).map(drop))?;
-            bootstrap.clone_from(used);
-        }
+        let credential = match &token.origin {
+            Origin::Created => Credential::Token(token.id.clone()),
+            Origin::Session { of } => {
+                self.check_login(of, now)?;
+                Credential::Session(token.id.clone())
+            }
+        };
         let role = self.role(&token.role).ok_or_else(|| Unauthenticated::RoleMissing(token.role.clone()))?;
         Ok(Principal {
             name: token.name.to_string(),
             rights: role.rights(),
             role: role.name,
-            token: Some(token.id.clone()),
-            bootstrap,
-            is_certificate: false,
-            is_session: token.origin != Origin::Created,
+            credential,
             expires_at: Some(token.expires_at),
         })
+    }
+
+    /// Whether the token with which a session began is still accepted.
+    fn check_login(&self, login: &Login, now: Timestamp) -> Result<(), Unauthenticated> {
+        match login {
+            Login::Token(id) => {
+                let token = self.tokens.get(id).ok_or(Unauthenticated::Unknown)?;
+                self.principal(token, now).map(drop)
+            }
+            Login::Bootstrap(digest) if self.bootstrap.as_ref() == Some(digest) => Ok(()),
+            Login::Bootstrap(_) => Err(Unauthenticated::Unknown),
+        }
     }
 }
 
 impl fmt::Display for Unauthenticated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Mistyped => f.write_str(
+                "the token is mistyped or incomplete, or it is a bootstrap token that is not valid any more",
+            ),
             Self::Unknown => f.write_str("no token is known with this id and secret"),
             Self::Expired(at) => write!(f, "the token expired at {at}: create another one"),
             Self::Revoked(at) => write!(f, "the token was revoked at {at}"),
@@ -186,7 +233,7 @@ impl fmt::Display for Unauthenticated {
                 write!(f, "the role {role} of the token does not exist: an administrator can apply it again")
             }
             Self::CertificateUnnamed => f.write_str(
-                "the client certificate identifies nobody: it needs exactly one URI, or exactly one DNS name, as \
+                "the client certificate has no usable name: it needs exactly one URI, or exactly one DNS name, as \
                  subject alternative name; or send a token",
             ),
             Self::CertificateExpired(at) => {

@@ -1,4 +1,4 @@
-//! The audit log: who asked for which change, and what came of it.
+//! The audit log: requests that change something, their principals and their outcomes.
 
 use super::verb::Verb;
 use crate::clock::Timestamp;

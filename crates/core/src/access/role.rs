@@ -260,7 +260,7 @@ impl Rights {
         Some(self.parts(verb).cloned().collect())
     }
 
-    /// Whether it permits everything that `other` permits: nobody can give rights that they lack.
+    /// Whether it permits everything that `other` permits. Users can give only rights that they have.
     #[must_use]
     pub fn cover(&self, other: &Self) -> bool {
         other

@@ -2,7 +2,6 @@ use super::*;
 use crate::clock::Timestamp;
 use crate::id::{Kind, Name, Pool};
 use serde_json::json;
-use std::collections::BTreeMap;
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -98,15 +97,15 @@ fn different_secrets_give_different_texts() {
 fn a_token_is_accepted_until_it_expires_or_is_revoked() {
     let (first, second) = (secret(1), secret(2));
     let accounts = Accounts::new(vec![token(1, "viewer", &first)], Vec::new());
-    let who = accounts.authenticate(&presented(&first), Timestamp(999)).unwrap();
+    let who = accounts.authenticate(&first.text, Timestamp(999)).unwrap();
     assert_eq!((who.name.as_str(), who.role.as_str()), ("t1", "viewer"));
-    let at = |accounts: &Accounts, secret, now| accounts.authenticate(&presented(secret), Timestamp(now));
+    let at = |accounts: &Accounts, secret: &Secret, now| accounts.authenticate(&secret.text, Timestamp(now));
     assert_eq!(at(&accounts, &first, 1000), Err(Unauthenticated::Expired(Timestamp(1000))));
     assert_eq!(at(&accounts, &second, 0), Err(Unauthenticated::Unknown));
     let revoked = token(1, "viewer", &first).revoked(Timestamp(5)).revoked(Timestamp(6));
     let accounts = Accounts::new(vec![revoked], Vec::new());
     assert_eq!(at(&accounts, &first, 7), Err(Unauthenticated::Revoked(Timestamp(5))));
-    assert!(!accounts.has_tokens(Timestamp(7)));
+    assert!(!accounts.accepts_any(Timestamp(7)));
     // The id alone is public: another secret with it learns nothing.
     let other = Secret::of(first.id.clone(), [9; 32]);
     assert_eq!(at(&accounts, &other, 7), Err(Unauthenticated::Unknown));
@@ -118,7 +117,7 @@ fn after_a_rotation_both_secrets_are_accepted_for_a_while() {
     let second = Secret::of(first.id.clone(), [8; 32]);
     let rotated = token(1, "admin", &first).rotated(second.digest(), Timestamp(100), Timestamp(2000));
     let accounts = Accounts::new(vec![rotated], Vec::new());
-    let at = |secret, now| accounts.authenticate(&presented(secret), Timestamp(now)).is_ok();
+    let at = |secret: &Secret, now| accounts.authenticate(&secret.text, Timestamp(now)).is_ok();
     assert!(at(&first, 99) && at(&second, 99) && at(&second, 1999));
     assert!(!at(&first, 100) && !at(&second, 2000));
 }
@@ -127,30 +126,31 @@ fn after_a_rotation_both_secrets_are_accepted_for_a_while() {
 fn a_session_ends_with_the_token_that_opened_it() {
     let (parent, session) = (secret(1), secret(2));
     let opened = Token {
-        origin: Origin::Session { of: Some(parent.id.clone()), bootstrap: None },
+        origin: Origin::Session { of: Login::Token(parent.id.clone()) },
         expires_at: Timestamp(5000),
         ..token(2, "viewer", &session)
     };
     let accounts = Accounts::new(vec![token(1, "viewer", &parent), opened.clone()], Vec::new());
-    assert!(accounts.authenticate(&presented(&session), Timestamp(999)).unwrap().is_session);
+    let who = accounts.authenticate(&session.text, Timestamp(999)).unwrap();
+    assert_eq!(who.credential, Credential::Session(session.id.clone()));
     assert_eq!(
-        accounts.authenticate(&presented(&session), Timestamp(1000)),
+        accounts.authenticate(&session.text, Timestamp(1000)),
         Err(Unauthenticated::Expired(Timestamp(1000)))
     );
     let accounts = Accounts::new(vec![opened], Vec::new());
-    assert_eq!(accounts.authenticate(&presented(&session), Timestamp(1)), Err(Unauthenticated::Unknown));
-    assert!(!accounts.has_tokens(Timestamp(1)), "a session alone does not make tokens required");
+    assert_eq!(accounts.authenticate(&session.text, Timestamp(1)), Err(Unauthenticated::Unknown));
+    assert!(!accounts.accepts_any(Timestamp(1)), "a session alone is not a credential");
 }
 
 #[test]
 fn a_token_whose_role_is_gone_is_refused() {
     let own = secret(1);
     let accounts = Accounts::new(vec![token(1, "team", &own)], Vec::new());
-    let refused = accounts.authenticate(&presented(&own), Timestamp(1));
+    let refused = accounts.authenticate(&own.text, Timestamp(1));
     assert_eq!(refused, Err(Unauthenticated::RoleMissing(name("team"))));
     let team = Role { name: name("team"), ..role(json!([{ "verbs": ["observers:read"] }])) };
     let accounts = Accounts::new(vec![token(1, "team", &own)], vec![team]);
-    assert!(accounts.authenticate(&presented(&own), Timestamp(1)).is_ok());
+    assert!(accounts.authenticate(&own.text, Timestamp(1)).is_ok());
 }
 
 #[test]
@@ -236,22 +236,56 @@ fn nobody_can_give_rights_that_they_lack() {
 
 #[test]
 fn a_certificate_has_the_role_that_its_name_is_given() {
-    let accounts = Accounts::new(Vec::new(), Vec::new());
     let ci = "spiffe://example.org/ci";
-    let given = |role: &str| [(ci.to_owned(), name(role))].into_iter().collect::<BTreeMap<_, _>>();
+    let given = |role: &str, roles| {
+        Accounts::new(Vec::new(), roles).with_certificates([(ci.to_owned(), name(role))].into())
+    };
     let of = |name: Option<&str>| Certificate { name: name.map(str::to_owned), expires_at: Timestamp(1000) };
-    let who = accounts.certified(&of(Some(ci)), &given("operator"), Timestamp(999)).unwrap();
-    assert_eq!((who.name.as_str(), who.role.as_str(), who.token), (ci, "operator", None));
-    assert_eq!(who.expires_at, Some(Timestamp(1000)));
-    let refused = |name, role, now| accounts.certified(&of(name), &given(role), Timestamp(now)).unwrap_err();
-    assert_eq!(refused(None, "operator", 1), Unauthenticated::CertificateUnnamed);
-    assert_eq!(refused(Some(ci), "operator", 1000), Unauthenticated::CertificateExpired(Timestamp(1000)));
+    let operators = given("operator", Vec::new());
+    let who = operators.certified(&of(Some(ci)), Timestamp(999)).unwrap();
+    assert_eq!((who.name.as_str(), who.role.as_str(), who.token()), (ci, "operator", None));
+    assert_eq!((who.expires_at, &who.credential), (Some(Timestamp(1000)), &Credential::Certificate));
+    assert!(operators.still_accepts(&who, Timestamp(999)) && !operators.still_accepts(&who, Timestamp(1000)));
+    assert!(!given("viewer", Vec::new()).still_accepts(&who, Timestamp(999)), "it has another role now");
+    let refused = |accounts: &Accounts, name, now| accounts.certified(&of(name), Timestamp(now)).unwrap_err();
+    assert_eq!(refused(&operators, None, 1), Unauthenticated::CertificateUnnamed);
+    assert_eq!(refused(&operators, Some(ci), 1000), Unauthenticated::CertificateExpired(Timestamp(1000)));
     let other = "spiffe://example.org/ci2";
-    assert_eq!(refused(Some(other), "operator", 1), Unauthenticated::CertificateUnmapped(other.to_owned()));
-    let missing = refused(Some(ci), "team", 1);
+    assert_eq!(refused(&operators, Some(other), 1), Unauthenticated::CertificateUnmapped(other.to_owned()));
+    let missing = refused(&given("team", Vec::new()), Some(ci), 1);
     assert_eq!(missing, Unauthenticated::CertificateRoleMissing(ci.to_owned(), name("team")));
     // A role that is applied later counts at once.
     let team = Role { name: name("team"), ..role(json!([{ "verbs": ["observers:read"] }])) };
-    let accounts = Accounts::new(Vec::new(), vec![team]);
-    assert!(accounts.certified(&of(Some(ci)), &given("team"), Timestamp(1)).is_ok());
+    assert!(given("team", vec![team]).certified(&of(Some(ci)), Timestamp(1)).is_ok());
+}
+
+#[test]
+fn the_bootstrap_token_and_its_sessions_end_when_it_is_replaced() {
+    let (session, secret_text) = (secret(2), "a secret of thirty-two characters");
+    let of = Login::Bootstrap(Digest::of(secret_text));
+    let opened = Token { origin: Origin::Session { of }, ..token(2, "admin", &session) };
+    let with = |bootstrap: Option<&str>| {
+        Accounts::new(vec![opened.clone()], Vec::new()).with_bootstrap(bootstrap.map(Digest::of))
+    };
+    let accounts = with(Some(secret_text));
+    let who = accounts.authenticate(secret_text, Timestamp(1)).unwrap();
+    assert_eq!((who.name.as_str(), who.role.as_str(), who.expires_at), ("bootstrap", "admin", None));
+    let in_session = accounts.authenticate(&session.text, Timestamp(1)).unwrap();
+    for replaced in [Some("another secret of more than 32 characters"), None] {
+        let later = with(replaced);
+        assert!(!later.still_accepts(&who, Timestamp(1)) && !later.still_accepts(&in_session, Timestamp(1)));
+        assert_eq!(later.authenticate(secret_text, Timestamp(1)), Err(Unauthenticated::Mistyped));
+        assert_eq!(later.authenticate(&session.text, Timestamp(1)), Err(Unauthenticated::Unknown));
+    }
+    assert!(accounts.still_accepts(&who, Timestamp(1)) && accounts.still_accepts(&in_session, Timestamp(1)));
+}
+
+#[test]
+fn a_principal_with_other_rights_is_not_accepted_any_more() {
+    let own = secret(1);
+    let team = |verb: &str| Role { name: name("team"), ..role(json!([{ "verbs": [verb] }])) };
+    let with = |verb| Accounts::new(vec![token(1, "team", &own)], vec![team(verb)]);
+    let who = with("observers:read").authenticate(&own.text, Timestamp(1)).unwrap();
+    assert!(with("observers:read").still_accepts(&who, Timestamp(1)));
+    assert!(!with("observers:*").still_accepts(&who, Timestamp(1)));
 }

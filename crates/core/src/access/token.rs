@@ -142,14 +142,16 @@ impl Presented {
 pub enum Origin {
     /// A user created it.
     Created,
-    /// A login of the console made it; it ends with the token that was used.
-    Session {
-        /// `None`: the bootstrap token.
-        of: Option<TokenId>,
-        /// The bootstrap token that was used.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        bootstrap: Option<Digest>,
-    },
+    /// A login of the console created it. The session ends with the token of the login.
+    Session { of: Login },
+}
+
+/// The token with which a user logged in to the console.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Login {
+    Token(TokenId),
+    Bootstrap(Digest),
 }
 
 /// A stored token.

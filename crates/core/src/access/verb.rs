@@ -76,7 +76,7 @@ verbs! {
 }
 
 impl Verb {
-    /// The verbs that a text of a grant stands for: a verb, `resource:*`, `*:action` or `*`. Empty if it stands for none.
+    /// The verbs that match this text of a grant: a verb, `resource:*`, `*:action` or `*`.
     #[must_use]
     pub fn matching(text: &str) -> Vec<Self> {
         let (resource, action) = match text {

@@ -1,14 +1,11 @@
-//! Who may use the API: the tokens and roles as this manager last read them, and the bootstrap token.
+//! The credentials that the API accepts, as this manager last read them.
 
 use crate::clock::DbClock;
 use crate::lock::lock;
 use crate::settings::AuthSettings;
-use everwatch_core::access::{
-    Accounts, Certificate, Digest, Mode, Presented, Principal, Secret, Unauthenticated,
-};
+use everwatch_core::access::{Accounts, Certificate, Digest, Mode, Principal, Secret, Unauthenticated};
 use everwatch_door::rate::Rate;
-use everwatch_store::{Store, StoreError};
-use rand::RngCore as _;
+use everwatch_store::{AccessChanges, Store, StoreError};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -17,12 +14,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// Nothing is accepted on the word of what was read longer ago than this: a token that is revoked must be refused
-/// within 5 s, also while the database does not answer.
+/// How long a manager relies on what it has read. It must refuse a revoked token within 5 s, also while the database does not
+/// answer.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
-/// The note that a token was created while requests needed none.
-const CLOSED: &str = "access/closed";
-/// How many requests with a token that is not accepted the audit log gets per second at most.
+/// How many requests with a refused token the audit log gets per second at most.
 const REFUSALS: NonZeroU32 = NonZeroU32::new(10).expect("not zero");
 /// The shortest secret that serves as a bootstrap token, in characters.
 const BOOTSTRAP_MIN: usize = 32;
@@ -31,36 +26,31 @@ const BOOTSTRAP_MIN: usize = 32;
 #[derive(Default)]
 struct Known {
     accounts: Arc<Accounts>,
-    /// The number of the last write that it contains.
-    changes: Option<i64>,
-    bootstrap: Option<Digest>,
+    /// The writes of tokens and roles that `accounts` contains.
+    changes: Option<AccessChanges>,
     /// Why the bootstrap token cannot be used, as it was last logged.
     bootstrap_fault: Option<String>,
-    /// Whether a token was created while requests needed none.
-    is_closed: bool,
     read_at: Option<Instant>,
 }
 
-/// Who may use the API.
+/// The credentials that the API accepts.
 pub(crate) struct AccountsInUse {
     settings: AuthSettings,
     is_loopback: bool,
     clock: Arc<DbClock>,
     known: Mutex<Known>,
-    /// A token that is not known may be new. However many of them arrive, one request at a time asks the database.
+    /// An unknown token may be new. However many of them arrive, one request at a time asks the database.
     turn: tokio::sync::Mutex<()>,
     refusals: Rate,
 }
 
-/// Why nobody is let in.
+/// The reason why a request is not authenticated.
 pub(crate) enum Denied {
-    /// The request has no token and no client certificate, and needs one.
-    NoToken,
-    /// Its token or client certificate is not accepted.
-    Token(Unauthenticated),
-    /// Its text is no token.
-    Mistyped,
-    /// Whether it is accepted is not known: the database does not answer.
+    /// The request has neither a token nor a client certificate.
+    NoCredential,
+    /// Its token or client certificate is refused.
+    Refused(Unauthenticated),
+    /// The database does not answer, so the manager cannot tell.
     Unknown,
 }
 
@@ -86,26 +76,23 @@ impl AccountsInUse {
         // Before the rows: a write in between is read again the next time.
         let changes = store.access_changes().await?;
         let has_changed = lock(&self.known).changes != Some(changes);
-        let read = if has_changed {
-            let accounts = Arc::new(Accounts::new(store.tokens().await?, store.roles().await?));
-            Some((accounts, store.note(CLOSED).await?.is_some()))
-        } else {
-            None
-        };
+        let read = if has_changed { Some((store.tokens().await?, store.roles().await?)) } else { None };
         let bootstrap = self.settings.bootstrap_token_file.as_deref().map(bootstrap).transpose();
         let (bootstrap, fault) = bootstrap.map_or_else(|fault| (None, Some(fault)), |it| (it, None));
         let mut known = lock(&self.known);
         if known.read_at.is_some_and(|at| at > asked_at) {
             return Ok(());
         }
-        if let Some((accounts, is_closed)) = read {
-            (known.accounts, known.is_closed, known.changes) = (accounts, is_closed, Some(changes));
+        if let Some((tokens, roles)) = read {
+            let accounts = Accounts::new(tokens, roles).with_certificates(self.settings.mtls_roles.clone());
+            (known.accounts, known.changes) = (Arc::new(accounts.with_bootstrap(bootstrap)), Some(changes));
+        } else if known.accounts.bootstrap() != bootstrap.as_ref() {
+            known.accounts = Arc::new(Accounts::clone(&known.accounts).with_bootstrap(bootstrap));
         }
         if let Some(fault) = fault.as_ref().filter(|_| known.bootstrap_fault != fault) {
             warn!(fault, "the bootstrap token is not accepted");
         }
-        (known.bootstrap, known.bootstrap_fault) = (bootstrap, fault);
-        known.read_at = Some(asked_at);
+        (known.bootstrap_fault, known.read_at) = (fault, Some(asked_at));
         Ok(())
     }
 
@@ -114,25 +101,23 @@ impl AccountsInUse {
         Arc::clone(&lock(&self.known).accounts)
     }
 
-    pub(crate) fn has_bootstrap(&self) -> bool {
-        lock(&self.known).bootstrap.is_some()
+    /// The accounts, if they were read recently enough to rely on them.
+    fn recent(&self) -> Option<Arc<Accounts>> {
+        let known = lock(&self.known);
+        let is_recent = known.read_at.is_some_and(|at| at.elapsed() <= KNOWN_FOR);
+        is_recent.then(|| Arc::clone(&known.accounts))
     }
 
     /// Whether requests need a token.
     pub(crate) fn require_token(&self) -> bool {
-        let (accounts, is_closed) = {
-            let known = lock(&self.known);
-            (Arc::clone(&known.accounts), known.is_closed)
-        };
-        let has_credentials = is_closed
-            || self.settings.bootstrap_token_file.is_some()
-            || !self.settings.mtls_roles.is_empty()
-            || accounts.has_tokens(self.clock.now());
-        self.settings.mode.requires_token(self.is_loopback, has_credentials)
+        let had_token = lock(&self.known).changes.is_some_and(|changes| changes.had_token);
+        let is_configured =
+            self.settings.bootstrap_token_file.is_some() || !self.settings.mtls_roles.is_empty();
+        self.settings.mode.requires_token(self.is_loopback, had_token || is_configured)
     }
 
-    /// Whether requests need a token, as far as the database is known. A manager that has not read it yet reads it first: it
-    /// must not be open until it has.
+    /// Whether requests need no token. A manager that has not read the database yet reads it first: until then, it must not be
+    /// open.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -147,96 +132,48 @@ impl AccountsInUse {
         Ok(!self.require_token())
     }
 
-    /// Notes that requests need a token also after the last one has expired or was revoked: nobody expects a deployment to
-    /// open by itself.
-    pub(crate) async fn require_from_now_on(&self, store: &dyn Store) -> Result<(), StoreError> {
-        store.set_note(CLOSED, "yes", Duration::MAX).await?;
-        lock(&self.known).is_closed = true;
-        Ok(())
-    }
-
-    /// Who presents this token or, without a token, this client certificate.
+    /// The principal of this token or, without a token, of this client certificate.
     pub(crate) async fn authenticate(
         &self,
         store: &dyn Store,
         token: Option<&str>,
         certificate: Option<&Certificate>,
     ) -> Result<Principal, Denied> {
-        let look_up = || match (token, certificate) {
-            (Some(token), _) => self.look_up(token),
-            (None, Some(certificate)) => self.certified(certificate),
-            (None, None) => Err(Denied::NoToken),
-        };
         let asked_at = Instant::now();
-        match look_up() {
+        match self.look_up(token, certificate) {
             Err(
-                Denied::Token(Unauthenticated::Unknown | Unauthenticated::CertificateRoleMissing(..))
+                Denied::Refused(Unauthenticated::Unknown | Unauthenticated::CertificateRoleMissing(..))
                 | Denied::Unknown,
             ) => {
                 let _turn = self.turn.lock().await;
                 if lock(&self.known).read_at.is_none_or(|at| at < asked_at) {
-                    // The failure is told by the age of what is known.
+                    // After a failure, what is known is too old.
                     let _unread = self.refresh(store).await;
                 }
-                look_up()
+                self.look_up(token, certificate)
             }
             known => known,
         }
     }
 
-    fn certified(&self, certificate: &Certificate) -> Result<Principal, Denied> {
-        if lock(&self.known).read_at.is_none_or(|at| at.elapsed() > KNOWN_FOR) {
-            return Err(Denied::Unknown);
+    fn look_up(&self, token: Option<&str>, certificate: Option<&Certificate>) -> Result<Principal, Denied> {
+        let now = self.clock.now();
+        let accounts = || self.recent().ok_or(Denied::Unknown);
+        match (token, certificate) {
+            (Some(token), _) => accounts()?.authenticate(token, now).map_err(Denied::Refused),
+            (None, Some(certificate)) => accounts()?.certified(certificate, now).map_err(Denied::Refused),
+            (None, None) => Err(Denied::NoCredential),
         }
-        let roles = &self.settings.mtls_roles;
-        self.accounts().certified(certificate, roles, self.clock.now()).map_err(Denied::Token)
     }
 
-    fn look_up(&self, token: &str) -> Result<Principal, Denied> {
-        let (accounts, bootstrap) = {
-            let known = lock(&self.known);
-            if known.read_at.is_none_or(|at| at.elapsed() > KNOWN_FOR) {
-                return Err(Denied::Unknown);
-            }
-            (Arc::clone(&known.accounts), known.bootstrap.clone())
-        };
-        if let Some(bootstrap) = bootstrap.as_ref().filter(|it| it.is(&Digest::of(token))) {
-            return Ok(Principal::bootstrap(bootstrap.clone()));
-        }
-        let presented = Presented::parse(token).map_err(|_| Denied::Mistyped)?;
-        let principal = accounts.authenticate(&presented, self.clock.now()).map_err(Denied::Token)?;
-        // A session of a bootstrap token that was replaced.
-        if principal.bootstrap.is_some() && principal.bootstrap != bootstrap {
-            return Err(Denied::Token(Unauthenticated::Unknown));
-        }
-        Ok(principal)
-    }
-
-    /// Whether the audit log gets another request whose token is not accepted.
+    /// Whether the audit log gets another request with a refused token.
     pub(crate) fn notes_refusal(&self) -> bool {
         self.refusals.admits(None, std::time::Instant::now())
     }
 
-    /// Whether this principal still has the same rights.
-    pub(crate) fn still_knows(&self, principal: &Principal) -> bool {
-        let (accounts, bootstrap) = {
-            let known = lock(&self.known);
-            if known.read_at.is_none_or(|at| at.elapsed() > KNOWN_FOR) {
-                return false;
-            }
-            (Arc::clone(&known.accounts), known.bootstrap.clone())
-        };
-        if principal.bootstrap.is_some() && principal.bootstrap != bootstrap {
-            return false;
-        }
-        match (&principal.token, principal.expires_at) {
-            (None, Some(expires_at)) if principal.is_certificate => {
-                let certificate = Certificate { name: Some(principal.name.clone()), expires_at };
-                self.certified(&certificate).is_ok_and(|it| it == *principal)
-            }
-            (None, _) => principal.bootstrap.is_some(),
-            (Some(id), _) => accounts.still(id, self.clock.now()).is_ok_and(|it| it == *principal),
-        }
+    /// Whether this principal is still accepted, with the same rights.
+    pub(crate) fn still_accepts(&self, principal: &Principal) -> bool {
+        self.recent().is_some_and(|accounts| accounts.still_accepts(principal, self.clock.now()))
     }
 
     /// When the manager starts: if the file of the bootstrap token does not exist, creates it with a random secret. A file
@@ -260,10 +197,7 @@ impl AccountsInUse {
             info!("requests need no token: the manager listens on loopback only, and no token was created");
             return;
         }
-        let has_admin = self.has_bootstrap()
-            || !self.settings.mtls_roles.is_empty()
-            || self.accounts().has_tokens(self.clock.now());
-        if !has_admin {
+        if !self.accounts().accepts_any(self.clock.now()) {
             warn!(
                 "requests need a token, and there is none: set auth.bootstrap_token_file to a file with a secret of \
                  {BOOTSTRAP_MIN} characters or more, which then is the token of an administrator"
@@ -276,7 +210,7 @@ impl AccountsInUse {
 fn generate(file: &Path) -> std::io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    let secret = Secret::new(rand::rng().next_u64(), rand::random());
+    let secret = Secret::new(rand::random(), rand::random());
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     writeln!(file, "{}", secret.text)?;
     file.sync_all()
@@ -291,4 +225,31 @@ fn bootstrap(file: &Path) -> Result<Digest, String> {
         return Err(named(format!("the secret must have at least {BOOTSTRAP_MIN} characters")));
     }
     Ok(Digest::of(secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everwatch_core::record::row_policy::RowPolicy;
+    use everwatch_store::MemoryStore;
+    use std::net::Ipv4Addr;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_read_is_relied_on_for_5_s_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bootstrap");
+        let settings = AuthSettings { bootstrap_token_file: Some(file.clone()), ..AuthSettings::default() };
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let accounts = AccountsInUse::new(settings, listen, Arc::default());
+        accounts.prepare();
+        let secret = std::fs::read_to_string(&file).unwrap();
+        let look_up = || accounts.look_up(Some(secret.trim()), None);
+        assert!(matches!(look_up(), Err(Denied::Unknown)), "nothing was read yet");
+        accounts.refresh(&MemoryStore::new(RowPolicy::default())).await.unwrap();
+        let Ok(principal) = look_up() else { unreachable!("it is accepted") };
+        tokio::time::advance(KNOWN_FOR).await;
+        assert!(look_up().is_ok() && accounts.still_accepts(&principal));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(matches!(look_up(), Err(Denied::Unknown)) && !accounts.still_accepts(&principal));
+    }
 }

@@ -1,4 +1,4 @@
-//! Requests that are about to be written to the audit log, and what came of them.
+//! Writes requests and their outcomes to the audit log, through a queue.
 
 use everwatch_core::access::{AuditEntry, Outcome};
 use everwatch_store::StoreError;
@@ -11,11 +11,11 @@ const WAITING_MAX: usize = 2000;
 /// The number of a stored entry.
 pub(crate) type Stored = Result<i64, Arc<StoreError>>;
 
-/// What is to be written.
+/// One write.
 pub(crate) enum Note {
     /// A request, before it is carried out, and the channel for its number.
     Request(AuditEntry, oneshot::Sender<Stored>),
-    /// What came of a request.
+    /// The outcome of a request.
     Outcome(i64, Outcome),
 }
 
@@ -35,7 +35,7 @@ impl AuditLog {
         stored.await.ok()
     }
 
-    /// Notes what came of a request. Does not wait until it is stored.
+    /// Stores the outcome of a request, later.
     pub(crate) async fn outcome(&self, entry: i64, outcome: Outcome) {
         let _stopped = self.0.send(Note::Outcome(entry, outcome)).await;
     }

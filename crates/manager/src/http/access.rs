@@ -1,7 +1,8 @@
-//! Lets in only who may do what the route does, and writes each change to the audit log before it is carried out.
+//! Authenticates requests, checks that the role permits the verb of the route, and writes each change to the audit log before
+//! it is carried out.
 //!
-//! A route declares its verbs in its `security` in the OpenAPI document. This door reads them there: what the document
-//! says is what is enforced, and a route that declares nothing is open to nobody.
+//! A route declares its verbs in its `security` in the OpenAPI document, and this middleware reads them there: the document
+//! states what managers enforce. A route that declares nothing refuses every request.
 
 mod session;
 
@@ -34,12 +35,11 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The longest path of a request that the audit log keeps, in characters.
 const PATH_MAX: usize = 1000;
 
-/// Who may use a route.
+/// What a request needs for a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// Everybody.
     Nothing,
-    /// Who is authenticated and, if there are verbs, has one of them.
+    /// A valid token and, if there are verbs, a role that permits one of them.
     Token(Vec<Verb>),
 }
 
@@ -106,8 +106,8 @@ fn presented(headers: &HeaderMap) -> Option<String> {
     session::presented(headers)
 }
 
-/// The client certificate of the connection, which this manager has verified itself. What a proxy says about
-/// certificates counts for nothing.
+/// The client certificate of the connection, which this manager has verified itself. Headers that a proxy sets about
+/// certificates are ignored.
 fn certificate(request: &Request) -> Option<Certificate> {
     let ClientCertificate { name, expires_at } = request.extensions().get().cloned()?;
     Some(Certificate { name, expires_at: Timestamp(expires_at.saturating_mul(1000)) })
@@ -145,7 +145,7 @@ pub(super) async fn admit(
         Ok(principal) => Arc::new(principal),
         Err(denied) => return refused(&manager, entry, denied).await,
     };
-    let token = principal.token.as_ref().map(ToString::to_string);
+    let token = principal.token().map(ToString::to_string);
     let entry = AuditEntry { principal: Some(principal.name.clone()), token, ..entry };
     let has_right = verbs.is_empty() || verbs.iter().any(|verb| principal.rights.permits_some(*verb));
     if !has_right {
@@ -157,7 +157,7 @@ pub(super) async fn admit(
         };
     }
     let is_read = request.method().is_safe();
-    // Written first: no change can take place that the log does not have.
+    // Before the change, so that no change is missing in the log.
     let noted = match if is_read { Ok(None) } else { record(&manager, entry.clone()).await.map(Some) } {
         Ok(noted) => noted,
         Err(problem) => return problem.into_response(),
@@ -199,7 +199,7 @@ async fn record(manager: &Manager, entry: AuditEntry) -> Result<i64, Problem> {
     }
 }
 
-/// Notes what came of a request.
+/// Writes the outcome of a request to the audit log.
 async fn told(manager: &Manager, noted: Option<i64>, response: Response) -> Response {
     if let Some(entry) = noted {
         let created = response.headers().get(header::LOCATION).and_then(|it| it.to_str().ok());
@@ -210,7 +210,7 @@ async fn told(manager: &Manager, noted: Option<i64>, response: Response) -> Resp
     response
 }
 
-/// A request as the audit log keeps it, before it is known who sends it.
+/// The entry of a request in the audit log, without its principal.
 fn entry(manager: &Manager, request: &Request, verb: Option<Verb>) -> AuditEntry {
     let by = actor::by();
     let path = request.uri().path_and_query().map_or("/", |it| it.as_str());
@@ -228,25 +228,20 @@ fn entry(manager: &Manager, request: &Request, verb: Option<Verb>) -> AuditEntry
     }
 }
 
-/// Refuses who presents no valid token. The audit log has only requests with a token, and a limited number of them:
-/// they cost their sender nothing.
+/// Refuses a request without a valid credential. The audit log contains only those with a token, and a limited number of
+/// them, because anybody can send such requests.
 async fn refused(manager: &Manager, entry: AuditEntry, denied: Denied) -> Response {
     let (detail, is_tried) = match denied {
         Denied::Unknown => {
             let detail = "whether the token is valid is not known: the database does not answer";
             return Problem::new(Code::DatabaseUnavailable, detail).into_response();
         }
-        Denied::NoToken => ("send a token as `Authorization: Bearer TOKEN`".to_owned(), false),
-        Denied::Mistyped => (
-            "the token is mistyped or incomplete, or it is a bootstrap token that is not valid any more"
-                .to_owned(),
-            true,
-        ),
-        // Who connects with a certificate may not know that a manager asks for more.
-        Denied::Token(
+        Denied::NoCredential => ("send a token as `Authorization: Bearer TOKEN`".to_owned(), false),
+        // Clients present such a certificate without asking for anything by it.
+        Denied::Refused(
             why @ (Unauthenticated::CertificateUnmapped(_) | Unauthenticated::CertificateUnnamed),
         ) => (why.to_string(), false),
-        Denied::Token(why) => (why.to_string(), true),
+        Denied::Refused(why) => (why.to_string(), true),
     };
     metrics::counter!(crate::metric::UNAUTHENTICATED).increment(1);
     let noted =
@@ -272,7 +267,7 @@ fn lost(principal: &Principal) -> Response {
 
 async fn until_lost(manager: &Manager, principal: &Principal) {
     let mut looks = interval_at(Instant::now() + CHECK_EVERY, CHECK_EVERY);
-    while manager.accounts.still_knows(principal) {
+    while manager.accounts.still_accepts(principal) {
         looks.tick().await;
     }
 }

@@ -1,8 +1,8 @@
-//! Who sends the request that is handled now, and for what. A task-local, as the actor of events is: every read of an
-//! observer, service or pool asks it what may be shown, so that no handler can forget to.
+//! The principal of the request that is handled now, and the verbs of its route. A task-local, like the actor of events: the
+//! functions that read an observer, service or pool for a response check it, so that no handler can forget to.
 
 use super::problem::{Code, Problem};
-use everwatch_core::access::{Principal, Scope, Target, Verb};
+use everwatch_core::access::{Principal, Role, Scope, Target, Verb};
 use everwatch_core::id::{Kind, Pool};
 use everwatch_core::record::row::Row;
 use std::sync::Arc;
@@ -97,6 +97,18 @@ fn check(target: Target<'_>, what: impl FnOnce() -> String) -> Result<(), Proble
         return Ok(());
     }
     Err(forbidden(&verbs, &what()))
+}
+
+/// Refuses to give or take away rights that the sender does not have.
+pub(super) fn check_covers(role: &Role) -> Result<(), Problem> {
+    if principal().is_none_or(|who| who.rights.cover(&role.rights())) {
+        return Ok(());
+    }
+    let detail = format!(
+        "the role {} permits more than your role does: you can give only rights that you have",
+        role.name
+    );
+    Err(Problem::new(Code::Forbidden, detail))
 }
 
 /// Says which right is missing.

@@ -127,7 +127,7 @@ fn digest(what: &str, key: &str) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{what} {}", own(key)).as_bytes())
 }
 
-/// A key of its sender: nobody gets what another one has created.
+/// The key with the name of its sender, because each sender has keys of its own.
 fn own(key: &str) -> String {
     caller::principal().map_or_else(|| key.to_owned(), |who| format!("{}/{key}", who.name))
 }

@@ -22,7 +22,8 @@ pub(super) async fn find(records: &Records, key: &str) -> Result<Row, Problem> {
     Ok(row)
 }
 
-/// Refuses what the sender may not do with this observer. Who may not even see it does not learn that it exists.
+/// Refuses what the role of the sender does not permit on this observer. If it does not permit to read the observer, the
+/// response is the same as for a missing one.
 pub(super) fn check(row: &Row, key: &str) -> Result<(), Problem> {
     let (pool, kind) = (&row.definition.pool, &row.definition.kind);
     caller::check_observer(pool, kind).map_err(
@@ -32,7 +33,7 @@ pub(super) fn check(row: &Row, key: &str) -> Result<(), Problem> {
     )
 }
 
-/// Leaves the spec out of a response to who may not read it.
+/// Removes the spec from a response, unless the role of the sender permits to read it.
 pub(super) fn without_secrets(mut shown: Observer, row: &Row) -> Observer {
     if !caller::may_read_spec(&row.definition.pool, &row.definition.kind) {
         shown.spec = Value::Null;

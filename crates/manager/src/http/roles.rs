@@ -70,15 +70,9 @@ pub(crate) async fn put(
         Problem::invalid(vec![FieldError { pointer: String::new(), detail: error.to_string() }])
     })?;
     let role = access::Role::parse(name, body).map_err(Problem::invalid)?;
-    let before = manager.accounts.accounts().role(&role.name);
-    let lacks =
-        |role: &access::Role| caller::principal().is_some_and(|who| !who.rights.cover(&role.rights()));
-    if lacks(&role) || before.as_ref().is_some_and(lacks) {
-        let detail = format!(
-            "the role {} permits more than your role does: you can give only rights that you have",
-            role.name
-        );
-        return Err(Problem::new(Code::Forbidden, detail));
+    caller::check_covers(&role)?;
+    if let Some(before) = manager.accounts.accounts().role(&role.name) {
+        caller::check_covers(&before)?;
     }
     let written = manager.records.store.put_role(&role).await?;
     manager.accounts.refresh(manager.records.store.as_ref()).await?;
@@ -112,6 +106,9 @@ pub(crate) async fn delete(
         ));
     }
     let Ok(role) = Name::new(&name) else { return Err(not_found(&name)) };
+    if let Some(before) = manager.accounts.accounts().role(&role) {
+        caller::check_covers(&before)?;
+    }
     match manager.records.store.delete_role(&role, manager.records.clock.now()).await? {
         RoleDeleted::Done => {
             manager.accounts.refresh(manager.records.store.as_ref()).await?;

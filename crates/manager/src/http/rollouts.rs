@@ -33,7 +33,8 @@ use tracing::info;
 
 type Shared = State<Arc<Manager>>;
 
-/// As responses show it: without the patch, a part of specs, to who may not read them.
+/// As responses show it: without the patch, which may contain parts of specs, unless the role of the sender permits to read
+/// specs.
 fn shown(rollout: everwatch_core::rollout::Rollout) -> Rollout {
     let mut shown = Rollout::from(rollout);
     if !caller::may_read_all_specs() {

@@ -1,4 +1,4 @@
-//! Tokens, and who sends a request.
+//! Tokens, sessions, and the principal of a request.
 
 use super::access::{cookie, no_cookie};
 use super::body::{JsonBody, OptionalJson, parsed};
@@ -13,13 +13,12 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{CreatedToken, Listed, NewToken, ProblemBody, Rotation, Token, Whoami};
 use everwatch_core::access::{
-    self, BuiltIn, Digest, Origin, Principal, Rights, Role, Secret, Target, TokenId, Verb,
+    self, BuiltIn, Credential, Login, Origin, Principal, Role, Secret, Target, TokenId, Verb,
 };
 use everwatch_core::clock::{Timestamp, parse_duration, show};
 use everwatch_core::id::Name;
 use everwatch_core::observer::definition::FieldError;
 use everwatch_store::TokenAdded;
-use rand::RngCore as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
@@ -39,23 +38,13 @@ fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
     Problem::invalid(vec![FieldError { pointer: pointer.to_owned(), detail: detail.into() }])
 }
 
-fn random() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    rand::rng().fill_bytes(&mut bytes);
-    bytes
-}
-
 fn new_secret() -> Secret {
-    Secret::new(rand::rng().next_u64(), random())
+    Secret::new(rand::random(), rand::random())
 }
 
-/// Who sends requests, as tokens and the audit log name them.
+/// The name of the sender, as the token shows it.
 fn own_name() -> String {
     caller::principal().map_or_else(|| "anybody".to_owned(), |who| who.name.clone())
-}
-
-fn own_rights() -> Rights {
-    caller::principal().map_or_else(|| BuiltIn::Admin.role().rights(), |who| who.rights.clone())
 }
 
 /// A role that may be given: its rights are among those of the sender.
@@ -67,19 +56,8 @@ fn role(manager: &Manager, name: &Name, pointer: &str) -> Result<Role, Problem> 
         );
         return Err(wrong(pointer, detail));
     };
-    check_covered(&role)?;
+    caller::check_covers(&role)?;
     Ok(role)
-}
-
-fn check_covered(role: &Role) -> Result<(), Problem> {
-    if own_rights().cover(&role.rights()) {
-        return Ok(());
-    }
-    let detail = format!(
-        "the role {} permits more than your role does: you can give only rights that you have",
-        role.name
-    );
-    Err(Problem::new(Code::Forbidden, detail))
 }
 
 fn lifetime(manager: &Manager, text: Option<&str>) -> Result<Duration, Problem> {
@@ -130,10 +108,6 @@ pub(crate) async fn create(
         revoked_at: None,
     };
     add(&manager, &token, now).await?;
-    if first {
-        // After the token: until it exists, nobody can be locked out.
-        manager.accounts.require_from_now_on(manager.records.store.as_ref()).await?;
-    }
     info!(token = %token.id, name = %token.name, role = %token.role, "token created");
     Ok((StatusCode::CREATED, location(&token.id), shown(&secret, &token, now)).into_response())
 }
@@ -219,7 +193,7 @@ async fn change(
         let before = find(manager, key).await?;
         // A role that was deleted has no rights.
         if let Some(role) = manager.accounts.accounts().role(&before.role) {
-            check_covered(&role)?;
+            caller::check_covers(&role)?;
         }
         let after = change(&before);
         if manager.records.store.change_token(&before, &after).await? {
@@ -257,12 +231,15 @@ pub(crate) async fn rotate(
     let lives = expires_in.as_deref().map(|text| lifetime(&manager, Some(text))).transpose()?;
     let now = manager.records.clock.now();
     let found = find(&manager, &key).await?;
-    if found.origin != Origin::Created || !found.is_valid(now) {
-        let detail =
-            format!("the token {} is a session, or not valid any more: create another one", found.id);
-        return Err(Problem::new(Code::TokenNotValid, detail));
+    let why = match found.origin {
+        Origin::Session { .. } => Some("is a session of the console: log in again"),
+        Origin::Created if !found.is_valid(now) => Some("has expired or was revoked: create another one"),
+        Origin::Created => None,
+    };
+    if let Some(why) = why {
+        return Err(Problem::new(Code::TokenNotValid, format!("the token {} {why}", found.id)));
     }
-    let secret = Secret::of(found.id.clone(), random());
+    let secret = Secret::of(found.id.clone(), rand::random());
     let rotated = change(&manager, found.id.as_str(), |token| {
         let expires_at = lives.map_or(token.expires_at, |lives| now.plus(lives));
         token.rotated(secret.digest(), now.plus(overlap), expires_at)
@@ -272,7 +249,7 @@ pub(crate) async fn rotate(
     Ok(shown(&secret, &rotated, now).into_response())
 }
 
-/// Revoke a token: within 5 s, no manager accepts it, and streams that it opened end.
+/// Revoke a token. Within 5 s, all managers refuse it and close the streams that were opened with it.
 #[utoipa::path(delete, path = "/v1/tokens/{key}", tag = "access", security(("token" = ["tokens:write"])),
     params(("key" = String, Path, description = "id or name")),
     responses((status = 204), (status = 404, body = ProblemBody, description = "not-found"),
@@ -290,7 +267,7 @@ pub(crate) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Who sends this request, and what they may do.
+/// The principal of this request, and what its role permits.
 #[utoipa::path(get, path = "/v1/whoami", tag = "access", security(("token" = [])), responses((status = 200, body = Whoami)))]
 pub(crate) async fn whoami(params: Params) -> Result<Json<Whoami>, Problem> {
     params.finish()?;
@@ -310,14 +287,14 @@ pub(crate) async fn whoami(params: Params) -> Result<Json<Whoami>, Problem> {
         authentication: true,
         name: Some(who.name.clone()),
         role: Some(who.role.to_string()),
-        token: who.token.as_ref().map(ToString::to_string),
-        session: who.is_session,
+        token: who.token().map(ToString::to_string),
+        session: matches!(who.credential, Credential::Session(_)),
         expires_at: who.expires_at,
         verbs: who.rights.verbs().iter().map(ToString::to_string).collect(),
     }))
 }
 
-/// Begin a session of the console: sets a cookie that stands for the token of this request.
+/// Log in to the console: exchanges the token of this request for the cookie of a session.
 #[utoipa::path(post, path = "/v1/session", tag = "access", security(("token" = [])),
     responses((status = 201, body = Whoami, description = "the cookie is set"),
     (status = 409, body = ProblemBody, description = "no-session, too-many-tokens")))]
@@ -329,14 +306,18 @@ pub(crate) async fn log_in(State(manager): Shared, params: Params) -> Result<Res
             "requests need no token here, so there is nothing to log in to",
         ));
     };
-    if who.is_session {
-        return Err(Problem::new(Code::NoSession, "a session cannot begin another one: send a token"));
-    }
-    if who.is_certificate {
-        let detail =
-            "a client certificate needs no session: every request of its connection is authenticated";
-        return Err(Problem::new(Code::NoSession, detail));
-    }
+    let of = match &who.credential {
+        Credential::Token(id) => Login::Token(id.clone()),
+        Credential::Bootstrap(digest) => Login::Bootstrap(digest.clone()),
+        Credential::Session(_) => {
+            return Err(Problem::new(Code::NoSession, "a session cannot begin another one: send a token"));
+        }
+        Credential::Certificate => {
+            let detail =
+                "a client certificate needs no session: every request of its connection is authenticated";
+            return Err(Problem::new(Code::NoSession, detail));
+        }
+    };
     let now = manager.records.clock.now();
     let lives = manager.accounts.settings().session_ttl;
     let (secret, expires_at) = (new_secret(), session_end(&who, now, lives));
@@ -345,11 +326,11 @@ pub(crate) async fn log_in(State(manager): Shared, params: Params) -> Result<Res
         id: secret.id.clone(),
         name,
         role: who.role.clone(),
-        origin: Origin::Session { of: who.token.clone(), bootstrap: who.bootstrap.clone() },
+        origin: Origin::Session { of },
         created_at: now,
         created_by: who.name.clone(),
         expires_at,
-        digest: Digest::of(&secret.text),
+        digest: secret.digest(),
         previous: None,
         revoked_at: None,
     };
@@ -370,8 +351,7 @@ fn session_end(who: &Principal, now: Timestamp, lives: Duration) -> Timestamp {
     (status = 409, body = ProblemBody, description = "no-session, changed-too-often")))]
 pub(crate) async fn log_out(State(manager): Shared, params: Params) -> Result<Response, Problem> {
     params.finish()?;
-    let id = caller::principal().filter(|who| who.is_session).and_then(|who| who.token.clone());
-    let Some(id) = id else {
+    let Some(Credential::Session(id)) = caller::principal().map(|who| who.credential.clone()) else {
         return Err(Problem::new(Code::NoSession, "this request belongs to no session"));
     };
     let now = manager.records.clock.now();

@@ -46,6 +46,6 @@ async fn write(store: &dyn Store, batch: Vec<Note>) {
     if !outcomes.is_empty()
         && let Err(error) = store.set_outcomes(&outcomes).await
     {
-        warn!(%error, requests = outcomes.len(), "the audit log lacks what came of some requests");
+        warn!(%error, requests = outcomes.len(), "the outcomes of some requests could not be written to the audit log");
     }
 }

@@ -1,4 +1,4 @@
-//! Who may do what: each route by role, and what a role of one pool sees.
+//! Access: each route by role, and what a role of one pool sees.
 
 use super::*;
 use everwatch_api::{AuditEntry, CreatedToken, Role, Token, Whoami};

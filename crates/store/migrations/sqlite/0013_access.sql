@@ -19,10 +19,14 @@ CREATE TABLE roles (
 ) STRICT, WITHOUT ROWID;
 
 -- Each write of a token or a role changes the number: managers read them only then.
-CREATE TABLE access_changes (number INTEGER NOT NULL) STRICT;
-INSERT INTO access_changes (number) VALUES (0);
+CREATE TABLE access_changes (
+    number INTEGER NOT NULL,
+    -- Whether a user has ever created a token: since then, requests need one.
+    had_token INTEGER NOT NULL
+) STRICT;
+INSERT INTO access_changes (number, had_token) VALUES (0, 0);
 
--- Each request that changes something, written before it is carried out, and what came of it.
+-- Each request that changes something, written before it is carried out, with its outcome.
 CREATE TABLE audit (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     at INTEGER NOT NULL,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::port::{RoleDeleted, RoleWritten, TokenAdded};
-use everwatch_core::access::{AuditEntry, AuditFilter, Origin, Outcome, Role, Secret, Token, Verb};
+use everwatch_core::access::{AuditEntry, AuditFilter, Login, Origin, Outcome, Role, Secret, Token, Verb};
 use std::time::Duration;
 
 fn token(number: u8, called: &str, role: &str) -> Token {
@@ -27,13 +27,11 @@ fn role(called: &str, verb: &str) -> Role {
 
 pub async fn tokens_are_stored_changed_and_forgotten(store: &dyn Store) {
     let first = token(1, "ci", "admin");
-    let unchanged = store.access_changes().await.unwrap();
+    let unchanged = store.access_changes().await.unwrap().number;
     assert_eq!(store.add_token(&first, NOW).await.unwrap(), TokenAdded::Done);
     assert_eq!(store.add_token(&token(2, "ci", "viewer"), NOW).await.unwrap(), TokenAdded::NameTaken);
-    let session = Token {
-        origin: Origin::Session { of: Some(first.id.clone()), bootstrap: None },
-        ..token(3, "ci", "admin")
-    };
+    let session =
+        Token { origin: Origin::Session { of: Login::Token(first.id.clone()) }, ..token(3, "ci", "admin") };
     assert_eq!(store.add_token(&session, NOW).await.unwrap(), TokenAdded::Done, "a session needs no name");
     assert_eq!(store.token(&first.id).await.unwrap(), Some(first.clone()));
     let rotated =
@@ -43,11 +41,11 @@ pub async fn tokens_are_stored_changed_and_forgotten(store: &dyn Store) {
         !store.change_token(&first, &first.revoked(NOW)).await.unwrap(),
         "it has changed in the meantime"
     );
-    let added = store.access_changes().await.unwrap();
+    let added = store.access_changes().await.unwrap().number;
     assert!(added > unchanged, "managers read the tokens again");
     let revoked = rotated.revoked(NOW);
     assert!(store.change_token(&rotated, &revoked).await.unwrap());
-    assert!(store.access_changes().await.unwrap() > added);
+    assert!(store.access_changes().await.unwrap().number > added);
     let all = store.tokens().await.unwrap();
     assert!(all.contains(&revoked) && all.contains(&session) && all.len() == 2);
     // A name is free again once its token is not valid any more.
@@ -60,11 +58,28 @@ pub async fn tokens_are_stored_changed_and_forgotten(store: &dyn Store) {
     assert_eq!(store.tokens().await.unwrap(), []);
 }
 
+pub async fn a_store_remembers_that_there_was_a_token(store: &dyn Store) {
+    let had_token = async || store.access_changes().await.unwrap().had_token;
+    store.put_role(&role("team", "*")).await.unwrap();
+    let of = Login::Bootstrap(token(9, "x", "x").digest);
+    let session = Token { origin: Origin::Session { of }, ..token(1, "bootstrap", "admin") };
+    store.add_token(&session, NOW).await.unwrap();
+    assert!(!had_token().await, "a role and a session are no token of a user");
+    let first = token(2, "ci", "admin");
+    store.add_token(&first, NOW).await.unwrap();
+    assert!(had_token().await);
+    store.change_token(&first, &first.revoked(NOW)).await.unwrap();
+    store.forget_tokens(NOW.plus(Duration::from_secs(3600))).await.unwrap();
+    store.put_role(&role("team", "*")).await.unwrap();
+    assert_eq!(store.tokens().await.unwrap(), []);
+    assert!(had_token().await, "it has ended, and is forgotten");
+}
+
 pub async fn roles_stay_while_tokens_have_them(store: &dyn Store) {
     let team = role("team", "observers:read");
-    let unchanged = store.access_changes().await.unwrap();
+    let unchanged = store.access_changes().await.unwrap().number;
     assert_eq!(store.put_role(&team).await.unwrap(), RoleWritten::Created);
-    assert!(store.access_changes().await.unwrap() > unchanged);
+    assert!(store.access_changes().await.unwrap().number > unchanged);
     assert_eq!(store.put_role(&role("other", "*")).await.unwrap(), RoleWritten::Created);
     let wider = role("team", "observers:*");
     assert_eq!(store.put_role(&wider).await.unwrap(), RoleWritten::Replaced);

@@ -2,7 +2,7 @@
 
 use super::MemoryStore;
 use crate::access_columns::TokenColumns;
-use crate::port::{Access, Audit, RoleDeleted, RoleWritten, StoreError, TokenAdded};
+use crate::port::{Access, AccessChanges, Audit, RoleDeleted, RoleWritten, StoreError, TokenAdded};
 use async_trait::async_trait;
 use everwatch_core::access::{
     AuditEntry, AuditFilter, Origin, Outcome, ROLES_MAX, Role, TOKENS_MAX, Token, TokenId,
@@ -18,7 +18,7 @@ pub(super) struct Stored {
     roles: BTreeMap<Name, Role>,
     audit: Vec<AuditEntry>,
     last_audit: i64,
-    changes: i64,
+    changes: AccessChanges,
 }
 
 #[async_trait]
@@ -33,20 +33,21 @@ impl Access for MemoryStore {
         if valid().count() as u64 >= TOKENS_MAX {
             return Ok(TokenAdded::TooMany);
         }
-        tables.access.changes += 1;
+        tables.access.changes.number += 1;
+        tables.access.changes.had_token |= token.origin == Origin::Created;
         tables.access.tokens.insert(token.id.clone(), token.clone());
         Ok(TokenAdded::Done)
     }
     async fn change_token(&self, before: &Token, after: &Token) -> Result<bool, StoreError> {
         let mut tables = self.tables();
-        tables.access.changes += 1;
+        tables.access.changes.number += 1;
         let Some(found) = tables.access.tokens.get_mut(&before.id).filter(|it| *it == before) else {
             return Ok(false);
         };
         found.clone_from(after);
         Ok(true)
     }
-    async fn access_changes(&self) -> Result<i64, StoreError> {
+    async fn access_changes(&self) -> Result<AccessChanges, StoreError> {
         Ok(self.tables().access.changes)
     }
     async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
@@ -67,7 +68,7 @@ impl Access for MemoryStore {
     }
     async fn put_role(&self, role: &Role) -> Result<RoleWritten, StoreError> {
         let access = &mut self.tables().access;
-        access.changes += 1;
+        access.changes.number += 1;
         let roles = &mut access.roles;
         if !roles.contains_key(&role.name) && roles.len() as u64 >= ROLES_MAX {
             return Ok(RoleWritten::TooMany);
@@ -81,7 +82,7 @@ impl Access for MemoryStore {
         if users > 0 {
             return Ok(RoleDeleted::InUse(users as u64));
         }
-        access.changes += 1;
+        access.changes.number += 1;
         let removed = access.roles.remove(name);
         Ok(if removed.is_some() { RoleDeleted::Done } else { RoleDeleted::Missing })
     }

@@ -6,6 +6,16 @@ use everwatch_core::access::{AuditEntry, AuditFilter, Outcome, Role, Token, Toke
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::Name;
 
+/// The writes of tokens and roles so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AccessChanges {
+    /// Rises with each of them.
+    pub number: i64,
+    /// Whether a user has ever created a token, even if it has ended since. Each write of a token notes this in its own
+    /// transaction.
+    pub had_token: bool,
+}
+
 /// The result of the creation of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenAdded {
@@ -41,8 +51,8 @@ pub trait Access: Send + Sync + 'static {
     async fn add_token(&self, token: &Token, now: Timestamp) -> Result<TokenAdded, StoreError>;
     /// Replaces a token that is still as it was read; returns whether it was.
     async fn change_token(&self, before: &Token, after: &Token) -> Result<bool, StoreError>;
-    /// A number that rises with every write of a token or a role.
-    async fn access_changes(&self) -> Result<i64, StoreError>;
+    /// What managers look at every second, instead of all tokens and roles.
+    async fn access_changes(&self) -> Result<AccessChanges, StoreError>;
     /// All tokens and sessions, also those that have ended but are not forgotten yet. Unreadable ones are left out, and
     /// therefore not accepted.
     async fn tokens(&self) -> Result<Vec<Token>, StoreError>;
@@ -63,7 +73,7 @@ pub trait Access: Send + Sync + 'static {
 pub trait Audit: Send + Sync + 'static {
     /// Stores entries in this order, in one transaction; returns their numbers, which rise.
     async fn add_audit(&self, entries: &[AuditEntry]) -> Result<Vec<i64>, StoreError>;
-    /// Notes what came of requests; unknown numbers are ignored.
+    /// Stores the outcomes of requests; unknown numbers are ignored.
     async fn set_outcomes(&self, outcomes: &[(i64, Outcome)]) -> Result<(), StoreError>;
     /// Entries with their outcomes, the newest first.
     async fn audit(&self, filter: &AuditFilter, most: usize) -> Result<Vec<AuditEntry>, StoreError>;

@@ -7,7 +7,7 @@ use crate::access_columns::{
 };
 use crate::columns::{limit, number};
 use crate::error_mapping::failure;
-use crate::port::{Access, Audit, RoleDeleted, RoleWritten, StoreError, TokenAdded};
+use crate::port::{Access, AccessChanges, Audit, RoleDeleted, RoleWritten, StoreError, TokenAdded};
 use async_trait::async_trait;
 use everwatch_core::access::{AuditEntry, AuditFilter, Outcome, ROLES_MAX, Role, TOKENS_MAX, Token, TokenId};
 use everwatch_core::clock::Timestamp;
@@ -24,7 +24,10 @@ async fn alone(pool: &PgPool) -> Result<Transaction<'static, Postgres>, StoreErr
 
 /// Commits a write of a token or a role.
 async fn commit(mut transaction: Transaction<'_, Postgres>) -> Result<(), StoreError> {
-    let note = sqlx::query("UPDATE access_changes SET number = number + 1");
+    let note = sqlx::query(
+        "UPDATE access_changes SET number = number + 1,
+        had_token = EXISTS (SELECT 1 FROM tokens WHERE name IS NOT NULL) OR had_token",
+    );
     note.execute(&mut *transaction).await.map_err(failure)?;
     transaction.commit().await.map_err(failure)
 }
@@ -146,9 +149,11 @@ impl Access for PgStore {
     async fn change_token(&self, before: &Token, after: &Token) -> Result<bool, StoreError> {
         answered(change_token(&self.pool, before, after)).await
     }
-    async fn access_changes(&self) -> Result<i64, StoreError> {
-        let number = sqlx::query_scalar("SELECT number FROM access_changes");
-        answered(async { number.fetch_one(&self.pool).await.map_err(failure) }).await
+    async fn access_changes(&self) -> Result<AccessChanges, StoreError> {
+        let changes = sqlx::query_as("SELECT number, had_token FROM access_changes");
+        let (number, had_token) =
+            answered(async { changes.fetch_one(&self.pool).await.map_err(failure) }).await?;
+        Ok(AccessChanges { number, had_token })
     }
     async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
         Ok(tokens(answered(documents(&self.pool, "SELECT document FROM tokens ORDER BY id")).await?))

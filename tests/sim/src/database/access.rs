@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use everwatch_core::access::{AuditEntry, AuditFilter, Outcome, Role, Token, TokenId};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::Name;
-use everwatch_store::{Access, Audit, RoleDeleted, RoleWritten, StoreError, TokenAdded};
+use everwatch_store::{Access, AccessChanges, Audit, RoleDeleted, RoleWritten, StoreError, TokenAdded};
 
 #[async_trait]
 impl Access for RemoteStore {
@@ -15,7 +15,7 @@ impl Access for RemoteStore {
     async fn change_token(&self, before: &Token, after: &Token) -> Result<bool, StoreError> {
         self.operation(Way::Write, self.memory().change_token(before, after)).await
     }
-    async fn access_changes(&self) -> Result<i64, StoreError> {
+    async fn access_changes(&self) -> Result<AccessChanges, StoreError> {
         self.operation(Way::Read, self.memory().access_changes()).await
     }
     async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
