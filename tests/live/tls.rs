@@ -134,6 +134,7 @@ async fn a_broker_that_requires_client_certificates_gets_them_and_new_ones_need_
     told(&cluster, "a", "the broker refuses the client certificate").await;
     issue(&own, &mine, "client");
     cluster.manager().await;
+    cluster.until_active("a").await;
     cluster.api.create(json!({"name": "o", "kind": "ticker"})).await;
     let running = cluster.api.until_status("o", "Processing").await;
     assert_eq!(holder(&running), Some("a"));

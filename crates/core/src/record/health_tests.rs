@@ -4,7 +4,7 @@ use super::*;
 use crate::epoch::Epoch;
 use crate::id::{Name, ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
-use crate::record::reason::{ReasonCode, explain};
+use crate::record::reason::{ReasonCode, explain, stored_code};
 use crate::record::row_policy::RowPolicy;
 use crate::wire::command::Cause;
 use crate::wire::report::{RunEvent, RunReport};
@@ -238,4 +238,8 @@ fn code_that_is_not_ready_does_not_count_as_running() {
     errs(&mut row, 1, 4, 1);
     hear(&mut row, 1, 5, starting(5, 2));
     assert_eq!(health(&row, 5), Some("restarting"), "after an error");
+    let held = explain(&row, true, &[], at(5));
+    assert_eq!(held.code, Some(ReasonCode::RecentlyFailed), "{held:?}");
+    assert_eq!(stored_code(&row), held.code, "what the filters of the stores compare");
+    assert_eq!(held.reason, "started again after an error, counts as running after 5m without another");
 }

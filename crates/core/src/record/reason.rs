@@ -183,11 +183,19 @@ pub struct Explanation {
 /// recently has not run for long.
 #[must_use]
 pub fn stored_code(row: &Row) -> Option<ReasonCode> {
-    let restarts = standing(row).is_some_and(|said| said.health == Health::Restarting);
-    row.verdict().reason.code().or_else(|| restarts.then(|| failing(row)))
+    code_of(row, standing(row).map(|said| said.health))
 }
 
-/// Why code that executes does not count as running.
+/// After an error, code that starts is told of like code that executes: whether a crash loop is seen before or after
+/// its code announces that it is ready is a matter of milliseconds.
+fn code_of(row: &Row, health: Option<Health>) -> Option<ReasonCode> {
+    match row.verdict().reason.code() {
+        None | Some(ReasonCode::NotReady) if health == Some(Health::Restarting) => Some(failing(row)),
+        code => code,
+    }
+}
+
+/// Why code that was started does not count as running.
 fn failing(row: &Row) -> ReasonCode {
     match steady_after_an_error(row) {
         Some(_) => ReasonCode::RecentlyFailed,
@@ -201,11 +209,7 @@ pub fn code_at(row: &Row, held: bool, obstacle: Option<Obstacle>, now: Timestamp
     let said = standing(row);
     let health = said.map(|said| said.at(held, now));
     let lost = health == Some(Health::Waiting) && said.is_some_and(|said| said.health != Health::Waiting);
-    let code = match row.verdict().reason.code() {
-        _ if lost => Some(ReasonCode::ServiceLost),
-        None if health == Some(Health::Restarting) => Some(failing(row)),
-        code => code,
-    };
+    let code = if lost { Some(ReasonCode::ServiceLost) } else { code_of(row, health) };
     let waits = lost || row.verdict().reason.is_queued();
     obstacle.filter(|_| waits).map(Obstacle::code).or(code)
 }
@@ -220,7 +224,7 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
     let mut reason = match code_at(row, held, None, now) {
         Some(ReasonCode::ServiceLost) => "its service is gone: it waits for the next one".to_owned(),
         Some(ReasonCode::RecentlyFailed) => failed_lately(row),
-        Some(ReasonCode::CrashLooping) if verdict.reason.code().is_none() => crashed_lately(),
+        Some(ReasonCode::CrashLooping) if !matches!(verdict.reason, Reason::Held { .. }) => crashed_lately(),
         _ => verdict.reason.to_string(),
     };
     if let Some(obstacle) = obstacle.filter(|it| code == Some(it.code())) {
