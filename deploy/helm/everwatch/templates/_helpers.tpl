@@ -88,6 +88,26 @@ app.kubernetes.io/component: manager
 {{- if and (ne (toString $pool.capacity) "auto") (gt (int $pool.weightMax) (int $pool.capacity)) -}}
 {{- fail (printf "pools.%s.weightMax: %d must be at most the capacity, %d" $key (int $pool.weightMax) (int $pool.capacity)) -}}
 {{- end -}}
+{{- if $pool.autoscaling.enabled -}}
+{{- if ge (int $pool.replicas) 0 -}}
+{{- fail (printf "pools.%s.replicas: set it to -1, because the autoscaler decides about the number of services" $key) -}}
+{{- end -}}
+{{- if $pool.single -}}
+{{- fail (printf "pools.%s.autoscaling: more services give a single pool no more slots: set enabled to false" $key) -}}
+{{- end -}}
+{{- if not $pool.autoscaling.tokenSecret.name -}}
+{{- fail (printf "pools.%s.autoscaling.tokenSecret.name: name a Secret with a token whose role has the verb pools:read" $key) -}}
+{{- end -}}
+{{- if gt (int $pool.autoscaling.minReplicas) (int $pool.autoscaling.maxReplicas) -}}
+{{- fail (printf "pools.%s.autoscaling.minReplicas: %d must be at most maxReplicas, %d" $key (int $pool.autoscaling.minReplicas) (int $pool.autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- if not $pool.autoscaling.targetSlots -}}
+{{- if eq (toString $pool.capacity) "auto" -}}
+{{- fail (printf "pools.%s.autoscaling.targetSlots: set it, because the capacity is auto" $key) -}}
+{{- end -}}
+{{- $_ := set $pool.autoscaling "targetSlots" (max 1 (div (mul (sub (int $pool.capacity) (sub (int $pool.weightMax) 1)) 8) 10)) -}}
+{{- end -}}
+{{- end -}}
 {{- $_ := set $pool "memoryLimit" ($pool.memoryLimit | default (include "everwatch.memoryLimit" $pool)) -}}
 {{- toJson $pool -}}
 {{- end -}}
