@@ -124,6 +124,10 @@ impl Management {
     pub async fn get(&self, path: &str) -> Value {
         self.0.get(path).await
     }
+    /// Any call without a body.
+    pub async fn call(&self, method: &str, path: &str) -> (u16, Value) {
+        self.0.call(method, path, None).await
+    }
     /// Any call that must succeed.
     pub async fn expect(&self, method: &str, path: &str, body: Value) -> Value {
         let (status, answer) = self.0.call(method, path, Some(body)).await;

@@ -7,6 +7,7 @@ mod channel;
 mod consumer;
 mod declare;
 mod management;
+mod nodes;
 mod publisher;
 mod receipts;
 mod remove;
@@ -22,7 +23,9 @@ use everwatch_core::doctor::{Management, Server};
 use everwatch_core::redact::redacted;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties, ErrorKind};
+use nodes::{FORM, Nodes};
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -39,11 +42,10 @@ const FRAME_MAX: u32 = 16 * 1024;
 
 /// The nodes of one RabbitMQ cluster. Works while at least one of them answers.
 pub struct RabbitBroker {
-    nodes: Vec<AMQPUri>,
+    nodes: Arc<Nodes>,
     tls: TlsFiles,
     prefix: String,
-    heartbeat: Duration,
-    management: Option<String>,
+    management: Option<Secret>,
     runtime: Arc<AmqpRuntime>,
 }
 
@@ -54,18 +56,22 @@ impl RabbitBroker {
     /// # Errors
     /// [`ConnectError::Refused`] if a URL cannot be read (its password hidden) or no thread can be started.
     pub fn new(urls: &str, prefix: &str, heartbeat: Duration) -> Result<Self, ConnectError> {
-        let nodes = urls
-            .split(',')
-            .map(str::trim)
-            .filter(|url| !url.is_empty())
-            .map(|url| read(url, heartbeat))
-            .collect::<Result<Vec<_>, _>>()?;
-        if nodes.is_empty() {
-            return Err(ConnectError::Refused(format!("no broker URL given: expected {FORM}")));
-        }
+        let nodes = Arc::new(Nodes::new(urls, heartbeat)?);
         let runtime = Arc::new(AmqpRuntime::start()?);
         let tls = TlsFiles::default();
-        Ok(Self { nodes, tls, prefix: prefix.to_owned(), heartbeat, management: None, runtime })
+        Ok(Self { nodes, tls, prefix: prefix.to_owned(), management: None, runtime })
+    }
+
+    /// The URLs are in this file, which is read again for each connection. A file that cannot be used is logged and
+    /// changes nothing.
+    #[must_use]
+    pub fn with_url_file(mut self, file: &Path) -> Self {
+        self.nodes_mut().set_file(file.to_owned());
+        self
+    }
+
+    fn nodes_mut(&mut self) -> &mut Nodes {
+        Arc::get_mut(&mut self.nodes).expect("shared by sessions only, and none has begun")
     }
 
     /// With a CA or a client certificate for `amqps://`. The files are read for each connection.
@@ -73,14 +79,8 @@ impl RabbitBroker {
     /// # Errors
     /// [`ConnectError::Refused`] if a file cannot be used, or if a URL is not `amqps://`.
     pub fn with_tls(mut self, files: TlsFiles) -> Result<Self, ConnectError> {
-        if let Some(plain) = self.nodes.iter().find(|node| files.is_set() && node.scheme == AMQPScheme::AMQP)
-        {
-            return Err(ConnectError::Refused(format!(
-                "broker.tls_ca_file and broker.tls_cert_file need amqps://, and broker.url has amqp:// for {}",
-                place(plain)
-            )));
-        }
         if files.is_set() {
+            self.nodes_mut().require_tls()?;
             files.connector().map_err(|error| ConnectError::Refused(error.to_string()))?;
         }
         self.tls = files;
@@ -96,8 +96,17 @@ impl RabbitBroker {
             let form = "http://user:password@host:15672";
             ConnectError::Refused(format!("cannot read the URL {} ({why}): expected {form}", redacted(url)))
         })?;
-        self.management = Some(url.to_owned());
+        self.management = Some(Secret { text: url.to_owned(), file: None });
         Ok(self)
+    }
+
+    /// The URL of RabbitMQ's own HTTP API is in this file, which is read again for each request.
+    #[must_use]
+    pub fn with_management_file(mut self, file: &Path) -> Self {
+        if let Some(management) = &mut self.management {
+            management.file = Some(file.to_owned());
+        }
+        self
     }
 
     async fn open(&self, node: &AMQPUri, name: &str) -> Result<Arc<dyn Session>, ConnectError> {
@@ -105,7 +114,7 @@ impl RabbitBroker {
             let consume = self.dial(node, format!("{name} consume")).await?;
             let publish = self.dial(node, format!("{name} publish")).await?;
             let asking = asking::Asking::new(
-                (node.clone(), self.tls.clone()),
+                (node.clone(), Arc::clone(&self.nodes), self.tls.clone()),
                 format!("{name} ask"),
                 Arc::clone(&self.runtime),
             );
@@ -145,7 +154,7 @@ async fn dial(
 impl Broker for RabbitBroker {
     async fn connect(&self, name: &str) -> Result<Arc<dyn Session>, ConnectError> {
         let mut silent = Vec::new();
-        for node in &self.nodes {
+        for node in self.nodes.current().iter() {
             match self.open(node, name).await {
                 Ok(session) => return Ok(session),
                 Err(ConnectError::Unreachable(why)) => silent.push(why),
@@ -157,7 +166,7 @@ impl Broker for RabbitBroker {
 
     async fn version(&self) -> Option<String> {
         let runtime = async_rs::Runtime::tokio_with_handle(self.runtime.handle().clone());
-        for node in &self.nodes {
+        for node in self.nodes.current().iter() {
             let asked = tokio::time::timeout(VERSION_TIMEOUT, version::of(node, &self.tls, &runtime)).await;
             if let Ok(Ok(Some(version))) = asked {
                 return Some(version);
@@ -167,23 +176,39 @@ impl Broker for RabbitBroker {
     }
 
     async fn inspect(&self, queues: &[(String, QueueKind)]) -> Option<Server> {
-        let node = self.nodes.first()?;
+        let nodes = self.nodes.last();
+        let node = nodes.first()?;
         let management = async {
             match &self.management {
-                Some(url) => management::ask(url, &self.tls, (&node.vhost, &self.prefix), queues).await,
+                Some(url) => {
+                    management::ask(&url.text(), &self.tls, (&node.vhost, &self.prefix), queues).await
+                }
                 None => Management::Unset,
             }
         };
         let (version, management) = tokio::join!(self.version(), management);
         Some(Server {
-            place: self.nodes.iter().map(place).collect::<Vec<_>>().join(", "),
+            place: nodes.iter().map(place).collect::<Vec<_>>().join(", "),
             vhost: node.vhost.clone(),
             version,
-            guest_over_network: self.nodes.iter().any(is_guest_over_network),
-            plain_over_network: self.nodes.iter().any(is_plain_over_network),
-            heartbeat: self.heartbeat,
+            guest_over_network: nodes.iter().any(is_guest_over_network),
+            plain_over_network: nodes.iter().any(is_plain_over_network),
+            heartbeat: self.nodes.heartbeat,
             management,
         })
+    }
+}
+
+/// A text, or a file that has a newer one.
+struct Secret {
+    text: String,
+    file: Option<PathBuf>,
+}
+
+impl Secret {
+    fn text(&self) -> String {
+        let newer = self.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+        newer.map_or_else(|| self.text.clone(), |text| text.trim().to_owned())
     }
 }
 
@@ -228,8 +253,6 @@ impl Drop for AmqpRuntime {
         }
     }
 }
-
-const FORM: &str = "amqp://user:password@host:5672/vhost (amqps:// for TLS; the vhost \"/\" is written %2f)";
 
 fn read(url: &str, heartbeat: Duration) -> Result<AMQPUri, ConnectError> {
     let refused = |why: &str| {
@@ -306,6 +329,6 @@ mod tests {
     #[test]
     fn nodes_are_kept_in_order() {
         let broker = RabbitBroker::new("amqp://a/%2f, amqps://b", "p.", Duration::from_secs(5)).unwrap();
-        assert_eq!(broker.nodes.iter().map(place).collect::<Vec<_>>(), ["a:5672", "b:5671"]);
+        assert_eq!(broker.nodes.current().iter().map(place).collect::<Vec<_>>(), ["a:5672", "b:5671"]);
     }
 }

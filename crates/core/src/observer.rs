@@ -5,5 +5,6 @@ pub mod difference;
 pub mod patch;
 pub mod retry;
 pub mod schedule;
+pub mod secret;
 mod time_zone;
 pub mod windows;

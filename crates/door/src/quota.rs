@@ -22,14 +22,31 @@ pub struct Quota {
 struct Held {
     in_all: usize,
     /// Clients that hold no permit are not in it, so it never has more entries than there are permits.
-    by: HashMap<Option<IpAddr>, usize>,
+    by: HashMap<Client, usize>,
+}
+
+/// Whom a limit counts as one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// All addresses of a 64-bit IPv6 network count as one client, because one machine can choose freely among them.
+    Network(IpAddr),
+    /// An authenticated user, wherever its requests come from.
+    Principal(String),
+    /// Without an address.
+    Unknown,
+}
+
+impl From<Option<IpAddr>> for Client {
+    fn from(address: Option<IpAddr>) -> Self {
+        address.map_or(Self::Unknown, |address| Self::Network(network(address)))
+    }
 }
 
 /// One unit of the resource, held until it is dropped.
 #[derive(Debug)]
 pub struct Permit {
     of: Arc<Quota>,
-    client: Option<IpAddr>,
+    client: Client,
 }
 
 /// Why there is no permit.
@@ -47,13 +64,12 @@ impl Quota {
         Arc::new(Self { limit, held: Mutex::default() })
     }
 
-    /// A permit for a client. All addresses of a 64-bit IPv6 network count as one client, because one machine
-    /// can choose freely among them. `None` is a client without an address.
+    /// A permit for a client.
     ///
     /// # Errors
     /// Whose limit is reached.
-    pub fn acquire(self: &Arc<Self>, client: Option<IpAddr>) -> Result<Permit, Exceeded> {
-        let client = client.map(network);
+    pub fn acquire(self: &Arc<Self>, client: impl Into<Client>) -> Result<Permit, Exceeded> {
+        let client = client.into();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.in_all >= self.limit.total {
             return Err(Exceeded::Total);
@@ -63,7 +79,7 @@ impl Quota {
             return Err(Exceeded::PerClient);
         }
         held.in_all += 1;
-        held.by.insert(client, per_client + 1);
+        held.by.insert(client.clone(), per_client + 1);
         drop(held);
         Ok(Permit { of: Arc::clone(self), client })
     }
@@ -89,7 +105,7 @@ impl Drop for Permit {
 }
 
 /// The network that counts as one client.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
+fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
@@ -127,6 +143,10 @@ mod tests {
         assert_eq!(quota.acquire(of("::ffff:10.0.0.1")).unwrap_err(), Exceeded::PerClient);
         let _none = quota.acquire(None).unwrap();
         assert_eq!(quota.acquire(None).unwrap_err(), Exceeded::PerClient);
+        let user = |name: &str| Client::Principal(name.to_owned());
+        let _user = quota.acquire(user("anna")).unwrap();
+        assert_eq!(quota.acquire(user("anna")).unwrap_err(), Exceeded::PerClient);
+        let _other = quota.acquire(user("10.0.0.1")).unwrap();
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! How many requests each client may send in a second.
 
-use crate::quota::network;
+use crate::quota::Client;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,7 +27,7 @@ pub struct Rate {
 #[derive(Debug, Default)]
 struct Clients {
     /// When the allowance of each client is full again.
-    unused_at: HashMap<Option<IpAddr>, Instant>,
+    unused_at: HashMap<Client, Instant>,
     forgot_at: Option<Instant>,
 }
 
@@ -38,11 +37,10 @@ impl Rate {
         Self { worth: Duration::from_secs(1) / per_second.get(), clients: Mutex::default() }
     }
 
-    /// Whether a client may send this request. One that is refused does not count. All addresses of a 64-bit IPv6
-    /// network count as one client. `None` is a client without an address.
-    pub fn admits(&self, client: Option<IpAddr>, now: Instant) -> bool {
+    /// Whether a client may send this request. One that is refused does not count.
+    pub fn admits(&self, client: impl Into<Client>, now: Instant) -> bool {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let client = clients.known(client.map(network), now);
+        let client = clients.known(client.into(), now);
         let unused_at = clients.unused_at.get(&client).copied().map_or(now, |at| at.max(now));
         let ahead = unused_at.duration_since(now) + self.worth;
         let admitted = ahead <= BURST;
@@ -54,8 +52,8 @@ impl Rate {
 }
 
 impl Clients {
-    /// The key under which this client is counted; `None` if it shares the rate of all further clients.
-    fn known(&mut self, client: Option<IpAddr>, now: Instant) -> Option<IpAddr> {
+    /// The key under which this client is counted; `Unknown` if it shares the rate of all further clients.
+    fn known(&mut self, client: Client, now: Instant) -> Client {
         if self.unused_at.len() < CLIENTS_MAX || self.unused_at.contains_key(&client) {
             return client;
         }
@@ -63,14 +61,14 @@ impl Clients {
             self.forgot_at = Some(now);
             self.unused_at.retain(|_, unused_at| *unused_at > now);
         }
-        if self.unused_at.len() < CLIENTS_MAX { client } else { None }
+        if self.unused_at.len() < CLIENTS_MAX { client } else { Client::Unknown }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
 
     fn rate(per_second: u32) -> Rate {
         Rate::new(NonZeroU32::new(per_second).unwrap())

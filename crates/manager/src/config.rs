@@ -56,6 +56,8 @@ pub struct AuthSection {
     /// How long entries of the audit log are kept.
     #[serde(with = "friendly")]
     pub retention_audit: Duration,
+    /// How many requests one principal may send per second; 0: no limit.
+    pub requests_per_second: u32,
     /// Client certificates as credentials.
     pub mtls: MtlsSection,
 }
@@ -72,8 +74,16 @@ impl Default for AuthSection {
     fn default() -> Self {
         let AuthSettings { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, .. } =
             AuthSettings::default();
-        let mtls = MtlsSection::default();
-        Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, mtls }
+        let (requests_per_second, mtls) = (2_000, MtlsSection::default());
+        Self {
+            mode,
+            bootstrap_token_file,
+            token_ttl_max,
+            session_ttl,
+            retention_audit,
+            requests_per_second,
+            mtls,
+        }
     }
 }
 
@@ -107,9 +117,16 @@ impl AuthSection {
             );
             return Err(ConfigError(rule));
         }
-        let Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, mtls } =
-            self.clone();
-        let mtls_roles = mtls.roles;
+        let Self {
+            mode,
+            bootstrap_token_file,
+            token_ttl_max,
+            session_ttl,
+            retention_audit,
+            requests_per_second,
+            mtls,
+        } = self.clone();
+        let (mtls_roles, requests_per_second) = (mtls.roles, NonZeroU32::new(requests_per_second));
         Ok(AuthSettings {
             mode,
             bootstrap_token_file,
@@ -117,6 +134,7 @@ impl AuthSection {
             session_ttl,
             retention_audit,
             mtls_roles,
+            requests_per_second,
         })
     }
 }
@@ -390,10 +408,10 @@ impl StoreSection {
         policy: RowPolicy,
         stop: &CancellationToken,
     ) -> Result<Option<Arc<dyn Store>>, ConfigError> {
-        let shown = redacted(&self.url);
+        let (shown, file) = (redacted(&self.url), self.url_file.as_deref());
         let mut pause = Duration::from_millis(500);
         loop {
-            match everwatch_store::open(&self.url, policy.clone()).await {
+            match everwatch_store::open_following(&self.url, file, policy.clone()).await {
                 Ok(store) => return Ok(Some(store)),
                 Err(StoreError::Unavailable(why)) => {
                     tracing::warn!(store = shown, error = why, "database unreachable; retrying");

@@ -27,6 +27,9 @@ pub struct AuthSettings {
     pub retention_audit: Duration,
     /// The role of each client certificate, by its URI or DNS name (default none).
     pub mtls_roles: BTreeMap<String, Name>,
+    /// How many requests one principal may send per second; after a pause, twice as many at once. `None`: no limit
+    /// (default 2,000).
+    pub requests_per_second: Option<NonZeroU32>,
 }
 
 impl Default for AuthSettings {
@@ -38,6 +41,7 @@ impl Default for AuthSettings {
             session_ttl: Duration::from_secs(12 * 3600),
             retention_audit: Duration::from_secs(365 * 86_400),
             mtls_roles: BTreeMap::new(),
+            requests_per_second: NonZeroU32::new(2_000),
         }
     }
 }

@@ -100,6 +100,7 @@ impl Offer {
     /// With the built-in kinds, which depend on the configuration.
     pub(crate) fn complete(self, broker: &Broker, section: &ServiceSection) -> (Registry, Resources) {
         let Self { registry, built_in, resources } = self;
+        let registry = registry.secrets(section.secrets());
         if built_in {
             return (crate::kinds::add_built_in(registry, section.kind_settings(broker)), resources);
         }

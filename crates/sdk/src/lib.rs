@@ -55,4 +55,5 @@ pub use tasks::observer::Observer;
 pub use tasks::permits::PendingPermits;
 pub use tasks::readiness::Readiness;
 pub use tasks::registry::{Registry, RunFuture};
+pub use tasks::secrets::SecretsSettings;
 pub use tasks::threads::Threads;

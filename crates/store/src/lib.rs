@@ -23,6 +23,7 @@ pub use memory::{Backup, MemoryStore};
 pub use port::*;
 
 use everwatch_core::record::row_policy::RowPolicy;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Opens the database at `url`, creating or migrating its tables.
@@ -30,8 +31,20 @@ use std::sync::Arc;
 /// # Errors
 /// `Unavailable` where trying again may help; `Refused` where an operator must act. No message holds a password.
 pub async fn open(url: &str, policy: RowPolicy) -> Result<Arc<dyn Store>, StoreError> {
+    open_following(url, None, policy).await
+}
+
+/// The same; if PostgreSQL's URL in `file` gets other credentials later, new connections use them within seconds.
+///
+/// # Errors
+/// Those of [`open`].
+pub async fn open_following(
+    url: &str,
+    file: Option<&Path>,
+    policy: RowPolicy,
+) -> Result<Arc<dyn Store>, StoreError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        return Ok(Arc::new(postgres::PgStore::open(url, policy).await?));
+        return Ok(Arc::new(postgres::PgStore::open(url, file, policy).await?));
     }
     if url.starts_with("sqlite:") {
         return Ok(Arc::new(sqlite::SqliteStore::open(url, policy).await?));

@@ -4,6 +4,7 @@ mod access;
 mod backlog;
 mod batches;
 mod checkpoints;
+mod credentials;
 mod events;
 mod limit_counts;
 mod limits;
@@ -17,6 +18,7 @@ mod rollouts;
 mod services;
 mod worklists;
 
+use self::credentials::Credentials;
 use crate::error_mapping::{failure, migration};
 use crate::port::*;
 use crate::unreadable::{Dialect, Ledger};
@@ -40,6 +42,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, Transaction};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::Path;
 use std::str::FromStr as _;
 use std::time::Duration;
 
@@ -58,21 +61,30 @@ pub(crate) struct PgStore {
     pool: PgPool,
     policy: RowPolicy,
     unreadable: Ledger,
+    _credentials: Option<Credentials>,
+}
+
+/// How connections of this URL are made.
+fn options(url: &str) -> Result<PgConnectOptions, sqlx::Error> {
+    let limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
+    let options = PgConnectOptions::from_str(url)?.application_name("everwatch");
+    Ok(options.options(limits.map(|limit| (limit, STATEMENT_TIMEOUT))))
 }
 
 impl PgStore {
-    pub(crate) async fn open(url: &str, policy: RowPolicy) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(url).map_err(failure)?.application_name("everwatch");
-        migrate(&options).await?;
-        let limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
+    /// `file`: contains the URL, perhaps with new credentials later.
+    pub(crate) async fn open(url: &str, file: Option<&Path>, policy: RowPolicy) -> Result<Self, StoreError> {
+        migrate(&PgConnectOptions::from_str(url).map_err(failure)?.application_name("everwatch")).await?;
         let pool = PgPoolOptions::new()
             .max_connections(16)
             .min_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_with(options.options(limits.map(|limit| (limit, STATEMENT_TIMEOUT))))
+            .connect_with(options(url).map_err(failure)?)
             .await
             .map_err(failure)?;
-        Ok(Self { pool, policy, unreadable: Ledger::new(Dialect::Postgres) })
+        let credentials = file.map(|file| Credentials::follow(file, url, pool.clone()));
+        let unreadable = Ledger::new(Dialect::Postgres);
+        Ok(Self { pool, policy, unreadable, _credentials: credentials })
     }
 
     fn reading(&self) -> observers::Reading<'_> {

@@ -8,9 +8,11 @@
 //! stays the context of the run, so that the code's own spans, the reports and `attempt ended` are children
 //! of a span that is already exported.
 
+mod hide;
 mod lost;
 mod otlp;
 
+pub use hide::Hide;
 pub use lost::{LOST, LOST_LOG_LINES};
 pub use otlp::{Export, ExportError, Exporting};
 

@@ -1,6 +1,7 @@
 //! Both ends of the queue to the collector. They count and log the spans that the full queue or the collector
 //! rejects.
 
+use crate::hide::{Hide, hide};
 use opentelemetry::Context;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
@@ -80,11 +81,13 @@ impl SpanProcessor for Incoming {
 pub(crate) struct Outgoing {
     pub(crate) otlp: opentelemetry_otlp::SpanExporter,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) hide: Hide,
 }
 
 impl SpanExporter for Outgoing {
-    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+    async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
+        batch.iter_mut().for_each(|span| hide(span, self.hide));
         self.ledger.waiting.fetch_sub(spans, Ordering::Relaxed);
         let sent = self.otlp.export(batch).await;
         if sent.is_err() {

@@ -3,6 +3,7 @@
 //! starts spans.
 
 use crate::SCOPE;
+use crate::hide::Hide;
 use crate::lost::{Incoming, Ledger, Outgoing, WAITING_MAX};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -44,6 +45,8 @@ pub struct Export<'a> {
     /// The role of the process; used as its service name unless `OTEL_SERVICE_NAME` is set.
     pub role: &'static str,
     pub instance: &'a str,
+    /// Hides secrets in what leaves the process.
+    pub hide: Hide,
 }
 
 /// Why the export cannot start. The text names the wrong value.
@@ -70,7 +73,7 @@ impl Exporting {
             .with_scheduled_delay(EVERY)
             .build();
         let ledger = Arc::new(Ledger::default());
-        let outgoing = Outgoing { otlp: exporter(export)?, ledger: ledger.clone() };
+        let outgoing = Outgoing { otlp: exporter(export)?, ledger: ledger.clone(), hide: export.hide };
         let queue = BatchSpanProcessor::builder(outgoing).with_batch_config(config).build();
         let mut resource = Resource::builder().with_attributes([
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 fn export(endpoint: &str) -> Export<'_> {
-    Export { endpoint, sample: 1.0, role: "test", instance: "here" }
+    Export { endpoint, sample: 1.0, role: "test", instance: "here", hide: |text| text.into() }
 }
 
 #[test]

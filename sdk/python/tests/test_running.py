@@ -16,6 +16,7 @@ from everwatch._commands import Checkpoints
 from everwatch._effects import Aborted, Done, Errored, Failed, Outcome
 from everwatch._fence import CODE_NOT_STOPPED, Fence
 from everwatch._kinds import Kind, Registry
+from everwatch._secrets import Secrets
 from everwatch._tasks import Ended, Units
 from everwatch._wire import Work, epoch_of
 
@@ -54,11 +55,13 @@ class Outlet:
 class Stage:
     """Runs one kind of code."""
 
-    def __init__(self, code: Callable[[Context, Any], Awaitable[Any]] | Kind) -> None:
+    def __init__(self, code: Callable[[Context, Any], Awaitable[Any]] | Kind, secrets: Secrets | None = None) -> None:
         kind = code if isinstance(code, Kind) else observer("code")(code)
         self.outlet = Outlet()
         self.ended: asyncio.Queue[Ended] = asyncio.Queue()
-        self.units = Units(asyncio.get_running_loop(), Registry([kind]), self.outlet, self.ended.put_nowait)
+        self.units = Units(
+            asyncio.get_running_loop(), Registry([kind]), self.outlet, self.ended.put_nowait, secrets or Secrets()
+        )
 
     def start(self, spec: Any = None, scheduled_for: int | None = None) -> None:
         work = Work(ID, 1, "code", "o", {} if spec is None else spec, scheduled_for=scheduled_for)

@@ -50,6 +50,7 @@ fn manager(settings: &Settings, adopt: bool) -> anyhow::Result<()> {
 }
 
 fn service(settings: &Settings) -> anyhow::Result<()> {
-    let registry = built_in(settings.service.kind_settings(&settings.broker));
+    let registry =
+        built_in(settings.service.kind_settings(&settings.broker)).secrets(settings.service.secrets());
     Ok(host::run(&settings.broker, &settings.service, registry)?)
 }

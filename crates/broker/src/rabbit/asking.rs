@@ -6,6 +6,7 @@
 //! replaced without ending the session.
 
 use super::channel::open_channel;
+use super::nodes::Nodes;
 use super::{AmqpRuntime, TlsFiles, dial};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
@@ -21,6 +22,7 @@ const QUESTIONS_MAX: u32 = 1000;
 /// or lost.
 pub(super) struct Asking {
     node: AMQPUri,
+    nodes: Arc<Nodes>,
     tls: TlsFiles,
     name: String,
     runtime: Arc<AmqpRuntime>,
@@ -28,8 +30,12 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    pub(super) fn new((node, tls): (AMQPUri, TlsFiles), name: String, runtime: Arc<AmqpRuntime>) -> Self {
-        Self { node, tls, name, runtime, open: Mutex::default() }
+    pub(super) fn new(
+        (node, nodes, tls): (AMQPUri, Arc<Nodes>, TlsFiles),
+        name: String,
+        runtime: Arc<AmqpRuntime>,
+    ) -> Self {
+        Self { node, nodes, tls, name, runtime, open: Mutex::default() }
     }
 
     /// Passively declares a queue.
@@ -48,7 +54,9 @@ impl Asking {
             *asked += 1;
             return Ok(Arc::clone(connection));
         }
-        let connection = Arc::new(dial(&self.node, &self.tls, self.name.clone(), &self.runtime).await?);
+        let connection = Arc::new(
+            dial(&self.nodes.renewed(&self.node), &self.tls, self.name.clone(), &self.runtime).await?,
+        );
         // The previous connection closes when its last query has been answered.
         *open = Some((Arc::clone(&connection), 1));
         Ok(connection)

@@ -13,7 +13,7 @@ impl RabbitBroker {
     pub async fn remove(&self, queues: &[String], exchanges: &[String]) -> Result<(), ConnectError> {
         let failed = |error: lapin::Error| ConnectError::Unreachable(format!("not deleted: {error}"));
         let mut failure = None;
-        for node in &self.nodes {
+        for node in self.nodes.current().iter() {
             let connection = match self.dial(node, "everwatch remove".to_owned()).await {
                 Ok(connection) => connection,
                 Err(error) => {

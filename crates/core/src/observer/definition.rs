@@ -4,6 +4,7 @@ use crate::clock::{Timestamp, friendly};
 use crate::id::{Kind, LimitKey, Name, ObserverId, Pool};
 use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
+use crate::observer::secret;
 use crate::observer::windows::Windows;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -380,6 +381,7 @@ impl ObserverDefinition {
             let detail = format!("nests deeper than {SPEC_MAX_DEPTH} levels: make it flatter");
             errors.push(FieldError::new("/spec", detail));
         }
+        errors.extend(secret::errors(&self.spec));
         if self.grace > GRACE_MAX {
             errors.push(FieldError::new("/grace", "at most 1h"));
         }

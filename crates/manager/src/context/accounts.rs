@@ -4,6 +4,7 @@ use crate::clock::DbClock;
 use crate::lock::lock;
 use crate::settings::AuthSettings;
 use everwatch_core::access::{Accounts, Certificate, Digest, Mode, Principal, Secret, Unauthenticated};
+use everwatch_door::quota::Client;
 use everwatch_door::rate::Rate;
 use everwatch_store::{AccessChanges, Store, StoreError};
 use std::net::SocketAddr;
@@ -42,6 +43,8 @@ pub(crate) struct AccountsInUse {
     /// An unknown token may be new. However many of them arrive, one request at a time asks the database.
     turn: tokio::sync::Mutex<()>,
     refusals: Rate,
+    /// `None`: principals may send as many requests as they like.
+    requests: Option<Rate>,
 }
 
 /// The reason why a request is not authenticated.
@@ -56,8 +59,10 @@ pub(crate) enum Denied {
 
 impl AccountsInUse {
     pub(crate) fn new(settings: AuthSettings, listen: SocketAddr, clock: Arc<DbClock>) -> Self {
+        let requests = settings.requests_per_second.map(Rate::new);
         Self {
             settings,
+            requests,
             is_loopback: listen.ip().is_loopback(),
             clock,
             known: Mutex::default(),
@@ -68,6 +73,12 @@ impl AccountsInUse {
 
     pub(crate) fn settings(&self) -> &AuthSettings {
         &self.settings
+    }
+
+    /// Whether a principal may send this request.
+    pub(crate) fn admits(&self, principal: &Principal) -> bool {
+        let client = Client::Principal(principal.name.clone());
+        self.requests.as_ref().is_none_or(|requests| requests.admits(client, Instant::now().into_std()))
     }
 
     /// Reads the tokens and roles again if they have changed, and the bootstrap token.

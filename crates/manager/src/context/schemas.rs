@@ -6,9 +6,10 @@ use crate::lock::lock;
 use everwatch_core::clock::DURATION_FORMAT;
 use everwatch_core::id::Kind;
 use everwatch_core::observer::definition::FieldError;
+use everwatch_core::observer::secret;
 use everwatch_core::record::service::ServiceRow;
 use jsonschema::error::ValidationErrorKind;
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -43,11 +44,21 @@ impl Schemas {
     /// What is wrong with a spec, each with a pointer from `/spec` on.
     pub(crate) fn errors(&self, kind: &Kind, schema: &Value, spec: &Value) -> Vec<FieldError> {
         let Some(validator) = self.ready(kind, schema) else { return Vec::new() };
+        let replaced = secret::with_placeholders(spec);
+        let (spec, secrets) = replaced.as_ref().map_or((spec, None), |(spec, places)| (spec, Some(places)));
+        let is_secret = |error: &ValidationError<'_>| {
+            secrets.is_some_and(|places| places.contains(error.instance_path().as_str()))
+        };
         validator
             .iter_errors(spec)
+            .filter(|error| !is_secret(error) || !is_about_value(error))
             .take(ERRORS_MAX)
             .map(|error| {
                 let at = error.instance_path();
+                if is_secret(&error) {
+                    let detail = "is a reference to a secret, which stands for a string of the user's choice: the kind wants something else here";
+                    return FieldError { pointer: format!("/spec{at}"), detail: detail.to_owned() };
+                }
                 match error.kind() {
                     ValidationErrorKind::Required { property } => {
                         let property = property.as_str().unwrap_or_default();
@@ -87,6 +98,24 @@ impl Schemas {
         }
         known.insert(kind.clone(), Ready { schema: schema.clone(), validator: made.clone() });
         made
+    }
+}
+
+/// Whether an error about a string depends on its characters, which only the service knows if it is a secret.
+fn is_about_value(error: &ValidationError<'_>) -> bool {
+    use ValidationErrorKind as Kind;
+    match error.kind() {
+        Kind::Format { .. }
+        | Kind::Pattern { .. }
+        | Kind::MinLength { .. }
+        | Kind::MaxLength { .. }
+        | Kind::ContentEncoding { .. }
+        | Kind::ContentMediaType { .. }
+        | Kind::Custom { .. } => true,
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+            context.iter().any(|branch| branch.iter().all(is_about_value))
+        }
+        _ => false,
     }
 }
 
@@ -138,6 +167,31 @@ mod tests {
         assert!(told(json!({"url": "not a url"}))[0].starts_with("/spec/url "));
         assert!(told(json!({"url": "ftp://h/"}))[0].starts_with("/spec/url "));
         assert!(told(json!("not a url"))[0].starts_with("/spec "));
+    }
+
+    #[test]
+    fn a_secret_may_stand_for_any_string_and_for_nothing_else() {
+        let (schemas, kind) = (Schemas::default(), Kind::new("poll").unwrap());
+        let schema = json!({"type": "object", "additionalProperties": false, "properties": {
+            "url": {"type": "string", "format": "uri", "pattern": "^https?://", "minLength": 10},
+            "body": {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 2}]},
+            "method": {"enum": ["get", "post"]}, "count": {"type": "integer"},
+            "headers": {"type": "object", "additionalProperties": {"type": "string"}}, "free": true}});
+        let secret = json!({"$secret": "file:a"});
+        let told = |spec: Value| {
+            let all = schemas.errors(&kind, &schema, &spec).into_iter();
+            all.map(|it| format!("{} {}", it.pointer, it.detail)).collect::<Vec<_>>()
+        };
+        for member in ["url", "body", "free"] {
+            assert_eq!(told(json!({ member: secret })), [""; 0], "{member}");
+        }
+        assert_eq!(told(json!({"headers": {"authorization": secret}, "free": [secret]})), [""; 0]);
+        for member in ["method", "count", "headers"] {
+            let told = told(json!({ member: secret }));
+            let expected = format!("/spec/{member} is a reference to a secret, which stands for a string");
+            assert!(told.len() == 1 && told[0].starts_with(&expected), "{told:?}");
+        }
+        assert!(told(json!({"other": secret}))[0].starts_with("/spec "));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use everwatch_door::quota::Client;
 use everwatch_store::By;
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,6 +15,7 @@ const TEXT_MAX: usize = 128;
 
 tokio::task_local! {
     static BY: By;
+    static PRINCIPAL: String;
 }
 
 /// The user whose request is handled now; `None` if the manager acts on its own.
@@ -21,9 +23,11 @@ pub(crate) fn by() -> Option<By> {
     BY.try_with(Clone::clone).ok()
 }
 
-/// Where the request came from that is handled now; `None` for one that came through no connection.
-pub(crate) fn client() -> Option<IpAddr> {
-    by()?.from?.parse().ok()
+/// Whom the limits of a manager count for the request that is handled now: its principal, or its address if requests need no
+/// credentials.
+pub(crate) fn client() -> Client {
+    let address = || by()?.from?.parse::<IpAddr>().ok();
+    PRINCIPAL.try_with(|name| Client::Principal(name.clone())).unwrap_or_else(|_| Client::from(address()))
 }
 
 /// Acts for the user of a request that another task handles.
@@ -43,7 +47,7 @@ pub(crate) async fn acting<T>(by: By, act: impl Future<Output = T>) -> T {
 pub(crate) async fn known_as<T>(name: &str, handling: impl Future<Output = T>) -> T {
     let by = by().unwrap_or(By { who: None, from: None, with: None });
     let who = by.who.map_or_else(|| name.to_owned(), |claim| format!("{name} ({claim})"));
-    BY.scope(By { who: Some(who), ..by }, handling).await
+    PRINCIPAL.scope(name.to_owned(), BY.scope(By { who: Some(who), ..by }, handling)).await
 }
 
 /// Remembers who asks until the request is answered.

@@ -145,6 +145,12 @@ pub(super) async fn admit(
         Ok(principal) => Arc::new(principal),
         Err(denied) => return refused(&manager, entry, denied).await,
     };
+    if !manager.accounts.admits(&principal) {
+        // Not in the audit log: a flood of requests must not become a flood of writes.
+        let detail = "more requests of this principal than auth.requests_per_second permits; send fewer, or use batches \
+                      and the event stream";
+        return Problem::new(Code::TooManyRequests, detail).into_response();
+    }
     let token = principal.token().map(ToString::to_string);
     let entry = AuditEntry { principal: Some(principal.name.clone()), token, ..entry };
     let has_right = verbs.is_empty() || verbs.iter().any(|verb| principal.rights.permits_some(*verb));

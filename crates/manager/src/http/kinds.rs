@@ -10,6 +10,7 @@ use axum::extract::{Path, State};
 use everwatch_api::{Kind, Listed, MemberError, ProblemBody};
 use everwatch_core::id as core;
 use everwatch_core::observer::definition::FieldError;
+use everwatch_core::observer::secret;
 use everwatch_core::record::service::ServiceRow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -70,8 +71,9 @@ pub(crate) async fn validate(
         ));
     };
     let schema = schemas::of_kind(services.iter(), &kind);
-    let errors =
-        schema.map(|schema| manager.requests.schemas.errors(&kind, schema, &spec)).unwrap_or_default();
+    let mut errors = secret::errors(&spec);
+    errors
+        .extend(schema.into_iter().flat_map(|schema| manager.requests.schemas.errors(&kind, schema, &spec)));
     Ok(Json(Validity { valid: errors.is_empty(), errors }))
 }
 

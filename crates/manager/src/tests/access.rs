@@ -1,5 +1,7 @@
 //! Access: each route by role, and what a role of one pool sees.
 
+mod flooding;
+
 use super::*;
 use everwatch_api::{AuditEntry, CreatedToken, Role, Token, Whoami};
 use everwatch_core::access::{BuiltIn, Mode, Target, Verb};
@@ -10,13 +12,13 @@ const BOOTSTRAP: &str = "a secret of thirty-two characters";
 impl Stage {
     /// A manager whose requests need a token.
     async fn guarded(dir: &Path) -> Self {
+        Self::guarded_with(dir, crate::AuthSettings::default()).await
+    }
+
+    async fn guarded_with(dir: &Path, auth: crate::AuthSettings) -> Self {
         let file = dir.join("bootstrap");
         std::fs::write(&file, format!("{BOOTSTRAP}\n")).unwrap();
-        let auth = crate::AuthSettings {
-            mode: Mode::Required,
-            bootstrap_token_file: Some(file),
-            ..crate::AuthSettings::default()
-        };
+        let auth = crate::AuthSettings { mode: Mode::Required, bootstrap_token_file: Some(file), ..auth };
         Self::prepared(Settings { auth, ..Settings::default() }, Some(BOOTSTRAP)).await
     }
 

@@ -8,6 +8,7 @@ use super::limits::{SizeLimitText, TimeLimitText};
 use crate::kinds::exec::ENV_PASS;
 use crate::kinds::{ExecSettings, FilesSettings, KindSettings, PostgresSettings};
 use crate::settings::{Capacity, ServiceSettings};
+use crate::tasks::secrets::SecretsSettings;
 use config::{Environment, File, FileFormat};
 use everwatch_broker::STATE_QUEUES_MAX;
 use everwatch_core::capacity::blocks::CAPACITY_MAX;
@@ -17,7 +18,7 @@ use everwatch_core::wire::logs::LINES_MAX;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What is wrong with the configuration, naming the key and the rule.
@@ -92,6 +93,10 @@ pub struct Service {
     pub threads: u16,
     /// Address of `/livez`, `/readyz` and `/metrics`; empty: none.
     pub listen: String,
+    /// The folder below which the secrets of specs are read; `None`: there are none.
+    pub secrets_dir: Option<PathBuf>,
+    /// Names of environment variables that specs may use as secrets.
+    pub secrets_env: Vec<String>,
     /// `[service.exec]`
     pub exec: Exec,
     /// `[service.files]`
@@ -207,6 +212,8 @@ impl Default for Service {
             log_lines: 100,
             threads: 0,
             listen: String::new(),
+            secrets_dir: None,
+            secrets_env: Vec::new(),
             exec: Exec::default(),
             files: Files::default(),
             postgres: Postgres::default(),
@@ -264,6 +271,7 @@ pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError
         .separator("__")
         .list_separator(",")
         .with_list_parse_key("manager.hosts")
+        .with_list_parse_key("service.secrets_env")
         .with_list_parse_key("service.exec.allow")
         .with_list_parse_key("service.exec.env_pass")
         .with_list_parse_key("service.exec.env_allow")
@@ -317,6 +325,7 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     kinds.exec.check().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
     kinds.files.check().map_err(|error| SettingsError(format!("service.files.{error}")))?;
     kinds.postgres.check().map_err(|error| SettingsError(format!("service.postgres.{error}")))?;
+    service.secrets().check().map_err(|error| SettingsError(format!("service.{error}")))?;
     broker.tls()?;
     service.settings(broker).map(drop)
 }
@@ -370,6 +379,12 @@ impl Service {
     #[must_use]
     pub fn instance(&self) -> String {
         if self.name.is_empty() { host_name() } else { self.name.clone() }
+    }
+    /// The secrets that specs may refer to.
+    #[must_use]
+    pub fn secrets(&self) -> SecretsSettings {
+        let dir = self.secrets_dir.clone().filter(|dir| !dir.as_os_str().is_empty());
+        SecretsSettings { dir, env: self.secrets_env.clone() }
     }
     /// What the built-in kinds may do.
     #[must_use]
@@ -427,6 +442,8 @@ mod tests {
         assert!(name.unwrap_err().starts_with("service.exec.env_allow: `LD_PRELOAD`"));
         let folder = checked(|_, service| service.files.read.push("logs".to_owned()));
         assert!(folder.unwrap_err().starts_with("service.files.read: `logs`"));
+        let name = checked(|_, service| service.secrets_env.push("A=B".to_owned()));
+        assert!(name.unwrap_err().starts_with("service.secrets_env: `A=B`"));
         let stall = checked(|_, service| service.stall_limit.0 = Some(Duration::from_secs(4)));
         assert!(stall.unwrap_err().starts_with("service.stall_limit"));
         let memory = checked(|_, service| service.memory_limit.0 = Some(1 << 20));

@@ -2,6 +2,8 @@
 //! standard error; lines for which the queue has no room are counted, and a warning gives their number once there is
 //! room again.
 
+use crate::tasks::mask;
+use std::borrow::Cow;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -55,10 +57,15 @@ impl Lines {
 }
 
 impl Write for Lines {
-    /// Takes a whole line.
+    /// Takes a whole line, and hides the secrets of all observers in it.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         self.handed.fetch_add(1, Ordering::AcqRel);
-        let taken = self.queue.write(line);
+        let masked = std::str::from_utf8(line).map_or(Cow::Borrowed(""), mask::of_process);
+        let taken = if let Cow::Owned(masked) = masked {
+            self.queue.write(masked.as_bytes()).map(|_| line.len())
+        } else {
+            self.queue.write(line)
+        };
         let lost = self.lost();
         if lost > 0 {
             metrics::counter!(everwatch_trace::LOST_LOG_LINES).absolute(lost);

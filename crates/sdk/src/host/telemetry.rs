@@ -3,6 +3,7 @@
 use super::settings::{Log, LogFormat, SettingsError, Telemetry};
 use super::stderr::{self, LastLines};
 use crate::tasks::log_capture::LogCaptureLayer;
+use crate::tasks::mask;
 use everwatch_trace::{Export, Exporting};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
@@ -47,6 +48,7 @@ pub fn init_telemetry(
         sample: telemetry.sample,
         role: teller.role,
         instance: teller.instance,
+        hide: mask::of_process,
     };
     let exporting = Exporting::begin(&export)
         .map_err(|error| SettingsError::new(format!("telemetry.otlp_endpoint: {error}")))?;

@@ -1,14 +1,15 @@
 //! One attempt: what its code, its context and its service share, in one allocation.
 
 use crate::boot_clock::{boottime, millis};
-use crate::error::Error;
+use crate::error::{Error, Permanent};
 use crate::tasks::logs::{LogBuffer, SessionLogs};
+use crate::tasks::mask::Mask;
 use crate::tasks::measures::{Exported, Measures};
 use crate::tasks::poll_clock::{PollClock, PollClocks};
 use async_trait::async_trait;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::run::permits::Permits;
-use everwatch_core::run::slots::CancelReason;
+use everwatch_core::run::slots::{CancelReason, Outcome};
 use everwatch_core::run::vigil::Fault;
 use everwatch_core::wire::checkpoint::SavedCheckpoint;
 use everwatch_core::wire::logs::Stream;
@@ -18,6 +19,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -122,7 +124,54 @@ impl Attempt {
     /// Adds each line of the text to the log of the observer.
     pub(crate) fn say(&self, stream: Stream, text: &str) {
         let open = || self.outlets.logs.open(self.work.id, self.epoch, &self.over);
-        self.book.get_or_init(open).write(self.epoch, stream, text);
+        self.book.get_or_init(open).write(self.epoch, stream, &self.masked(text));
+    }
+
+    /// From now on, what it tells hides these secrets.
+    pub(crate) fn set_mask(&self, mask: Option<Mask>) {
+        if let Some(mask) = mask {
+            let _first = self.extras().mask.set(mask);
+        }
+    }
+    fn mask(&self) -> Option<&Mask> {
+        self.extras.get()?.mask.get()
+    }
+    pub(crate) fn masked<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.mask().map_or(Cow::Borrowed(text), |mask| mask.text(text))
+    }
+    pub(crate) fn masked_emission(&self, emission: Emission) -> Result<Emission, Error> {
+        let Some(mask) = self.mask() else { return Ok(emission) };
+        let Emission { body, key, headers } = emission;
+        let headers = headers.into_iter().map(|(name, value)| (name, mask.text(&value).into_owned()));
+        Ok(Emission {
+            body: mask.json(body)?,
+            key: key.map(|key| mask.text(&key).into_owned()),
+            headers: headers.collect(),
+        })
+    }
+    pub(crate) fn masked_outcome(&self, outcome: Outcome) -> Outcome {
+        let Some(mask) = self.mask() else { return outcome };
+        match outcome {
+            Outcome::Errored(error) => Outcome::Errored(mask.text(&error).into_owned()),
+            Outcome::Failed(reason) => Outcome::Failed(mask.text(&reason).into_owned()),
+            Outcome::DoneWith(result) => match mask.json(result.into_bytes()).map(String::from_utf8) {
+                Ok(Ok(result)) => Outcome::DoneWith(result),
+                _ => Outcome::Done,
+            },
+            Outcome::Done | Outcome::Aborted => outcome,
+        }
+    }
+    /// Whether a checkpoint may be stored. A masked one would be of no use to the next attempt.
+    ///
+    /// # Errors
+    /// If it has a secret, which is permanent.
+    pub(crate) fn check_checkpoint(&self, checkpoint: &str) -> Result<(), Permanent> {
+        if self.mask().is_some_and(|mask| mask.is_in(checkpoint)) {
+            return Err(Permanent::new(
+                "the checkpoint has the value of a secret of the spec, which is never stored: save something else",
+            ));
+        }
+        Ok(())
     }
 
     /// Spawns a future, which ends with the code. A panic in it is logged, because nothing may wait for it.
@@ -198,6 +247,8 @@ struct Extras {
     /// Why it was aborted, if that counts as an error of the code.
     fault: OnceLock<Fault>,
     measures: Measures,
+    /// Of the secrets in its spec.
+    mask: OnceLock<Mask>,
 }
 
 /// Whether code must stop, why, and until when. A `CancellationToken` would take a node in a tree for each attempt.

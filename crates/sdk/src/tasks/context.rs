@@ -70,7 +70,7 @@ impl<'a> PendingEmission<'a> {
             return Err(Permanent::new(text).into());
         }
         let Attempt { outlets, work, epoch, .. } = &*self.ctx.0;
-        Ok(outlets.outlet.emit(work, *epoch, self.emission))
+        Ok(outlets.outlet.emit(work, *epoch, self.ctx.0.masked_emission(self.emission)?))
     }
 }
 
@@ -349,10 +349,11 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// If the value cannot be written as JSON or is too large, which is permanent, or if the session with the broker is
-    /// lost.
+    /// If the value cannot be written as JSON, is too large or has a secret, which is permanent, or if the session with the
+    /// broker is lost.
     pub async fn checkpoint(&self, value: &(impl Serialize + Sync + ?Sized)) -> Result<(), Error> {
         let text = serde_json::to_string(value).or_permanent()?;
+        self.0.check_checkpoint(&text)?;
         self.0.outlets.outlet.checkpoint(&self.0.work, self.0.epoch, text).await
     }
     /// The newest checkpoint that a manager has stored, and the epoch under which it was saved; `None` if there is none.
@@ -388,7 +389,8 @@ impl Context {
     /// # });
     /// ```
     pub fn status(&self, text: &str) {
-        self.0.outlets.outlet.progress(&self.0.work, self.0.epoch, text.chars().take(200).collect());
+        let text = self.0.masked(text).chars().take(200).collect();
+        self.0.outlets.outlet.progress(&self.0.work, self.0.epoch, text);
     }
     /// Shows the progress, as "37 of 120".
     ///

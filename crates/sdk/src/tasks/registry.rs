@@ -6,6 +6,7 @@ use crate::tasks::context::Context;
 use crate::tasks::exit::Exit;
 use crate::tasks::measures::Exported;
 use crate::tasks::observer::Observer;
+use crate::tasks::secrets::SecretsSettings;
 use crate::tasks::threads::Threads;
 use everwatch_core::id::Kind;
 use everwatch_core::run::vigil::Vigil;
@@ -52,6 +53,7 @@ pub struct Registry {
     hooks: Vec<Hook>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) exported: Arc<Exported>,
+    pub(crate) secrets: SecretsSettings,
 }
 
 impl Registry {
@@ -120,6 +122,12 @@ impl Registry {
     #[must_use]
     pub fn share<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.share_value(TypeId::of::<T>(), Arc::new(value));
+        self
+    }
+    /// Lets specs refer to these secrets.
+    #[must_use]
+    pub fn secrets(mut self, secrets: SecretsSettings) -> Self {
+        self.secrets = secrets;
         self
     }
     pub(crate) fn share_value(&mut self, of: TypeId, value: SharedValue) {

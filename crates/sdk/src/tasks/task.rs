@@ -9,6 +9,7 @@ use crate::tasks::exit::Exit;
 use crate::tasks::log_capture::as_speaker;
 use crate::tasks::logs::Logs;
 use crate::tasks::registry::{Registry, RunFuture};
+use crate::tasks::secrets::Resolved;
 use crate::tasks::threads::Runtimes;
 use crate::tasks::traces::describe;
 use everwatch_core::epoch::Epoch;
@@ -125,6 +126,7 @@ impl AttemptTask {
             // Boxed, because every task would reserve room for it.
             Box::pin(futures::future::join_all(leftovers)).await;
         }
+        let outcome = self.attempt.masked_outcome(outcome);
         note_end(&self.attempt, &outcome);
         self.report(outcome);
     }
@@ -167,15 +169,25 @@ impl AttemptTask {
         let attempt = &self.attempt;
         let code = match code {
             Some(code) => code,
-            None => {
-                let ctx = Context::new(attempt.clone());
-                match self.shared.registry.start(&attempt.work.kind, attempt.work.spec.get(), &ctx) {
-                    Ok(running) => code.insert(running),
-                    Err(spec) => return Poll::Ready(Outcome::Failed(spec)),
-                }
-            }
+            None => match self.start() {
+                Ok(running) => code.insert(running),
+                Err(outcome) => return Poll::Ready(outcome),
+            },
         };
         code.as_mut().poll(context).map(|ended| outcome(ended, attempt.stop.order().is_some()))
+    }
+
+    fn start(&self) -> Result<RunFuture, Outcome> {
+        let (attempt, registry) = (&self.attempt, &self.shared.registry);
+        let (kind, spec, ctx) = (&attempt.work.kind, attempt.work.spec.get(), Context::new(attempt.clone()));
+        match registry.secrets.resolve(spec).map_err(Outcome::Errored)? {
+            None => registry.start(kind, spec, &ctx).map_err(Outcome::Failed),
+            Some(Resolved { spec, mask }) => {
+                attempt.set_mask(mask);
+                // Not for good: the next attempt reads the secrets again.
+                registry.start(kind, &spec, &ctx).map_err(Outcome::Errored)
+            }
+        }
     }
 
     /// Runs a piece of the code in the trace of its run, and with its log.

@@ -58,6 +58,10 @@ class Context:
         self._stop = asyncio.Event()
         self._reason: CancelReason | None = None
 
+    def use(self, outlet: Outlet) -> None:
+        """Sends everything to this outlet; called by the service before the code starts."""
+        self._outlet = outlet
+
     @property
     def id(self) -> UUID:
         """The id of the observer."""

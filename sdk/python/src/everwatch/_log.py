@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+from everwatch._secrets import MaskingFormatter
 from everwatch._tasks import LogCapture
 
 # The most lines that may wait for standard error.
@@ -52,7 +53,7 @@ class DroppingHandler(logging.handlers.QueueHandler):
 def init_log(level: str) -> DroppingHandler:
     """Writes the log to standard error, and what the code of observers logs to their logs, too."""
     writer = logging.StreamHandler(sys.stderr)
-    writer.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    writer.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler = DroppingHandler(writer)
     capture = LogCapture()
     capture.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))

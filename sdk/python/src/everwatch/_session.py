@@ -62,7 +62,7 @@ class ServiceSession:
         self.checkpoints = CheckpointRequests(self._mention)
         self.permits = PermitRequests(me.id, partial(session.publish, topology.rates))
         self.outlet = SessionOutlet(session, topology, me.logs, (self.checkpoints, self.permits), self._on_ready)
-        self.units = Units(me.tasks, me.registry, self.outlet, self._on_ended)
+        self.units = Units(me.tasks, me.registry, self.outlet, self._on_ended, me.settings.secrets)
         times = limits(me.settings.heartbeat, me.settings.fence_grace, me.settings.heartbeat)
         self.fence = Fence(*times, self.units, lambda: self._threadsafe(self._on_tripped, tripped))
         self.reporter = Reporter(me.id, session, topology, self.fence)

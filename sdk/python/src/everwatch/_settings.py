@@ -17,6 +17,7 @@ from everwatch._broker_errors import ConnectError, read_url
 from everwatch._clock import parse_duration
 from everwatch._host import auto_capacity, host_name
 from everwatch._logs import LINES_MAX
+from everwatch._secrets import Secrets
 from everwatch._topology import STATE_QUEUES_MAX
 from everwatch._wire import WEIGHT_MAX, check_kind, check_name, check_pool
 
@@ -50,7 +51,11 @@ _KEYS = {
         "log_lines",
         "threads",
         "listen",
+        "secrets_dir",
+        "secrets_env",
         "exec",
+        "files",
+        "postgres",
     },
     "log": {"filter", "format"},
 }
@@ -95,6 +100,8 @@ class Settings:
     log_level: str = "INFO"
     # The address of /livez and /readyz; empty: none.
     listen: str = ""
+    # The secrets that specs may refer to.
+    secrets: Secrets = field(default_factory=Secrets)
 
 
 def load(
@@ -193,7 +200,19 @@ def _settings(values: dict[str, dict[str, Json]]) -> Settings:
         log_lines=_whole(service, "service.log_lines", 100, 0, LINES_MAX),
         log_level=_level(str(log.get("filter", "info"))),
         listen=str(service.get("listen", "")),
+        secrets=_secrets(service),
     )
+
+
+def _secrets(service: dict[str, Json]) -> Secrets:
+    names = service.get("secrets_env", [])
+    names = names.split(",") if isinstance(names, str) else names
+    env = frozenset(name.strip() for name in map(str, names) if name.strip())
+    secrets = Secrets(str(service.get("secrets_dir", "")), env)
+    wrong = secrets.check()
+    if wrong is not None:
+        raise SettingsError(f"service.{wrong}")
+    return secrets
 
 
 def _checked(check: Any, value: str, key: str) -> str:  # noqa: ANN401 - one of the checks of names

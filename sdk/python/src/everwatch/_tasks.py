@@ -17,6 +17,7 @@ from everwatch._context import Context, Outlet
 from everwatch._effects import Aborted, CancelReason, Done, Errored, Failed, Outcome
 from everwatch._kinds import GiveUp, Registry
 from everwatch._schema import SpecError
+from everwatch._secrets import Mask, MaskedOutlet, SecretError, Secrets
 from everwatch._wire import Work, dumps
 
 # Code that goes on after an abort is cancelled again after this pause, in seconds.
@@ -46,6 +47,8 @@ class _Attempt:
         self.reason: CancelReason | None = None
         self.aborted = False
         self.ctx: Context | None = None
+        # What hides the secrets of its spec.
+        self.mask: Mask | None = None
         self.task: asyncio.Task[None] | None = None
 
 
@@ -58,8 +61,10 @@ class Units:
         registry: Registry,
         outlet: Outlet,
         on_ended: Callable[[Ended], None],
+        secrets: Secrets,
     ) -> None:
         """``on_ended`` is called from the loop of the observers, once for each attempt."""
+        self._secrets = secrets
         self._loop = loop
         self._registry = registry
         self._outlet = outlet
@@ -156,10 +161,13 @@ class Units:
         try:
             outcome = await self._code(attempt, ctx)
         finally:
+            outcome = _masked(attempt.mask, outcome)
             if isinstance(outcome, Errored):
                 self._say(attempt, f"start {attempt.number} ended with an error: {outcome.error}")
             elif isinstance(outcome, Failed):
                 self._say(attempt, f"gave up: {outcome.error}")
+            if attempt.mask is not None:
+                attempt.mask.close()
             self._report(attempt, outcome)
 
     async def _code(self, attempt: _Attempt, ctx: Context) -> Outcome:
@@ -168,9 +176,17 @@ class Units:
         if kind is None:
             return Failed(f"kind `{attempt.work.kind}` is not offered")
         try:
-            spec = kind.read_spec(attempt.work.spec)
+            resolved, attempt.mask = self._secrets.resolve(attempt.work.spec)
+        except SecretError as error:
+            return Errored(str(error))
+        if attempt.mask is not None:
+            ctx.use(MaskedOutlet(self._outlet, attempt.mask))
+        try:
+            spec = kind.read_spec(resolved)
         except SpecError as error:
-            return Failed(f"the spec does not fit kind `{kind.name}`: {error}")
+            text = f"the spec does not fit kind `{kind.name}`: {error}"
+            # With secrets, not for good: the next attempt reads them again.
+            return Failed(text) if resolved == attempt.work.spec else Errored(text)
         try:
             result = await kind.code(ctx, spec)
             dumps(result)
@@ -192,6 +208,17 @@ class Units:
             if self._attempts.get(attempt.work.id) is attempt:
                 del self._attempts[attempt.work.id]
         self._on_ended(Ended(attempt.work.id, attempt.epoch, outcome))
+
+
+def _masked(mask: Mask | None, outcome: Outcome) -> Outcome:
+    match outcome:
+        case Errored(error) if mask is not None:
+            return Errored(mask.text(error))
+        case Failed(error) if mask is not None:
+            return Failed(mask.text(error))
+        case Done(result) if mask is not None:
+            return Done(mask.json(result))
+    return outcome
 
 
 def chain(error: BaseException) -> str:

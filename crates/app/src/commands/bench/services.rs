@@ -51,7 +51,8 @@ pub(crate) fn run(settings: &Settings, count: u32) -> anyhow::Result<()> {
         settings.service.name = format!("fleet-{number:04}");
         settings.service.capacity = CapacityText(everwatch::Capacity::Fixed(1));
         let service = settings.service.settings(&settings.broker)?;
-        let registry = built_in(settings.service.kind_settings(&settings.broker));
+        let registry =
+            built_in(settings.service.kind_settings(&settings.broker)).secrets(settings.service.secrets());
         let (broker, tasks, starts) = (Arc::clone(&broker), tasks.handle().clone(), Arc::clone(&starts));
         local.spawn_local(async move {
             let handle = everwatch::Handle::default();

@@ -65,6 +65,10 @@ impl Broker {
         };
         let broker = RabbitBroker::new(&url, &self.prefix, self.heartbeat)
             .map_err(|error| SettingsError(format!("broker.url: {error}")))?;
+        let broker = match &self.url_file {
+            Some(file) => broker.with_url_file(file),
+            None => broker,
+        };
         broker.with_tls(self.tls()?).map_err(|error| SettingsError(format!("broker.tls_*: {error}")))
     }
 
@@ -100,9 +104,11 @@ impl Broker {
             None => self.management_url.clone().filter(|url| !url.is_empty()),
         };
         let broker = self.connectable()?;
-        match url {
-            Some(url) => broker.with_management(&url).map_err(|error| wrong(&error)),
-            None => Ok(broker),
-        }
+        let Some(url) = url else { return Ok(broker) };
+        let broker = broker.with_management(&url).map_err(|error| wrong(&error))?;
+        Ok(match &self.management_url_file {
+            Some(file) => broker.with_management_file(file),
+            None => broker,
+        })
     }
 }

@@ -1,0 +1,122 @@
+//! The nodes of a cluster and the credentials for them. With a file, a new password needs no restart: the file is read
+//! again for each connection.
+
+use super::{place, read};
+use crate::port::ConnectError;
+use lapin::uri::{AMQPScheme, AMQPUri};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The form of a URL, for errors.
+pub(super) const FORM: &str =
+    "amqp://user:password@host:5672/vhost (amqps:// for TLS; the vhost \"/\" is written %2f)";
+
+pub(super) struct Nodes {
+    pub(super) heartbeat: Duration,
+    file: Option<PathBuf>,
+    needs_tls: bool,
+    /// Those that were read last.
+    last: Mutex<Arc<[AMQPUri]>>,
+}
+
+impl Nodes {
+    pub(super) fn new(urls: &str, heartbeat: Duration) -> Result<Self, ConnectError> {
+        let last = Mutex::new(parse(urls, heartbeat)?);
+        Ok(Self { heartbeat, file: None, needs_tls: false, last })
+    }
+
+    pub(super) fn set_file(&mut self, file: PathBuf) {
+        self.file = Some(file);
+    }
+
+    /// From now on, no URL may be `amqp://`.
+    pub(super) fn require_tls(&mut self) -> Result<(), ConnectError> {
+        self.needs_tls = true;
+        self.check(&self.last()).map_err(ConnectError::Refused)
+    }
+
+    /// Without a look at the file.
+    pub(super) fn last(&self) -> Arc<[AMQPUri]> {
+        self.lock().clone()
+    }
+
+    /// Reads the file again. A file that cannot be used changes nothing.
+    pub(super) fn current(&self) -> Arc<[AMQPUri]> {
+        let Some(file) = &self.file else { return self.last() };
+        let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+        let nodes =
+            text.and_then(|text| parse(text.trim(), self.heartbeat).map_err(|error| error.to_string()));
+        match nodes.and_then(|nodes| self.check(&nodes).map(|()| nodes)) {
+            Ok(nodes) => *self.lock() = nodes,
+            Err(error) => {
+                let file = file.display();
+                tracing::warn!(%file, error, "the file with the broker's URL cannot be used: its former content stays in use");
+            }
+        }
+        self.last()
+    }
+
+    /// A node with the credentials that are valid now.
+    pub(super) fn renewed(&self, node: &AMQPUri) -> AMQPUri {
+        let nodes = self.current();
+        nodes.iter().find(|it| place(it) == place(node)).unwrap_or(node).clone()
+    }
+
+    fn check(&self, nodes: &[AMQPUri]) -> Result<(), String> {
+        match nodes.iter().find(|node| self.needs_tls && node.scheme == AMQPScheme::AMQP) {
+            None => Ok(()),
+            Some(plain) => Err(format!(
+                "broker.tls_ca_file and broker.tls_cert_file need amqps://, and broker.url has amqp:// for {}",
+                place(plain)
+            )),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<[AMQPUri]>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn parse(urls: &str, heartbeat: Duration) -> Result<Arc<[AMQPUri]>, ConnectError> {
+    let nodes = urls
+        .split(',')
+        .map(str::trim)
+        .filter(|url| !url.is_empty())
+        .map(|url| read(url, heartbeat))
+        .collect::<Result<Vec<_>, _>>()?;
+    if nodes.is_empty() {
+        return Err(ConnectError::Refused(format!("no broker URL given: expected {FORM}")));
+    }
+    Ok(nodes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users(nodes: &[AMQPUri]) -> Vec<String> {
+        nodes.iter().map(|node| node.authority.userinfo.username.to_string()).collect()
+    }
+
+    #[test]
+    fn a_file_is_read_again_and_a_broken_one_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        let mut nodes = Nodes::new("amqps://first@a,amqps://first@b", Duration::from_secs(5)).unwrap();
+        nodes.set_file(file.clone());
+        nodes.require_tls().unwrap();
+        assert_eq!(users(&nodes.current()), ["first", "first"], "there is no file");
+        std::fs::write(&file, "amqps://second@a, amqps://third@b\n").unwrap();
+        assert_eq!(users(&nodes.current()), ["second", "third"]);
+        let node = nodes.last()[1].clone();
+        std::fs::write(&file, "amqps://fourth@b,amqps://fourth@a").unwrap();
+        assert_eq!(users(&[nodes.renewed(&node)]), ["fourth"]);
+        for broken in ["", "http://x", "amqp://plain@a"] {
+            std::fs::write(&file, broken).unwrap();
+            assert_eq!(users(&nodes.current()), ["fourth", "fourth"], "{broken}");
+        }
+        std::fs::write(&file, "amqps://fifth@c").unwrap();
+        assert_eq!(users(&[nodes.renewed(&node)]), ["third"], "a node that left keeps its credentials");
+    }
+}
