@@ -250,6 +250,7 @@ chapters! {
     the_commands_of_the_tutorial_run: "docs/first-observer.md",
     the_commands_of_concepts_run: "docs/concepts.md",
     the_commands_of_limits_run: "docs/limits.md",
+    the_commands_of_secrets_run: "docs/secrets.md",
     the_commands_of_single_pools_run: "docs/single-pools.md",
     the_commands_of_weight_run: "docs/weight.md",
     the_commands_of_access_run: "docs/access.md",

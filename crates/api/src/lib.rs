@@ -79,4 +79,7 @@ pub struct ProblemBody {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<MemberError>)]
     pub errors: Vec<FieldError>,
+    /// The id of the request, as in the header `X-Request-Id` of the response. A client may send one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }

@@ -38,7 +38,14 @@ impl Failure {
     pub(crate) fn of_problem(problem: &ProblemBody) -> Self {
         let told = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
         let errors = problem.errors.iter().map(|error| format!("\n  {}: {}", error.pointer, error.detail));
-        Self::of_status(problem.status, std::iter::once(told.clone()).chain(errors).collect())
+        let told: String = std::iter::once(told.clone()).chain(errors).collect();
+        match &problem.request_id {
+            // By this id, the log of the manager has the cause.
+            Some(id) if problem.status == 500 => {
+                Self::of_status(problem.status, format!("{told}; request {id}"))
+            }
+            _ => Self::of_status(problem.status, told),
+        }
     }
 
     /// A failure from any response that is not a success. A proxy may send a response whose body is not a

@@ -26,7 +26,7 @@ use lapin::{Connection, ConnectionProperties, ErrorKind};
 use nodes::{FORM, Nodes};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -45,7 +45,7 @@ pub struct RabbitBroker {
     nodes: Arc<Nodes>,
     tls: TlsFiles,
     prefix: String,
-    management: Option<Secret>,
+    management: Option<ManagementUrl>,
     runtime: Arc<AmqpRuntime>,
 }
 
@@ -96,7 +96,7 @@ impl RabbitBroker {
             let form = "http://user:password@host:15672";
             ConnectError::Refused(format!("cannot read the URL {} ({why}): expected {form}", redacted(url)))
         })?;
-        self.management = Some(Secret { text: url.to_owned(), file: None });
+        self.management = Some(ManagementUrl { last: Mutex::new(url.to_owned()), file: None });
         Ok(self)
     }
 
@@ -181,7 +181,7 @@ impl Broker for RabbitBroker {
         let management = async {
             match &self.management {
                 Some(url) => {
-                    management::ask(&url.text(), &self.tls, (&node.vhost, &self.prefix), queues).await
+                    management::ask(&url.current(), &self.tls, (&node.vhost, &self.prefix), queues).await
                 }
                 None => Management::Unset,
             }
@@ -199,16 +199,27 @@ impl Broker for RabbitBroker {
     }
 }
 
-/// A text, or a file that has a newer one.
-struct Secret {
-    text: String,
+/// The URL of RabbitMQ's own HTTP API, which a file may replace.
+struct ManagementUrl {
+    last: Mutex<String>,
     file: Option<PathBuf>,
 }
 
-impl Secret {
-    fn text(&self) -> String {
-        let newer = self.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
-        newer.map_or_else(|| self.text.clone(), |text| text.trim().to_owned())
+impl ManagementUrl {
+    /// Reads the file again. A file that cannot be used changes nothing.
+    fn current(&self) -> String {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &self.file {
+            let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+            match text.and_then(|text| management::check(text.trim()).map(|_| text.trim().to_owned())) {
+                Ok(newer) => *last = newer,
+                Err(error) => {
+                    let file = file.display();
+                    tracing::warn!(%file, error, "management URL file is unusable; its last valid content stays in use");
+                }
+            }
+        }
+        last.clone()
     }
 }
 

@@ -16,6 +16,7 @@ mod etag;
 mod events;
 mod examples;
 mod filter;
+mod headers;
 mod idempotency;
 mod kinds;
 mod limits;
@@ -87,6 +88,8 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .layer(axum::middleware::from_fn_with_state(door, admit))
         .layer(axum::middleware::from_fn(problem::render))
         .layer(axum::middleware::from_fn(crate::outgoing::spans::follow))
+        .layer(headers::compression())
+        .layer(axum::middleware::from_fn(headers::complete))
 }
 
 /// The routes of the API, with their document and what they need.

@@ -10,6 +10,7 @@ mod contract;
 mod document;
 mod editing;
 mod events;
+mod headers;
 mod health;
 mod rates;
 mod rollouts;

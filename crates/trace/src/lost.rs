@@ -52,17 +52,20 @@ impl Ledger {
 pub(crate) struct Incoming {
     pub(crate) queue: BatchSpanProcessor,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) hide: Hide,
 }
 
 impl SpanProcessor for Incoming {
     fn on_start(&self, span: &mut Span, context: &Context) {
         self.queue.on_start(span, context);
     }
-    fn on_end(&self, span: SpanData) {
+    fn on_end(&self, mut span: SpanData) {
         if self.ledger.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             self.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
             return self.ledger.lose(1);
         }
+        // Now: when the span is exported, nobody may know any longer what is secret.
+        hide(&mut span, self.hide);
         self.queue.on_end(span);
     }
     fn force_flush(&self) -> OTelSdkResult {
@@ -81,13 +84,11 @@ impl SpanProcessor for Incoming {
 pub(crate) struct Outgoing {
     pub(crate) otlp: opentelemetry_otlp::SpanExporter,
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) hide: Hide,
 }
 
 impl SpanExporter for Outgoing {
-    async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
-        batch.iter_mut().for_each(|span| hide(span, self.hide));
         self.ledger.waiting.fetch_sub(spans, Ordering::Relaxed);
         let sent = self.otlp.export(batch).await;
         if sent.is_err() {

@@ -73,7 +73,7 @@ impl Exporting {
             .with_scheduled_delay(EVERY)
             .build();
         let ledger = Arc::new(Ledger::default());
-        let outgoing = Outgoing { otlp: exporter(export)?, ledger: ledger.clone(), hide: export.hide };
+        let outgoing = Outgoing { otlp: exporter(export)?, ledger: ledger.clone() };
         let queue = BatchSpanProcessor::builder(outgoing).with_batch_config(config).build();
         let mut resource = Resource::builder().with_attributes([
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
@@ -84,7 +84,7 @@ impl Exporting {
         }
         let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(export.sample)));
         let provider = SdkTracerProvider::builder()
-            .with_span_processor(Incoming { queue, ledger })
+            .with_span_processor(Incoming { queue, ledger, hide: export.hide })
             .with_sampler(sampler)
             .with_resource(resource.build())
             .build();

@@ -9,7 +9,9 @@ import pytest
 
 from everwatch import Context
 from everwatch._effects import Done, Errored
-from everwatch._secrets import Mask, MaskingFormatter, SecretError, Secrets
+from everwatch._log import DroppingHandler
+from everwatch._secrets import Mask, SecretError, Secrets
+from everwatch._settings import SettingsError, load
 from test_running import Stage
 
 PASSWORD = 'hunter2"hunter2'
@@ -33,16 +35,16 @@ def folder_of(path: Path) -> Secrets:
 @pytest.mark.parametrize(
     ("reference", "expected"),
     [
-        ("file:link", "leads out of [service] secrets_dir"),
+        ("file:link", "is a symbolic link to a file outside [service] secrets_dir"),
         ("file:none", "No such file"),
         ("file:db", "is not a file"),
-        ("file:empty", "is empty"),
+        ("file:empty", "the secret is empty"),
         ("file:binary", "is not text in UTF-8"),
-        ("file:large", "is larger than 65536 bytes"),
+        ("file:large", "the secret is larger than 65536 bytes"),
         ("file:../outside", 'write "file:PATH"'),
         ("file:db/..data/password", 'write "file:PATH"'),
         ("env:HOME", "add HOME to [service] secrets_env"),
-        ("env:EVERWATCH_TEST_SECRET", "has no such variable"),
+        ("env:EVERWATCH_TEST_SECRET", "has no variable EVERWATCH_TEST_SECRET"),
         ("vault:x", 'write "file:PATH"'),
     ],
 )
@@ -79,7 +81,7 @@ async def test_nothing_that_code_tells_has_its_secret(tmp_path: Path) -> None:
         password = spec["password"]
         ctx.log(f"login with {password}")
         await ctx.emit({"password": password, "n": [1]}, key=password, headers={"h": password})
-        with pytest.raises(ValueError, match="never stored"):
+        with pytest.raises(ValueError, match="is not stored"):
             await ctx.checkpoint({"password": password})
         if spec["raises"]:
             raise RuntimeError(f"refused: {password}")
@@ -114,16 +116,31 @@ async def test_a_secret_is_read_again_for_each_attempt(tmp_path: Path) -> None:
 
 def test_lines_of_the_process_hide_the_secrets_of_all_that_runs() -> None:
     stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(MaskingFormatter("%(message)s"))
+    handler = DroppingHandler(logging.StreamHandler(stream))
     log = logging.getLogger("test_secrets")
     log.addHandler(handler)
     log.propagate = False
     mask, short = Mask.of(["the first secret", "short"]), Mask.of(["short"])
     assert mask is not None
     assert short is None
-    log.error("the first secret, short")
+    log.error("the first %s, short", "secret")
+    # The line may be written later.
     mask.close()
     log.error("the first secret")
+    handler.flush_within(5)
     assert stream.getvalue() == "***, short\nthe first secret\n"
     log.removeHandler(handler)
+
+
+def test_the_url_of_the_broker_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text("amqp://me:first@a/%2f, amqp://me:first@b/%2f\n")
+    settings = load(environment={"EVERWATCH_BROKER__URL_FILE": str(file)})
+    assert settings.current_urls() == settings.urls
+    file.write_text("amqp://me:second@a/%2f")
+    assert settings.current_urls() == ("amqp://me:second@a/%2f",)
+    file.unlink()
+    with pytest.raises(SettingsError, match=r"broker.url_file"):
+        settings.current_urls()
+    settings = load(environment={"EVERWATCH_BROKER__URL": "amqp://me@a/%2f"})
+    assert settings.current_urls() == ("amqp://me@a/%2f",)

@@ -51,7 +51,7 @@ impl Nodes {
             Ok(nodes) => *self.lock() = nodes,
             Err(error) => {
                 let file = file.display();
-                tracing::warn!(%file, error, "the file with the broker's URL cannot be used: its former content stays in use");
+                tracing::warn!(%file, error, "broker URL file is unusable; its last valid content stays in use");
             }
         }
         self.last()
@@ -67,7 +67,7 @@ impl Nodes {
         match nodes.iter().find(|node| self.needs_tls && node.scheme == AMQPScheme::AMQP) {
             None => Ok(()),
             Some(plain) => Err(format!(
-                "broker.tls_ca_file and broker.tls_cert_file need amqps://, and broker.url has amqp:// for {}",
+                "the broker URL has amqp:// for {}; broker.tls_ca_file and broker.tls_cert_file need amqps://",
                 place(plain)
             )),
         }

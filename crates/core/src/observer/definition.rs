@@ -381,7 +381,8 @@ impl ObserverDefinition {
             let detail = format!("nests deeper than {SPEC_MAX_DEPTH} levels: make it flatter");
             errors.push(FieldError::new("/spec", detail));
         }
-        errors.extend(secret::errors(&self.spec));
+        let wrong = secret::errors(&self.spec).into_iter();
+        errors.extend(wrong.map(|(pointer, rule)| FieldError::new(format!("/spec{pointer}"), rule)));
         if self.grace > GRACE_MAX {
             errors.push(FieldError::new("/grace", "at most 1h"));
         }

@@ -1,7 +1,6 @@
 //! References to secrets in a spec: `{"$secret": "file:db/password"}` stands for a string that the service reads when an
 //! attempt starts. Managers, messages and the database have the reference only.
 
-use crate::observer::definition::FieldError;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -39,7 +38,10 @@ impl FromStr for SecretRef {
     fn from_str(text: &str) -> Result<Self, String> {
         let forms = "write \"file:PATH\", with a path below the folder of secrets, or \"env:NAME\"";
         if text.len() > TEXT_MAX_BYTES {
-            return Err(format!("is a reference of {} bytes, at most {TEXT_MAX_BYTES}", text.len()));
+            return Err(format!(
+                "is a reference of {} bytes: at most {TEXT_MAX_BYTES} are allowed",
+                text.len()
+            ));
         }
         match text.split_once(':') {
             Some(("file", path)) if path.split('/').all(is_file_name) => Ok(Self::File(path.to_owned())),
@@ -72,17 +74,16 @@ pub fn may_contain(spec: &str) -> bool {
     spec.contains(MEMBER) || spec.contains("\\u")
 }
 
-/// What is wrong with the references of a spec, each with a pointer from `/spec` on.
+/// What is wrong with the references of a spec, each with its JSON pointer.
 #[must_use]
-pub fn errors(spec: &Value) -> Vec<FieldError> {
+pub fn errors(spec: &Value) -> Vec<(String, String)> {
     let all = references(spec);
     let count = all.len();
-    let wrong = all.into_iter().filter_map(|(at, reference)| Some((at, reference.err()?)));
     let mut wrong: Vec<_> =
-        wrong.map(|(at, detail)| FieldError { pointer: format!("/spec{at}"), detail }).collect();
+        all.into_iter().filter_map(|(at, reference)| Some((at, reference.err()?))).collect();
     if count > REFERENCES_MAX {
-        let detail = format!("has {count} references to secrets, at most {REFERENCES_MAX}");
-        wrong.push(FieldError { pointer: "/spec".to_owned(), detail });
+        let rule = format!("has {count} references to secrets: at most {REFERENCES_MAX} are allowed");
+        wrong.push((String::new(), rule));
     }
     wrong
 }
@@ -95,7 +96,8 @@ pub fn with_placeholders(spec: &Value) -> Option<(Value, BTreeSet<String>)> {
         return None;
     }
     let mut spec = spec.clone();
-    places.iter().for_each(|at| put(&mut spec, at, PLACEHOLDER.to_owned()));
+    // Different ones: two secrets of a set are no duplicates.
+    places.iter().enumerate().for_each(|(number, at)| put(&mut spec, at, format!("{PLACEHOLDER} {number}")));
     Some((spec, places))
 }
 
@@ -181,18 +183,16 @@ mod tests {
 
     #[test]
     fn what_is_no_reference_is_refused_with_its_place() {
-        let told =
-            |spec: Value| errors(&spec).into_iter().map(|it| it.to_string()).collect::<Vec<_>>().join("; ");
+        let told = |spec: Value| {
+            errors(&spec).iter().map(|(at, rule)| format!("{at} {rule}")).collect::<Vec<_>>().join("; ")
+        };
         let outside = told(json!({"a": {"$secret": "file:db/..data"}, "b": 1}));
-        assert!(
-            outside.starts_with("/spec/a `db/..data` is not a path below the folder of secrets"),
-            "{outside}"
-        );
+        assert!(outside.starts_with("/a `db/..data` is not a path below the folder of secrets"), "{outside}");
         for wrong in
             ["file:", "file:/etc/passwd", "file:../x", "file:a//b", "file:a/.b", "file:a b", "file:a/"]
         {
             let told = told(json!([{ "$secret": wrong }]));
-            assert!(told.starts_with("/spec/0 `") && told.contains("below the folder of secrets"), "{told}");
+            assert!(told.starts_with("/0 `") && told.contains("below the folder of secrets"), "{told}");
         }
         for wrong in ["env:", "env:1A", "env:A-B", "env:A=B"] {
             assert!(told(json!({ "$secret": wrong })).contains("is not the name of a variable"), "{wrong}");
@@ -204,7 +204,7 @@ mod tests {
         assert!(told(json!({"$secret": "env:A", "x": 1})).contains("only member"));
         assert!(told(json!({ "$secret": format!("env:{}", "A".repeat(600)) })).contains("604 bytes"));
         let many = vec![json!({"$secret": "env:A"}); REFERENCES_MAX + 1];
-        assert_eq!(told(json!(many)), "/spec has 51 references to secrets, at most 50");
+        assert_eq!(told(json!(many)), " has 51 references to secrets: at most 50 are allowed");
         assert_eq!(told(json!({"a": {"secret": "file:x"}, "b": ["$secret"]})), "");
     }
 
@@ -213,6 +213,6 @@ mod tests {
         let text = r#"{"a": {"\u0024secret": "env:A"}}"#;
         assert!(may_contain(text) && !may_contain(r#"{"a": "secret"}"#));
         let (spec, places) = with_placeholders(&serde_json::from_str(text).unwrap()).unwrap();
-        assert_eq!((spec, places), (json!({"a": "secret"}), BTreeSet::from(["/a".to_owned()])));
+        assert_eq!((spec, places), (json!({"a": "secret 0"}), BTreeSet::from(["/a".to_owned()])));
     }
 }

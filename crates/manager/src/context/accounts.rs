@@ -75,6 +75,11 @@ impl AccountsInUse {
         &self.settings
     }
 
+    /// How many requests a principal may send in a second.
+    pub(crate) fn requests_per_second(&self) -> u32 {
+        self.settings.requests_per_second.map_or(u32::MAX, NonZeroU32::get)
+    }
+
     /// Whether a principal may send this request.
     pub(crate) fn admits(&self, principal: &Principal) -> bool {
         let client = Client::Principal(principal.name.clone());

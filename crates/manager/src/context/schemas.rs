@@ -11,7 +11,7 @@ use everwatch_core::record::service::ServiceRow;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use tracing::warn;
 
@@ -49,14 +49,15 @@ impl Schemas {
         let is_secret = |error: &ValidationError<'_>| {
             secrets.is_some_and(|places| places.contains(error.instance_path().as_str()))
         };
+        let is_open = |error: &ValidationError<'_>| secrets.is_some_and(|places| depends_on(error, places));
         validator
             .iter_errors(spec)
-            .filter(|error| !is_secret(error) || !is_about_value(error))
+            .filter(|error| !is_open(error))
             .take(ERRORS_MAX)
             .map(|error| {
                 let at = error.instance_path();
                 if is_secret(&error) {
-                    let detail = "is a reference to a secret, which stands for a string of the user's choice: the kind wants something else here";
+                    let detail = "is a reference to a secret, but the kind does not accept every string here: write the value itself";
                     return FieldError { pointer: format!("/spec{at}"), detail: detail.to_owned() };
                 }
                 match error.kind() {
@@ -101,8 +102,8 @@ impl Schemas {
     }
 }
 
-/// Whether an error about a string depends on its characters, which only the service knows if it is a secret.
-fn is_about_value(error: &ValidationError<'_>) -> bool {
+/// Whether an error depends on the characters of a secret, which only the service knows.
+fn depends_on(error: &ValidationError<'_>, secrets: &BTreeSet<String>) -> bool {
     use ValidationErrorKind as Kind;
     match error.kind() {
         Kind::Format { .. }
@@ -111,9 +112,9 @@ fn is_about_value(error: &ValidationError<'_>) -> bool {
         | Kind::MaxLength { .. }
         | Kind::ContentEncoding { .. }
         | Kind::ContentMediaType { .. }
-        | Kind::Custom { .. } => true,
+        | Kind::Custom { .. } => secrets.contains(error.instance_path().as_str()),
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-            context.iter().any(|branch| branch.iter().all(is_about_value))
+            context.iter().any(|branch| branch.iter().all(|error| depends_on(error, secrets)))
         }
         _ => false,
     }
@@ -176,7 +177,10 @@ mod tests {
             "url": {"type": "string", "format": "uri", "pattern": "^https?://", "minLength": 10},
             "body": {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 2}]},
             "method": {"enum": ["get", "post"]}, "count": {"type": "integer"},
-            "headers": {"type": "object", "additionalProperties": {"type": "string"}}, "free": true}});
+            "headers": {"type": "object", "additionalProperties": {"type": "string"}}, "free": true,
+            "login": {"anyOf": [{"type": "null"}, {"type": "object", "required": ["url"],
+                "properties": {"url": {"type": "string", "format": "uri"}}}]},
+            "set": {"type": "array", "uniqueItems": true, "items": {"type": "string"}}}});
         let secret = json!({"$secret": "file:a"});
         let told = |spec: Value| {
             let all = schemas.errors(&kind, &schema, &spec).into_iter();
@@ -186,9 +190,11 @@ mod tests {
             assert_eq!(told(json!({ member: secret })), [""; 0], "{member}");
         }
         assert_eq!(told(json!({"headers": {"authorization": secret}, "free": [secret]})), [""; 0]);
+        assert_eq!(told(json!({"login": {"url": secret}, "set": [secret, secret]})), [""; 0], "inside");
+        assert!(told(json!({"login": {"other": secret}}))[0].starts_with("/spec/login "));
         for member in ["method", "count", "headers"] {
             let told = told(json!({ member: secret }));
-            let expected = format!("/spec/{member} is a reference to a secret, which stands for a string");
+            let expected = format!("/spec/{member} is a reference to a secret, but the kind does not");
             assert!(told.len() == 1 && told[0].starts_with(&expected), "{told:?}");
         }
         assert!(told(json!({"other": secret}))[0].starts_with("/spec "));

@@ -147,8 +147,11 @@ pub(super) async fn admit(
     };
     if !manager.accounts.admits(&principal) {
         // Not in the audit log: a flood of requests must not become a flood of writes.
-        let detail = "more requests of this principal than auth.requests_per_second permits; send fewer, or use batches \
-                      and the event stream";
+        let (name, most) = (&principal.name, manager.accounts.requests_per_second());
+        let detail = format!(
+            "{name} sends more than {most} requests per second (auth.requests_per_second); send fewer, or use batches and the \
+             event stream"
+        );
         return Problem::new(Code::TooManyRequests, detail).into_response();
     }
     let token = principal.token().map(ToString::to_string);

@@ -68,28 +68,28 @@ action!(
     "/v1/observers/{key}/pause",
     Row::pause,
     "observer-deleted",
-    "Stop the run until the observer is resumed."
+    "Pause an observer: its run ends, and it does not run until it is resumed."
 );
 action!(
     resume,
     "/v1/observers/{key}/resume",
     Row::resume,
     "observer-deleted, finish-at-passed",
-    "Run a paused observer again."
+    "Resume a paused observer."
 );
 action!(
     restart,
     "/v1/observers/{key}/restart",
     Row::restart,
     "observer-deleted, finish-at-passed, observer-paused",
-    "Stop the run and start it again."
+    "Restart an observer: its run ends, and another one starts."
 );
 action!(
     retry,
     "/v1/observers/{key}/retry",
     Row::retry,
     "observer-deleted, finish-at-passed, observer-not-failed",
-    "Run a failed observer again."
+    "Retry a failed observer."
 );
 action!(
     trigger,

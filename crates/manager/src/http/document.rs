@@ -10,8 +10,9 @@ use everwatch_api::ProblemBody;
 use serde_json::json;
 use utoipa::openapi::path::{HttpMethod, Operation, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
-    ContentBuilder, Info, License, OpenApi, Ref, RefOr, ResponseBuilder, ResponsesBuilder,
+    ContentBuilder, Info, License, OpenApi, Ref, RefOr, ResponseBuilder, ResponsesBuilder, Server,
 };
 use utoipa::{PartialSchema as _, ToSchema as _};
 
@@ -32,6 +33,23 @@ impl Written {
     }
 }
 
+const ABOUT: &str = "Everwatch runs tasks that never end, its observers, on several services. This API creates, changes and \
+    deletes observers, shows where they run, and operates the services. Errors are problems of RFC 9457; each response has an \
+    id in X-Request-Id.";
+
+/// Every tag of an operation, in the order in which tools list them.
+const TAGS: [(&str, &str); 9] = [
+    ("observers", "Observers: create, read, change, delete and act on them, one or many at a time."),
+    ("batches", "Observers that are created together, run a few at a time and are completed together."),
+    ("rollouts", "One patch for many observers, a few at a time."),
+    ("services", "The services that run observers, their pools and their kinds."),
+    ("limits", "How many observers that name a key run at once."),
+    ("rates", "How many requests all services together send per second."),
+    ("events", "What happened, as a list and as a stream."),
+    ("operations", "Health, metrics, safe mode, parked messages and the diagnosis of the deployment."),
+    ("access", "Tokens, roles, sessions and the audit log."),
+];
+
 /// What clients know of tokens.
 const TOKEN: &str = "A token, or the cookie of a session of the console. The verb that an operation needs stands beside it. \
     A manager that listens on loopback only needs none until there is one.";
@@ -40,6 +58,10 @@ const TOKEN: &str = "A token, or the cookie of a session of the console. The ver
 pub(crate) fn complete(document: &mut OpenApi) {
     document.info = Info::new("Everwatch", env!("CARGO_PKG_VERSION"));
     document.info.license = Some(License::new("MIT OR Apache-2.0"));
+    document.info.description = Some(ABOUT.to_owned());
+    document.servers = Some(vec![Server::new("/")]);
+    let tag = |(name, about): (&str, &str)| TagBuilder::new().name(name).description(Some(about)).build();
+    document.tags = Some(TAGS.map(tag).to_vec());
     let examples = Examples::load();
     let components = document.components.get_or_insert_default();
     let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(TOKEN)).build();
@@ -51,10 +73,29 @@ pub(crate) fn complete(document: &mut OpenApi) {
             let words = format!("{} {path}", word(&method)).to_lowercase();
             let words = words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
             operation.operation_id = Some(words.collect::<Vec<_>>().join("-"));
+            describe_access(operation);
             add_problems(path, &method, operation);
             examples.add_to(path, operation);
         }
     }
+}
+
+/// Adds what a request needs to the description, which tools show beside each operation.
+fn describe_access(operation: &mut Operation) {
+    let security = json!(operation.security.clone().unwrap_or_default());
+    let requirements = security.as_array().into_iter().flatten();
+    let verbs: Vec<String> = requirements
+        .filter_map(|it| it.get("token")?.as_array().cloned())
+        .flatten()
+        .filter_map(|verb| Some(format!("`{}`", verb.as_str()?)))
+        .collect();
+    let needs = match (&operation.security, verbs.as_slice()) {
+        (Some(security), _) if is_empty(security) => "Needs no token.".to_owned(),
+        (_, []) => "Needs a valid token, with any role.".to_owned(),
+        (_, verbs) => format!("Needs a token whose role permits {}.", verbs.join(" or ")),
+    };
+    let more = operation.description.take().map_or_else(String::new, |text| format!("{text}\n\n"));
+    operation.description = Some(format!("{more}{needs}"));
 }
 
 fn operations(item: &mut PathItem) -> Vec<(HttpMethod, &mut Operation)> {

@@ -71,7 +71,9 @@ pub(crate) async fn validate(
         ));
     };
     let schema = schemas::of_kind(services.iter(), &kind);
-    let mut errors = secret::errors(&spec);
+    let wrong = secret::errors(&spec).into_iter();
+    let mut errors: Vec<_> =
+        wrong.map(|(at, detail)| FieldError { pointer: format!("/spec{at}"), detail }).collect();
     errors
         .extend(schema.into_iter().flat_map(|schema| manager.requests.schemas.errors(&kind, schema, &spec)));
     Ok(Json(Validity { valid: errors.is_empty(), errors }))

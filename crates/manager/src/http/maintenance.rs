@@ -86,13 +86,13 @@ plain!(
     cordon,
     "/v1/services/{key}/cordon",
     EventKind::ServiceCordoned,
-    "Take nothing new; what runs goes on."
+    "Cordon a service: it takes no more observers, and keeps those that it has."
 );
 plain!(
     uncordon,
     "/v1/services/{key}/uncordon",
     EventKind::ServiceUncordoned,
-    "Take again; a drain under way ends."
+    "Uncordon a service: it takes observers again, and a drain in progress ends."
 );
 
 /// Hand over all observers to services with room, and accept no more.
@@ -125,7 +125,7 @@ pub(crate) async fn drain(
     order(&manager, &key, (EventKind::ServiceDraining, text), |orders| orders.drain(drain)).await
 }
 
-/// Set the capacity.
+/// Set the capacity of a service.
 #[utoipa::path(patch, path = "/v1/services/{key}", tag = "services", security(("token" = ["services:operate"])), request_body = ServicePatch,
     params(("key" = String, Path, description = "id, or name")),
     responses((status = 200, body = Service, description = "nothing to change"), (status = 202, body = Service),

@@ -21,7 +21,7 @@ const REASON_MAX: usize = 1000;
 
 type Shared = State<Arc<Manager>>;
 
-/// Totals.
+/// Count observers by status, and services and their slots.
 #[utoipa::path(get, path = "/v1/stats", tag = "operations", security(("token" = ["status:read"])), responses((status = 200, body = Stats)))]
 pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json<Stats>, Problem> {
     params.finish()?;
@@ -44,7 +44,7 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
     Ok(Json(stats))
 }
 
-/// The program and its version.
+/// Read the name and the version of the program.
 #[utoipa::path(get, path = "/v1/version", tag = "operations", security(("token" = [])), responses((status = 200, body = Version)))]
 pub(crate) async fn version(State(manager): Shared, params: Params) -> Result<Json<Version>, Problem> {
     params.finish()?;
@@ -67,7 +67,7 @@ pub(crate) async fn readyz(State(manager): Shared) -> Result<Json<Health>, Probl
     }
 }
 
-/// Whether safe mode is on.
+/// Read whether safe mode is on.
 #[utoipa::path(get, path = "/v1/safe-mode", tag = "operations", security(("token" = ["safe-mode:read"])), responses((status = 200, body = SafeMode)))]
 pub(crate) async fn read_safe_mode(
     State(manager): Shared,

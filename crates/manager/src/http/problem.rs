@@ -5,6 +5,7 @@ mod code;
 
 pub(crate) use code::Code;
 
+use super::headers::RequestId;
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
@@ -67,11 +68,14 @@ impl Problem {
             instance: instance.to_owned(),
             code: code.to_owned(),
             errors: self.errors.clone(),
+            request_id: None,
         }
     }
 
-    fn write(&self, instance: &str) -> Response {
-        let mut response = (self.code.status(), axum::Json(self.body(instance))).into_response();
+    fn write(&self, (instance, request): (&str, Option<&RequestId>)) -> Response {
+        let request_id = request.map(|RequestId(id)| id.clone());
+        let body = ProblemBody { request_id, ..self.body(instance) };
+        let mut response = (self.code.status(), axum::Json(body)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if let Some(seconds) = self.code.retry_after() {
@@ -109,10 +113,11 @@ impl From<&StoreError> for Problem {
 
 /// Gives every error its problem body.
 pub(crate) async fn render(request: Request, next: Next) -> Response {
-    let instance = request.uri().path().to_owned();
+    let (instance, id) = (request.uri().path().to_owned(), request.extensions().get::<RequestId>().cloned());
+    let of = (instance.as_str(), id.as_ref());
     let mut response = next.run(request).await;
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        return problem.write(&instance);
+        return problem.write(of);
     }
     let status = response.status();
     // A route beside the API's own says itself what is wrong.
@@ -122,7 +127,7 @@ pub(crate) async fn render(request: Request, next: Next) -> Response {
     }
     let code = Code::of_status(status);
     let allow = response.headers_mut().remove(header::ALLOW);
-    let mut response = Problem::new(code, code.describe().2).write(&instance);
+    let mut response = Problem::new(code, code.describe().2).write(of);
     if let Some(allow) = allow {
         response.headers_mut().insert(header::ALLOW, allow);
     }

@@ -38,7 +38,7 @@ impl Default for Balance {
     }
 }
 
-/// What would make the services of each pool evenly used.
+/// Plan the moves that would use the services of each pool evenly.
 #[utoipa::path(post, path = "/v1/rebalance:plan", tag = "services", security(("token" = ["services:operate"])), request_body = Option<Balance>,
     responses((status = 200, body = Rebalance), (status = 422, body = ProblemBody, description = "invalid")))]
 pub(crate) async fn plan(
@@ -52,7 +52,7 @@ pub(crate) async fn plan(
     Ok(Json(Rebalance { pools: plans.iter().map(PoolBalance::of).collect() }))
 }
 
-/// Make the services of each pool evenly used: plans afresh and begins.
+/// Rebalance pools: plans the moves again, and begins with them.
 #[utoipa::path(post, path = "/v1/rebalance:apply", tag = "services", security(("token" = ["services:operate"])), request_body = Option<Balance>,
     responses((status = 200, body = Rebalance, description = "already even"),
     (status = 202, body = Rebalance, description = "started"),

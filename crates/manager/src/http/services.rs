@@ -22,7 +22,7 @@ use std::time::Duration;
 
 type Shared = State<Arc<Manager>>;
 
-/// List services, those that ended lately included.
+/// List services, also those that ended recently.
 #[utoipa::path(get, path = "/v1/services", tag = "services", security(("token" = ["services:read"])), params(
     ("state" = Option<String>, Query, description = "active, standby, cordoned, draining, suspect, lost, gone"),
     ("pool" = Option<String>, Query), ("name" = Option<String>, Query),

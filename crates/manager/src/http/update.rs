@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 type Shared = State<Arc<Manager>>;
 
-/// Change some members of an observer; null takes a default back.
+/// Change some members of an observer. The value null restores the default of a member.
 #[utoipa::path(patch, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:update"])),
     request_body(content = ObserverPatch, content_type = "application/merge-patch+json"),
     params(("key" = String, Path, description = "id or name"),
@@ -81,7 +81,7 @@ fn contended(key: &str) -> Problem {
     Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry"))
 }
 
-/// Create an observer of this name, or make it what the body says.
+/// Create an observer of this name, or replace its definition.
 #[utoipa::path(put, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:update"])), request_body = NewObserver,
     params(("key" = String, Path, description = "name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or * for any"),

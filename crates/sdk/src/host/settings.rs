@@ -325,7 +325,16 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     kinds.exec.check().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
     kinds.files.check().map_err(|error| SettingsError(format!("service.files.{error}")))?;
     kinds.postgres.check().map_err(|error| SettingsError(format!("service.postgres.{error}")))?;
-    service.secrets().check().map_err(|error| SettingsError(format!("service.{error}")))?;
+    let secrets = service.secrets();
+    secrets.check().map_err(|error| SettingsError(format!("service.{error}")))?;
+    let own = [&broker.url_file, &broker.management_url_file, &broker.tls_key_file];
+    if let Some(file) = own.into_iter().flatten().find(|file| secrets.exposes(file)) {
+        let text = format!(
+            "service.secrets_dir: contains {}, a file of [broker], which every observer could read; move one of them",
+            file.display()
+        );
+        return Err(SettingsError(text));
+    }
     broker.tls()?;
     service.settings(broker).map(drop)
 }
@@ -444,6 +453,11 @@ mod tests {
         assert!(folder.unwrap_err().starts_with("service.files.read: `logs`"));
         let name = checked(|_, service| service.secrets_env.push("A=B".to_owned()));
         assert!(name.unwrap_err().starts_with("service.secrets_env: `A=B`"));
+        let exposed = checked(|broker, service| {
+            broker.url_file = Some("/run/secrets/broker-url".into());
+            service.secrets_dir = Some("/run/secrets".into());
+        });
+        assert!(exposed.unwrap_err().contains("/run/secrets/broker-url"));
         let stall = checked(|_, service| service.stall_limit.0 = Some(Duration::from_secs(4)));
         assert!(stall.unwrap_err().starts_with("service.stall_limit"));
         let memory = checked(|_, service| service.memory_limit.0 = Some(1 << 20));

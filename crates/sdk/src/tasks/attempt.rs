@@ -168,7 +168,7 @@ impl Attempt {
     pub(crate) fn check_checkpoint(&self, checkpoint: &str) -> Result<(), Permanent> {
         if self.mask().is_some_and(|mask| mask.is_in(checkpoint)) {
             return Err(Permanent::new(
-                "the checkpoint has the value of a secret of the spec, which is never stored: save something else",
+                "the checkpoint contains a secret of the spec and is not stored: remove the secret from it",
             ));
         }
         Ok(())

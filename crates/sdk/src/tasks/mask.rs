@@ -4,6 +4,7 @@
 
 use crate::error::Error;
 use aho_corasick::{AhoCorasick, MatchKind};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -78,13 +79,24 @@ impl Drop for Mask {
     }
 }
 
+/// What RFC 3986 does not reserve; programs differ in whether they encode the last four.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// A secret as it is told of: plain, inside JSON, inside a URL, and line by line.
 fn forms(secret: &str) -> Vec<String> {
     let json = Value::from(secret).to_string();
+    let json = &json[1..json.len() - 1];
+    let ascii = |c: char| {
+        let escaped = |unit: &u16| format!("\\u{unit:04x}");
+        if c.is_ascii() { c.to_string() } else { c.encode_utf16(&mut [0; 2]).iter().map(escaped).collect() }
+    };
     let mut forms = vec![
         secret.to_owned(),
-        json.trim_matches('"').to_owned(),
-        percent_encoding::utf8_percent_encode(secret, percent_encoding::NON_ALPHANUMERIC).to_string(),
+        json.to_owned(),
+        json.replace('/', "\\/"),
+        json.chars().map(ascii).collect(),
+        utf8_percent_encode(secret, RESERVED).to_string(),
+        utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string(),
     ];
     forms.extend(secret.lines().map(|line| line.trim().to_owned()));
     forms.retain(|form| form.len() >= MASKED_MIN_BYTES);
@@ -189,12 +201,21 @@ mod tests {
 
     #[test]
     fn a_secret_is_masked_in_each_of_its_forms() {
-        let mask = mask(&["pass\"word/1", "-----BEGIN-----\nMIIEvQIBADAN\n-----END-----"]);
+        let mask = mask(&[
+            "pass\"word/1",
+            "a-b_c.d~e/g",
+            "schlüssel 🔑",
+            "-----BEGIN-----\nMIIEvQIBADAN\n-----END-----",
+        ]);
         for (text, expected) in [
             ("login with pass\"word/1 failed", "login with *** failed"),
             (r#"{"password":"pass\"word/1"}"#, r#"{"password":"***"}"#),
             ("GET /?p=pass%22word%2F1", "GET /?p=***"),
             ("key: MIIEvQIBADAN", "key: ***"),
+            (r#"{"p":"pass\"word\/1"}"#, r#"{"p":"***"}"#),
+            ("/?p=a-b_c.d~e%2Fg", "/?p=***"),
+            ("/?p=a%2Db%5Fc%2Ed%7Ee%2Fg", "/?p=***"),
+            (r"schl\u00fcssel \ud83d\udd11", "***"),
             ("password", "password"),
         ] {
             assert_eq!(mask.text(text), expected);

@@ -2,11 +2,12 @@
 
 use crate::tasks::mask::Mask;
 use everwatch_core::observer::secret::{SecretRef, is_variable, may_contain, resolve};
+use std::env::VarError;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// The largest secret, in bytes.
-const SECRET_MAX_BYTES: u64 = 64 * 1024;
+const SECRET_MAX_BYTES: usize = 64 * 1024;
 
 /// Which secrets the specs of observers may refer to. The default allows none.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +41,12 @@ impl SecretsSettings {
         }
     }
 
+    /// Whether specs could refer to this file.
+    pub(crate) fn exposes(&self, file: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        self.dir.as_deref().is_some_and(|dir| file.starts_with(dir) || real(file).starts_with(real(dir)))
+    }
+
     /// The spec with the secrets in place of its references; `None` if it has none.
     ///
     /// # Errors
@@ -65,23 +72,30 @@ impl SecretsSettings {
     fn read(&self, reference: &SecretRef) -> Result<String, String> {
         let secret = match reference {
             SecretRef::File(path) => {
-                let dir =
-                    self.dir.as_deref().ok_or("this service has no secrets: set [service] secrets_dir")?;
-                read_file(dir, path)?
+                let dir = self.dir.as_deref();
+                read_file(dir.ok_or("this service has no folder of secrets: set [service] secrets_dir")?, path)?
             }
             SecretRef::Env(name) if !self.env.contains(name) => {
                 return Err(format!(
-                    "add {name} to [service] secrets_env to let observers of this service use it"
+                    "the service does not allow this variable: add {name} to [service] secrets_env"
                 ));
             }
-            SecretRef::Env(name) => std::env::var(name).map_err(|error| error.to_string())?,
+            // The error of a variable that is not UTF-8 contains its value.
+            SecretRef::Env(name) => std::env::var(name).map_err(|error| match error {
+                VarError::NotPresent => {
+                    format!("the environment of this service has no variable {name}: set it and restart the service")
+                }
+                VarError::NotUnicode(_) => format!("the value of {name} is not text in UTF-8"),
+            })?,
         };
-        let secret =
-            secret.strip_suffix('\n').map(|it| it.strip_suffix('\r').unwrap_or(it)).unwrap_or(&secret);
-        if secret.is_empty() {
-            return Err("is empty".to_owned());
+        let line = secret.strip_suffix('\n').map(|it| it.strip_suffix('\r').unwrap_or(it));
+        match line.unwrap_or(&secret) {
+            "" => Err("the secret is empty".to_owned()),
+            secret if secret.len() > SECRET_MAX_BYTES => {
+                Err(format!("the secret is larger than {SECRET_MAX_BYTES} bytes"))
+            }
+            secret => Ok(secret.to_owned()),
         }
-        Ok(secret.to_owned())
     }
 }
 
@@ -94,17 +108,15 @@ fn read_file(dir: &Path, path: &str) -> Result<String, String> {
         dir.canonicalize().map_err(|error| format!("[service] secrets_dir, {}: {error}", dir.display()))?;
     let real = dir.join(path).canonicalize().map_err(unreadable)?;
     if !real.starts_with(&dir) {
-        return Err(format!("{shown} leads out of [service] secrets_dir"));
+        return Err(format!("{shown} is a symbolic link to a file outside [service] secrets_dir"));
     }
     if !real.metadata().map_err(unreadable)?.is_file() {
         return Err(format!("{shown} is not a file"));
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(&real).map_err(unreadable)?;
-    file.take(SECRET_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > SECRET_MAX_BYTES {
-        return Err(format!("{shown} is larger than {SECRET_MAX_BYTES} bytes"));
-    }
+    // With the line break, which is not part of the secret, and one byte that is too many.
+    file.take(SECRET_MAX_BYTES as u64 + 3).read_to_end(&mut bytes).map_err(unreadable)?;
     String::from_utf8(bytes).map_err(|_| format!("{shown} is not text in UTF-8"))
 }
 
@@ -132,17 +144,19 @@ mod tests {
         std::fs::write(dir.join("empty"), "\n").unwrap();
         std::fs::write(dir.join("binary"), [0xff, 0xfe]).unwrap();
         std::fs::write(dir.join("large"), vec![b'x'; 65_537]).unwrap();
+        std::fs::write(dir.join("largest"), format!("{}\r\n", "x".repeat(65_536))).unwrap();
         nix::unistd::mkfifo(&dir.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let settings = SecretsSettings { dir: Some(dir.to_owned()), env: vec![] };
         assert_eq!(told(&settings, "file:db/password").unwrap(), r#"{"a":"hunter2-hunter2"}"#);
+        assert_eq!(told(&settings, "file:largest").unwrap().len(), 65_536 + r#"{"a":""}"#.len());
         for (reference, expected) in [
-            ("file:link", "leads out of [service] secrets_dir"),
+            ("file:link", "is a symbolic link to a file outside [service] secrets_dir"),
             ("file:none", "No such file"),
             ("file:db", "is not a file"),
             ("file:pipe", "is not a file"),
-            ("file:empty", "is empty"),
+            ("file:empty", "the secret is empty"),
             ("file:binary", "is not text in UTF-8"),
-            ("file:large", "is larger than 65536 bytes"),
+            ("file:large", "the secret is larger than 65536 bytes"),
             ("file:../x", "is not a path below"),
         ] {
             let error = told(&settings, reference).unwrap_err();
@@ -159,7 +173,9 @@ mod tests {
         assert!(told(&settings, "env:PATH").unwrap().contains("/bin"));
         let error = told(&settings, "env:HOME").unwrap_err();
         assert!(error.contains("add HOME to [service] secrets_env"), "{error}");
-        assert!(told(&settings, "env:EVERWATCH_NONE").unwrap_err().contains("not found"));
+        assert!(
+            told(&settings, "env:EVERWATCH_NONE").unwrap_err().contains("has no variable EVERWATCH_NONE")
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use sqlx::postgres::PgConnectOptions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::task::JoinSet;
+use url::Url;
 
 /// The pause between two looks at the file.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -24,39 +25,43 @@ impl Credentials {
     }
 }
 
-async fn follow(file: PathBuf, mut url: String, pool: PgPool) {
+async fn follow(file: PathBuf, url: String, pool: PgPool) {
     let shown = file.display();
+    // A text that was refused is logged once, and changes nothing.
+    let (mut used, mut seen) = (url.clone(), Ok(url));
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let Ok(text) = tokio::fs::read_to_string(&file).await else { continue };
-        let newer = text.trim();
-        if newer == url {
+        let read = tokio::fs::read_to_string(&file).await;
+        let newer = read.map(|text| text.trim().to_owned()).map_err(|error| error.to_string());
+        if newer == seen {
             continue;
         }
-        match renewed(&url, newer) {
-            Ok(options) => {
+        match newer.clone().and_then(|url| Ok((renewed(&used, &url)?, url))) {
+            Ok((_, url)) if url == used => {}
+            Ok((options, url)) => {
                 tracing::info!(file = %shown, "the credentials of the database have changed: new connections use them");
                 pool.set_connect_options(options);
+                used = url;
             }
-            Err(error) => tracing::warn!(file = %shown, error, "the new URL of the database is not used"),
+            Err(error) => tracing::warn!(file = %shown, error, "new database URL ignored"),
         }
-        newer.clone_into(&mut url);
+        seen = newer;
     }
 }
 
-/// The options of the new URL, which must name the same database. The error has no password.
+/// The options of the new URL, which may differ in user and password only. The error has no password.
 fn renewed(former: &str, newer: &str) -> Result<PgConnectOptions, String> {
-    let (former, newer) = (options(former), options(newer));
-    let (Ok(former), Ok(newer)) = (former, newer) else {
-        return Err("it cannot be read: expected postgres://user:password@host/database".to_owned());
+    let unreadable = |_| "it cannot be read: expected postgres://user:password@host/database".to_owned();
+    let rest = |url: &str| {
+        let mut url = Url::parse(url).map_err(unreadable)?;
+        let _has_host = url.set_username("").and_then(|()| url.set_password(None));
+        Ok::<_, String>(url)
     };
-    let place = |it: &PgConnectOptions| {
-        (it.get_host().to_owned(), it.get_port(), it.get_database().map(str::to_owned))
-    };
-    if place(&former) != place(&newer) {
-        return Err("it names another server or database: restart the manager to use it".to_owned());
+    if rest(former)? != rest(newer)? {
+        return Err("it differs in more than user and password: restart the manager to use it".to_owned());
     }
-    Ok(newer)
+    options(newer)
+        .map_err(|_| "it cannot be read: expected postgres://user:password@host/database".to_owned())
 }
 
 #[cfg(test)]
@@ -67,15 +72,18 @@ mod tests {
     fn only_credentials_may_change() {
         let former = "postgres://me:old@db:5432/everwatch?sslmode=require";
         let told = |newer: &str| renewed(former, newer).map(|it| it.get_username().to_owned());
-        assert_eq!(told("postgres://you:new@db/everwatch").unwrap(), "you");
+        assert_eq!(told("postgres://you:new@db:5432/everwatch?sslmode=require").unwrap(), "you");
         for other in [
-            "postgres://me:new@other/everwatch",
-            "postgres://me:new@db/other",
-            "postgres://me:new@db:1/everwatch",
+            "postgres://me:new@other:5432/everwatch?sslmode=require",
+            "postgres://me:new@db:5432/other?sslmode=require",
+            "postgres://me:new@db:5432/everwatch",
+            "postgres://me:new@db:1/everwatch?sslmode=require",
         ] {
             let error = told(other).unwrap_err();
             assert!(error.contains("restart the manager") && !error.contains("new@"), "{error}");
         }
-        assert!(told("no URL").unwrap_err().contains("postgres://user:password"));
+        for broken in ["", "postgres"] {
+            assert!(told(broken).unwrap_err().contains("postgres://user:password"), "{broken}");
+        }
     }
 }

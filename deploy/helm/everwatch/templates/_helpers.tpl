@@ -90,10 +90,13 @@ app.kubernetes.io/component: manager
 {{- end -}}
 {{- if $pool.autoscaling.enabled -}}
 {{- if ge (int $pool.replicas) 0 -}}
-{{- fail (printf "pools.%s.replicas: set it to -1, because the autoscaler decides about the number of services" $key) -}}
+{{- fail (printf "pools.%s.replicas: set it to -1, because the autoscaler sets the number of services" $key) -}}
 {{- end -}}
 {{- if $pool.single -}}
-{{- fail (printf "pools.%s.autoscaling: more services give a single pool no more slots: set enabled to false" $key) -}}
+{{- fail (printf "pools.%s.autoscaling.enabled: set it to false: a single pool runs on one service, so more services add no slots" $key) -}}
+{{- end -}}
+{{- if gt $grace 1800 -}}
+{{- fail (printf "pools.%s.terminationGracePeriodSeconds: %d must be at most 1800 with autoscaling: Kubernetes allows no longer period between two removals of a service" $key $grace) -}}
 {{- end -}}
 {{- if not $pool.autoscaling.tokenSecret.name -}}
 {{- fail (printf "pools.%s.autoscaling.tokenSecret.name: name a Secret with a token whose role has the verb pools:read" $key) -}}
@@ -103,7 +106,7 @@ app.kubernetes.io/component: manager
 {{- end -}}
 {{- if not $pool.autoscaling.targetSlots -}}
 {{- if eq (toString $pool.capacity) "auto" -}}
-{{- fail (printf "pools.%s.autoscaling.targetSlots: set it, because the capacity is auto" $key) -}}
+{{- fail (printf "pools.%s.autoscaling.targetSlots: set the slots of each service: the chart cannot derive them from the capacity \"auto\"" $key) -}}
 {{- end -}}
 {{- $_ := set $pool.autoscaling "targetSlots" (max 1 (div (mul (sub (int $pool.capacity) (sub (int $pool.weightMax) 1)) 8) 10)) -}}
 {{- end -}}

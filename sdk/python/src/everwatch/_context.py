@@ -10,8 +10,6 @@ from everwatch._effects import CancelReason
 from everwatch._wire import Work, dumps
 
 Json = Any
-# The longest status text, in characters.
-_STATUS_MAX = 200
 # The longest routing key, in bytes: a limit of AMQP.
 KEY_MAX = 255
 # The largest checkpoint, as JSON text in bytes.
@@ -165,7 +163,7 @@ class Context:
 
     def status(self, text: str) -> None:
         """Shows a text beside the observer, at most once a second; at most 200 characters are kept."""
-        self._outlet.progress(self._work, self._epoch, text[:_STATUS_MAX])
+        self._outlet.progress(self._work, self._epoch, text)
 
     def progress(self, done: int, of: int) -> None:
         """Shows the progress, as "37 of 120"."""

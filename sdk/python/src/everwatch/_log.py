@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-from everwatch._secrets import MaskingFormatter
+from everwatch._secrets import hidden
 from everwatch._tasks import LogCapture
 
 # The most lines that may wait for standard error.
@@ -26,6 +26,12 @@ class DroppingHandler(logging.handlers.QueueHandler):
         self._target = target
         self.dropped = 0
         threading.Thread(target=self._write, name="everwatch-log", daemon=True).start()
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Called by the logging module in the thread that logs, while the process still knows what is secret."""
+        record = super().prepare(record)
+        record.msg = record.message = hidden(record.msg)
+        return record
 
     def enqueue(self, record: logging.LogRecord) -> None:
         """Called by the logging module for each record."""
@@ -53,7 +59,7 @@ class DroppingHandler(logging.handlers.QueueHandler):
 def init_log(level: str) -> DroppingHandler:
     """Writes the log to standard error, and what the code of observers logs to their logs, too."""
     writer = logging.StreamHandler(sys.stderr)
-    writer.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    writer.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler = DroppingHandler(writer)
     capture = LogCapture()
     capture.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))

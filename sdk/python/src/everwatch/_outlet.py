@@ -18,6 +18,8 @@ from everwatch._wire import Work, dumps
 
 Json = Any
 _T = TypeVar("_T")
+# The longest status text, in characters.
+_STATUS_MAX = 200
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -51,7 +53,7 @@ class SessionOutlet:
 
     def progress(self, work: Work, epoch: int, text: str) -> None:
         """Keeps the newest text until it is reported."""
-        self._progress[work.id] = (epoch, text)
+        self._progress[work.id] = (epoch, text[:_STATUS_MAX])
 
     def take_progress(self) -> dict[UUID, tuple[int, str]]:
         """The texts since the last call."""

@@ -17,7 +17,7 @@ from everwatch._kinds import Registry
 from everwatch._logs import Logs
 from everwatch._rules import ReconnectBackoff
 from everwatch._session import ServiceSession
-from everwatch._settings import Settings
+from everwatch._settings import Settings, SettingsError
 from everwatch._topology import QueueKind, Topology
 
 # The first and the longest pause between two attempts to reach the broker, in seconds.
@@ -86,10 +86,14 @@ async def run(settings: Settings, registry: Registry, tasks: asyncio.AbstractEve
 async def _connect(
     settings: Settings, topology: Topology, service: UUID, handle: Handle, *, worked: bool
 ) -> Session | None:
-    pause = _CONNECT_FIRST
+    pause, urls = _CONNECT_FIRST, settings.urls
     name = f"everwatch service {settings.name} {service}"
     while not handle.stopping.is_set():
-        opening = asyncio.ensure_future(Session.open(list(settings.urls), topology, name, settings.heartbeat))
+        try:
+            urls = settings.current_urls()
+        except SettingsError as error:
+            logger.warning("broker URL file is unusable; its last valid content stays in use: %s", error)
+        opening = asyncio.ensure_future(Session.open(list(urls), topology, name, settings.heartbeat))
         stopping = asyncio.ensure_future(handle.stopping.wait())
         try:
             await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)

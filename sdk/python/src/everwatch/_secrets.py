@@ -4,7 +4,6 @@
 """
 
 import json
-import logging
 import os
 import re
 import threading
@@ -62,7 +61,8 @@ class Secrets:
         def lookup(at: str, members: dict[str, Json]) -> str:
             text = members[_MEMBER]
             if len(members) > 1 or not isinstance(text, str):
-                raise SecretError(f"the secret at /spec{at}: write it as {{{_MEMBER!r}: 'file:PATH'}} or 'env:NAME'")
+                form = 'write {"$secret": "file:PATH"} or {"$secret": "env:NAME"}, without other members'
+                raise SecretError(f"the secret at /spec{at}: {form}")
             try:
                 secret = self._read(text)
             except (OSError, ValueError) as error:
@@ -79,34 +79,42 @@ class Secrets:
             secret = self._read_file(name)
         elif source == "env" and _VARIABLE.fullmatch(name):
             if name not in self.env:
-                raise ValueError(f"add {name} to [service] secrets_env to let observers of this service use it")
+                raise ValueError(f"the service does not allow this variable: add {name} to [service] secrets_env")
             if name not in os.environ:
-                raise ValueError("the environment of this service has no such variable")
+                raise ValueError(
+                    f"the environment of this service has no variable {name}: set it and restart the service"
+                )
             secret = os.environ[name]
         else:
             raise ValueError(
                 'write "file:PATH", with a path below the folder of secrets, or "env:NAME"; names in a path have '
                 "A-Z a-z 0-9 . _ - and do not begin with a dot"
             )
-        secret = secret.removesuffix("\n").removesuffix("\r")
+        if secret.endswith("\n"):
+            secret = secret.removesuffix("\n").removesuffix("\r")
         if not secret:
-            raise ValueError("is empty")
+            raise ValueError("the secret is empty")
+        try:
+            size = len(secret.encode())
+        except UnicodeEncodeError:
+            raise ValueError("the secret is not text in UTF-8") from None
+        if size > _SECRET_MAX_BYTES:
+            raise ValueError(f"the secret is larger than {_SECRET_MAX_BYTES} bytes")
         return secret
 
     def _read_file(self, name: str) -> str:
         """Symbolic links are followed as long as they stay in the folder: this is how Kubernetes mounts secrets."""
         if not self.dir:
-            raise ValueError("this service has no secrets: set [service] secrets_dir")
+            raise ValueError("this service has no folder of secrets: set [service] secrets_dir")
         folder = Path(self.dir).resolve(strict=True)
         real = (folder / name).resolve(strict=True)
         if not real.is_relative_to(folder):
-            raise ValueError(f"{Path(self.dir) / name} leads out of [service] secrets_dir")
+            raise ValueError(f"{Path(self.dir) / name} is a symbolic link to a file outside [service] secrets_dir")
         if not real.is_file():
             raise ValueError(f"{Path(self.dir) / name} is not a file")
         with real.open("rb") as file:
-            data = file.read(_SECRET_MAX_BYTES + 1)
-        if len(data) > _SECRET_MAX_BYTES:
-            raise ValueError(f"{Path(self.dir) / name} is larger than {_SECRET_MAX_BYTES} bytes")
+            # With the line break, which is not part of the secret, and one byte that is too many.
+            data = file.read(_SECRET_MAX_BYTES + 3)
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -126,7 +134,8 @@ def _replaced(value: Json, at: str, lookup: Callable[[str, dict[str, Json]], str
 
 def _forms(secret: str) -> list[str]:
     """A secret as it is told of: plain, inside JSON, inside a URL, and line by line."""
-    forms = [secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret, safe="")]
+    plain = json.dumps(secret, ensure_ascii=False)[1:-1]
+    forms = [secret, json.dumps(secret)[1:-1], plain, plain.replace("/", "\\/"), quote(secret, safe="")]
     forms += [line.strip() for line in secret.splitlines()]
     return [form for form in forms if len(form.encode()) >= _MASKED_MIN_BYTES]
 
@@ -199,7 +208,7 @@ class MaskedOutlet:
         """Stores a checkpoint that has no secret: a masked one would be of no use to the next attempt."""
         if self._mask.is_in(dumps(value)):
             raise ValueError(
-                "the checkpoint has the value of a secret of the spec, which is never stored: save something else"
+                "the checkpoint contains a secret of the spec and is not stored: remove the secret from it"
             )
         await self._outlet.checkpoint(work, epoch, value)
 
@@ -246,9 +255,6 @@ class _ProcessMask:
 _PROCESS = _ProcessMask()
 
 
-class MaskingFormatter(logging.Formatter):
-    """Hides the secrets of all observers in the lines of the process."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        return _PROCESS.text(super().format(record))
+def hidden(text: str) -> str:
+    """The text without the secrets of all observers of the process."""
+    return _PROCESS.text(text)

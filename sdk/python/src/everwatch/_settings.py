@@ -73,8 +73,10 @@ class Settings:
     """The settings of one service. Times are in seconds."""
 
     name: str
-    # The nodes of one cluster, tried in order.
+    # The nodes of one cluster, tried in order, as they were at the start.
     urls: tuple[str, ...] = (_DEFAULT_URL,)
+    # The section [broker] if the URLs are in a file, which may get a new password.
+    broker: dict[str, Json] | None = None
     prefix: str = "everwatch."
     state_queues: int = 1
     # Of the AMQP connections: whole seconds from 3 to 14. Also the silence of the broker that fences.
@@ -102,6 +104,14 @@ class Settings:
     listen: str = ""
     # The secrets that specs may refer to.
     secrets: Secrets = field(default_factory=Secrets)
+
+    def current_urls(self) -> tuple[str, ...]:
+        """Reads the file with the URLs again, if there is one.
+
+        Raises:
+            SettingsError: the file cannot be used.
+        """
+        return self.urls if self.broker is None else _urls(self.broker)
 
 
 def load(
@@ -181,6 +191,7 @@ def _settings(values: dict[str, dict[str, Json]]) -> Settings:
     return Settings(
         name=_checked(check_name, name, "service.name"),
         urls=_urls(broker),
+        broker=broker if broker.get("url_file") else None,
         prefix=str(broker.get("prefix", "everwatch.")),
         state_queues=_whole(broker, "broker.state_queues", 1, 1, STATE_QUEUES_MAX),
         heartbeat=int(heartbeat),
