@@ -79,7 +79,7 @@ impl Token {
         let previous = token.previous.as_ref().map(|(_, until)| *until);
         Self {
             id: token.id.to_string(),
-            name: token.name.to_string(),
+            name: token.principal().to_owned(),
             role: token.role.to_string(),
             origin: origin.to_owned(),
             created_at: token.created_at,
@@ -144,7 +144,8 @@ pub struct Whoami {
     pub authentication: bool,
     pub name: Option<String>,
     pub role: Option<String>,
-    /// The id of the token; null for the bootstrap token and for a client certificate.
+    /// The id of the token or session; null for the bootstrap token, a client certificate and a token of the identity
+    /// provider.
     pub token: Option<String>,
     /// Whether it is the session of a console.
     pub session: bool,
