@@ -45,6 +45,7 @@ mod saving;
 mod schedule;
 mod silent;
 mod single;
+mod single_sign_on;
 mod stalled;
 mod state_queues;
 mod stopping;

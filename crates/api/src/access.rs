@@ -149,10 +149,21 @@ pub struct Whoami {
     pub token: Option<String>,
     /// Whether it is the session of a console.
     pub session: bool,
+    /// What authenticates it: `token`, `session`, `bootstrap`, `certificate`, or `oidc` for a token of the identity
+    /// provider.
+    #[serde(default)]
+    pub credential: Option<String>,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// The verbs that the role permits on something.
     pub verbs: Vec<String>,
+}
+
+/// How users can log in to the console.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LoginMethods {
+    /// Whether `GET /v1/session/oidc` begins a login at the identity provider.
+    pub single_sign_on: bool,
 }
 
 /// A request that changes something, or that was refused.

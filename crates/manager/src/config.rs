@@ -1,5 +1,9 @@
 //! The sections `[manager]` and `[store]` of a configuration file.
 
+mod oidc;
+
+pub use oidc::OidcSection;
+
 use crate::settings::{AuthSettings, AutoRebalance, Settings};
 use everwatch_core::access::Mode;
 use everwatch_core::clock::friendly;
@@ -58,6 +62,8 @@ pub struct AuthSection {
     pub retention_audit: Duration,
     /// Client certificates as credentials.
     pub mtls: MtlsSection,
+    /// Single sign-on, and tokens of an identity provider.
+    pub oidc: OidcSection,
 }
 
 /// `[auth.mtls]`
@@ -72,8 +78,8 @@ impl Default for AuthSection {
     fn default() -> Self {
         let AuthSettings { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, .. } =
             AuthSettings::default();
-        let mtls = MtlsSection::default();
-        Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, mtls }
+        let (mtls, oidc) = (MtlsSection::default(), OidcSection::default());
+        Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, mtls, oidc }
     }
 }
 
@@ -87,6 +93,7 @@ impl AuthSection {
         if let Some((key, _)) = lives.into_iter().find(|(_, lives)| !TOKEN_LIVES.contains(lives)) {
             return Err(ConfigError(format!("{key}: 1m to 3650d")));
         }
+        self.oidc.settings()?;
         match self.mtls.roles.keys().find(|name| !is_certificate_name(name)) {
             None => Ok(()),
             Some(name) => Err(ConfigError(format!(
@@ -107,7 +114,8 @@ impl AuthSection {
             );
             return Err(ConfigError(rule));
         }
-        let Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, mtls } =
+        let oidc = self.oidc.settings()?;
+        let Self { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, mtls, .. } =
             self.clone();
         let mtls_roles = mtls.roles;
         Ok(AuthSettings {
@@ -117,6 +125,7 @@ impl AuthSection {
             session_ttl,
             retention_audit,
             mtls_roles,
+            oidc,
         })
     }
 }
@@ -124,7 +133,8 @@ impl AuthSection {
 /// Whether a certificate can have this name.
 fn is_certificate_name(name: &str) -> bool {
     let is_printable = name.chars().all(|c| c.is_ascii_graphic()) && !name.is_empty();
-    is_printable && (name.contains("://") || name.to_ascii_lowercase() == name)
+    // The names of users of an identity provider begin with it.
+    !name.starts_with("oidc:") && is_printable && (name.contains("://") || name.to_ascii_lowercase() == name)
 }
 
 /// `[manager]`

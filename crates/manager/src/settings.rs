@@ -1,6 +1,6 @@
 //! The settings of a manager and their defaults. The program reads them from files and the environment.
 
-use everwatch_core::access::Mode;
+use everwatch_core::access::{Mode, Oidc};
 use everwatch_core::doctor::DatabaseLink;
 use everwatch_core::id::{Name, Pool};
 use everwatch_core::record::row_policy::RowPolicy;
@@ -27,6 +27,21 @@ pub struct AuthSettings {
     pub retention_audit: Duration,
     /// The role of each client certificate, by its URI or DNS name (default none).
     pub mtls_roles: BTreeMap<String, Name>,
+    /// The identity provider (default none).
+    pub oidc: Option<OidcSettings>,
+}
+
+/// How a manager reaches the identity provider.
+#[derive(Debug, Clone)]
+pub struct OidcSettings {
+    /// Whose tokens are accepted, and the roles that they give.
+    pub policy: Oidc,
+    /// What a login requests besides `openid`.
+    pub scopes: Vec<String>,
+    /// A file with the secret of the client; `None`: the client has none.
+    pub client_secret_file: Option<PathBuf>,
+    /// A PEM file with the CA of the provider; `None`: those that the machine trusts.
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Default for AuthSettings {
@@ -38,6 +53,7 @@ impl Default for AuthSettings {
             session_ttl: Duration::from_secs(12 * 3600),
             retention_audit: Duration::from_secs(365 * 86_400),
             mtls_roles: BTreeMap::new(),
+            oidc: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use url::{Host, Url};
 
 /// The longest token that a manager reads, in bytes.
 pub const JWT_MAX: usize = 16 * 1024;
@@ -197,6 +198,19 @@ impl Oidc {
             (None, None) => Err(OidcRefusal::Unmapped { name, claim: self.roles_claim.clone() }),
         }
     }
+}
+
+/// Whether a manager may fetch from this URL of a provider: by HTTPS, or by HTTP from its own machine.
+#[must_use]
+pub fn is_safe_url(url: &Url) -> bool {
+    let is_loopback = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(addr)) => addr.is_loopback(),
+        Some(Host::Ipv6(addr)) => addr.is_loopback(),
+        None => return false,
+    };
+    let has_password = !url.username().is_empty() || url.password().is_some();
+    !has_password && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback))
 }
 
 /// Refuses what has expired, with the leeway.

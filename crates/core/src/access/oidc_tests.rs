@@ -143,6 +143,30 @@ fn a_name_is_the_one_that_users_recognize() {
 }
 
 #[test]
+fn providers_are_reached_by_https_or_on_the_same_machine() {
+    let is_safe = |text: &str| is_safe_url(&text.parse().unwrap());
+    for safe in [
+        "https://e.org",
+        "https://e.org:8443/realms/a",
+        "http://localhost:1",
+        "http://127.9.9.9",
+        "http://[::1]",
+    ] {
+        assert!(is_safe(safe), "{safe}");
+    }
+    for unsafe_one in [
+        "http://e.org",
+        "http://10.0.0.1",
+        "http://localhost.e.org",
+        "ftp://localhost",
+        "https://u:p@e.org",
+        "file:///x",
+    ] {
+        assert!(!is_safe(unsafe_one), "{unsafe_one}");
+    }
+}
+
+#[test]
 fn groups_are_read_from_a_text_a_list_or_a_path() {
     let groups = |claim: &str, changes: Value| {
         let oidc = Oidc { roles_claim: claim.to_owned(), ..sre() };
