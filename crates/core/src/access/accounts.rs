@@ -28,6 +28,8 @@ pub struct Accounts {
 pub struct Principal {
     /// The name in events and in the audit log.
     pub name: String,
+    /// The subject at the identity provider, for principals that it has identified.
+    pub subject: Option<String>,
     pub role: Name,
     pub credential: Credential,
     pub rights: Rights,
@@ -87,7 +89,14 @@ impl Principal {
         let Role { name: role, .. } = BuiltIn::Admin.role();
         let rights = BuiltIn::Admin.role().rights();
         let (name, credential) = ("bootstrap".to_owned(), Credential::Bootstrap(digest));
-        Self { name, role, credential, rights, expires_at: None }
+        Self { name, subject: None, role, credential, rights, expires_at: None }
+    }
+
+    /// A text that no other principal has. Unlike the name, users of an identity provider cannot choose it.
+    #[must_use]
+    pub fn account(&self) -> String {
+        // No name contains a space.
+        self.subject.as_ref().map_or_else(|| self.name.clone(), |subject| format!("subject {subject}"))
     }
 
     /// The id of the token or session that authenticates it.
@@ -180,6 +189,7 @@ impl Accounts {
         let role = self.role(role).ok_or_else(missing)?;
         Ok(Principal {
             name: name.clone(),
+            subject: None,
             rights: role.rights(),
             role: role.name,
             credential: Credential::Certificate,
@@ -201,6 +211,7 @@ impl Accounts {
         let role = self.role_of(identity)?;
         Ok(Principal {
             name: identity.name.clone(),
+            subject: Some(identity.subject.clone()),
             rights: role.rights(),
             role: role.name,
             credential: Credential::Oidc(identity.clone()),
@@ -247,6 +258,7 @@ impl Accounts {
         let role = self.role(&token.role).ok_or_else(|| Unauthenticated::RoleMissing(token.role.clone()))?;
         Ok(Principal {
             name: token.principal().to_owned(),
+            subject: token.identity().map(|identity| identity.subject.clone()),
             rights: role.rights(),
             role: role.name,
             credential,

@@ -45,8 +45,10 @@ pub struct Oidc {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub issuer: String,
-    /// Begins with `oidc:`.
+    /// Begins with `oidc:`. Some providers let users choose it, so it may not be unique.
     pub name: String,
+    /// Unique at the issuer.
+    pub subject: String,
     /// Those of its groups to which the configuration gives a role.
     pub groups: Vec<String>,
 }
@@ -136,9 +138,9 @@ impl Oidc {
         {
             return Err(OidcRefusal::Nonce);
         }
-        let identity =
-            Identity { issuer: self.issuer.clone(), name: name(claims)?, groups: self.groups(claims) };
-        Ok((identity, expires_at))
+        let subject = text(claims, "sub")?.ok_or(OidcRefusal::ClaimMissing("sub"))?.to_owned();
+        let (issuer, name) = (self.issuer.clone(), name(claims)?);
+        Ok((Identity { issuer, name, subject, groups: self.groups(claims) }, expires_at))
     }
 
     fn check_audience(&self, claims: &Map<String, Value>, purpose: Purpose<'_>) -> Result<(), OidcRefusal> {
@@ -257,7 +259,6 @@ fn claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
 
 /// The name of the principal: what users recognize, if there is such a claim.
 fn name(claims: &Map<String, Value>) -> Result<String, OidcRefusal> {
-    text(claims, "sub")?.ok_or(OidcRefusal::ClaimMissing("sub"))?;
     let is_verified = claims.get("email_verified").is_none_or(|it| *it == Value::Bool(true));
     let usable = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| is_name(text));
     let email = usable("email").filter(|_| is_verified);
@@ -267,7 +268,13 @@ fn name(claims: &Map<String, Value>) -> Result<String, OidcRefusal> {
 
 fn is_name(text: &str) -> bool {
     let length = text.chars().count();
-    (1..=NAME_MAX).contains(&length) && !text.chars().any(|c| c.is_control() || c.is_whitespace())
+    (1..=NAME_MAX).contains(&length) && !text.chars().any(is_invisible)
+}
+
+/// Whether a character hides or reorders others, so that one name could look like another.
+fn is_invisible(c: char) -> bool {
+    let formats = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    formats || c.is_control() || c.is_whitespace()
 }
 
 fn shortened(text: &str) -> String {

@@ -58,7 +58,7 @@ fn valid_claims_identify_a_principal_with_its_role() {
     let accounts = Accounts::default().with_oidc(Some(sre()));
     let who = accounts.identified(&identity, expires_at, NOW).unwrap();
     assert_eq!((who.name.as_str(), who.role.as_str(), who.token()), ("oidc:jane", "operator", None));
-    assert_eq!(who.expires_at, Some(expires_at));
+    assert_eq!((who.expires_at, who.account()), (Some(expires_at), "subject 248289".to_owned()));
     assert!(accounts.accepts_any(NOW) && accounts.still_accepts(&who, NOW));
 }
 
@@ -133,7 +133,9 @@ fn a_name_is_the_one_that_users_recognize() {
     assert_eq!(named(json!({ "preferred_username": null })), "oidc:248289");
     let unverified = json!({ "preferred_username": null, "email": "j@example.org", "email_verified": false });
     assert_eq!(named(unverified), "oidc:248289");
-    for unusable in [json!(""), json!("a b"), json!("a\nb"), json!("x".repeat(201)), json!(7)] {
+    for unusable in
+        [json!(""), json!("a b"), json!("a\nb"), json!("a\u{202e}b"), json!("x".repeat(201)), json!(7)]
+    {
         assert_eq!(named(json!({ "preferred_username": unusable })), "oidc:248289");
     }
     let nameless = judged(json!({ "preferred_username": null, "sub": "a b" }));
@@ -196,7 +198,12 @@ fn of_several_roles_the_one_that_takes_precedence_counts() {
         Accounts::new(Vec::new(), vec![team("team-a"), team("team-b")]).with_oidc(Some(oidc(&roles)));
     let role = |groups: &[&str]| {
         let groups = groups.iter().map(ToString::to_string).collect();
-        let identity = Identity { issuer: ISSUER.to_owned(), name: "oidc:jane".to_owned(), groups };
+        let identity = Identity {
+            issuer: ISSUER.to_owned(),
+            name: "oidc:jane".to_owned(),
+            subject: "248289".to_owned(),
+            groups,
+        };
         accounts.identified(&identity, NOW, NOW).map(|who| who.role.to_string())
     };
     for (groups, expected) in [
@@ -254,6 +261,8 @@ fn a_session_ends_with_its_time_its_role_or_the_provider() {
     assert_eq!((&stored, stored.principal()), (&session, "oidc:jane"));
     let with = |oidc| Accounts::new(vec![session.clone()], Vec::new()).with_oidc(oidc);
     let ask = |oidc, now| with(oidc).authenticate(&secret.text, now).map(|who| (who.name, who.role));
+    let subject = with(Some(sre())).authenticate(&secret.text, NOW).unwrap().account();
+    assert_eq!(subject, "subject 248289");
     // The token of the provider has expired long since.
     let last = Timestamp(expires_at.0 - 1);
     assert_eq!(ask(Some(sre()), last), Ok(("oidc:jane".to_owned(), name("operator"))));

@@ -182,11 +182,15 @@ impl Token {
     /// The name of the principal, as events and the audit log show it.
     #[must_use]
     pub fn principal(&self) -> &str {
+        self.identity().map_or(self.name.as_str(), |identity| &identity.name)
+    }
+
+    /// The identity with which a session of an identity provider began.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Identity> {
         match &self.origin {
-            Origin::Session { of: Login::Oidc(identity) } => &identity.name,
-            Origin::Session { of: Login::Token(_) | Login::Bootstrap(_) } | Origin::Created => {
-                self.name.as_str()
-            }
+            Origin::Session { of: Login::Oidc(identity) } => Some(identity),
+            Origin::Session { of: Login::Token(_) | Login::Bootstrap(_) } | Origin::Created => None,
         }
     }
 
