@@ -203,7 +203,9 @@ pub(super) async fn record(manager: &Manager, entry: AuditEntry) -> Result<i64, 
 /// Writes the outcome of a request to the audit log.
 pub(super) async fn told(manager: &Manager, noted: Option<i64>, response: Response) -> Response {
     if let Some(entry) = noted {
-        let created = response.headers().get(header::LOCATION).and_then(|it| it.to_str().ok());
+        // Of a redirect, it is where the browser goes next.
+        let created = response.headers().get(header::LOCATION).filter(|_| response.status().is_success());
+        let created = created.and_then(|it| it.to_str().ok());
         let (status, created) = (response.status().as_u16(), created.map(str::to_owned));
         info!(target: "audit", entry, status, created, "response");
         manager.audit.outcome(entry, Outcome { status, created }).await;

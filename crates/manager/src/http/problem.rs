@@ -125,7 +125,13 @@ pub(crate) async fn render(request: Request, next: Next) -> Response {
     let instance = request.uri().path().to_owned();
     let mut response = next.run(request).await;
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        return problem.write(&instance);
+        let mut written = problem.write(&instance);
+        for name in [header::WWW_AUTHENTICATE, header::SET_COOKIE] {
+            for value in response.headers().get_all(&name) {
+                written.headers_mut().append(name.clone(), value.clone());
+            }
+        }
+        return written;
     }
     let status = response.status();
     // A route beside the API's own says itself what is wrong.

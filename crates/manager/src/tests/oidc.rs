@@ -61,7 +61,9 @@ async fn a_token_of_the_provider_has_the_role_of_its_group() {
     let provider = Provider::start(vec![ed.public("ed"), ec.public("ec")]).await;
     let stage = Stage::with_provider(provider.issuer(), dir.path()).await;
     // An identity provider alone makes credentials necessary.
-    stage.get("/v1/observers").await.refused(401, "no-valid-token");
+    let anonymous = stage.get("/v1/observers").await;
+    anonymous.refused(401, "no-valid-token");
+    assert_eq!(anonymous.headers[header::WWW_AUTHENTICATE], "Bearer realm=\"everwatch\"");
     let token = ed.sign(json!({ "kid": "ed", "typ": "JWT" }), &provider.claims(json!({})));
     let who = stage.shown(&token, "/v1/whoami").await.read::<Whoami>(200);
     assert_eq!((who.name.as_deref(), who.role.as_deref()), (Some("oidc:jane"), Some("admin")));

@@ -120,6 +120,7 @@ async fn a_user_logs_in_at_the_provider_and_gets_a_session() {
     let entry = &audit["items"][0];
     assert_eq!((&entry["principal"], &entry["method"]), (&json!("oidc:jane"), &json!("GET")), "{audit}");
     assert_eq!(entry["path"], "/v1/session/oidc/callback", "without the code");
+    assert_eq!(entry["created"], Value::Null, "the address of the console is nothing new");
     let listed = stage.shown(&admin, "/v1/tokens?sessions=true").await;
     assert_eq!(listed.body["items"][0]["name"], "oidc:jane", "{}", listed.body);
     // The code is spent, and the session can be ended.
@@ -169,10 +170,9 @@ async fn a_login_that_is_not_its_own_fails() {
         let answer = stage.return_from(browser, &parameters).await;
         let refused = answer.refused(403, "login-failed");
         assert!(refused.detail.contains(told), "{told}: {refused:?}");
-        assert!(
-            set_cookies(&answer).iter().all(|it| it.starts_with("__Host-everwatch-login=;")),
-            "{answer:?}"
-        );
+        let cookies = set_cookies(&answer);
+        assert_eq!(cookies.len(), 1, "no session has begun: {answer:?}");
+        assert!(cookies[0].starts_with("__Host-everwatch-login=;"), "{cookies:?}");
     }
     stage.return_from(&started, &[("state", state), ("state", state)]).await.refused(400, "bad-query");
     // A person gets a page, in which the text of a provider is no markup.
@@ -181,12 +181,8 @@ async fn a_login_that_is_not_its_own_fails() {
     let request = request.header(header::ACCEPT, "text/html,*/*;q=0.8").body(Body::empty()).unwrap();
     let response = stage.app.clone().oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
-    assert!(
-        response.headers()[header::CONTENT_SECURITY_POLICY]
-            .to_str()
-            .unwrap()
-            .starts_with("default-src 'none'")
-    );
+    let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
     let page = String::from_utf8(to_bytes(response.into_body(), 10_000).await.unwrap().to_vec()).unwrap();
     assert!(page.contains("refused the login: &lt;script&gt;") && !page.contains("<script"), "{page}");
 }
