@@ -29,8 +29,7 @@ async fn prepared(name: &str) -> (Cluster, Api, IdentityProvider) {
 
 #[tokio::test]
 async fn a_user_logs_in_at_the_provider_through_any_manager() {
-    let (mut cluster, second, _provider) = prepared("single-sign-on").await;
-    cluster.service("a", 5).await;
+    let (cluster, second, _provider) = prepared("single-sign-on").await;
     let (first, second) = (cluster.api.url.clone(), second.url);
     // An identity provider alone makes credentials necessary.
     assert_eq!(cluster.api.refused("GET", "/v1/observers", None).await.code, "no-valid-token");
@@ -45,7 +44,7 @@ async fn a_user_logs_in_at_the_provider_through_any_manager() {
     // The session permits what the role permits, on both managers.
     let cookie = [("cookie", jane.session(&first))];
     for (api, name) in [(&cluster.api, "one"), (&Api::new(second.clone()), "two")] {
-        let body = json!({ "name": name, "kind": "ticker" });
+        let body = json!({ "name": name, "kind": "ticker", "on_full": "queue" });
         let (status, answer) = api.call_with("POST", "/v1/observers", &cookie, Some(body)).await;
         assert_eq!(status, 201, "{answer}");
     }
@@ -71,7 +70,7 @@ async fn a_user_logs_in_at_the_provider_through_any_manager() {
 
 #[tokio::test]
 async fn programs_send_tokens_of_the_provider_through_rotations_and_outages() {
-    let (cluster, second, mut provider) = prepared("bearer").await;
+    let (mut cluster, second, mut provider) = prepared("bearer").await;
     let old = provider.token().await;
     for api in [&cluster.api, &second] {
         let who: Whoami = api.with_token(&old).read("/v1/whoami").await;
@@ -101,7 +100,6 @@ async fn programs_send_tokens_of_the_provider_through_rotations_and_outages() {
         cluster.api.with_token(&new).read::<Whoami>("/v1/whoami").await.name.as_deref(),
         Some("oidc:ci")
     );
-    let mut cluster = cluster;
     let third = cluster.another_manager("third").await;
     let refused = third.with_token(&new).refused("GET", "/v1/whoami", None).await;
     assert_eq!(refused.code, "identity-provider-unavailable");
