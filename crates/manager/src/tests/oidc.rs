@@ -8,6 +8,7 @@ use super::*;
 use crate::{AuthSettings, OidcSettings};
 use everwatch_api::Whoami;
 use everwatch_core::access::Oidc;
+use everwatch_door::tls::Files;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -192,6 +193,29 @@ async fn a_manager_starts_without_its_provider_and_finds_it_later() {
     let listener = TcpListener::bind(addr).await.unwrap();
     let _provider = Provider::listening(listener, vec![key.public("k")]);
     stage.until_known(&token).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_with_a_private_ca_is_trusted_with_the_ca_file_only() {
+    let (dir, key, authority) = (tempfile::tempdir().unwrap(), Signer::ed(), tls::authority());
+    let _set_before = rustls::crypto::ring::default_provider().install_default();
+    let files = Files { clients: None, ..tls::files(dir.path(), &authority) };
+    let provider = Provider::secure(files, vec![key.public("k")]).await;
+    let token = key.sign(json!({ "kid": "k" }), &provider.claims(json!({})));
+    let with = async |ca_file: Option<&str>| {
+        let mut settings = settings(provider.issuer(), dir.path());
+        let oidc = settings.auth.oidc.as_mut().unwrap();
+        oidc.ca_file = ca_file.map(|name| dir.path().join(name));
+        Stage::prepared(settings, None).await
+    };
+    for (ca_file, told) in
+        [(None, "certificate"), (Some("missing"), "auth.oidc.ca_file"), (Some("tls.key"), "no certificate")]
+    {
+        let refused = with(ca_file).await.shown(&token, "/v1/whoami").await;
+        let detail = refused.refused(503, "identity-provider-unavailable").detail;
+        assert!(detail.contains(told), "{told}: {detail}");
+    }
+    with(Some("ca.crt")).await.until_known(&token).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,6 +8,8 @@ use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use everwatch_core::clock;
+use everwatch_door::serve::{Limits, serve};
+use everwatch_door::tls::{Files, Tls};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
@@ -17,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 pub(super) const CLIENT: &str = "console";
 pub(super) const AUDIENCE: &str = "https://everwatch.example.org";
@@ -99,15 +102,20 @@ impl Provider {
         Self::listening(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap(), keys)
     }
 
+    /// Answers by HTTPS, with this certificate of `localhost`.
+    pub(super) async fn secure(files: Files, keys: Vec<Value>) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let issuer = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+        let (shared, app) = app(issuer, keys);
+        let tls = Some(Arc::new(Tls::read(files).unwrap()));
+        let mut serving = JoinSet::new();
+        serving.spawn(serve(listener, tls, app, Limits::default(), CancellationToken::new()));
+        Self { shared, _serving: serving }
+    }
+
     /// Answers at an address that was bound before.
     pub(super) fn listening(listener: TcpListener, keys: Vec<Value>) -> Self {
-        let issuer = issuer_at(listener.local_addr().unwrap());
-        let shared = Arc::new(Shared { issuer, keys: Mutex::new(keys), ..Shared::default() });
-        let app = Router::new()
-            .route("/.well-known/openid-configuration", get(discovery))
-            .route("/keys", get(keys_of))
-            .route("/token", post(token))
-            .with_state(Arc::clone(&shared));
+        let (shared, app) = app(issuer_at(listener.local_addr().unwrap()), keys);
         let mut serving = JoinSet::new();
         serving.spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self { shared, _serving: serving }
@@ -145,6 +153,16 @@ impl Provider {
         }
         claims
     }
+}
+
+fn app(issuer: String, keys: Vec<Value>) -> (Arc<Shared>, Router) {
+    let shared = Arc::new(Shared { issuer, keys: Mutex::new(keys), ..Shared::default() });
+    let app = Router::new()
+        .route("/.well-known/openid-configuration", get(discovery))
+        .route("/keys", get(keys_of))
+        .route("/token", post(token))
+        .with_state(Arc::clone(&shared));
+    (shared, app)
 }
 
 pub(super) fn issuer_at(addr: SocketAddr) -> String {
