@@ -47,6 +47,7 @@ mod schedule;
 mod secrets;
 mod silent;
 mod single;
+mod single_sign_on;
 mod stalled;
 mod state_queues;
 mod stopping;

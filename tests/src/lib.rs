@@ -8,6 +8,7 @@ pub mod dev;
 pub mod disk;
 pub mod faketime;
 pub mod http;
+pub mod identity_provider;
 pub mod postgres;
 pub mod proxy;
 pub mod rabbitmq;

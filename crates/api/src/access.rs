@@ -79,7 +79,7 @@ impl Token {
         let previous = token.previous.as_ref().map(|(_, until)| *until);
         Self {
             id: token.id.to_string(),
-            name: token.name.to_string(),
+            name: token.principal().to_owned(),
             role: token.role.to_string(),
             origin: origin.to_owned(),
             created_at: token.created_at,
@@ -144,14 +144,26 @@ pub struct Whoami {
     pub authentication: bool,
     pub name: Option<String>,
     pub role: Option<String>,
-    /// The id of the token; null for the bootstrap token and for a client certificate.
+    /// The id of the token or session; null for the bootstrap token, a client certificate and a token of the identity
+    /// provider.
     pub token: Option<String>,
     /// Whether it is the session of a console.
     pub session: bool,
+    /// What authenticates it: `token`, `session`, `bootstrap`, `certificate`, or `oidc` for a token of the identity
+    /// provider.
+    #[serde(default)]
+    pub credential: Option<String>,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// The verbs that the role permits on something.
     pub verbs: Vec<String>,
+}
+
+/// How users can log in to the console.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LoginMethods {
+    /// Whether `GET /v1/session/oidc` begins a login at the identity provider.
+    pub single_sign_on: bool,
 }
 
 /// A request that changes something, or that was refused.

@@ -17,7 +17,7 @@ pub mod sse;
 mod versions;
 
 pub use self::access::{
-    AuditEntry, CreatedToken, NewToken, Role, RoleGrant, RoleSettings, Rotation, Token, Whoami,
+    AuditEntry, CreatedToken, LoginMethods, NewToken, Role, RoleGrant, RoleSettings, Rotation, Token, Whoami,
 };
 pub use self::batches::{Batch, BatchMember, NewBatch};
 pub use self::definition::{

@@ -2,12 +2,14 @@
 
 mod accounts;
 mod audit;
+mod oidc;
 mod role;
 mod token;
 mod verb;
 
 pub use accounts::{Accounts, Certificate, Credential, Principal, Unauthenticated};
 pub use audit::{AuditEntry, AuditFilter, Outcome};
+pub use oidc::{ALGORITHMS, Identity, JWT_MAX, LEEWAY, Oidc, OidcRefusal, Purpose, is_safe_url};
 pub use role::{BuiltIn, Grant, PART_MAX, ROLES_MAX, Rights, Role, Scope, ScopePart, Target};
 pub use token::{Digest, Login, Mistyped, Origin, Presented, Secret, TOKENS_MAX, Token, TokenId};
 pub use verb::{Reach, Verb};
@@ -39,5 +41,7 @@ impl Mode {
     }
 }
 
+#[cfg(test)]
+mod oidc_tests;
 #[cfg(test)]
 mod tests;

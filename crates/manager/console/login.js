@@ -1,11 +1,19 @@
-// Logging in with a token, where the manager needs one: the browser then keeps the cookie of a session.
+// Logging in with a token or at an identity provider: the browser then keeps the cookie of a session.
 import { call, Refused } from "./api.js";
 import { h } from "./dom.js";
+
+/** Shows the link to the identity provider, if the manager has one. */
+async function offerSingleSignOn(link) {
+  try { link.hidden = !(await call("GET", "/v1/session")).single_sign_on; } catch { /* the form for a token stays */ }
+}
 
 /** What a page shows instead of itself until the user has logged in; `why` is the refusal of the manager, and `done` runs
  * after the login. */
 export function loginForm(why, done) {
   const field = h("input", { name: "token", type: "password", autocomplete: "current-password", required: true, id: "token", "aria-describedby": "login-error" });
+  const single = h("p", { hidden: true, id: "single-sign-on" },
+    h("a", { class: "button primary", href: "/v1/session/oidc" }, "Log in with single sign-on"));
+  offerSingleSignOn(single);
   const told = h("p", { class: "bad", id: "login-error", role: "alert" });
   const submit = async (event) => {
     event.preventDefault();
@@ -28,6 +36,7 @@ export function loginForm(why, done) {
   return h("section", { key: "login", class: "view login" },
     h("h1", {}, "Log in"),
     h("p", {}, why.startsWith("the token") ? `Your session has ended: ${why}.` : "Requests to this manager need a token."),
+    single,
     h("form", { class: "box login-form", onsubmit: submit },
       h("label", { class: "field" }, h("span", {}, "Token"), field),
       told,

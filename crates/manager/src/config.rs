@@ -1,5 +1,9 @@
 //! The sections `[manager]` and `[store]` of a configuration file.
 
+mod oidc;
+
+pub use oidc::OidcSection;
+
 use crate::settings::{AuthSettings, AutoRebalance, Settings};
 use everwatch_core::access::Mode;
 use everwatch_core::clock::friendly;
@@ -60,6 +64,8 @@ pub struct AuthSection {
     pub requests_per_second: u32,
     /// Client certificates as credentials.
     pub mtls: MtlsSection,
+    /// Single sign-on, and tokens of an identity provider.
+    pub oidc: OidcSection,
 }
 
 /// `[auth.mtls]`
@@ -74,7 +80,7 @@ impl Default for AuthSection {
     fn default() -> Self {
         let AuthSettings { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, .. } =
             AuthSettings::default();
-        let (requests_per_second, mtls) = (2_000, MtlsSection::default());
+        let (requests_per_second, mtls, oidc) = (2_000, MtlsSection::default(), OidcSection::default());
         Self {
             mode,
             bootstrap_token_file,
@@ -83,6 +89,7 @@ impl Default for AuthSection {
             retention_audit,
             requests_per_second,
             mtls,
+            oidc,
         }
     }
 }
@@ -97,6 +104,7 @@ impl AuthSection {
         if let Some((key, _)) = lives.into_iter().find(|(_, lives)| !TOKEN_LIVES.contains(lives)) {
             return Err(ConfigError(format!("{key}: 1m to 3650d")));
         }
+        self.oidc.settings()?;
         match self.mtls.roles.keys().find(|name| !is_certificate_name(name)) {
             None => Ok(()),
             Some(name) => Err(ConfigError(format!(
@@ -117,6 +125,7 @@ impl AuthSection {
             );
             return Err(ConfigError(rule));
         }
+        let oidc = self.oidc.settings()?;
         let Self {
             mode,
             bootstrap_token_file,
@@ -125,6 +134,7 @@ impl AuthSection {
             retention_audit,
             requests_per_second,
             mtls,
+            ..
         } = self.clone();
         let (mtls_roles, requests_per_second) = (mtls.roles, NonZeroU32::new(requests_per_second));
         Ok(AuthSettings {
@@ -135,6 +145,7 @@ impl AuthSection {
             retention_audit,
             mtls_roles,
             requests_per_second,
+            oidc,
         })
     }
 }
@@ -142,7 +153,8 @@ impl AuthSection {
 /// Whether a certificate can have this name.
 fn is_certificate_name(name: &str) -> bool {
     let is_printable = name.chars().all(|c| c.is_ascii_graphic()) && !name.is_empty();
-    is_printable && (name.contains("://") || name.to_ascii_lowercase() == name)
+    // The names of users of an identity provider begin with it.
+    !name.starts_with("oidc:") && is_printable && (name.contains("://") || name.to_ascii_lowercase() == name)
 }
 
 /// `[manager]`

@@ -7,6 +7,7 @@ pub(crate) mod creates;
 pub(crate) mod freshness;
 pub(crate) mod leases;
 pub(crate) mod link;
+pub(crate) mod oidc;
 pub(crate) mod pool_notes;
 pub(crate) mod pools;
 pub(crate) mod publishing;

@@ -40,6 +40,8 @@ mod rollouts;
 mod schedule;
 mod service_lookup;
 mod services;
+mod sessions;
+mod single_sign_on;
 mod swagger;
 mod tokens;
 mod update;
@@ -164,7 +166,9 @@ static API: LazyLock<Api> = LazyLock::new(|| {
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::rotate))
         .routes(routes!(tokens::whoami))
-        .routes(routes!(tokens::log_in, tokens::log_out))
+        .routes(routes!(sessions::methods, sessions::log_in, sessions::log_out))
+        .routes(routes!(single_sign_on::start))
+        .routes(routes!(single_sign_on::callback))
         .routes(routes!(roles::list))
         .routes(routes!(roles::read, roles::put, roles::delete))
         .routes(routes!(roles::audit))

@@ -20,9 +20,11 @@ mod settings;
 mod tests;
 
 pub use backup_restore::{Restored, restored};
-pub use config::{AuthSection, ConfigError, ManagerSection, MtlsSection, Rebalance, StoreSection};
+pub use config::{
+    AuthSection, ConfigError, ManagerSection, MtlsSection, OidcSection, Rebalance, StoreSection,
+};
 pub use loops::link::ownership::NotOwner;
-pub use settings::{AuthSettings, AutoRebalance, Settings};
+pub use settings::{AuthSettings, AutoRebalance, OidcSettings, Settings};
 
 use context::Manager;
 use context::audit::Note;
@@ -32,8 +34,8 @@ use everwatch_door::serve::{Limits, serve};
 use everwatch_door::tls::{Tls, TlsError};
 use everwatch_store::{Store, StoreError};
 use loops::{
-    accounts, admission, audit, confirms, create_batcher, event_feed, event_writer, leases, link,
-    observer_batches, orphans, preemption, reconcile, revoker, rollouts, save_batcher, sweep,
+    accounts, admission, audit, confirms, create_batcher, event_feed, event_writer, identity_provider,
+    leases, link, observer_batches, orphans, preemption, reconcile, revoker, rollouts, save_batcher, sweep,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -108,6 +110,12 @@ pub async fn run(
         running.loops.spawn(async move { ("audit log", audit::run(it, notes).await) });
         let it = Arc::clone(&running.manager);
         running.loops.spawn(async move { ("reader of tokens", accounts::run(it).await) });
+        if let Some(provider) = running.manager.accounts.provider().cloned() {
+            let stop = running.manager.stop.clone();
+            running.loops.spawn(async move {
+                ("reader of the identity provider", identity_provider::run(provider, stop).await)
+            });
+        }
     }
     running.loops.spawn(async move {
         serve(listener, tls, app, Limits::default().with_files(), over).await;

@@ -10,6 +10,7 @@ pub(crate) mod create_batcher;
 pub(crate) mod event_feed;
 pub(crate) mod event_writer;
 mod gather;
+pub(crate) mod identity_provider;
 pub(crate) mod leases;
 pub(crate) mod link;
 pub(crate) mod observer_batches;

@@ -1,6 +1,6 @@
 //! The settings of a manager and their defaults. The program reads them from files and the environment.
 
-use everwatch_core::access::Mode;
+use everwatch_core::access::{Mode, Oidc};
 use everwatch_core::doctor::DatabaseLink;
 use everwatch_core::id::{Name, Pool};
 use everwatch_core::record::row_policy::RowPolicy;
@@ -30,6 +30,21 @@ pub struct AuthSettings {
     /// How many requests one principal may send per second; after a pause, twice as many at once. `None`: no limit
     /// (default 2,000).
     pub requests_per_second: Option<NonZeroU32>,
+    /// The identity provider (default none).
+    pub oidc: Option<OidcSettings>,
+}
+
+/// How a manager reaches the identity provider.
+#[derive(Debug, Clone)]
+pub struct OidcSettings {
+    /// Whose tokens are accepted, and the roles that they give.
+    pub policy: Oidc,
+    /// What a login requests besides `openid`.
+    pub scopes: Vec<String>,
+    /// A file with the secret of the client; `None`: the client has none.
+    pub client_secret_file: Option<PathBuf>,
+    /// A PEM file with the CA of the provider; `None`: those that the machine trusts.
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Default for AuthSettings {
@@ -42,6 +57,7 @@ impl Default for AuthSettings {
             retention_audit: Duration::from_secs(365 * 86_400),
             mtls_roles: BTreeMap::new(),
             requests_per_second: NonZeroU32::new(2_000),
+            oidc: None,
         }
     }
 }

@@ -12,6 +12,7 @@ mod editing;
 mod events;
 mod headers;
 mod health;
+mod oidc;
 mod rates;
 mod rollouts;
 mod tls;
@@ -20,8 +21,8 @@ use self::answer::Answer;
 use self::contract::Contract;
 use crate::context::{Inboxes, Manager};
 use crate::loops::{
-    accounts, admission, audit, confirms, create_batcher, event_feed, event_writer, link, reconcile, revoker,
-    save_batcher,
+    accounts, admission, audit, confirms, create_batcher, event_feed, event_writer, identity_provider, link,
+    reconcile, revoker, save_batcher,
 };
 use crate::{RunError, Settings, http};
 use axum::Router;
@@ -94,6 +95,9 @@ impl Stage {
         loops.spawn(event_feed::run(Arc::clone(&manager)));
         loops.spawn(reconcile::run(Arc::clone(&manager)));
         loops.spawn(crate::loops::rollouts::run(Arc::clone(&manager)));
+        if let Some(provider) = manager.accounts.provider().cloned() {
+            loops.spawn(identity_provider::run(provider, manager.stop.clone()));
+        }
         http::metrics::install(&manager);
         let app = http::app(Arc::clone(&manager), Router::new());
         let stage = Self { app, manager, broker, _loops: loops, _dir: dir, token };

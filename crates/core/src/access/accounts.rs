@@ -1,5 +1,6 @@
-//! Authentication: finds the principal of a token or of a client certificate.
+//! Authentication: finds the principal of a token, of a client certificate or of an identity of the identity provider.
 
+use super::oidc::{Identity, Oidc, OidcRefusal, check_expiry};
 use super::role::{BuiltIn, Rights, Role};
 use super::token::{Digest, Login, Origin, Presented, Token, TokenId};
 use crate::clock::Timestamp;
@@ -18,6 +19,8 @@ pub struct Accounts {
     bootstrap: Option<Digest>,
     /// The role of each name in client certificates (`auth.mtls.roles`).
     certificates: BTreeMap<String, Name>,
+    /// `None`: no identity provider is configured.
+    oidc: Option<Oidc>,
 }
 
 /// The sender of a request, after its authentication.
@@ -25,6 +28,8 @@ pub struct Accounts {
 pub struct Principal {
     /// The name in events and in the audit log.
     pub name: String,
+    /// The subject at the identity provider, for principals that it has identified.
+    pub subject: Option<String>,
     pub role: Name,
     pub credential: Credential,
     pub rights: Rights,
@@ -40,6 +45,8 @@ pub enum Credential {
     Session(TokenId),
     Bootstrap(Digest),
     Certificate,
+    /// A token of the identity provider.
+    Oidc(Identity),
 }
 
 /// A client certificate that a manager has verified.
@@ -67,6 +74,14 @@ pub enum Unauthenticated {
     CertificateUnmapped(String),
     /// The role that the configuration gives this name does not exist.
     CertificateRoleMissing(String, Name),
+    /// A token of the identity provider, or a session that began with one.
+    Oidc(OidcRefusal),
+}
+
+impl From<OidcRefusal> for Unauthenticated {
+    fn from(refusal: OidcRefusal) -> Self {
+        Self::Oidc(refusal)
+    }
 }
 
 impl Principal {
@@ -74,7 +89,14 @@ impl Principal {
         let Role { name: role, .. } = BuiltIn::Admin.role();
         let rights = BuiltIn::Admin.role().rights();
         let (name, credential) = ("bootstrap".to_owned(), Credential::Bootstrap(digest));
-        Self { name, role, credential, rights, expires_at: None }
+        Self { name, subject: None, role, credential, rights, expires_at: None }
+    }
+
+    /// A text that no other principal has. Unlike the name, users of an identity provider cannot choose it.
+    #[must_use]
+    pub fn account(&self) -> String {
+        // No name contains a space.
+        self.subject.as_ref().map_or_else(|| self.name.clone(), |subject| format!("subject {subject}"))
     }
 
     /// The id of the token or session that authenticates it.
@@ -82,7 +104,7 @@ impl Principal {
     pub fn token(&self) -> Option<&TokenId> {
         match &self.credential {
             Credential::Token(id) | Credential::Session(id) => Some(id),
-            Credential::Bootstrap(_) | Credential::Certificate => None,
+            Credential::Bootstrap(_) | Credential::Certificate | Credential::Oidc(_) => None,
         }
     }
 }
@@ -108,6 +130,12 @@ impl Accounts {
         Self { certificates, ..self }
     }
 
+    /// With an identity provider.
+    #[must_use]
+    pub fn with_oidc(self, oidc: Option<Oidc>) -> Self {
+        Self { oidc, ..self }
+    }
+
     /// The bootstrap token that is accepted.
     #[must_use]
     pub fn bootstrap(&self) -> Option<&Digest> {
@@ -118,7 +146,8 @@ impl Accounts {
     #[must_use]
     pub fn accepts_any(&self, now: Timestamp) -> bool {
         let is_valid = |token: &Token| token.origin == Origin::Created && token.is_valid(now);
-        self.bootstrap.is_some() || !self.certificates.is_empty() || self.tokens.values().any(is_valid)
+        let is_configured = self.bootstrap.is_some() || !self.certificates.is_empty() || self.oidc.is_some();
+        is_configured || self.tokens.values().any(is_valid)
     }
 
     /// A role by name, built-in ones included.
@@ -160,11 +189,39 @@ impl Accounts {
         let role = self.role(role).ok_or_else(missing)?;
         Ok(Principal {
             name: name.clone(),
+            subject: None,
             rights: role.rights(),
             role: role.name,
             credential: Credential::Certificate,
             expires_at: Some(certificate.expires_at),
         })
+    }
+
+    /// The principal of an identity whose token expires at this time.
+    ///
+    /// # Errors
+    /// The reason for the refusal.
+    pub fn identified(
+        &self,
+        identity: &Identity,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<Principal, Unauthenticated> {
+        check_expiry(expires_at, now)?;
+        let role = self.role_of(identity)?;
+        Ok(Principal {
+            name: identity.name.clone(),
+            subject: Some(identity.subject.clone()),
+            rights: role.rights(),
+            role: role.name,
+            credential: Credential::Oidc(identity.clone()),
+            expires_at: Some(expires_at),
+        })
+    }
+
+    fn role_of(&self, identity: &Identity) -> Result<Role, OidcRefusal> {
+        let oidc = self.oidc.as_ref().ok_or(OidcRefusal::Off)?;
+        oidc.role_of(identity, |name| self.role(name))
     }
 
     /// Whether this principal is still accepted, with the same rights.
@@ -178,7 +235,8 @@ impl Accounts {
             (Credential::Certificate, Some(expires_at)) => {
                 self.certified(&Certificate { name: Some(principal.name.clone()), expires_at }, now)
             }
-            (Credential::Certificate, None) => return false,
+            (Credential::Oidc(identity), Some(expires_at)) => self.identified(identity, expires_at, now),
+            (Credential::Certificate | Credential::Oidc(_), None) => return false,
         };
         current.as_ref() == Ok(principal)
     }
@@ -193,13 +251,14 @@ impl Accounts {
         let credential = match &token.origin {
             Origin::Created => Credential::Token(token.id.clone()),
             Origin::Session { of } => {
-                self.check_login(of, now)?;
+                self.check_login(of, &token.role, now)?;
                 Credential::Session(token.id.clone())
             }
         };
         let role = self.role(&token.role).ok_or_else(|| Unauthenticated::RoleMissing(token.role.clone()))?;
         Ok(Principal {
-            name: token.name.to_string(),
+            name: token.principal().to_owned(),
+            subject: token.identity().map(|identity| identity.subject.clone()),
             rights: role.rights(),
             role: role.name,
             credential,
@@ -207,8 +266,9 @@ impl Accounts {
         })
     }
 
-    /// Whether the token with which a session began is still accepted.
-    fn check_login(&self, login: &Login, now: Timestamp) -> Result<(), Unauthenticated> {
+    /// Whether the credential with which a session of this role began is still accepted. The token of an identity provider
+    /// may expire before the session does.
+    fn check_login(&self, login: &Login, role: &Name, now: Timestamp) -> Result<(), Unauthenticated> {
         match login {
             Login::Token(id) => {
                 let token = self.tokens.get(id).ok_or(Unauthenticated::Unknown)?;
@@ -216,6 +276,8 @@ impl Accounts {
             }
             Login::Bootstrap(digest) if self.bootstrap.as_ref() == Some(digest) => Ok(()),
             Login::Bootstrap(_) => Err(Unauthenticated::Unknown),
+            Login::Oidc(identity) if self.role_of(identity)?.name == *role => Ok(()),
+            Login::Oidc(identity) => Err(OidcRefusal::RoleChanged(identity.name.clone()).into()),
         }
     }
 }
@@ -252,6 +314,7 @@ impl fmt::Display for Unauthenticated {
                 "the role {role}, which [auth.mtls] roles of the manager gives to `{name}`, does not exist: an \
                  administrator can apply it"
             ),
+            Self::Oidc(refusal) => refusal.fmt(f),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tokens: `ewt_<id>_<secret>_<checksum>`. The prefix is for programs that search for leaked secrets, the checksum tells a
 //! typing mistake from a wrong token. Managers store only a digest.
 
+use super::oidc::Identity;
 use crate::clock::Timestamp;
 use crate::id::Name;
 use serde::{Deserialize, Serialize};
@@ -146,19 +147,22 @@ pub enum Origin {
     Session { of: Login },
 }
 
-/// The token with which a user logged in to the console.
+/// The credential with which a user logged in to the console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Login {
     Token(TokenId),
     Bootstrap(Digest),
+    /// The identity provider identified the user.
+    Oidc(Identity),
 }
 
 /// A stored token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     pub id: TokenId,
-    /// The name of the principal, as events and the audit log show it.
+    /// The name of the principal, as events and the audit log show it; of a session that an identity provider has
+    /// authenticated, [`Token::principal`] is the name.
     pub name: Name,
     pub role: Name,
     pub origin: Origin,
@@ -175,6 +179,21 @@ pub struct Token {
 }
 
 impl Token {
+    /// The name of the principal, as events and the audit log show it.
+    #[must_use]
+    pub fn principal(&self) -> &str {
+        self.identity().map_or(self.name.as_str(), |identity| &identity.name)
+    }
+
+    /// The identity with which a session of an identity provider began.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Identity> {
+        match &self.origin {
+            Origin::Session { of: Login::Oidc(identity) } => Some(identity),
+            Origin::Session { of: Login::Token(_) | Login::Bootstrap(_) } | Origin::Created => None,
+        }
+    }
+
     /// Whether it is neither revoked nor expired.
     #[must_use]
     pub fn is_valid(&self, now: Timestamp) -> bool {

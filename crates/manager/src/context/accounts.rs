@@ -1,9 +1,13 @@
 //! The credentials that the API accepts, as this manager last read them.
 
+use super::oidc::{IdentityProvider, Unverified};
 use crate::clock::DbClock;
 use crate::lock::lock;
 use crate::settings::AuthSettings;
-use everwatch_core::access::{Accounts, Certificate, Digest, Mode, Principal, Secret, Unauthenticated};
+use everwatch_core::access::{
+    Accounts, Certificate, Digest, Identity, Mode, OidcRefusal, Principal, Purpose, Secret, Unauthenticated,
+};
+use everwatch_core::clock::Timestamp;
 use everwatch_door::quota::Client;
 use everwatch_door::rate::Rate;
 use everwatch_store::{AccessChanges, Store, StoreError};
@@ -45,6 +49,17 @@ pub(crate) struct AccountsInUse {
     refusals: Rate,
     /// `None`: principals may send as many requests as they like.
     requests: Option<Rate>,
+    /// `None`: none is configured.
+    provider: Option<Arc<IdentityProvider>>,
+}
+
+/// What a client proves itself with.
+#[derive(Clone, Copy)]
+enum Proof<'a> {
+    Token(&'a str),
+    Certificate(&'a Certificate),
+    /// A verified token of the identity provider, and when it expires.
+    Identity(&'a Identity, Timestamp),
 }
 
 /// The reason why a request is not authenticated.
@@ -55,12 +70,25 @@ pub(crate) enum Denied {
     Refused(Unauthenticated),
     /// The database does not answer, so the manager cannot tell.
     Unknown,
+    /// The identity provider does not answer, so the manager cannot tell.
+    NoProvider(String),
+}
+
+impl From<Unverified> for Denied {
+    fn from(unverified: Unverified) -> Self {
+        match unverified {
+            Unverified::Refused(refusal) => Self::Refused(refusal.into()),
+            Unverified::Unavailable(why) => Self::NoProvider(why),
+        }
+    }
 }
 
 impl AccountsInUse {
     pub(crate) fn new(settings: AuthSettings, listen: SocketAddr, clock: Arc<DbClock>) -> Self {
         let requests = settings.requests_per_second.map(Rate::new);
+        let provider = settings.oidc.clone().map(|oidc| Arc::new(IdentityProvider::new(oidc)));
         Self {
+            provider,
             settings,
             requests,
             is_loopback: listen.ip().is_loopback(),
@@ -82,8 +110,13 @@ impl AccountsInUse {
 
     /// Whether a principal may send this request.
     pub(crate) fn admits(&self, principal: &Principal) -> bool {
-        let client = Client::Principal(principal.name.clone());
+        let client = Client::Principal(principal.account());
         self.requests.as_ref().is_none_or(|requests| requests.admits(client, Instant::now().into_std()))
+    }
+
+    /// The identity provider.
+    pub(crate) fn provider(&self) -> Option<&Arc<IdentityProvider>> {
+        self.provider.as_ref()
     }
 
     /// Reads the tokens and roles again if they have changed, and the bootstrap token.
@@ -101,6 +134,7 @@ impl AccountsInUse {
         }
         if let Some((tokens, roles)) = read {
             let accounts = Accounts::new(tokens, roles).with_certificates(self.settings.mtls_roles.clone());
+            let accounts = accounts.with_oidc(self.settings.oidc.as_ref().map(|oidc| oidc.policy.clone()));
             (known.accounts, known.changes) = (Arc::new(accounts.with_bootstrap(bootstrap)), Some(changes));
         } else if known.accounts.bootstrap() != bootstrap.as_ref() {
             known.accounts = Arc::new(Accounts::clone(&known.accounts).with_bootstrap(bootstrap));
@@ -127,8 +161,10 @@ impl AccountsInUse {
     /// Whether requests need a token.
     pub(crate) fn require_token(&self) -> bool {
         let had_token = lock(&self.known).changes.is_some_and(|changes| changes.had_token);
-        let is_configured =
-            self.settings.bootstrap_token_file.is_some() || !self.settings.mtls_roles.is_empty();
+        let settings = &self.settings;
+        let is_configured = settings.bootstrap_token_file.is_some()
+            || !settings.mtls_roles.is_empty()
+            || settings.oidc.is_some();
         self.settings.mode.requires_token(self.is_loopback, had_token || is_configured)
     }
 
@@ -155,10 +191,41 @@ impl AccountsInUse {
         token: Option<&str>,
         certificate: Option<&Certificate>,
     ) -> Result<Principal, Denied> {
+        let proof = match (token, certificate) {
+            (Some(token), _) => Proof::Token(token),
+            (None, Some(certificate)) => Proof::Certificate(certificate),
+            (None, None) => return Err(Denied::NoCredential),
+        };
+        match (self.find(store, proof).await, &self.provider, token.filter(|token| is_jwt(token))) {
+            (Err(Denied::Refused(Unauthenticated::Mistyped)), Some(provider), Some(jwt)) => {
+                let (identity, expires_at) =
+                    provider.identify(jwt, Purpose::Request, self.clock.now()).await?;
+                self.identified(store, &identity, expires_at).await
+            }
+            (found, _, _) => found,
+        }
+    }
+
+    /// The principal of an identity whose token, verified before, expires at this time.
+    pub(crate) async fn identified(
+        &self,
+        store: &dyn Store,
+        identity: &Identity,
+        expires_at: Timestamp,
+    ) -> Result<Principal, Denied> {
+        self.find(store, Proof::Identity(identity, expires_at)).await
+    }
+
+    /// Looks up a principal; reads the database first if what it needs may be new there.
+    async fn find(&self, store: &dyn Store, proof: Proof<'_>) -> Result<Principal, Denied> {
         let asked_at = Instant::now();
-        match self.look_up(token, certificate) {
+        match self.look_up(proof) {
             Err(
-                Denied::Refused(Unauthenticated::Unknown | Unauthenticated::CertificateRoleMissing(..))
+                Denied::Refused(
+                    Unauthenticated::Unknown
+                    | Unauthenticated::CertificateRoleMissing(..)
+                    | Unauthenticated::Oidc(OidcRefusal::RoleMissing { .. }),
+                )
                 | Denied::Unknown,
             ) => {
                 let _turn = self.turn.lock().await;
@@ -166,20 +233,20 @@ impl AccountsInUse {
                     // After a failure, what is known is too old.
                     let _unread = self.refresh(store).await;
                 }
-                self.look_up(token, certificate)
+                self.look_up(proof)
             }
             known => known,
         }
     }
 
-    fn look_up(&self, token: Option<&str>, certificate: Option<&Certificate>) -> Result<Principal, Denied> {
-        let now = self.clock.now();
-        let accounts = || self.recent().ok_or(Denied::Unknown);
-        match (token, certificate) {
-            (Some(token), _) => accounts()?.authenticate(token, now).map_err(Denied::Refused),
-            (None, Some(certificate)) => accounts()?.certified(certificate, now).map_err(Denied::Refused),
-            (None, None) => Err(Denied::NoCredential),
-        }
+    fn look_up(&self, proof: Proof<'_>) -> Result<Principal, Denied> {
+        let (accounts, now) = (self.recent().ok_or(Denied::Unknown)?, self.clock.now());
+        let found = match proof {
+            Proof::Token(token) => accounts.authenticate(token, now),
+            Proof::Certificate(certificate) => accounts.certified(certificate, now),
+            Proof::Identity(identity, expires_at) => accounts.identified(identity, expires_at, now),
+        };
+        found.map_err(Denied::Refused)
     }
 
     /// Whether the audit log gets another request with a refused token.
@@ -213,13 +280,24 @@ impl AccountsInUse {
             info!("requests need no token: the manager listens on loopback only, and no token was created");
             return;
         }
-        if !self.accounts().accepts_any(self.clock.now()) {
+        let accounts = self.accounts();
+        for role in self.settings.oidc.iter().flat_map(|oidc| oidc.policy.roles.values()) {
+            if accounts.role(role).is_none() {
+                warn!(%role, "a role in auth.oidc.roles does not exist: apply it with `everwatch role apply`");
+            }
+        }
+        if !accounts.accepts_any(self.clock.now()) {
             warn!(
                 "requests need a token, and there is none: set auth.bootstrap_token_file to a file with a secret of \
                  {BOOTSTRAP_MIN} characters or more, which then is the token of an administrator"
             );
         }
     }
+}
+
+/// Whether a text can be a token of an identity provider: three parts, of which the first begins with `{"` in base64.
+fn is_jwt(text: &str) -> bool {
+    text.starts_with("ey") && text.matches('.').count() == 2
 }
 
 /// Writes a new secret to this file, for its owner alone.
@@ -259,7 +337,7 @@ mod tests {
         let accounts = AccountsInUse::new(settings, listen, Arc::default());
         accounts.prepare();
         let secret = std::fs::read_to_string(&file).unwrap();
-        let look_up = || accounts.look_up(Some(secret.trim()), None);
+        let look_up = || accounts.look_up(Proof::Token(secret.trim()));
         assert!(matches!(look_up(), Err(Denied::Unknown)), "nothing was read yet");
         accounts.refresh(&MemoryStore::new(RowPolicy::default())).await.unwrap();
         let Ok(principal) = look_up() else { unreachable!("it is accepted") };

@@ -43,11 +43,12 @@ pub(crate) async fn acting<T>(by: By, act: impl Future<Output = T>) -> T {
     BY.scope(by, act).await
 }
 
-/// Handles a request of an authenticated principal: events name it, with what the client says about its user.
-pub(crate) async fn known_as<T>(name: &str, handling: impl Future<Output = T>) -> T {
+/// Handles a request of an authenticated principal: events name it, with what the client says about its user. `account` tells
+/// principals of the same name apart.
+pub(crate) async fn known_as<T>((name, account): (&str, String), handling: impl Future<Output = T>) -> T {
     let by = by().unwrap_or(By { who: None, from: None, with: None });
     let who = by.who.map_or_else(|| name.to_owned(), |claim| format!("{name} ({claim})"));
-    PRINCIPAL.scope(name.to_owned(), BY.scope(By { who: Some(who), ..by }, handling)).await
+    PRINCIPAL.scope(account, BY.scope(By { who: Some(who), ..by }, handling)).await
 }
 
 /// Remembers who asks until the request is answered.

@@ -6,12 +6,13 @@
 
 mod session;
 
-pub(super) use session::{cookie, no_cookie};
+pub(super) use session::{cookie, login_cookie, no_cookie, no_login_cookie, started_login};
 
 use super::caller::{self, Caller};
 use super::problem::{Code, Problem};
 use crate::context::Manager;
 use crate::context::accounts::Denied;
+use crate::context::oidc::Unverified;
 use crate::events::actor;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
@@ -172,7 +173,8 @@ pub(super) async fn admit(
         Err(problem) => return problem.into_response(),
     };
     let caller = Caller { principal: Some(Arc::clone(&principal)), verbs };
-    let handled = actor::known_as(&principal.name, caller::calling(caller, next.run(request)));
+    let handled =
+        actor::known_as((&principal.name, principal.account()), caller::calling(caller, next.run(request)));
     let response = if is_read {
         tokio::select! {
             response = handled => response,
@@ -191,7 +193,7 @@ pub(super) async fn admit(
 }
 
 /// Writes a request to the audit log.
-async fn record(manager: &Manager, entry: AuditEntry) -> Result<i64, Problem> {
+pub(super) async fn record(manager: &Manager, entry: AuditEntry) -> Result<i64, Problem> {
     info!(
         target: "audit", principal = entry.principal, verb = entry.verb.map(Verb::as_str), method = entry.method,
         path = entry.path, from = entry.from, "request"
@@ -209,9 +211,11 @@ async fn record(manager: &Manager, entry: AuditEntry) -> Result<i64, Problem> {
 }
 
 /// Writes the outcome of a request to the audit log.
-async fn told(manager: &Manager, noted: Option<i64>, response: Response) -> Response {
+pub(super) async fn told(manager: &Manager, noted: Option<i64>, response: Response) -> Response {
     if let Some(entry) = noted {
-        let created = response.headers().get(header::LOCATION).and_then(|it| it.to_str().ok());
+        // Of a redirect, it is where the browser goes next.
+        let created = response.headers().get(header::LOCATION).filter(|_| response.status().is_success());
+        let created = created.and_then(|it| it.to_str().ok());
         let (status, created) = (response.status().as_u16(), created.map(str::to_owned));
         info!(target: "audit", entry, status, created, "response");
         manager.audit.outcome(entry, Outcome { status, created }).await;
@@ -221,8 +225,13 @@ async fn told(manager: &Manager, noted: Option<i64>, response: Response) -> Resp
 
 /// The entry of a request in the audit log, without its principal.
 fn entry(manager: &Manager, request: &Request, verb: Option<Verb>) -> AuditEntry {
-    let by = actor::by();
     let path = request.uri().path_and_query().map_or("/", |it| it.as_str());
+    AuditEntry { verb, ..entry_of(manager, request.method(), path) }
+}
+
+/// The entry of a request in the audit log, without its principal and its verb.
+pub(super) fn entry_of(manager: &Manager, method: &Method, path: &str) -> AuditEntry {
+    let by = actor::by();
     AuditEntry {
         id: 0,
         at: manager.records.clock.now(),
@@ -230,8 +239,8 @@ fn entry(manager: &Manager, request: &Request, verb: Option<Verb>) -> AuditEntry
         token: None,
         actor: by.as_ref().and_then(|by| by.who.clone()),
         from: by.and_then(|by| by.from),
-        verb,
-        method: request.method().to_string(),
+        verb: None,
+        method: method.to_string(),
         path: path.chars().take(PATH_MAX).collect(),
         outcome: None,
     }
@@ -245,6 +254,7 @@ async fn refused(manager: &Manager, entry: AuditEntry, denied: Denied) -> Respon
             let detail = "whether the token is valid is not known: the database does not answer";
             return Problem::new(Code::DatabaseUnavailable, detail).into_response();
         }
+        Denied::NoProvider(why) => return Problem::from(Unverified::Unavailable(why)).into_response(),
         Denied::NoCredential => ("send a token as `Authorization: Bearer TOKEN`".to_owned(), false),
         // Clients present such a certificate without asking for anything by it.
         Denied::Refused(

@@ -120,7 +120,7 @@ fn add_problems(path: &str, method: &HttpMethod, operation: &mut Operation) {
     }
     let needs_token = operation.security.as_ref().is_some_and(|it| !is_empty(it));
     if needs_token {
-        codes.push(Code::Unauthenticated);
+        codes.extend([Code::Unauthenticated, Code::ProviderUnavailable]);
     }
     if operation.security.as_ref().is_some_and(|it| names_verbs(it)) {
         codes.push(Code::Forbidden);

@@ -127,9 +127,9 @@ fn digest(what: &str, key: &str) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{what} {}", own(key)).as_bytes())
 }
 
-/// The key with the name of its sender, because each sender has keys of its own.
+/// The key with its sender, because each sender has keys of its own. No key contains the separator.
 fn own(key: &str) -> String {
-    caller::principal().map_or_else(|| key.to_owned(), |who| format!("{}/{key}", who.name))
+    caller::principal().map_or_else(|| key.to_owned(), |who| format!("{}\n{key}", who.account()))
 }
 
 fn deleted(key: &str) -> Problem {

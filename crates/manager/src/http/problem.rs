@@ -6,6 +6,7 @@ mod code;
 pub(crate) use code::Code;
 
 use super::headers::RequestId;
+use crate::context::oidc::Unverified;
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
@@ -93,6 +94,18 @@ impl IntoResponse for Problem {
     }
 }
 
+impl From<Unverified> for Problem {
+    fn from(unverified: Unverified) -> Self {
+        match unverified {
+            Unverified::Refused(refusal) => Self::new(Code::LoginFailed, refusal.to_string()),
+            Unverified::Unavailable(why) => {
+                let detail = format!("the identity provider cannot be asked: {why}");
+                Self::new(Code::ProviderUnavailable, detail)
+            }
+        }
+    }
+}
+
 impl From<StoreError> for Problem {
     fn from(store: StoreError) -> Self {
         Self::from(&store)
@@ -117,11 +130,18 @@ pub(crate) async fn render(request: Request, next: Next) -> Response {
     let of = (instance.as_str(), id.as_ref());
     let mut response = next.run(request).await;
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        return problem.write(of);
+        let mut written = problem.write(of);
+        for name in [header::WWW_AUTHENTICATE, header::SET_COOKIE] {
+            for value in response.headers().get_all(&name) {
+                written.headers_mut().append(name.clone(), value.clone());
+            }
+        }
+        return written;
     }
     let status = response.status();
     // A route beside the API's own says itself what is wrong.
-    let is_told = response.headers().get(header::CONTENT_TYPE).is_some_and(|it| it == MEDIA_TYPE);
+    let told_as = response.headers().get(header::CONTENT_TYPE);
+    let is_told = told_as.is_some_and(|it| it == MEDIA_TYPE || it.as_bytes().starts_with(b"text/html"));
     if is_told || (!status.is_client_error() && !status.is_server_error()) {
         return response;
     }

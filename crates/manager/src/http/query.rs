@@ -41,11 +41,6 @@ fn fingerprint(all: &[(String, String)]) -> u64 {
 }
 
 impl Params {
-    /// Of a request without parameters.
-    pub(crate) fn none() -> Self {
-        Self { left: Vec::new(), known: Vec::new(), fingerprint: 0 }
-    }
-
     /// Identifies the query; all pages of one list have the same fingerprint.
     pub(crate) fn fingerprint(&self) -> u64 {
         self.fingerprint

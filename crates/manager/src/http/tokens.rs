@@ -1,6 +1,5 @@
 //! Tokens, sessions, and the principal of a request.
 
-use super::access::{cookie, no_cookie};
 use super::body::{JsonBody, OptionalJson, parsed};
 use super::caller;
 use super::pagination::Part;
@@ -13,7 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{CreatedToken, Listed, NewToken, ProblemBody, Rotation, Token, Whoami};
 use everwatch_core::access::{
-    self, BuiltIn, Credential, Login, Origin, Principal, Role, Secret, Target, TokenId, Verb,
+    self, BuiltIn, Credential, Origin, Principal, Role, Secret, Target, TokenId, Verb,
 };
 use everwatch_core::clock::{Timestamp, parse_duration, show};
 use everwatch_core::id::Name;
@@ -38,7 +37,7 @@ fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
     Problem::invalid(vec![FieldError { pointer: pointer.to_owned(), detail: detail.into() }])
 }
 
-fn new_secret() -> Secret {
+pub(super) fn new_secret() -> Secret {
     Secret::new(rand::random(), rand::random())
 }
 
@@ -112,7 +111,7 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, location(&token.id), shown(&secret, &token, now)).into_response())
 }
 
-async fn add(manager: &Manager, token: &access::Token, now: Timestamp) -> Result<(), Problem> {
+pub(super) async fn add(manager: &Manager, token: &access::Token, now: Timestamp) -> Result<(), Problem> {
     let added = manager.records.store.add_token(token, now).await?;
     match added {
         TokenAdded::Done => {
@@ -184,7 +183,7 @@ async fn find(manager: &Manager, key: &str) -> Result<access::Token, Problem> {
 }
 
 /// Changes a token that may not have more rights than the sender.
-async fn change(
+pub(super) async fn change(
     manager: &Manager,
     key: &str,
     change: impl Fn(&access::Token) -> access::Token,
@@ -279,83 +278,31 @@ pub(crate) async fn whoami(params: Params) -> Result<Json<Whoami>, Problem> {
             role: None,
             token: None,
             session: false,
+            credential: None,
             expires_at: None,
             verbs,
         }));
     };
-    Ok(Json(Whoami {
+    Ok(Json(told(&who)))
+}
+
+/// A principal, as responses show it.
+pub(super) fn told(who: &Principal) -> Whoami {
+    let credential = match who.credential {
+        Credential::Token(_) => "token",
+        Credential::Session(_) => "session",
+        Credential::Bootstrap(_) => "bootstrap",
+        Credential::Certificate => "certificate",
+        Credential::Oidc(_) => "oidc",
+    };
+    Whoami {
         authentication: true,
         name: Some(who.name.clone()),
         role: Some(who.role.to_string()),
         token: who.token().map(ToString::to_string),
         session: matches!(who.credential, Credential::Session(_)),
+        credential: Some(credential.to_owned()),
         expires_at: who.expires_at,
         verbs: who.rights.verbs().iter().map(ToString::to_string).collect(),
-    }))
-}
-
-/// Log in to the console: exchanges the token of this request for the cookie of a session.
-#[utoipa::path(post, path = "/v1/session", tag = "access", security(("token" = [])),
-    responses((status = 201, body = Whoami, description = "the cookie is set"),
-    (status = 409, body = ProblemBody, description = "no-session, too-many-tokens")))]
-pub(crate) async fn log_in(State(manager): Shared, params: Params) -> Result<Response, Problem> {
-    params.finish()?;
-    let Some(who) = caller::principal() else {
-        return Err(Problem::new(
-            Code::NoSession,
-            "requests need no token here, so there is nothing to log in to",
-        ));
-    };
-    let of = match &who.credential {
-        Credential::Token(id) => Login::Token(id.clone()),
-        Credential::Bootstrap(digest) => Login::Bootstrap(digest.clone()),
-        Credential::Session(_) => {
-            return Err(Problem::new(Code::NoSession, "a session cannot begin another one: send a token"));
-        }
-        Credential::Certificate => {
-            let detail =
-                "a client certificate needs no session: every request of its connection is authenticated";
-            return Err(Problem::new(Code::NoSession, detail));
-        }
-    };
-    let now = manager.records.clock.now();
-    let lives = manager.accounts.settings().session_ttl;
-    let (secret, expires_at) = (new_secret(), session_end(&who, now, lives));
-    let name = Name::new(&who.name).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-    let token = access::Token {
-        id: secret.id.clone(),
-        name,
-        role: who.role.clone(),
-        origin: Origin::Session { of },
-        created_at: now,
-        created_by: who.name.clone(),
-        expires_at,
-        digest: secret.digest(),
-        previous: None,
-        revoked_at: None,
-    };
-    add(&manager, &token, now).await?;
-    info!(session = %token.id, name = %token.name, "session begun");
-    let cookie = [(header::SET_COOKIE, cookie(&secret, expires_at.since(now)))];
-    Ok((StatusCode::CREATED, cookie, whoami(Params::none()).await?).into_response())
-}
-
-/// A session never outlives its token.
-fn session_end(who: &Principal, now: Timestamp, lives: Duration) -> Timestamp {
-    who.expires_at.map_or(now.plus(lives), |at| at.min(now.plus(lives)))
-}
-
-/// End the session of this request.
-#[utoipa::path(delete, path = "/v1/session", tag = "access", security(("token" = [])),
-    responses((status = 204, description = "the cookie is removed"),
-    (status = 409, body = ProblemBody, description = "no-session, changed-too-often")))]
-pub(crate) async fn log_out(State(manager): Shared, params: Params) -> Result<Response, Problem> {
-    params.finish()?;
-    let Some(Credential::Session(id)) = caller::principal().map(|who| who.credential.clone()) else {
-        return Err(Problem::new(Code::NoSession, "this request belongs to no session"));
-    };
-    let now = manager.records.clock.now();
-    change(&manager, id.as_str(), |token| token.revoked(now)).await?;
-    info!(session = %id, "session ended");
-    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, no_cookie())]).into_response())
+    }
 }

@@ -12,9 +12,9 @@ use std::path::Path;
 const BOOTSTRAP: &str = "a secret of thirty-two characters";
 const CI: &str = "spiffe://example.org/ci";
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
+pub(super) type Authority = CertifiedIssuer<'static, KeyPair>;
 
-fn authority() -> Authority {
+pub(super) fn authority() -> Authority {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
@@ -28,7 +28,7 @@ fn issued(authority: &Authority, name: SanType) -> (String, String) {
     (params.signed_by(&key, authority).unwrap().pem(), key.serialize_pem())
 }
 
-fn files(dir: &Path, authority: &Authority) -> Files {
+pub(super) fn files(dir: &Path, authority: &Authority) -> Files {
     let (certificate, key) = issued(authority, SanType::DnsName("localhost".try_into().unwrap()));
     let files = Files { certificate: dir.join("tls.crt"), key: dir.join("tls.key"), clients: None };
     let ca = dir.join("ca.crt");

@@ -45,6 +45,7 @@ codes! {
     BadRequest = BAD_REQUEST, "bad-request", "the request cannot be read";
     Unauthenticated = UNAUTHORIZED, "no-valid-token", "a valid token is needed";
     Forbidden = FORBIDDEN, "not-permitted", "the role does not permit this";
+    LoginFailed = FORBIDDEN, "login-failed", "the login failed";
     ForeignPage = FORBIDDEN, "foreign-page", "a page of another site sent this";
     NotFound = NOT_FOUND, "not-found", "not found";
     NoSuchRoute = NOT_FOUND, "no-such-route", "there is nothing at this path";
@@ -99,6 +100,7 @@ codes! {
     TooManyBatches = CONFLICT, "too-many-batches", "too many batches are not over";
     BrokerUnavailable = SERVICE_UNAVAILABLE, "broker-unavailable", "the broker does not answer", retry after 1;
     DatabaseUnavailable = SERVICE_UNAVAILABLE, "database-unavailable", "the database does not answer", retry after 1;
+    ProviderUnavailable = SERVICE_UNAVAILABLE, "identity-provider-unavailable", "the identity provider does not answer", retry after 10;
     NotReady = SERVICE_UNAVAILABLE, "not-ready", "the manager is not ready", retry after 5;
     Stopping = SERVICE_UNAVAILABLE, "stopping", "the manager is stopping", retry after 1;
     Internal = INTERNAL_SERVER_ERROR, "internal", "the manager failed";
