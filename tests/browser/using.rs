@@ -47,6 +47,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     let later = cluster.api.observer("later").await;
     assert_eq!((later.status, later.attempt_timeout.as_deref()), (Status::Scheduled, Some("30m")));
     assert!(later.start_at.is_some());
+
     let outside = "return performance.getEntriesByType('resource').filter((it) => !it.name.startsWith(location.origin)).length";
     assert_eq!(page.run(outside).await, 0);
     page.narrow().await;
@@ -69,6 +70,33 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
         let wide = "return document.documentElement.scrollWidth - innerWidth";
         assert!(page.run(wide).await.as_i64().unwrap() <= 0, "{view} is wider than a phone");
     }
+}
+
+#[tokio::test]
+async fn the_form_takes_references_to_secrets_in_place_of_texts() {
+    let mut cluster = Cluster::new("references");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let page = Browser::open(&cluster.api.url).await;
+    let fill = async |id: &str, value: &str| {
+        let set = format!("const it = document.querySelector('{id}'); it.value = '{value}';");
+        page.run(&format!("{set} it.dispatchEvent(new Event('input', {{ bubbles: true }}));")).await;
+    };
+    page.view("#/create").await;
+    page.until("the kinds", "document.querySelector('#new-kind')").await;
+    page.run("const it = document.querySelector('#new-kind'); it.value = 'http'; it.dispatchEvent(new Event('change', { bubbles: true }));").await;
+    page.until("the form of http", "document.querySelector('#spec-url')").await;
+    fill("#new-name", "secret").await;
+    fill("#spec-url", r#"{"$secret": "file:../url"}"#).await;
+    fill("#spec-headers", r#"authorization={"$secret": "file:api/token"}"#).await;
+    page.press("Create").await;
+    page.until_text("#spec-url-hint", "below the folder of secrets").await;
+    fill("#spec-url", r#"{"$secret": "file:api/url"}"#).await;
+    page.press("Create").await;
+    page.until_text("h1", "secret").await;
+    let spec = cluster.api.observer("secret").await.spec;
+    let expected = json!({"url": {"$secret": "file:api/url"}, "headers": {"authorization": {"$secret": "file:api/token"}}});
+    assert_eq!(spec, expected);
 }
 
 #[tokio::test]

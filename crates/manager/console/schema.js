@@ -48,6 +48,11 @@ export function control(field, held, wrong) {
     h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, wrong || hint));
 }
 
+// A reference to a secret may stand in place of a text: it is written as in a spec.
+const text = (typed, fail) => {
+  if (!/^\s*\{\s*"\$secret"/.test(typed)) return typed;
+  try { return JSON.parse(typed); } catch (error) { return fail(error.message); }
+};
 const lines = (text) => text.split("\n").map((it) => it.trim()).filter(Boolean);
 
 /** The spec that was typed; throws `{ name, message }` for what cannot be read. */
@@ -59,11 +64,11 @@ export function collect(all, held) {
     if (field.shape === "boolean") { if (value !== undefined) spec[field.name] = value; continue; }
     if (value === undefined || value.trim() === "") { if (field.shape === "choice" && field.required) spec[field.name] = field.choices[0]; continue; }
     if (field.shape === "number") spec[field.name] = Number(value);
-    else if (field.shape === "list") spec[field.name] = lines(value);
+    else if (field.shape === "list") spec[field.name] = lines(value).map((it) => text(it, fail));
     else if (field.shape === "map") {
-      const pairs = lines(value).map((line) => line.includes("=") ? [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1).trim()] : fail(`“${line}” has no =`));
+      const pairs = lines(value).map((line) => line.includes("=") ? [line.slice(0, line.indexOf("=")).trim(), text(line.slice(line.indexOf("=") + 1).trim(), fail)] : fail(`“${line}” has no =`));
       spec[field.name] = Object.fromEntries(pairs);
-    } else if (field.shape === "json") { try { spec[field.name] = JSON.parse(value); } catch (error) { fail(error.message); } } else spec[field.name] = value;
+    } else if (field.shape === "json") { try { spec[field.name] = JSON.parse(value); } catch (error) { fail(error.message); } } else spec[field.name] = text(value, fail);
   }
   return spec;
 }

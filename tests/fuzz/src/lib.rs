@@ -58,10 +58,14 @@ pub fn messages(bytes: &[u8]) {
 }
 
 fn survives<T: DeserializeOwned + Serialize + Debug>(bytes: &[u8]) {
+    let rewritten = |message: &T| {
+        let written = encode(message).expect("what was read can be written");
+        decode::<T>(&written).expect("what was written can be read")
+    };
     let Ok(message) = decode::<T>(bytes) else { return };
-    let written = encode(&message).expect("what was read can be written");
-    let read = decode::<T>(&written).expect("what was written can be read");
-    assert_eq!(format!("{read:?}"), format!("{message:?}"));
+    // A message with a member twice is read as one of a newer version, and written with each member once.
+    let message = rewritten(&message);
+    assert_eq!(format!("{:?}", rewritten(&message)), format!("{message:?}"));
 }
 
 fn same_work(work: &Work) {
