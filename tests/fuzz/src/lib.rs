@@ -1,6 +1,6 @@
 //! What every decoder and parser promises about any input: it returns, it does not panic, and what it accepts survives being
 //! written and read again. `./tests/run --long fuzz` searches for inputs that break a promise; the tests here repeat the
-//! inputs that it has kept, with random changes.
+//! inputs of `corpus`, with random changes.
 
 use everwatch_core::access::{Presented, Role};
 use everwatch_core::capacity::rate::Rate;
