@@ -93,8 +93,8 @@ pub struct Service {
     pub threads: u16,
     /// Address of `/livez`, `/readyz` and `/metrics`; empty: none.
     pub listen: String,
-    /// The folder below which the secrets of specs are read; `None`: there are none.
-    pub secrets_dir: Option<PathBuf>,
+    /// The folder below which the secrets of specs are read; empty: there are none.
+    pub secrets_dir: PathBuf,
     /// Names of environment variables that specs may use as secrets.
     pub secrets_env: Vec<String>,
     /// `[service.exec]`
@@ -212,7 +212,7 @@ impl Default for Service {
             log_lines: 100,
             threads: 0,
             listen: String::new(),
-            secrets_dir: None,
+            secrets_dir: PathBuf::new(),
             secrets_env: Vec::new(),
             exec: Exec::default(),
             files: Files::default(),
@@ -393,7 +393,7 @@ impl Service {
     /// The secrets that specs may refer to.
     #[must_use]
     pub fn secrets(&self) -> SecretsSettings {
-        let dir = self.secrets_dir.clone().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = Some(self.secrets_dir.clone()).filter(|dir| !dir.as_os_str().is_empty());
         SecretsSettings { dir, env: self.secrets_env.clone() }
     }
     /// What the built-in kinds may do.
@@ -456,7 +456,7 @@ mod tests {
         assert!(name.unwrap_err().starts_with("service.secrets_env: `A=B`"));
         let exposed = checked(|broker, service| {
             broker.url_file = Some("/run/secrets/broker-url".into());
-            service.secrets_dir = Some("/run/secrets".into());
+            service.secrets_dir = "/run/secrets".into();
         });
         assert!(exposed.unwrap_err().contains("/run/secrets/broker-url"));
         let stall = checked(|_, service| service.stall_limit.0 = Some(Duration::from_secs(4)));
