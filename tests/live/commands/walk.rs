@@ -16,7 +16,10 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Operations that no command calls.
-const NO_COMMAND: [(&str, &str); 11] = [
+const NO_COMMAND: [(&str, &str); 14] = [
+    ("get-v1-session", "the console learns how users log in"),
+    ("get-v1-session-oidc", "the console sends users to the identity provider"),
+    ("get-v1-session-oidc-callback", "the identity provider sends users back"),
     ("post-v1-session", "the console logs in; commands send their token"),
     ("delete-v1-session", "the console logs out"),
     ("get-livez", "orchestrators of containers ask it"),
