@@ -8,10 +8,12 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
+use everwatch_core::clock;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tower_http::compression::predicate::Predicate;
 use tower_http::compression::{CompressionLayer, CompressionLevel};
 use tracing::error;
-use uuid::Uuid;
 
 /// The id of a request: that of the client, or one that the manager has made.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -26,7 +28,7 @@ pub(super) struct RequestId(pub(super) String);
 
 /// Gives a request its id, and completes the headers of its response.
 pub(super) async fn complete(mut request: Request, next: Next) -> Response {
-    let id = sent(request.headers()).unwrap_or_else(|| Uuid::now_v7().to_string());
+    let id = sent(request.headers()).unwrap_or_else(made);
     request.extensions_mut().insert(RequestId(id.clone()));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut response = next.run(request).await;
@@ -46,6 +48,13 @@ pub(super) async fn complete(mut request: Request, next: Next) -> Response {
         headers.append(VARY, HeaderValue::from(name));
     }
     response
+}
+
+/// An id that no other request to this manager has. It needs no random bits: an id is no secret.
+fn made() -> String {
+    static BEGAN: LazyLock<i64> = LazyLock::new(|| clock::now().0);
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("{:x}-{:x}", *BEGAN, NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The id that the client sent, if it fits into a header and a log.
