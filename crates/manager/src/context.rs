@@ -43,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-/// A manager looks once a second whether watermarks are due.
+/// A manager looks at least once a second whether watermarks are due.
 const WATERMARKS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The receiving ends of the queues inside the manager.

@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
+/// The longest pause between two passes. Each pass also looks whether watermarks are due.
 const EVERY: Duration = Duration::from_secs(1);
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// The interval between two announcements of the time: the clocks of machines drift by milliseconds in it.
@@ -37,11 +38,14 @@ struct Done {
 pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
     let mut done = Done::default();
     let mut failing = false;
+    // With a fixed second, a shorter `heartbeat_interval` made watermarks older than what counts as current (twice the
+    // interval) again and again, and the search for orphans never ended.
+    let every = EVERY.min(manager.settings.heartbeat_interval);
     loop {
         tokio::select! {
             () = manager.stop.cancelled() => return Ok(()),
             () = manager.wake.notified() => {}
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(every) => {}
         }
         let began = Instant::now();
         let passed = pass(&manager, &mut done).await;

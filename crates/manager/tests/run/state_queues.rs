@@ -2,12 +2,14 @@
 
 use crate::service::{Voice, started};
 use crate::stage::Stage;
-use everwatch_broker::{Consume, Session, Topology};
+use everwatch_broker::{Consume, Session, Settle, Topology};
+use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::service::ServiceState;
-use everwatch_core::wire::message::encode;
+use everwatch_core::wire::heartbeat::HeartbeatMessage;
+use everwatch_core::wire::message::{decode, encode};
 use everwatch_core::wire::report::{
     InventoryChunk, InventoryRange, Report, Reports, RunEvent, RunReport, SequencedReport, StateMessage,
 };
@@ -160,4 +162,29 @@ async fn the_order_between_queues_does_not_matter() {
     manager.api.until_status("stays", "Completed").await;
     let moved = manager.api.until_observer("moves", |it| it.service.is_none()).await;
     assert_eq!(moved.generation, 1, "it was not republished");
+}
+
+/// A watermark counts as current for two heartbeat intervals, and the manager needs time to read it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watermarks_are_sent_at_a_heartbeat_interval_below_a_second() {
+    let stage = Stage::new();
+    let _manager = stage.ready_manager().await;
+    let session = stage.broker.connect("onlooker").await.unwrap();
+    // Before the manager's own consumer.
+    let consume = Consume { queue: topology(&stage, 1).heartbeats(), prefetch: 9, priority: 1 };
+    let mut deliveries = session.consume(&consume).await.unwrap();
+    let read = async {
+        let mut sent_at = Vec::new();
+        while sent_at.len() < 5 {
+            let delivery = deliveries.next().await.unwrap();
+            assert_eq!(session.ack(delivery.receipt).await, Settle::Done);
+            if let HeartbeatMessage::Watermark(watermark) = decode(&delivery.body).unwrap() {
+                sent_at.push(watermark.sent_at);
+            }
+        }
+        sent_at
+    };
+    let sent_at: Vec<Timestamp> = tokio::time::timeout(Duration::from_secs(20), read).await.unwrap();
+    let shortest = sent_at.windows(2).map(|pair| pair[1].since(pair[0])).min().unwrap();
+    assert!(shortest < stage.settings.heartbeat_interval * 2, "{sent_at:?}");
 }
