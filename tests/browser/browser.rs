@@ -131,6 +131,12 @@ impl Browser {
         field.send_keys(text).await.unwrap();
     }
 
+    /// Replaces the content of a field that is there.
+    pub(crate) async fn fill(&self, css: &str, text: &str) {
+        let set = format!("const it = document.querySelector('{css}'); it.value = '{text}';");
+        self.run(&format!("{set} it.dispatchEvent(new Event('input', {{ bubbles: true }}));")).await;
+    }
+
     /// Makes the window as narrow as a phone, or as narrow as the browser allows.
     pub(crate) async fn narrow(&self) {
         self.client.set_window_size(390, 844).await.unwrap();

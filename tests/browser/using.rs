@@ -30,16 +30,12 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     page.until_text("#new-name-hint", "second").await;
 
     // Its times, and an error at the field of one.
-    let fill = async |id: &str, value: &str| {
-        let set = format!("const it = document.querySelector('{id}'); it.value = '{value}';");
-        page.run(&format!("{set} it.dispatchEvent(new Event('input', {{ bubbles: true }}));")).await;
-    };
-    fill("#new-name", "later").await;
-    fill("#new-start", "2099-01-31T09:30").await;
-    fill("#new-timeout", "soon").await;
+    page.fill("#new-name", "later").await;
+    page.fill("#new-start", "2099-01-31T09:30").await;
+    page.fill("#new-timeout", "soon").await;
     page.press("Create").await;
     page.until_text("#new-timeout-hint", "is not a duration").await;
-    fill("#new-timeout", "30m").await;
+    page.fill("#new-timeout", "30m").await;
     page.press("Create").await;
     page.until_text("h1", "later").await;
     page.until_text(".facts", "30m").await;
@@ -78,20 +74,16 @@ async fn the_form_takes_references_to_secrets_in_place_of_texts() {
     cluster.manager().await;
     cluster.service("a", 10).await;
     let page = Browser::open(&cluster.api.url).await;
-    let fill = async |id: &str, value: &str| {
-        let set = format!("const it = document.querySelector('{id}'); it.value = '{value}';");
-        page.run(&format!("{set} it.dispatchEvent(new Event('input', {{ bubbles: true }}));")).await;
-    };
     page.view("#/create").await;
     page.until("the kinds", "document.querySelector('#new-kind')").await;
     page.run("const it = document.querySelector('#new-kind'); it.value = 'http'; it.dispatchEvent(new Event('change', { bubbles: true }));").await;
     page.until("the form of http", "document.querySelector('#spec-url')").await;
-    fill("#new-name", "secret").await;
-    fill("#spec-url", r#"{"$secret": "file:../url"}"#).await;
-    fill("#spec-headers", r#"authorization={"$secret": "file:api/token"}"#).await;
+    page.fill("#new-name", "secret").await;
+    page.fill("#spec-url", r#"{"$secret": "file:../url"}"#).await;
+    page.fill("#spec-headers", r#"authorization={"$secret": "file:api/token"}"#).await;
     page.press("Create").await;
     page.until_text("#spec-url-hint", "below the folder of secrets").await;
-    fill("#spec-url", r#"{"$secret": "file:api/url"}"#).await;
+    page.fill("#spec-url", r#"{"$secret": "file:api/url"}"#).await;
     page.press("Create").await;
     page.until_text("h1", "secret").await;
     let spec = cluster.api.observer("secret").await.spec;
@@ -105,17 +97,13 @@ async fn the_form_takes_schedules_and_windows_and_the_page_of_an_observer_shows_
     cluster.manager().await;
     cluster.service("a", 10).await;
     let page = Browser::open(&cluster.api.url).await;
-    let fill = async |id: &str, value: &str| {
-        let set = format!("const it = document.querySelector('{id}'); it.value = '{value}';");
-        page.run(&format!("{set} it.dispatchEvent(new Event('input', {{ bubbles: true }}));")).await;
-    };
     page.view("#/create").await;
     page.write("#new-name", "nightly").await;
-    fill("#new-schedule", "0 3 * *").await;
-    fill("#new-zone", "Europe/Berlin").await;
+    page.fill("#new-schedule", "0 3 * *").await;
+    page.fill("#new-zone", "Europe/Berlin").await;
     page.press("Create").await;
     page.until_text("#new-schedule-hint", "has 4 fields").await;
-    fill("#new-schedule", "0 3 1 1 *").await;
+    page.fill("#new-schedule", "0 3 1 1 *").await;
     page.press("Create").await;
     page.until_text("h1", "nightly").await;
     page.until_text(".facts", "0 3 1 1 * in Europe/Berlin").await;
@@ -128,14 +116,14 @@ async fn the_form_takes_schedules_and_windows_and_the_page_of_an_observer_shows_
 
     page.view("#/create").await;
     page.write("#new-name", "trades").await;
-    fill("#new-windows", "9 to 5").await;
+    page.fill("#new-windows", "9 to 5").await;
     page.press("Create").await;
     page.until_text("#new-windows-hint", "is not a window").await;
-    fill("#new-windows", "mon-fri 09:30-16:00; sat 22:00-06:00").await;
-    fill("#new-zone", "Nowhere").await;
+    page.fill("#new-windows", "mon-fri 09:30-16:00; sat 22:00-06:00").await;
+    page.fill("#new-zone", "Nowhere").await;
     page.press("Create").await;
     page.until_text("#new-zone-hint", "not a known time zone").await;
-    fill("#new-zone", "America/New_York").await;
+    page.fill("#new-zone", "America/New_York").await;
     page.press("Create").await;
     page.until_text("h1", "trades").await;
     // Five days, and two parts of the one over midnight.

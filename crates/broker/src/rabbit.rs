@@ -11,6 +11,7 @@ mod nodes;
 mod publisher;
 mod receipts;
 mod remove;
+mod reread;
 mod session;
 mod tls;
 mod version;
@@ -24,9 +25,10 @@ use everwatch_core::redact::redacted;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties, ErrorKind};
 use nodes::{FORM, Nodes};
+use reread::Reread;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -45,7 +47,8 @@ pub struct RabbitBroker {
     nodes: Arc<Nodes>,
     tls: TlsFiles,
     prefix: String,
-    management: Option<ManagementUrl>,
+    /// URL of RabbitMQ's own HTTP API.
+    management: Option<Reread<String>>,
     runtime: Arc<AmqpRuntime>,
 }
 
@@ -96,7 +99,7 @@ impl RabbitBroker {
             let form = "http://user:password@host:15672";
             ConnectError::Refused(format!("cannot read the URL {} ({why}): expected {form}", redacted(url)))
         })?;
-        self.management = Some(ManagementUrl { last: Mutex::new(url.to_owned()), file: None });
+        self.management = Some(Reread::new("broker.management_url_file", url.to_owned()));
         Ok(self)
     }
 
@@ -104,7 +107,7 @@ impl RabbitBroker {
     #[must_use]
     pub fn with_management_file(mut self, file: &Path) -> Self {
         if let Some(management) = &mut self.management {
-            management.file = Some(file.to_owned());
+            management.set_file(file.to_owned());
         }
         self
     }
@@ -181,7 +184,7 @@ impl Broker for RabbitBroker {
         let management = async {
             match &self.management {
                 Some(url) => {
-                    management::ask(&url.current(), &self.tls, (&node.vhost, &self.prefix), queues).await
+                    management::ask(&current_url(url), &self.tls, (&node.vhost, &self.prefix), queues).await
                 }
                 None => Management::Unset,
             }
@@ -199,28 +202,8 @@ impl Broker for RabbitBroker {
     }
 }
 
-/// The URL of RabbitMQ's own HTTP API, which a file may replace.
-struct ManagementUrl {
-    last: Mutex<String>,
-    file: Option<PathBuf>,
-}
-
-impl ManagementUrl {
-    /// Reads the file again. A file that cannot be used changes nothing.
-    fn current(&self) -> String {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = &self.file {
-            let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
-            match text.and_then(|text| management::check(text.trim()).map(|_| text.trim().to_owned())) {
-                Ok(newer) => *last = newer,
-                Err(error) => {
-                    let file = file.display();
-                    tracing::warn!(%file, error, "management URL file is unusable; its last valid content stays in use");
-                }
-            }
-        }
-        last.clone()
-    }
+fn current_url(management: &Reread<String>) -> String {
+    management.current(|text| management::check(text).map(|_| text.to_owned()))
 }
 
 fn is_guest_over_network(node: &AMQPUri) -> bool {

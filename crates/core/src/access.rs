@@ -2,6 +2,7 @@
 
 mod accounts;
 mod audit;
+mod key_fetches;
 mod oidc;
 mod role;
 mod token;
@@ -9,6 +10,7 @@ mod verb;
 
 pub use accounts::{Accounts, Certificate, Credential, Principal, Unauthenticated};
 pub use audit::{AuditEntry, AuditFilter, Outcome};
+pub use key_fetches::LastFetch;
 pub use oidc::{ALGORITHMS, Identity, JWT_MAX, LEEWAY, Oidc, OidcRefusal, Purpose, is_safe_url};
 pub use role::{BuiltIn, Grant, PART_MAX, ROLES_MAX, Rights, Role, Scope, ScopePart, Target};
 pub use token::{Digest, Login, Mistyped, Origin, Presented, Secret, TOKENS_MAX, Token, TokenId};

@@ -78,18 +78,16 @@ pub struct MtlsSection {
 
 impl Default for AuthSection {
     fn default() -> Self {
-        let AuthSettings { mode, bootstrap_token_file, token_ttl_max, session_ttl, retention_audit, .. } =
-            AuthSettings::default();
-        let (requests_per_second, mtls, oidc) = (2_000, MtlsSection::default(), OidcSection::default());
+        let auth = AuthSettings::default();
         Self {
-            mode,
-            bootstrap_token_file,
-            token_ttl_max,
-            session_ttl,
-            retention_audit,
-            requests_per_second,
-            mtls,
-            oidc,
+            mode: auth.mode,
+            bootstrap_token_file: auth.bootstrap_token_file,
+            token_ttl_max: auth.token_ttl_max,
+            session_ttl: auth.session_ttl,
+            retention_audit: auth.retention_audit,
+            requests_per_second: auth.requests_per_second.map_or(0, NonZeroU32::get),
+            mtls: MtlsSection::default(),
+            oidc: OidcSection::default(),
         }
     }
 }
@@ -125,27 +123,15 @@ impl AuthSection {
             );
             return Err(ConfigError(rule));
         }
-        let oidc = self.oidc.settings()?;
-        let Self {
-            mode,
-            bootstrap_token_file,
-            token_ttl_max,
-            session_ttl,
-            retention_audit,
-            requests_per_second,
-            mtls,
-            ..
-        } = self.clone();
-        let (mtls_roles, requests_per_second) = (mtls.roles, NonZeroU32::new(requests_per_second));
         Ok(AuthSettings {
-            mode,
-            bootstrap_token_file,
-            token_ttl_max,
-            session_ttl,
-            retention_audit,
-            mtls_roles,
-            requests_per_second,
-            oidc,
+            mode: self.mode,
+            bootstrap_token_file: self.bootstrap_token_file.clone(),
+            token_ttl_max: self.token_ttl_max,
+            session_ttl: self.session_ttl,
+            retention_audit: self.retention_audit,
+            mtls_roles: self.mtls.roles.clone(),
+            requests_per_second: NonZeroU32::new(self.requests_per_second),
+            oidc: self.oidc.settings()?,
         })
     }
 }

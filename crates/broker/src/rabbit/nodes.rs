@@ -1,11 +1,12 @@
 //! The nodes of a cluster and the credentials for them. With a file, a new password needs no restart: the file is read
 //! again for each connection.
 
+use super::reread::Reread;
 use super::{place, read};
 use crate::port::ConnectError;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The form of a URL, for errors.
@@ -14,20 +15,18 @@ pub(super) const FORM: &str =
 
 pub(super) struct Nodes {
     pub(super) heartbeat: Duration,
-    file: Option<PathBuf>,
     needs_tls: bool,
-    /// Those that were read last.
-    last: Mutex<Arc<[AMQPUri]>>,
+    urls: Reread<Arc<[AMQPUri]>>,
 }
 
 impl Nodes {
     pub(super) fn new(urls: &str, heartbeat: Duration) -> Result<Self, ConnectError> {
-        let last = Mutex::new(parse(urls, heartbeat)?);
-        Ok(Self { heartbeat, file: None, needs_tls: false, last })
+        let urls = Reread::new("broker.url_file", parse(urls, heartbeat)?);
+        Ok(Self { heartbeat, needs_tls: false, urls })
     }
 
     pub(super) fn set_file(&mut self, file: PathBuf) {
-        self.file = Some(file);
+        self.urls.set_file(file);
     }
 
     /// From now on, no URL may be `amqp://`.
@@ -38,23 +37,15 @@ impl Nodes {
 
     /// Without a look at the file.
     pub(super) fn last(&self) -> Arc<[AMQPUri]> {
-        self.lock().clone()
+        self.urls.last()
     }
 
-    /// Reads the file again. A file that cannot be used changes nothing.
+    /// Reads the file again. A file that is unusable changes nothing.
     pub(super) fn current(&self) -> Arc<[AMQPUri]> {
-        let Some(file) = &self.file else { return self.last() };
-        let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
-        let nodes =
-            text.and_then(|text| parse(text.trim(), self.heartbeat).map_err(|error| error.to_string()));
-        match nodes.and_then(|nodes| self.check(&nodes).map(|()| nodes)) {
-            Ok(nodes) => *self.lock() = nodes,
-            Err(error) => {
-                let file = file.display();
-                tracing::warn!(%file, error, "broker URL file is unusable; its last valid content stays in use");
-            }
-        }
-        self.last()
+        self.urls.current(|text| {
+            let nodes = parse(text, self.heartbeat).map_err(|error| error.to_string())?;
+            self.check(&nodes).map(|()| nodes)
+        })
     }
 
     /// A node with the credentials that are valid now.
@@ -71,10 +62,6 @@ impl Nodes {
                 place(plain)
             )),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<[AMQPUri]>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

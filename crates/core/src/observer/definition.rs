@@ -254,6 +254,24 @@ impl Reader {
     }
 }
 
+/// What is wrong with a spec of any kind. The schema of its kind may forbid more.
+#[must_use]
+pub fn spec_errors(spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let bytes = spec.to_string().len();
+    if bytes > SPEC_MAX_BYTES {
+        let detail = format!("is {bytes} bytes of JSON, at most {SPEC_MAX_BYTES} travel with an observer");
+        errors.push(FieldError::new("/spec", detail));
+    }
+    if depth(spec) > SPEC_MAX_DEPTH {
+        let detail = format!("nests deeper than {SPEC_MAX_DEPTH} levels: make it flatter");
+        errors.push(FieldError::new("/spec", detail));
+    }
+    let wrong = secret::errors(spec).into_iter();
+    errors.extend(wrong.map(|(pointer, rule)| FieldError::new(format!("/spec{pointer}"), rule)));
+    errors
+}
+
 /// A member's name inside a JSON pointer (RFC 6901), shortened.
 fn escape(member: &str) -> String {
     member.chars().take(100).collect::<String>().replace('~', "~0").replace('/', "~1")
@@ -371,18 +389,7 @@ impl ObserverDefinition {
 
     fn check(&self) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
-        let bytes = self.spec.to_string().len();
-        if bytes > SPEC_MAX_BYTES {
-            let detail =
-                format!("is {bytes} bytes of JSON, at most {SPEC_MAX_BYTES} travel with an observer");
-            errors.push(FieldError::new("/spec", detail));
-        }
-        if depth(&self.spec) > SPEC_MAX_DEPTH {
-            let detail = format!("nests deeper than {SPEC_MAX_DEPTH} levels: make it flatter");
-            errors.push(FieldError::new("/spec", detail));
-        }
-        let wrong = secret::errors(&self.spec).into_iter();
-        errors.extend(wrong.map(|(pointer, rule)| FieldError::new(format!("/spec{pointer}"), rule)));
+        errors.extend(spec_errors(&self.spec));
         if self.grace > GRACE_MAX {
             errors.push(FieldError::new("/grace", "at most 1h"));
         }

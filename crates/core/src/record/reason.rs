@@ -186,8 +186,8 @@ pub fn stored_code(row: &Row) -> Option<ReasonCode> {
     code_of(row, standing(row).map(|said| said.health))
 }
 
-/// After an error, code that starts is told of like code that executes: whether a crash loop is seen before or after
-/// its code announces that it is ready is a matter of milliseconds.
+/// After an error, an observer whose code starts has the same code as one whose code executes. Otherwise, a crash loop would
+/// change its code within milliseconds, when its program announces that it is ready.
 fn code_of(row: &Row, health: Option<Health>) -> Option<ReasonCode> {
     match row.verdict().reason.code() {
         None | Some(ReasonCode::NotReady) if health == Some(Health::Restarting) => Some(failing(row)),

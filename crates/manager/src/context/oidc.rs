@@ -1,8 +1,7 @@
 //! The identity provider, as this manager last read it: its endpoints and its keys. Verifies tokens, and exchanges the code
 //! of a login for one.
 //!
-//! Only the loop `identity_provider` fetches, so that a client that disconnects interrupts no fetch, and clients that
-//! invent keys cause no more than one fetch in each [`RENEW_MIN`].
+//! Only the loop `identity_provider` fetches, so that a client that disconnects interrupts no fetch. `core` decides when.
 
 mod fetch;
 mod keys;
@@ -13,7 +12,7 @@ pub(crate) use login::{LOGIN_WITHIN, Login};
 
 use self::keys::{Header, Keys, verified};
 use crate::settings::OidcSettings;
-use everwatch_core::access::{Identity, OidcRefusal, Purpose};
+use everwatch_core::access::{Identity, LastFetch, OidcRefusal, Purpose};
 use everwatch_core::clock::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
@@ -23,10 +22,6 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 use url::Url;
 
-/// The shortest time between two fetches.
-const RENEW_MIN: Duration = Duration::from_secs(10);
-/// How often the keys are fetched while all are known. A key that the provider withdraws is refused after this time.
-const RENEW_EVERY: Duration = Duration::from_secs(600);
 /// How long a request with an unknown key waits for the keys.
 const KEYS_WITHIN: Duration = Duration::from_secs(12);
 /// How many logins are exchanged at once.
@@ -37,6 +32,8 @@ const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// The identity provider of `[auth.oidc]`.
 pub(crate) struct IdentityProvider {
     settings: OidcSettings,
+    /// From when times of fetches count.
+    began: Instant,
     known: watch::Sender<Known>,
     /// A token names a key that is not known.
     wanted: Notify,
@@ -49,8 +46,7 @@ pub(crate) struct IdentityProvider {
 #[derive(Clone, Default)]
 struct Known {
     provider: Option<Arc<Discovered>>,
-    /// When the last fetch ended.
-    tried_at: Option<Instant>,
+    last: LastFetch,
     /// Why the last fetch failed.
     fault: Option<String>,
 }
@@ -83,6 +79,7 @@ impl IdentityProvider {
         signature::use_ring();
         Self {
             settings,
+            began: Instant::now(),
             known: watch::Sender::new(Known::default()),
             wanted: Notify::new(),
             exchanges: Semaphore::new(EXCHANGES_MAX),
@@ -99,17 +96,13 @@ impl IdentityProvider {
         !self.settings.policy.client_id.is_empty()
     }
 
-    /// Waits until the endpoints and keys are to be fetched, and fetches them.
+    /// Waits for the time of the next fetch, or for a token with an unknown key; then fetches the endpoints and keys.
     pub(crate) async fn renew(&self) {
         let known = self.known.borrow().clone();
-        let pause = if known.fault.is_none() { RENEW_EVERY } else { RENEW_MIN };
-        if let Some(tried_at) = known.tried_at {
-            tokio::time::sleep_until(tried_at + RENEW_MIN).await;
-            let due = tokio::time::sleep_until(tried_at + pause);
-            tokio::select! {
-                () = due => {}
-                () = self.wanted.notified() => {}
-            }
+        tokio::time::sleep_until(self.began + known.last.earliest_next()).await;
+        tokio::select! {
+            () = tokio::time::sleep_until(self.began + known.last.next()) => {}
+            () = self.wanted.notified() => {}
         }
         let fetched = fetch::discover(&self.settings).await;
         let issuer = &self.settings.policy.issuer;
@@ -124,7 +117,7 @@ impl IdentityProvider {
             info!(issuer, "read the keys of the identity provider");
         }
         self.known.send_modify(|it| {
-            it.tried_at = Some(Instant::now());
+            it.last = LastFetch { ended_at: Some(self.began.elapsed()), has_failed: fetched.is_err() };
             it.fault = fetched.as_ref().err().cloned();
             if let Ok(provider) = fetched {
                 it.provider = Some(Arc::new(provider));
@@ -155,23 +148,21 @@ impl IdentityProvider {
         Ok(self.settings.policy.identify(&claims, purpose, now)?)
     }
 
-    /// The provider with the key of this token, if it has one. Waits for a fetch if there was none in the last
-    /// [`RENEW_MIN`].
+    /// The provider with the key of this token, if it has one. Waits for another fetch if that may find the key.
     async fn knowing(&self, header: &Header) -> Result<Arc<Discovered>, Unverified> {
-        let (asked_at, mut known) = (Instant::now(), self.known.subscribe());
-        let now = known.borrow().clone();
-        if let Some(provider) = now.provider.as_ref().filter(|it| it.keys.settles(header)) {
+        let (asked_at, mut changes) = (self.began.elapsed(), self.known.subscribe());
+        let mut known = changes.borrow().clone();
+        if let Some(provider) = known.provider.as_ref().filter(|it| it.keys.settles(header)) {
             return Ok(Arc::clone(provider));
         }
-        let mut last = now;
-        if last.tried_at.is_none_or(|at| at.elapsed() >= RENEW_MIN) {
+        if known.last.is_worth_repeating(asked_at) {
             self.wanted.notify_one();
-            let fetched = known.wait_for(|it| it.tried_at.is_some_and(|at| at > asked_at));
+            let fetched = changes.wait_for(|it| it.last.ended_at.is_some_and(|at| at > asked_at));
             if let Ok(Ok(fetched)) = timeout(KEYS_WITHIN, fetched).await {
-                last = fetched.clone();
+                known = fetched.clone();
             }
         }
-        match (last.provider, last.fault) {
+        match (known.provider, known.fault) {
             (Some(provider), None) => Ok(provider),
             (Some(provider), Some(_)) if provider.keys.settles(header) => Ok(provider),
             (_, fault) => {
@@ -221,7 +212,7 @@ impl IdentityProvider {
         Ok(Login::resume(self.login_key(secret.as_deref()), record, state, now))
     }
 
-    /// All managers with the same secret of the client can finish each other's logins.
+    /// The key that seals logins: a manager can finish a login that began on another one if both have the same client secret.
     fn login_key<'a>(&'a self, secret: Option<&'a str>) -> &'a [u8] {
         secret.map_or(&self.own_key, str::as_bytes)
     }

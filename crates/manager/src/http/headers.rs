@@ -40,7 +40,7 @@ pub(super) async fn complete(mut request: Request, next: Next) -> Response {
         headers.insert(REQUEST_ID, id);
     }
     if !headers.contains_key(CACHE_CONTROL) {
-        // What has a tag may be kept by the client that asked for it, and is asked for again each time.
+        // A browser may store a response with a tag. It must ask the manager each time whether the tag is still valid.
         let control = if headers.contains_key(ETAG) { "private, no-cache" } else { "no-store" };
         headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
     }

@@ -9,8 +9,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use everwatch_api::{Kind, Listed, MemberError, ProblemBody};
 use everwatch_core::id as core;
-use everwatch_core::observer::definition::FieldError;
-use everwatch_core::observer::secret;
+use everwatch_core::observer::definition::{FieldError, spec_errors};
 use everwatch_core::record::service::ServiceRow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -71,9 +70,7 @@ pub(crate) async fn validate(
         ));
     };
     let schema = schemas::of_kind(services.iter(), &kind);
-    let wrong = secret::errors(&spec).into_iter();
-    let mut errors: Vec<_> =
-        wrong.map(|(at, detail)| FieldError { pointer: format!("/spec{at}"), detail }).collect();
+    let mut errors = spec_errors(&spec);
     errors
         .extend(schema.into_iter().flat_map(|schema| manager.requests.schemas.errors(&kind, schema, &spec)));
     Ok(Json(Validity { valid: errors.is_empty(), errors }))

@@ -23,7 +23,7 @@ const UNNAMED: &str = "oidc";
 
 type Shared = State<Arc<Manager>>;
 
-/// How users can log in to the console, besides with a token.
+/// List the ways in which users can log in to the console in addition to tokens.
 #[utoipa::path(get, path = "/v1/session", tag = "access", security(()), responses((status = 200, body = LoginMethods)))]
 pub(crate) async fn methods(State(manager): Shared, params: Params) -> Result<Json<LoginMethods>, Problem> {
     params.finish()?;

@@ -35,7 +35,7 @@ const PAGE: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Log in to the console at the identity provider: leads the browser there.
+/// Begin a login to the console: redirects the browser to the identity provider.
 #[utoipa::path(get, path = "/v1/session/oidc", tag = "access", security(()),
     responses((status = 303, description = "to the page of the identity provider"),
     (status = 400, body = ProblemBody, description = "bad-header"),
@@ -48,13 +48,13 @@ pub(crate) async fn start(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let provider = provider(&manager).await?;
-    let redirect = redirect_uri(&manager, &headers)?;
-    let (login, url) = provider.begin(&redirect, manager.records.clock.now())?;
+    let callback = redirect_uri(&manager, &headers)?;
+    let (login, url) = provider.begin(&callback, manager.records.clock.now())?;
     let cookie = (header::SET_COOKIE, login_cookie(&login.record, LOGIN_WITHIN));
-    Ok(leading_to(url.as_str(), vec![cookie]))
+    Ok(redirect(url.as_str(), vec![cookie]))
 }
 
-/// End a login to the console: the identity provider leads the browser here.
+/// End a login to the console: the identity provider redirects the browser to this route.
 #[utoipa::path(get, path = "/v1/session/oidc/callback", tag = "access", security(()), params(
     ("code" = Option<String>, Query, description = "what the manager exchanges for the token of the user"),
     ("state" = Option<String>, Query, description = "identifies the login"),
@@ -82,7 +82,7 @@ pub(crate) async fn callback(
     // The session may outlive the token of the provider, which is often valid for minutes only.
     let response = match sessions::begin(&manager, &who, None).await {
         Ok(session) => {
-            leading_to("/", vec![(header::SET_COOKIE, session), (header::SET_COOKIE, no_login_cookie())])
+            redirect("/", vec![(header::SET_COOKIE, session), (header::SET_COOKIE, no_login_cookie())])
         }
         Err(problem) => shown(&headers, problem),
     };
@@ -189,8 +189,8 @@ fn redirect_uri(manager: &Manager, headers: &HeaderMap) -> Result<String, Proble
     Ok(if is_plain { plain } else { url("https")? }.into())
 }
 
-/// A response that leads the browser on, and that nobody keeps.
-fn leading_to(place: &str, cookies: Vec<(HeaderName, String)>) -> Response {
+/// Redirects the browser. No cache stores the response.
+fn redirect(place: &str, cookies: Vec<(HeaderName, String)>) -> Response {
     let always = [
         (header::LOCATION, place.to_owned()),
         (header::CACHE_CONTROL, "no-store".to_owned()),

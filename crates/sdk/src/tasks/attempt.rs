@@ -127,7 +127,7 @@ impl Attempt {
         self.book.get_or_init(open).write(self.epoch, stream, &self.masked(text));
     }
 
-    /// From now on, what it tells hides these secrets.
+    /// From now on, its output hides these secrets.
     pub(crate) fn set_mask(&self, mask: Option<Mask>) {
         if let Some(mask) = mask {
             let _first = self.extras().mask.set(mask);

@@ -1,4 +1,4 @@
-//! Keeps secrets out of what a process tells. Each attempt masks its own secrets in its log, errors, status and values;
+//! Masks secrets in the output of a process. Each attempt masks its own secrets in its log, errors, status and values;
 //! the process masks those of all its attempts on standard error and in its spans, where the lines of all observers, of
 //! libraries and of panics come together.
 
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What stands in place of a secret.
 pub(crate) const MASKED: &str = "***";
-/// Shorter secrets are not masked: they are found in words that have nothing to do with them.
+/// Shorter secrets are not masked, because unrelated words may contain them.
 pub(crate) const MASKED_MIN_BYTES: usize = 8;
 
 /// The secrets of one attempt.
@@ -82,7 +82,7 @@ impl Drop for Mask {
 /// What RFC 3986 does not reserve; programs differ in whether they encode the last four.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A secret as it is told of: plain, inside JSON, inside a URL, and line by line.
+/// The forms in which a secret appears in output: plain, inside JSON, inside a URL, and line by line.
 fn forms(secret: &str) -> Vec<String> {
     let json = Value::from(secret).to_string();
     let json = &json[1..json.len() - 1];

@@ -1,4 +1,4 @@
-"""References to secrets in specs, where a service reads them, and how it keeps them out of what it tells.
+"""References to secrets in specs, where a service reads them, and how it masks them in its output.
 
 ``{"$secret": "file:db/password"}`` in a spec stands for a string that the service reads when an attempt starts.
 """
@@ -20,7 +20,7 @@ from everwatch._wire import Work, dumps
 Json = Any
 _MEMBER = "$secret"
 _MASKED = "***"
-# Shorter secrets are not masked: they are found in words that have nothing to do with them.
+# Shorter secrets are not masked, because unrelated words may contain them.
 _MASKED_MIN_BYTES = 8
 _SECRET_MAX_BYTES = 64 * 1024
 _TEXT_MAX_BYTES = 512
@@ -133,7 +133,7 @@ def _replaced(value: Json, at: str, lookup: Callable[[str, dict[str, Json]], str
 
 
 def _forms(secret: str) -> list[str]:
-    """A secret as it is told of: plain, inside JSON, inside a URL, and line by line."""
+    """The forms in which a secret appears in output: plain, inside JSON, inside a URL, and line by line."""
     plain = json.dumps(secret, ensure_ascii=False)[1:-1]
     forms = [secret, json.dumps(secret)[1:-1], plain, plain.replace("/", "\\/"), quote(secret, safe="")]
     forms += [line.strip() for line in secret.splitlines()]

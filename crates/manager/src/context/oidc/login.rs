@@ -1,6 +1,6 @@
-//! A login in progress. The browser has its only record: a random text and the time at which the login ends. State, nonce
-//! and verifier are derived from the record with a key of the managers, so nobody else can make a record whose state is
-//! known, and a manager keeps nothing for clients that never return.
+//! A login in progress. Managers store nothing about it: the browser keeps a record, which is a random text and the time at
+//! which the login ends. A manager derives state, nonce and verifier from the record with a secret key. An attacker does
+//! not have the key and therefore cannot make a record with a matching state.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -85,7 +85,7 @@ mod tests {
         );
         assert!(!resumed(b"another key", &login.record, &login.state, NOW));
         assert!(!resumed(KEY, &login.record, "", NOW) && !resumed(KEY, &login.record, &login.nonce, NOW));
-        // Nobody can prolong it.
+        // A browser cannot prolong it.
         let longer = login.record.replacen(&end.0.to_string(), &end.plus(LOGIN_WITHIN).0.to_string(), 1);
         assert!(longer != login.record && !resumed(KEY, &longer, &login.state, NOW));
         for malformed in ["", ".", "x.y", "99999999999999999999.x", &"1.".repeat(100)] {
