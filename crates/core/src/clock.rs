@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// A moment in milliseconds since 1970-01-01 UTC; RFC 3339 on the wire.
@@ -55,6 +56,16 @@ impl fmt::Display for Timestamp {
             Ok(moment) => write!(f, "{moment:.3}"),
             Err(_) => write!(f, "{} ms", self.0),
         }
+    }
+}
+impl FromStr for Timestamp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let moment = text.parse::<jiff::Timestamp>();
+        let moment =
+            moment.map_err(|_| format!("`{text}` is not a time; write it like 2026-01-31T09:30:00.000Z"))?;
+        Ok(Self(moment.as_millisecond()))
     }
 }
 impl fmt::Debug for Timestamp {
@@ -154,6 +165,15 @@ mod tests {
         assert_eq!(serde_json::from_str::<Timestamp>(&wire).unwrap(), moment);
     }
 
+    #[test]
+    fn a_time_in_a_query_is_read_to_the_millisecond() {
+        assert_eq!("2026-01-31T09:30:00.125Z".parse(), Ok(Timestamp(1_769_851_800_125)));
+        assert_eq!("2026-01-31T10:30:00.125+01:00".parse(), Ok(Timestamp(1_769_851_800_125)));
+        for wrong in ["", "yesterday", "2026-01-31", "1769851800"] {
+            let error = wrong.parse::<Timestamp>().unwrap_err();
+            assert!(error.contains(&format!("`{wrong}` is not a time")), "{error}");
+        }
+    }
     #[test]
     fn durations_parse_and_print_in_friendly_notation() {
         for (text, secs) in

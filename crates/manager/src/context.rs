@@ -138,16 +138,18 @@ impl Manager {
     /// The reasons why this manager is not ready; empty if it is.
     pub(crate) fn readiness_blockers(&self) -> Vec<&'static str> {
         let freshness = self.freshness.now();
-        let mut blockers = Vec::new();
-        if !freshness.store_answers {
-            blockers.push("the database does not answer");
-        }
+        let mut blockers = self.api_blockers();
         if self.link.session.is_empty() {
             blockers.push("the broker is not connected");
         } else if !freshness.has_caught_up() {
             blockers.push("a state queue is not read up to now yet");
         }
         blockers
+    }
+
+    /// The reasons why this manager cannot answer requests from the database; empty if it can.
+    pub(crate) fn api_blockers(&self) -> Vec<&'static str> {
+        if self.freshness.now().store_answers { Vec::new() } else { vec!["the database does not answer"] }
     }
 
     /// Whether recent watermarks of this manager have come out of both queues.

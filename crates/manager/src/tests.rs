@@ -339,3 +339,25 @@ async fn capacity_is_a_limit_unless_the_observer_waits() {
     let second: Listed<Observer> = stage.read(&next).await;
     assert_eq!((second.items[0].name.as_str(), second.next_cursor), ("b", None));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_waits_for_the_state_after_the_one_that_it_knows() {
+    let stage = Stage::new().await;
+    let mut service = stage.service(2).await;
+    let known =
+        stage.create(json!({"kind": "ticker", "name": "a", "on_full": "queue"})).await.read::<Observer>(201);
+    let next = async |query: String| -> Observer {
+        stage.read(&format!("/v1/observers/a?wait_for=change{query}")).await
+    };
+    let after = |known: &Observer, wait: &str| format!("&modified_at={}&wait={wait}", known.modified_at);
+    let (_delivery, work, epoch) = service.take().await;
+    service.run_event(&work, epoch, started()).await;
+    let last = stage.until_observer("a", |it| it.status == Status::Processing).await;
+    assert_eq!(next(after(&last, "10ms")).await.modified_at, last.modified_at, "nothing has changed");
+    let label = stage.send("PATCH", "/v1/observers/a", Some(r#"{"labels": {"x": "1"}}"#));
+    let (changed, patched) = tokio::join!(next(after(&last, "20s")), label);
+    assert_eq!(patched.status, StatusCode::OK, "{}", patched.body);
+    assert_eq!(changed.labels["x"], "1");
+    // It was modified before the request.
+    assert_eq!(next(after(&known, "20s")).await.labels["x"], "1");
+}

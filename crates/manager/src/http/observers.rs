@@ -11,7 +11,7 @@ use super::pagination::Part;
 use super::precondition::Precondition;
 use super::problem::Problem;
 use super::query::Params;
-use super::waiting::{await_row, permit_to_wait, target_status};
+use super::waiting::{Awaited, await_row, permit_to_wait};
 use crate::context::Manager;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -87,10 +87,11 @@ pub(crate) async fn list(
     Ok(Json(Listed { items, next_cursor: next.and_then(|next| part.cursor(next)), total: page.total }))
 }
 
-/// Read an observer, or wait until it has a status.
+/// Read an observer, or wait until it has a status or has changed.
 #[utoipa::path(get, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:read"])), params(
     ("key" = String, Path, description = "id or name"),
-    ("wait_for" = Option<String>, Query, description = "status=X: respond when the observer has this status"),
+    ("wait_for" = Option<String>, Query, description = "status=X: respond when the observer has this status; change: when it was modified"),
+    ("modified_at" = Option<String>, Query, description = "with wait_for=change, modified_at of the state that the client has; it gets every later state, even if the observer was modified between two requests"),
     ("wait" = Option<String>, Query, description = "the longest wait, up to 60s (default 10s)"),
     ("if-none-match" = Option<String>, Header, description = "an ETag; 304 if the definition still matches it")),
     responses((status = 200, body = Observer),
@@ -104,19 +105,20 @@ pub(crate) async fn read(
     mut params: Params,
     precondition: Precondition,
 ) -> Result<Response, Problem> {
-    let status = params.one("wait_for")?.map(|text| target_status(&text)).transpose()?;
+    let awaited = Awaited::read(&mut params)?;
     let wait = params.wait()?;
     params.finish()?;
     let row = find(&manager.records, &key).await?;
-    let row = match status {
+    let row = match awaited {
         None => row,
-        Some(status) => {
+        Some(awaited) => {
             let _permit = permit_to_wait(&manager)?;
-            let is_over = |row: &Row| row.verdict().status == status || !row.may_become(status);
+            let first = row.clone();
+            let is_over = |row: &Row| awaited.is_over(&first, row);
             await_row(&manager, row, wait.unwrap_or(WAIT_DEFAULT), is_over).await?
         }
     };
-    if status.is_none() && precondition.is_known(&row) {
+    if awaited.is_none() && precondition.is_known(&row) {
         return Ok((StatusCode::NOT_MODIFIED, tag(&row)).into_response());
     }
     Ok((tag(&row), Json(one(&manager.records, &row).await?)).into_response())

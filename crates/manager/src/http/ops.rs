@@ -2,7 +2,7 @@
 
 use super::body::{JsonBody, parsed};
 use super::problem::{Code, Problem};
-use super::query::Params;
+use super::query::{Params, bad};
 use crate::context::Manager;
 use crate::fleet::safe_mode;
 use axum::Json;
@@ -58,13 +58,24 @@ pub(crate) async fn livez() -> Json<Health> {
 }
 
 /// Whether the database answers, the broker is connected and the state queues are read up to now.
+///
+/// With `for=api`, only the database counts: while the broker is away, the API shows the last known state, and refuses
+/// what it cannot do. A load balancer that used the strict form would then leave users without any manager.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
-    responses((status = 200, body = Health), (status = 503, body = ProblemBody, description = "not-ready")))]
-pub(crate) async fn readyz(State(manager): Shared) -> Result<Json<Health>, Problem> {
-    match manager.readiness_blockers() {
-        readiness_blockers if readiness_blockers.is_empty() => Ok(Json(Health { ok: true })),
-        readiness_blockers => Err(Problem::new(Code::NotReady, readiness_blockers.join("; "))),
+    params(("for" = Option<String>, Query, description = "api: whether this manager can read the database, with or without the broker")),
+    responses((status = 200, body = Health), (status = 400, body = ProblemBody, description = "bad-query"),
+    (status = 503, body = ProblemBody, description = "not-ready")))]
+pub(crate) async fn readyz(State(manager): Shared, mut params: Params) -> Result<Json<Health>, Problem> {
+    let blockers = match params.one("for")?.as_deref() {
+        None => manager.readiness_blockers(),
+        Some("api") => manager.api_blockers(),
+        Some(other) => return Err(bad("for", format!("`{other}` is not known; write api, or leave it out"))),
+    };
+    params.finish()?;
+    if blockers.is_empty() {
+        return Ok(Json(Health { ok: true }));
     }
+    Err(Problem::new(Code::NotReady, blockers.join("; ")))
 }
 
 /// Read whether safe mode is on.

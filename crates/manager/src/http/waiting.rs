@@ -1,10 +1,11 @@
-//! Requests that wait until an observer has a status.
+//! Requests that wait until an observer has a status, or has changed.
 
 use super::lookup::not_found;
 use super::problem::{Code, Problem};
-use super::query::bad;
+use super::query::{Params, bad};
 use crate::context::Manager;
 use crate::events::actor;
+use everwatch_core::clock::Timestamp;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::status::Status;
 use everwatch_door::quota::Permit;
@@ -14,9 +15,40 @@ use tokio::time::Instant;
 /// Other managers change rows too: a wait looks again this often.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-pub(super) fn target_status(text: &str) -> Result<Status, Problem> {
-    let status = text.strip_prefix("status=").ok_or_else(|| bad("wait_for", "write it as status=X"))?;
-    status.parse().map_err(|error| bad("wait_for", error))
+/// What a request waits for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Awaited {
+    Status(Status),
+    /// Any modification after the one at this time, or after the beginning of the request.
+    Change(Option<Timestamp>),
+}
+
+impl Awaited {
+    /// Reads `wait_for` and `modified_at`.
+    pub(super) fn read(params: &mut Params) -> Result<Option<Self>, Problem> {
+        let (wait_for, modified_at) = (params.one("wait_for")?, params.parsed("modified_at")?);
+        let awaited = match wait_for.as_deref() {
+            Some("change") => return Ok(Some(Self::Change(modified_at))),
+            Some(text) => {
+                let status = text.strip_prefix("status=");
+                let status = status.ok_or_else(|| bad("wait_for", "write it as status=X or change"))?;
+                Some(Self::Status(status.parse().map_err(|error| bad("wait_for", error))?))
+            }
+            None => None,
+        };
+        match modified_at {
+            Some(_) => Err(bad("modified_at", "only with wait_for=change")),
+            None => Ok(awaited),
+        }
+    }
+
+    /// Whether a request that began with the first row need not wait longer.
+    pub(super) fn is_over(self, first: &Row, now: &Row) -> bool {
+        match self {
+            Self::Status(status) => now.verdict().status == status || !now.may_become(status),
+            Self::Change(known) => now.modified_at != known.unwrap_or(first.modified_at),
+        }
+    }
 }
 
 /// A permit to wait, taken before anything is changed.

@@ -40,6 +40,7 @@ async fn a_lost_session_is_told_and_replaced() {
         stage.memory.cut("everwatch manager");
         let problem = manager.api.until_not_ready().await;
         assert!(problem.detail.contains("broker"), "{problem:?}");
+        assert_eq!(manager.api.call("GET", "/readyz?for=api", None).await.0, 200);
         queued(&manager, &format!("o{round}")).await;
         manager.api.until_ready().await;
         manager.api.until_status(&format!("o{round}"), "Processing").await;

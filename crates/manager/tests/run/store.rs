@@ -71,6 +71,7 @@ async fn nothing_is_lost_while_the_database_is_away() {
     relay.cable.send_replace(Cable::Cut);
     let problem = manager.api.until_not_ready().await;
     assert!(problem.detail.contains("database"), "{problem:?}");
+    assert_eq!(manager.api.call("GET", "/readyz?for=api", None).await.0, 503);
     let problem = manager.api.refused("GET", "/v1/observers/o1", None).await;
     assert_eq!((problem.status, problem.code.as_str()), (503, "database-unavailable"));
     let body = json!({"name": "refused", "kind": "ticker", "on_full": "queue"});
