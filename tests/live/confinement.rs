@@ -261,3 +261,31 @@ async fn a_program_gets_none_of_the_service_s_environment_but_what_is_passed_on(
         assert!(failed.last_error.as_ref().is_some_and(|it| it.contains(told)), "{failed:?}");
     }
 }
+
+#[tokio::test]
+async fn http_and_websocket_connect_only_to_hosts_that_the_service_allows() {
+    let mut cluster = Cluster::new("hosts");
+    cluster.extra.extend(
+        [("ALLOW_PRIVATE", "false"), ("ALLOW_HOSTS", "*.example.org,127.0.0.1,192.168.7.7")]
+            .map(|(key, value)| (format!("EVERWATCH_SERVICE__HTTP__{key}"), value.to_owned())),
+    );
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let target = cluster.api.url.strip_prefix("http://").unwrap().to_owned();
+    let spec = json!({"url": format!("http://{target}/livez")});
+    cluster.api.create(json!({"name": "named", "kind": "http", "spec": spec})).await;
+    cluster.api.until_status("named", "Processing").await;
+    for (kind, url, told) in [
+        (
+            "http",
+            target.replace("127.0.0.1", "localhost"),
+            "host `localhost` is not in [service.http] allow_hosts",
+        ),
+        ("websocket", "10.0.0.1".to_owned(), "host `10.0.0.1` is not in [service.http] allow_hosts"),
+    ] {
+        let url = format!("{}://{url}/", if kind == "http" { kind } else { "ws" });
+        let made = cluster.api.create(json!({"kind": kind, "spec": {"url": url}})).await;
+        let failed = cluster.api.until_status(&made.name, "Failed").await;
+        assert!(failed.last_error.as_ref().is_some_and(|it| it.contains(told)), "{failed:?}");
+    }
+}

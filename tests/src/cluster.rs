@@ -165,6 +165,7 @@ impl Cluster {
             ("EVERWATCH_STORE__URL", &self.store_url),
             ("EVERWATCH_MANAGER__LISTEN", &self.listen),
             ("EVERWATCH_SERVICE__EXEC__ALLOW", "*"),
+            ("EVERWATCH_SERVICE__HTTP__ALLOW_PRIVATE", "true"),
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();

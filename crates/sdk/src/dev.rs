@@ -149,6 +149,7 @@ fn adapt(settings: &mut Settings, options: &Options, scratch: Option<&TempDir>) 
     for list in lists.into_iter().filter(|list| list.is_empty()) {
         *list = vec!["*".to_owned()];
     }
+    service.http.allow_private = true;
 }
 
 /// In this mode, every client that reaches the API may run any program.

@@ -4,6 +4,7 @@ mod checkpoints;
 pub mod exec;
 mod files;
 mod http;
+mod network;
 mod pauses;
 mod postgres;
 mod replicate;
@@ -17,6 +18,7 @@ mod websocket;
 pub use exec::{Exec, ExecSettings};
 pub use files::FilesSettings;
 pub use http::Http;
+pub use network::HttpSettings;
 pub use postgres::{PostgresListen, PostgresSettings};
 pub use replicate::Replicate;
 pub use tail::Tail;
@@ -26,13 +28,16 @@ pub use websocket::WebSocket;
 use crate::tasks::registry::Registry;
 use http::HttpClients;
 
-/// What the built-in kinds may do on a service. The default allows nothing that reaches beyond the network.
+/// What the built-in kinds may do on a service. The default allows only what reaches hosts with public
+/// addresses.
 #[derive(Debug, Clone, Default)]
 pub struct KindSettings {
     /// What `exec` may start.
     pub exec: ExecSettings,
     /// What `tail` and `replicate` may read and write.
     pub files: FilesSettings,
+    /// Which hosts `http` and `websocket` may connect to.
+    pub http: HttpSettings,
     /// Which servers `postgres-listen` may connect to.
     pub postgres: PostgresSettings,
 }
@@ -54,7 +59,8 @@ pub fn add_built_in(registry: Registry, settings: KindSettings) -> Registry {
         .observer::<Tail>()
         .observer::<PostgresListen>()
         .observer::<Replicate>()
-        .share(HttpClients::default())
+        .share(HttpClients::new(settings.http.clone()))
+        .share(settings.http)
         .share(settings.exec)
         .share(settings.files)
         .share(settings.postgres)

@@ -6,7 +6,7 @@ pub use broker::Broker;
 
 use super::limits::{SizeLimitText, TimeLimitText};
 use crate::kinds::exec::ENV_PASS;
-use crate::kinds::{ExecSettings, FilesSettings, KindSettings, PostgresSettings};
+use crate::kinds::{ExecSettings, FilesSettings, HttpSettings, KindSettings, PostgresSettings};
 use crate::settings::{Capacity, ServiceSettings};
 use crate::tasks::secrets::SecretsSettings;
 use config::{Environment, File, FileFormat};
@@ -101,6 +101,8 @@ pub struct Service {
     pub exec: Exec,
     /// `[service.files]`
     pub files: Files,
+    /// `[service.http]`
+    pub http: Http,
     /// `[service.postgres]`
     pub postgres: Postgres,
 }
@@ -153,6 +155,23 @@ pub struct Files {
     pub read: Vec<String>,
     /// Absolute paths of folders in which `replicate` may write and delete files; `*` is any.
     pub write: Vec<String>,
+}
+
+/// `[service.http]`
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http {
+    /// Hosts that `http` and `websocket` may connect to; `*.example.org` is all below a domain, and `*` is any.
+    pub allow_hosts: Vec<String>,
+    /// Whether they may connect to private addresses.
+    pub allow_private: bool,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        let HttpSettings { allow_hosts, allow_private } = HttpSettings::default();
+        Self { allow_hosts, allow_private }
+    }
 }
 
 /// `[service.postgres]`
@@ -216,6 +235,7 @@ impl Default for Service {
             secrets_env: Vec::new(),
             exec: Exec::default(),
             files: Files::default(),
+            http: Http::default(),
             postgres: Postgres::default(),
         }
     }
@@ -278,6 +298,7 @@ pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError
         .with_list_parse_key("service.exec.env_allow")
         .with_list_parse_key("service.files.read")
         .with_list_parse_key("service.files.write")
+        .with_list_parse_key("service.http.allow_hosts")
         .with_list_parse_key("service.postgres.allow")
         .try_parsing(true)
         .source(Some(std::env::vars().filter(|(key, _)| key.contains("__")).collect()));
@@ -325,6 +346,7 @@ pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     let kinds = service.kind_settings(broker);
     kinds.exec.check().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
     kinds.files.check().map_err(|error| SettingsError(format!("service.files.{error}")))?;
+    kinds.http.check().map_err(|error| SettingsError(format!("service.http.{error}")))?;
     kinds.postgres.check().map_err(|error| SettingsError(format!("service.postgres.{error}")))?;
     let secrets = service.secrets();
     secrets.check().map_err(|error| SettingsError(format!("service.{error}")))?;
@@ -401,9 +423,11 @@ impl Service {
     pub fn kind_settings(&self, broker: &Broker) -> KindSettings {
         let Exec { allow, env_pass, env_allow } = self.exec.clone();
         let Files { read, write } = self.files.clone();
+        let Http { allow_hosts, allow_private } = self.http.clone();
         KindSettings {
             exec: ExecSettings { allow, env_pass, env_allow, fence_after: broker.heartbeat },
             files: FilesSettings { read, write },
+            http: HttpSettings { allow_hosts, allow_private },
             postgres: PostgresSettings { allow: self.postgres.allow.clone() },
         }
     }

@@ -5,6 +5,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use super::network::HttpSettings;
 use super::pauses::{Connections, Pauses};
 use super::spec::{Count, DAY, HOUR, MINUTE, SECOND, Span};
 use crate::{Context, Error, Exit, Observer, Readiness};
@@ -137,7 +138,8 @@ impl Observer for WebSocket {
     const READINESS: Readiness = Readiness::Announced;
 
     async fn run(self, ctx: Context) -> Result<Exit, Error> {
-        let prepared = match self.check().and_then(|()| Prepared::new(&self)) {
+        let hosts = ctx.shared::<HttpSettings>().unwrap_or_default();
+        let prepared = match self.check().and_then(|()| Prepared::new(&self, hosts)) {
             Ok(prepared) => prepared,
             Err(wrong) => return Ok(Exit::Failed(wrong)),
         };

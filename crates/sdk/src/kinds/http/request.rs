@@ -2,15 +2,18 @@
 
 use super::{Emit, Http, Method};
 use crate::Error;
+use crate::kinds::network::HttpSettings;
 use crate::tasks::task::chain;
 use everwatch_core::redact::{redacted, without_credentials};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{
     CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use reqwest::redirect::Policy;
 use reqwest::{Client, Request, Response, StatusCode, Url};
 use serde_json::Value;
-use std::sync::OnceLock;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 /// Redirects in a row.
 const REDIRECTS_MAX: usize = 10;
@@ -20,22 +23,78 @@ const IDLE_MAX: usize = 8;
 /// The clients of all observers: one alone takes hundreds of kilobytes for its certificates.
 #[derive(Debug, Default)]
 pub(crate) struct HttpClients {
+    settings: Arc<HttpSettings>,
     follows: OnceLock<Client>,
     stays: OnceLock<Client>,
 }
 
 impl HttpClients {
+    pub(crate) fn new(settings: HttpSettings) -> Self {
+        Self { settings: Arc::new(settings), ..Self::default() }
+    }
+
     fn client(&self, redirects: bool) -> Result<Client, reqwest::Error> {
         let (kept, policy) = match redirects {
-            true => (&self.follows, Policy::limited(REDIRECTS_MAX)),
+            true => (&self.follows, following(self.settings.clone())),
             false => (&self.stays, Policy::none()),
         };
         if let Some(client) = kept.get() {
             return Ok(client.clone());
         }
-        let client = Client::builder().redirect(policy).pool_max_idle_per_host(IDLE_MAX).build()?;
+        let resolver = Resolver { settings: self.settings.clone(), proxies: proxies() };
+        let client = Client::builder()
+            .redirect(policy)
+            .pool_max_idle_per_host(IDLE_MAX)
+            .dns_resolver(resolver)
+            .build()?;
         Ok(kept.get_or_init(|| client).clone())
     }
+}
+
+/// Follows redirects to hosts that observers may connect to.
+fn following(settings: Arc<HttpSettings>) -> Policy {
+    Policy::custom(move |attempt| {
+        if attempt.previous().len() > REDIRECTS_MAX {
+            return attempt.error(format!("more than {REDIRECTS_MAX} redirects"));
+        }
+        match settings.ensure_allowed(attempt.url()) {
+            Ok(()) => attempt.follow(),
+            Err(refused) => attempt.error(refused),
+        }
+    })
+}
+
+/// Resolves the names of hosts to the addresses that observers may connect to.
+struct Resolver {
+    settings: Arc<HttpSettings>,
+    /// The operator's choice, so they may have any address. A proxy resolves the hosts of requests itself.
+    proxies: Vec<String>,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (settings, host) = (self.settings.clone(), name.as_str().to_owned());
+        let is_proxy = self.proxies.contains(&host);
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = match is_proxy {
+                true => tokio::net::lookup_host((host.as_str(), 0)).await?.collect(),
+                false => settings.resolve(&host, 0).await?,
+            };
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// The hosts of the proxies that the environment names.
+fn proxies() -> Vec<String> {
+    let names = ["http_proxy", "https_proxy", "all_proxy"];
+    let values = names.iter().flat_map(|name| [(*name).to_owned(), name.to_uppercase()]).map(std::env::var);
+    values.filter_map(|value| proxy_host(&value.ok()?)).collect()
+}
+
+fn proxy_host(value: &str) -> Option<String> {
+    let url = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
+    Some(url.parse::<Url>().ok()?.host_str()?.to_owned())
 }
 
 /// An expected answer with its whole body.
@@ -64,6 +123,7 @@ impl<'a> Prepared<'a> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(format!("`url`: `{hidden}` does not begin with http:// or https://"));
         }
+        clients.settings.ensure_allowed(&url).map_err(|refused| format!("`url`: {refused}"))?;
         let shown = without_credentials(url.as_str());
         let client =
             clients.client(spec.redirects).map_err(|error| format!("cannot make requests: {error}"))?;
@@ -172,4 +232,19 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> 
         .map_err(|_| format!("`headers`: the value of `{name}` has characters that a header cannot have"))?;
     value.set_sensitive(true);
     Ok((parsed, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::proxy_host;
+
+    #[test]
+    fn a_proxy_is_named_with_or_without_scheme_and_port() {
+        for value in ["http://me:p@proxy.corp:3128/", "proxy.corp:3128", "PROXY.corp", "socks5://proxy.corp"]
+        {
+            let host = proxy_host(value).map(|host| host.to_ascii_lowercase());
+            assert_eq!(host.as_deref(), Some("proxy.corp"), "{value}");
+        }
+        assert_eq!(proxy_host(""), None);
+    }
 }

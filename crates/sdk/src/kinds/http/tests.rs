@@ -1,8 +1,9 @@
 //! Tests of `http` with a real server.
 
 use super::*;
+use crate::kinds::HttpSettings;
 use crate::kinds::trial::Kept;
-use crate::kinds::trial::{start, until, until_logged, with};
+use crate::kinds::trial::{shared, start, until, until_logged, with};
 use crate::testing::Trial;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method as Asked, StatusCode, Uri};
@@ -73,13 +74,18 @@ impl Server {
         let spec =
             with(json!({"url": format!("http://{}/", self.address), "every": "100ms", "jitter": 0}), more);
         let kept = Arc::new(Kept::default());
-        (start::<Http>(spec, &kept, Vec::new()), kept)
+        (start::<Http>(spec, &kept, vec![shared(here())]), kept)
     }
 }
 
 fn polls(url: &str) -> Trial {
     let _installed = rustls::crypto::ring::default_provider().install_default();
-    Trial::start(serde_json::from_value::<Http>(json!({ "url": url, "every": "100ms" })).unwrap())
+    start::<Http>(json!({ "url": url, "every": "100ms" }), &Kept::default(), vec![shared(here())])
+}
+
+/// The clients of a service whose observers may connect to this machine.
+fn here() -> HttpClients {
+    HttpClients::new(HttpSettings { allow_private: true, ..HttpSettings::default() })
 }
 
 #[tokio::test]
@@ -231,7 +237,7 @@ async fn limits_hold() {
     // A server that accepts and says nothing.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let spec = json!({"url": format!("http://{}/", listener.local_addr().unwrap()), "timeout": "100ms"});
-    let mut trial = start::<Http>(spec, &Arc::default(), Vec::new());
+    let mut trial = start::<Http>(spec, &Arc::default(), vec![shared(here())]);
     let error = trial.ended().await.unwrap().unwrap_err().to_string();
     assert!(error.contains("timed out"), "{error}");
 }
@@ -295,4 +301,49 @@ async fn each_request_acquires_one_permit_of_its_rate() {
     // The next request may have its permit already.
     assert!((before..=server.count() + 1).contains(&permits), "{permits} permits for {before} requests");
     assert_eq!(trial.acquired("other"), 0);
+}
+
+/// Each way leads to this machine, where the server would see the request.
+#[tokio::test]
+async fn an_address_that_is_not_allowed_is_never_connected_to() {
+    let server = Server::new(|_, request| match request.uri.path() {
+        "/" => (StatusCode::OK, vec![], "secret".to_owned()),
+        elsewhere => (StatusCode::FOUND, vec![("location", to(elsewhere))], String::new()),
+    });
+    let server = server.await;
+    let port = server.address.rsplit_once(':').unwrap().1.to_owned();
+    let ends = async |url: &str, settings: &HttpSettings| {
+        let spec = json!({"url": url, "every": "100ms", "tolerate": 0});
+        let mut trial =
+            start::<Http>(spec, &Kept::default(), vec![shared(HttpClients::new(settings.clone()))]);
+        match trial.ended().await.unwrap() {
+            Ok(Exit::Failed(reason)) => reason,
+            Ok(_) => panic!("{url}: it is done"),
+            Err(error) => error.to_string(),
+        }
+    };
+    let public = HttpSettings::default();
+    for host in ["127.0.0.1", "0x7f000001", "[::ffff:127.0.0.1]", "localhost", "LOCALHOST"] {
+        let told = ends(&format!("http://{host}:{port}/"), &public).await;
+        assert!(told.contains("is private") && told.contains("allow_private"), "{host}: {told}");
+    }
+    let other = HttpSettings { allow_hosts: vec!["other.example".to_owned()], allow_private: true };
+    let told = ends(&format!("http://localhost:{port}/"), &other).await;
+    assert!(told.contains("host `localhost` is not in [service.http] allow_hosts"), "{told}");
+    assert_eq!(server.count(), 0);
+
+    // The first host is allowed by its name, and redirects.
+    let named =
+        HttpSettings { allow_hosts: vec!["*".to_owned(), "127.0.0.1".to_owned()], allow_private: false };
+    for (path, told) in [("/name", "of host `localhost` is private"), ("/address", "`127.0.0.2` is private")]
+    {
+        let error = ends(&format!("http://127.0.0.1:{port}{path}"), &named).await;
+        assert!(error.contains(told), "{error}");
+    }
+    assert_eq!(server.count(), 2);
+}
+
+/// Where a redirect leads that must not be followed.
+fn to(path: &str) -> &'static str {
+    if path == "/name" { "http://localhost:1/" } else { "http://127.0.0.2:1/" }
 }

@@ -1,12 +1,14 @@
 //! The request that opens a connection: its URL, headers and TLS settings, and what its failure means.
 
 use super::WebSocket;
+use crate::kinds::network::HttpSettings;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everwatch_core::redact::{redacted, without_credentials};
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -14,7 +16,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, http::StatusCode};
-use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
+use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, client_async_tls_with_config};
 
 pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -43,6 +45,9 @@ pub(super) enum NotConnected {
 /// The checked request.
 pub(super) struct Prepared {
     request: Request,
+    host: String,
+    port: u16,
+    hosts: Arc<HttpSettings>,
     /// The URL without its secrets.
     pub(super) shown: String,
 }
@@ -50,14 +55,17 @@ pub(super) struct Prepared {
 impl Prepared {
     /// # Errors
     /// Names the member of the spec and the cure.
-    pub(super) fn new(spec: &WebSocket) -> Result<Self, String> {
+    pub(super) fn new(spec: &WebSocket, hosts: Arc<HttpSettings>) -> Result<Self, String> {
         let url = spec.url.parse::<Url>().map_err(|error| {
             format!("`url`: `{}` is not a URL ({error}); write ws://host/path", redacted(&spec.url))
         })?;
         if !matches!(url.scheme(), "ws" | "wss") {
             return Err(format!("`url`: `{}` does not begin with ws:// or wss://", redacted(&spec.url)));
         }
+        hosts.ensure_allowed(&url).map_err(|refused| format!("`url`: {refused}"))?;
         let shown = without_credentials(url.as_str());
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = url.port_or_known_default().unwrap_or_default();
         let authorization = basic(&url);
         let mut plain = url;
         plain.set_fragment(None);
@@ -77,7 +85,7 @@ impl Prepared {
         if !spec.subprotocols.is_empty() {
             headers.insert("Sec-WebSocket-Protocol", subprotocols(&spec.subprotocols)?);
         }
-        Ok(Self { request, shown })
+        Ok(Self { request, host, port, hosts, shown })
     }
 
     /// # Errors
@@ -92,14 +100,23 @@ impl Prepared {
             .max_frame_size(Some(limit));
         let secure = self.request.uri().scheme_str() == Some("wss");
         let connector = if secure { tls().await? } else { Connector::Plain };
-        let connecting =
-            connect_async_tls_with_config(self.request.clone(), Some(config), true, Some(connector));
+        let connecting = async {
+            let stream = self.stream().await?;
+            client_async_tls_with_config(self.request.clone(), stream, Some(config), Some(connector)).await
+        };
         let timeout = spec.connect_timeout.get();
         match tokio::time::timeout(timeout, connecting).await {
             Ok(Ok((socket, _response))) => Ok(socket),
             Ok(Err(error)) => Err(meaning(&error)),
             Err(_elapsed) => Err(NotConnected::Unreachable(format!("no connection within {timeout:?}"))),
         }
+    }
+
+    async fn stream(&self) -> io::Result<TcpStream> {
+        let addresses = self.hosts.resolve(&self.host, self.port).await?;
+        let stream = TcpStream::connect(addresses.as_slice()).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
     }
 }
 

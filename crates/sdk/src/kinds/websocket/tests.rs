@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kinds::trial::Kept;
-use crate::kinds::trial::{start, until, until_logged, with};
+use crate::kinds::trial::{shared, start, until, until_logged, with};
 use crate::testing::Trial;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::json;
@@ -49,7 +49,8 @@ impl Server {
     }
     fn start(&self, more: Value) -> (Trial, Arc<Kept>) {
         let kept = Arc::new(Kept::default());
-        (start::<WebSocket>(self.spec(more), &kept, Vec::new()), kept)
+        let here = HttpSettings { allow_private: true, ..HttpSettings::default() };
+        (start::<WebSocket>(self.spec(more), &kept, vec![shared(here)]), kept)
     }
 }
 
@@ -314,4 +315,29 @@ async fn a_certificate_must_be_trusted_and_fit_the_host() {
     let (trial, _) = server.start(json!({"url": format!("wss://127.0.0.1:{port}/")}));
     assert!(acceptor.accept(server.tcp().await).await.is_err());
     until_logged(&trial, "certificate not valid for name").await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_allowed_is_never_connected_to() {
+    let server = Server::new().await;
+    let port = server.listener.local_addr().unwrap().port();
+    for (host, settings) in [
+        ("127.0.0.1", HttpSettings::default()),
+        ("[::ffff:7f00:1]", HttpSettings::default()),
+        ("localhost", HttpSettings::default()),
+        ("localhost", HttpSettings { allow_hosts: vec!["other".to_owned()], allow_private: true }),
+    ] {
+        let spec = server.spec(json!({
+            "url": format!("ws://{host}:{port}/"), "reconnect": {"first": "10ms", "max": "20ms", "attempts": 1}
+        }));
+        let mut trial = start::<WebSocket>(spec, &Kept::default(), vec![shared(settings)]);
+        let told = match trial.ended().await.unwrap() {
+            Ok(Exit::Failed(reason)) => reason,
+            Ok(_) => panic!("{host}: it is done"),
+            Err(error) => error.to_string(),
+        };
+        assert!(told.contains("[service.http] allow_hosts"), "{host}: {told}");
+    }
+    let connected = tokio::time::timeout(Duration::from_millis(10), server.listener.accept()).await;
+    assert!(connected.is_err(), "{connected:?}");
 }
