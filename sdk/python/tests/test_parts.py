@@ -201,6 +201,12 @@ def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None
     assert (settings.start_rates, settings.log_level) == ({"hello": 2.5}, "DEBUG")
 
 
+def test_a_file_with_all_keys_of_services_in_rust_is_read() -> None:
+    example = Path(__file__).parents[3] / "config" / "everwatch.toml"
+    settings = load(str(example), {})
+    assert (settings.heartbeat, settings.pool) == (5, "default")
+
+
 @pytest.mark.parametrize(
     ("key", "value", "error"),
     [

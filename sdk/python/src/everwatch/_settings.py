@@ -53,8 +53,12 @@ _KEYS = {
         "listen",
         "secrets_dir",
         "secrets_env",
+        # Services in Rust use these. One file may be for services in both languages.
+        "stall_limit",
+        "memory_limit",
         "exec",
         "files",
+        "http",
         "postgres",
     },
     "log": {"filter", "format"},
