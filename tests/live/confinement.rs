@@ -266,8 +266,12 @@ async fn a_program_gets_none_of_the_service_s_environment_but_what_is_passed_on(
 async fn http_and_websocket_connect_only_to_hosts_that_the_service_allows() {
     let mut cluster = Cluster::new("hosts");
     cluster.extra.extend(
-        [("ALLOW_PRIVATE", "false"), ("ALLOW_HOSTS", "*.example.org,127.0.0.1,192.168.7.7")]
-            .map(|(key, value)| (format!("EVERWATCH_SERVICE__HTTP__{key}"), value.to_owned())),
+        [
+            ("ALLOW_PRIVATE", "false"),
+            ("ALLOW_HOSTS", "*.example.org"),
+            ("ALLOW_PRIVATE_HOSTS", "127.0.0.1,192.168.7.7"),
+        ]
+        .map(|(key, value)| (format!("EVERWATCH_SERVICE__HTTP__{key}"), value.to_owned())),
     );
     cluster.manager().await;
     cluster.service("a", 5).await;

@@ -28,8 +28,8 @@ pub use websocket::WebSocket;
 use crate::tasks::registry::Registry;
 use http::HttpClients;
 
-/// What the built-in kinds may do on a service. The default allows only what reaches hosts with public
-/// addresses.
+/// What the built-in kinds may do on a service. By default, observers may connect to public
+/// addresses, and may not use programs, files or databases.
 #[derive(Debug, Clone, Default)]
 pub struct KindSettings {
     /// What `exec` may start.

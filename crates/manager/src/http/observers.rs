@@ -90,8 +90,8 @@ pub(crate) async fn list(
 /// Read an observer, or wait until it has a status or has changed.
 #[utoipa::path(get, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:read"])), params(
     ("key" = String, Path, description = "id or name"),
-    ("wait_for" = Option<String>, Query, description = "status=X: respond when the observer has this status; change: when it was modified"),
-    ("modified_at" = Option<String>, Query, description = "with wait_for=change, modified_at of the state that the client has; it gets every later state, even if the observer was modified between two requests"),
+    ("wait_for" = Option<String>, Query, description = "status=X: respond when the observer has this status or can no longer reach it; change: when it was modified"),
+    ("modified_at" = Option<String>, Query, description = "with wait_for=change, in UTC as the API returns it: respond when modified_at differs from this time, at once if it already does. The response has the current state; earlier ones are skipped. Changes of only the place in line, the health or the reason that other rows cause do not count"),
     ("wait" = Option<String>, Query, description = "the longest wait, up to 60s (default 10s)"),
     ("if-none-match" = Option<String>, Header, description = "an ETag; 304 if the definition still matches it")),
     responses((status = 200, body = Observer),

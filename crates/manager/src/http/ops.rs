@@ -59,8 +59,8 @@ pub(crate) async fn livez() -> Json<Health> {
 
 /// Whether the database answers, the broker is connected and the state queues are read up to now.
 ///
-/// With `for=api`, only the database counts: while the broker is away, the API shows the last known state, and refuses
-/// what it cannot do. A load balancer that used the strict form would then leave users without any manager.
+/// With `for=api`, only the database counts. During an outage of the broker, the API serves the stored state and refuses
+/// requests that need the broker; a load balancer with the strict check would remove every manager.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
     params(("for" = Option<String>, Query, description = "api: whether this manager can read the database, with or without the broker")),
     responses((status = 200, body = Health), (status = 400, body = ProblemBody, description = "bad-query"),

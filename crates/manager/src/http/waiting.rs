@@ -1,6 +1,6 @@
 //! Requests that wait until an observer has a status, or has changed.
 
-use super::lookup::not_found;
+use super::lookup::{check, not_found};
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::context::Manager;
@@ -12,14 +12,14 @@ use everwatch_door::quota::Permit;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Other managers change rows too: a wait looks again this often.
+/// Another manager may change the row without notice, so a wait reloads it at this interval.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// What a request waits for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Awaited {
     Status(Status),
-    /// Any modification after the one at this time, or after the beginning of the request.
+    /// Any change after this time or, without one, after the request began.
     Change(Option<Timestamp>),
 }
 
@@ -37,12 +37,12 @@ impl Awaited {
             None => None,
         };
         match modified_at {
-            Some(_) => Err(bad("modified_at", "only with wait_for=change")),
+            Some(_) => Err(bad("modified_at", "is only allowed together with wait_for=change")),
             None => Ok(awaited),
         }
     }
 
-    /// Whether a request that began with the first row need not wait longer.
+    /// Whether the wait ends. `first` is the row when the request began, `now` the current one.
     pub(super) fn is_over(self, first: &Row, now: &Row) -> bool {
         match self {
             Self::Status(status) => now.verdict().status == status || !now.may_become(status),
@@ -78,6 +78,8 @@ pub(super) async fn await_row(
             Some(now) => now,
             None => return Err(not_found(&row.id.to_string())),
         };
+        // It may have moved to a pool that the role of the sender does not permit.
+        check(&row, &row.id.to_string())?;
     }
     Ok(row)
 }

@@ -38,8 +38,8 @@ struct Done {
 pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
     let mut done = Done::default();
     let mut failing = false;
-    // With a fixed second, a shorter `heartbeat_interval` made watermarks older than what counts as current (twice the
-    // interval) again and again, and the search for orphans never ended.
+    // With a fixed pause of one second, a `heartbeat_interval` of half a second or less would let watermarks expire (after
+    // two intervals) before the next ones are sent, and a manager might never finish a search for orphans.
     let every = EVERY.min(manager.settings.heartbeat_interval);
     loop {
         tokio::select! {

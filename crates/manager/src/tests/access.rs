@@ -473,3 +473,24 @@ async fn a_manager_that_has_not_read_the_tokens_yet_is_not_open() {
     let read = Request::builder().uri("/v1/tokens").body(Body::empty()).unwrap();
     assert_eq!(send(&app, read).await, StatusCode::UNAUTHORIZED);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_ends_when_the_observer_leaves_the_pools_of_the_role() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::guarded(dir.path()).await;
+    let _service = stage.service(1).await;
+    stage.role("team-a", json!([{ "verbs": ["observers:*"], "pools": ["a"] }])).await;
+    let team = stage.token("jane", "team-a").await;
+    let body = json!({ "name": "o", "kind": "ticker", "pool": "a", "on_full": "queue" });
+    assert_eq!(
+        stage.sent_by(BOOTSTRAP, "POST", "/v1/observers", Some(&body)).await.status,
+        StatusCode::CREATED
+    );
+    let moved = json!({ "pool": "default" });
+    let (waited, moved) = tokio::join!(
+        stage.sent_by(&team, "GET", "/v1/observers/o?wait_for=status%3DFailed&wait=20s", None),
+        stage.sent_by(BOOTSTRAP, "PATCH", "/v1/observers/o", Some(&moved)),
+    );
+    assert_eq!(moved.status, StatusCode::OK, "{}", moved.body);
+    waited.refused(404, "not-found");
+}

@@ -163,14 +163,16 @@ pub struct Files {
 pub struct Http {
     /// Hosts that `http` and `websocket` may connect to; `*.example.org` is all below a domain, and `*` is any.
     pub allow_hosts: Vec<String>,
-    /// Whether they may connect to private addresses.
+    /// Whether all these hosts may have addresses that are not public.
     pub allow_private: bool,
+    /// Hosts and addresses that are allowed in addition, and need not be public.
+    pub allow_private_hosts: Vec<String>,
 }
 
 impl Default for Http {
     fn default() -> Self {
-        let HttpSettings { allow_hosts, allow_private } = HttpSettings::default();
-        Self { allow_hosts, allow_private }
+        let HttpSettings { allow_hosts, allow_private, allow_private_hosts } = HttpSettings::default();
+        Self { allow_hosts, allow_private, allow_private_hosts }
     }
 }
 
@@ -299,6 +301,7 @@ pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError
         .with_list_parse_key("service.files.read")
         .with_list_parse_key("service.files.write")
         .with_list_parse_key("service.http.allow_hosts")
+        .with_list_parse_key("service.http.allow_private_hosts")
         .with_list_parse_key("service.postgres.allow")
         .try_parsing(true)
         .source(Some(std::env::vars().filter(|(key, _)| key.contains("__")).collect()));
@@ -423,11 +426,11 @@ impl Service {
     pub fn kind_settings(&self, broker: &Broker) -> KindSettings {
         let Exec { allow, env_pass, env_allow } = self.exec.clone();
         let Files { read, write } = self.files.clone();
-        let Http { allow_hosts, allow_private } = self.http.clone();
+        let Http { allow_hosts, allow_private, allow_private_hosts } = self.http.clone();
         KindSettings {
             exec: ExecSettings { allow, env_pass, env_allow, fence_after: broker.heartbeat },
             files: FilesSettings { read, write },
-            http: HttpSettings { allow_hosts, allow_private },
+            http: HttpSettings { allow_hosts, allow_private, allow_private_hosts },
             postgres: PostgresSettings { allow: self.postgres.allow.clone() },
         }
     }

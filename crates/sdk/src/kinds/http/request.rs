@@ -2,12 +2,13 @@
 
 use super::{Emit, Http, Method};
 use crate::Error;
-use crate::kinds::network::HttpSettings;
+use crate::kinds::network::{self, HttpSettings, refusal};
 use crate::tasks::task::chain;
 use everwatch_core::redact::{redacted, without_credentials};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{
-    CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    LAST_MODIFIED,
 };
 use reqwest::redirect::Policy;
 use reqwest::{Client, Request, Response, StatusCode, Url};
@@ -20,28 +21,28 @@ const REDIRECTS_MAX: usize = 10;
 /// Connections to one server that are kept open while they are idle.
 const IDLE_MAX: usize = 8;
 
-/// The clients of all observers: one alone takes hundreds of kilobytes for its certificates.
+/// Shared by all observers of a service: each client takes hundreds of kilobytes for its certificates.
 #[derive(Debug, Default)]
 pub(crate) struct HttpClients {
-    settings: Arc<HttpSettings>,
+    targets: Arc<Targets>,
     follows: OnceLock<Client>,
     stays: OnceLock<Client>,
 }
 
 impl HttpClients {
     pub(crate) fn new(settings: HttpSettings) -> Self {
-        Self { settings: Arc::new(settings), ..Self::default() }
+        Self { targets: Arc::new(Targets { settings, proxies: proxies() }), ..Self::default() }
     }
 
     fn client(&self, redirects: bool) -> Result<Client, reqwest::Error> {
         let (kept, policy) = match redirects {
-            true => (&self.follows, following(self.settings.clone())),
+            true => (&self.follows, following(self.targets.clone())),
             false => (&self.stays, Policy::none()),
         };
         if let Some(client) = kept.get() {
             return Ok(client.clone());
         }
-        let resolver = Resolver { settings: self.settings.clone(), proxies: proxies() };
+        let resolver = Resolver(self.targets.clone());
         let client = Client::builder()
             .redirect(policy)
             .pool_max_idle_per_host(IDLE_MAX)
@@ -51,34 +52,56 @@ impl HttpClients {
     }
 }
 
+/// What requests may reach.
+#[derive(Debug, Default)]
+struct Targets {
+    settings: HttpSettings,
+    /// Hosts of proxies. Their addresses are not checked, because the operator configures them.
+    proxies: Vec<String>,
+}
+
+impl Targets {
+    fn is_proxy(&self, host: &str) -> bool {
+        self.proxies.iter().any(|it| network::names(it, host))
+    }
+
+    /// A request for the host of a proxy may go there directly, past the check of its addresses.
+    fn ensure_allowed(&self, url: &Url) -> Result<(), String> {
+        self.settings.ensure_allowed(url)?;
+        let host = network::host(url);
+        if self.is_proxy(host) && !self.settings.is_private_host(host) {
+            return Err(format!(
+                "host `{host}` is a proxy of this service; add it to [service.http] allow_private_hosts of this service"
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// Follows redirects to hosts that observers may connect to.
-fn following(settings: Arc<HttpSettings>) -> Policy {
+fn following(targets: Arc<Targets>) -> Policy {
     Policy::custom(move |attempt| {
         if attempt.previous().len() > REDIRECTS_MAX {
             return attempt.error(format!("more than {REDIRECTS_MAX} redirects"));
         }
-        match settings.ensure_allowed(attempt.url()) {
+        match targets.ensure_allowed(attempt.url()) {
             Ok(()) => attempt.follow(),
             Err(refused) => attempt.error(refused),
         }
     })
 }
 
-/// Resolves the names of hosts to the addresses that observers may connect to.
-struct Resolver {
-    settings: Arc<HttpSettings>,
-    /// The operator's choice, so they may have any address. A proxy resolves the hosts of requests itself.
-    proxies: Vec<String>,
-}
+/// Resolves the names of hosts to the addresses that observers may connect to. A proxy resolves the names of the requests
+/// that go through it.
+struct Resolver(Arc<Targets>);
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (settings, host) = (self.settings.clone(), name.as_str().to_owned());
-        let is_proxy = self.proxies.contains(&host);
+        let (targets, host) = (self.0.clone(), name.as_str().to_owned());
         Box::pin(async move {
-            let found: Vec<SocketAddr> = match is_proxy {
+            let found: Vec<SocketAddr> = match targets.is_proxy(&host) {
                 true => tokio::net::lookup_host((host.as_str(), 0)).await?.collect(),
-                false => settings.resolve(&host, 0).await?,
+                false => targets.settings.resolve(&host, 0).await?,
             };
             Ok(Box::new(found.into_iter()) as Addrs)
         })
@@ -123,13 +146,16 @@ impl<'a> Prepared<'a> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(format!("`url`: `{hidden}` does not begin with http:// or https://"));
         }
-        clients.settings.ensure_allowed(&url).map_err(|refused| format!("`url`: {refused}"))?;
+        clients.targets.ensure_allowed(&url).map_err(|refused| refusal(&spec.url, &url, &refused))?;
         let shown = without_credentials(url.as_str());
         let client =
             clients.client(spec.redirects).map_err(|error| format!("cannot make requests: {error}"))?;
         let mut headers = HeaderMap::new();
         for (name, value) in &spec.headers {
             let (name, value) = header(name, value)?;
+            if name == HOST {
+                return Err("`headers`: `host` is the host of `url`; remove it".to_owned());
+            }
             headers.insert(name, value);
         }
         let mut request = client.request(method(spec.method), url).timeout(spec.timeout.get());
@@ -236,14 +262,16 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> 
 
 #[cfg(test)]
 mod tests {
-    use super::proxy_host;
+    use super::*;
 
     #[test]
-    fn a_proxy_is_named_with_or_without_scheme_and_port() {
+    fn a_proxy_is_known_in_each_notation_and_is_no_target() {
         for value in ["http://me:p@proxy.corp:3128/", "proxy.corp:3128", "PROXY.corp", "socks5://proxy.corp"]
         {
-            let host = proxy_host(value).map(|host| host.to_ascii_lowercase());
-            assert_eq!(host.as_deref(), Some("proxy.corp"), "{value}");
+            let targets = Targets { proxies: proxy_host(value).into_iter().collect(), ..Targets::default() };
+            assert!(targets.is_proxy("Proxy.corp") && !targets.is_proxy("other"), "{value}");
+            let told = targets.ensure_allowed(&"http://proxy.corp:81/".parse().unwrap()).unwrap_err();
+            assert!(told.contains("host `proxy.corp` is a proxy"), "{told}");
         }
         assert_eq!(proxy_host(""), None);
     }

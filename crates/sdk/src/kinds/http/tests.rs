@@ -274,6 +274,8 @@ async fn a_wrong_spec_names_its_member() {
     for (spec, told) in [
         (json!({"url": "ftp://h/"}), "`url`: `ftp://h/` does not begin with http://"),
         (json!({"url": "http://h/", "headers": {"a b": "x"}}), "`headers`: `a b`"),
+        (json!({"url": "http://h/", "headers": {"Host": "x"}}), "`headers`: `host` is the host of `url`"),
+        (json!({"url": "http://127.0.0.1#hunter2@h/"}), "`url`: the host of `"),
         (json!({"url": "http://h/", "headers": {"x": "hunter2\n"}}), "`headers`: the value of `x`"),
     ] {
         let ended = start::<Http>(spec, &Arc::default(), Vec::new()).ended().await.unwrap().unwrap();
@@ -303,7 +305,7 @@ async fn each_request_acquires_one_permit_of_its_rate() {
     assert_eq!(trial.acquired("other"), 0);
 }
 
-/// Each way leads to this machine, where the server would see the request.
+/// Each URL leads to the test server, which counts requests.
 #[tokio::test]
 async fn an_address_that_is_not_allowed_is_never_connected_to() {
     let server = Server::new(|_, request| match request.uri.path() {
@@ -325,25 +327,26 @@ async fn an_address_that_is_not_allowed_is_never_connected_to() {
     let public = HttpSettings::default();
     for host in ["127.0.0.1", "0x7f000001", "[::ffff:127.0.0.1]", "localhost", "LOCALHOST"] {
         let told = ends(&format!("http://{host}:{port}/"), &public).await;
-        assert!(told.contains("is private") && told.contains("allow_private"), "{host}: {told}");
+        assert!(told.contains("[service.http] allow_private_hosts"), "{host}: {told}");
     }
-    let other = HttpSettings { allow_hosts: vec!["other.example".to_owned()], allow_private: true };
+    let allow_hosts = vec!["other.example".to_owned()];
+    let other = HttpSettings { allow_hosts, allow_private: true, ..HttpSettings::default() };
     let told = ends(&format!("http://localhost:{port}/"), &other).await;
     assert!(told.contains("host `localhost` is not in [service.http] allow_hosts"), "{told}");
     assert_eq!(server.count(), 0);
 
-    // The first host is allowed by its name, and redirects.
-    let named =
-        HttpSettings { allow_hosts: vec!["*".to_owned(), "127.0.0.1".to_owned()], allow_private: false };
-    for (path, told) in [("/name", "of host `localhost` is private"), ("/address", "`127.0.0.2` is private")]
+    // The first host is allowed, and redirects.
+    let allow_private_hosts = vec!["localhost".to_owned()];
+    let named = HttpSettings { allow_private_hosts, ..HttpSettings::default() };
+    for (path, told) in [("/itself", "`127.0.0.1` is not public"), ("/address", "`127.0.0.2` is not public")]
     {
-        let error = ends(&format!("http://127.0.0.1:{port}{path}"), &named).await;
+        let error = ends(&format!("http://localhost:{port}{path}"), &named).await;
         assert!(error.contains(told), "{error}");
     }
     assert_eq!(server.count(), 2);
 }
 
-/// Where a redirect leads that must not be followed.
+/// The target of a redirect that the observer must not follow.
 fn to(path: &str) -> &'static str {
-    if path == "/name" { "http://localhost:1/" } else { "http://127.0.0.2:1/" }
+    if path == "/itself" { "http://127.0.0.1:1/" } else { "http://127.0.0.2:1/" }
 }

@@ -1,7 +1,7 @@
 //! The request that opens a connection: its URL, headers and TLS settings, and what its failure means.
 
 use super::WebSocket;
-use crate::kinds::network::HttpSettings;
+use crate::kinds::network::{self, HttpSettings};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everwatch_core::redact::{redacted, without_credentials};
@@ -62,9 +62,9 @@ impl Prepared {
         if !matches!(url.scheme(), "ws" | "wss") {
             return Err(format!("`url`: `{}` does not begin with ws:// or wss://", redacted(&spec.url)));
         }
-        hosts.ensure_allowed(&url).map_err(|refused| format!("`url`: {refused}"))?;
+        hosts.ensure_allowed(&url).map_err(|refused| network::refusal(&spec.url, &url, &refused))?;
         let shown = without_credentials(url.as_str());
-        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let host = network::host(&url).to_owned();
         let port = url.port_or_known_default().unwrap_or_default();
         let authorization = basic(&url);
         let mut plain = url;
