@@ -35,7 +35,7 @@ impl Nodes {
         self.check(&self.last()).map_err(ConnectError::Refused)
     }
 
-    /// Without a look at the file.
+    /// The last valid nodes, without reading the file.
     pub(super) fn last(&self) -> Arc<[AMQPUri]> {
         self.urls.last()
     }

@@ -1,4 +1,4 @@
-//! A value whose text may be in a file. The file is read again for each use, so that a new password needs no restart.
+//! A value that a file may replace. The file is read at each use, so that a new password needs no restart.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ pub(super) struct Reread<T> {
     /// The key of the file, for the log.
     key: &'static str,
     file: Option<PathBuf>,
-    /// What was read last.
+    /// The last valid value.
     last: Mutex<T>,
 }
 
@@ -20,7 +20,7 @@ impl<T: Clone> Reread<T> {
         self.file = Some(file);
     }
 
-    /// Without a look at the file.
+    /// The last valid value, without reading the file.
     pub(super) fn last(&self) -> T {
         self.lock().clone()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The shortest time between two fetches: clients that invent keys cause no more than one in this time.
+/// The shortest pause between two fetches. Tokens with invented key ids cause at most one fetch in it.
 const RENEW_MIN: Duration = Duration::from_secs(10);
 /// How often the keys are fetched while all are known. A key that the provider withdraws is refused after this time.
 const RENEW_EVERY: Duration = Duration::from_secs(600);
@@ -29,10 +29,10 @@ impl LastFetch {
         self.ended_at.map_or(Duration::ZERO, |at| at + pause)
     }
 
-    /// Whether a request with an unknown key waits for another fetch. Right after a fetch, another one would find the
+    /// Whether a request with an unknown key waits for another fetch. Right after a fetch, another one would return the
     /// same keys.
     #[must_use]
-    pub fn is_worth_repeating(self, now: Duration) -> bool {
+    pub fn may_fetch_again(self, now: Duration) -> bool {
         now >= self.earliest_next()
     }
 }
@@ -49,14 +49,14 @@ mod tests {
     fn the_first_fetch_is_due_at_once() {
         let none = LastFetch::default();
         assert_eq!((none.earliest_next(), none.next()), (Duration::ZERO, Duration::ZERO));
-        assert!(none.is_worth_repeating(Duration::ZERO));
+        assert!(none.may_fetch_again(Duration::ZERO));
     }
 
     #[test]
     fn an_unknown_key_causes_one_fetch_in_ten_seconds() {
         let fetched = LastFetch { ended_at: Some(secs(100)), has_failed: false };
         assert_eq!((fetched.earliest_next(), fetched.next()), (secs(110), secs(700)));
-        assert!(!fetched.is_worth_repeating(secs(109)) && fetched.is_worth_repeating(secs(110)));
+        assert!(!fetched.may_fetch_again(secs(109)) && fetched.may_fetch_again(secs(110)));
     }
 
     #[test]

@@ -254,7 +254,8 @@ impl Reader {
     }
 }
 
-/// What is wrong with a spec of any kind. The schema of its kind may forbid more.
+/// The violations of the rules for specs of every kind: size, depth and references to secrets. The schema of a kind has
+/// further rules.
 #[must_use]
 pub fn spec_errors(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -94,7 +94,7 @@ impl OidcSection {
             ),
             (
                 !self.roles.is_empty(),
-                "roles: give at least one group a role, such as { sre = \"admin\" }: without a role, the manager refuses every user",
+                "roles: give at least one group a role, such as { sre = \"admin\" }; otherwise the manager refuses every user",
             ),
             (self.roles.len() <= ROLES_MAX, "roles: at most 1000 groups"),
             (

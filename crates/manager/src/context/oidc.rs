@@ -1,7 +1,8 @@
 //! The identity provider, as this manager last read it: its endpoints and its keys. Verifies tokens, and exchanges the code
 //! of a login for one.
 //!
-//! Only the loop `identity_provider` fetches, so that a client that disconnects interrupts no fetch. `core` decides when.
+//! Only the loop `identity_provider` fetches: a client that disconnects interrupts no fetch. `LastFetch` in `core` decides
+//! when.
 
 mod fetch;
 mod keys;
@@ -32,7 +33,7 @@ const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// The identity provider of `[auth.oidc]`.
 pub(crate) struct IdentityProvider {
     settings: OidcSettings,
-    /// From when times of fetches count.
+    /// The zero of the times in `LastFetch`.
     began: Instant,
     known: watch::Sender<Known>,
     /// A token names a key that is not known.
@@ -155,7 +156,7 @@ impl IdentityProvider {
         if let Some(provider) = known.provider.as_ref().filter(|it| it.keys.settles(header)) {
             return Ok(Arc::clone(provider));
         }
-        if known.last.is_worth_repeating(asked_at) {
+        if known.last.may_fetch_again(asked_at) {
             self.wanted.notify_one();
             let fetched = changes.wait_for(|it| it.last.ended_at.is_some_and(|at| at > asked_at));
             if let Ok(Ok(fetched)) = timeout(KEYS_WITHIN, fetched).await {

@@ -102,7 +102,7 @@ pub struct Service {
     /// `[service.files]`
     pub files: Files,
     /// `[service.http]`
-    pub http: Http,
+    pub http: HttpSettings,
     /// `[service.postgres]`
     pub postgres: Postgres,
 }
@@ -155,25 +155,6 @@ pub struct Files {
     pub read: Vec<String>,
     /// Absolute paths of folders in which `replicate` may write and delete files; `*` is any.
     pub write: Vec<String>,
-}
-
-/// `[service.http]`
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Http {
-    /// Hosts that `http` and `websocket` may connect to; `*.example.org` is all below a domain, and `*` is any.
-    pub allow_hosts: Vec<String>,
-    /// Whether all these hosts may have addresses that are not public.
-    pub allow_private: bool,
-    /// Hosts and addresses that are allowed in addition, and need not be public.
-    pub allow_private_hosts: Vec<String>,
-}
-
-impl Default for Http {
-    fn default() -> Self {
-        let HttpSettings { allow_hosts, allow_private, allow_private_hosts } = HttpSettings::default();
-        Self { allow_hosts, allow_private, allow_private_hosts }
-    }
 }
 
 /// `[service.postgres]`
@@ -237,7 +218,7 @@ impl Default for Service {
             secrets_env: Vec::new(),
             exec: Exec::default(),
             files: Files::default(),
-            http: Http::default(),
+            http: HttpSettings::default(),
             postgres: Postgres::default(),
         }
     }
@@ -426,11 +407,10 @@ impl Service {
     pub fn kind_settings(&self, broker: &Broker) -> KindSettings {
         let Exec { allow, env_pass, env_allow } = self.exec.clone();
         let Files { read, write } = self.files.clone();
-        let Http { allow_hosts, allow_private, allow_private_hosts } = self.http.clone();
         KindSettings {
             exec: ExecSettings { allow, env_pass, env_allow, fence_after: broker.heartbeat },
             files: FilesSettings { read, write },
-            http: HttpSettings { allow_hosts, allow_private, allow_private_hosts },
+            http: self.http.clone(),
             postgres: PostgresSettings { allow: self.postgres.allow.clone() },
         }
     }

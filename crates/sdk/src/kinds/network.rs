@@ -8,14 +8,16 @@ mod reach;
 use everwatch_core::redact::redacted;
 use reach::{Reach, reach};
 use reqwest::Url;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 /// Any host.
 const ANY: &str = "*";
 
-/// The hosts and addresses to which `http` and `websocket` may connect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The hosts and addresses to which `http` and `websocket` may connect: the section `[service.http]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct HttpSettings {
     /// Names or addresses of hosts, or `*.example.org` for all hosts below a domain; `*` is any.
     pub allow_hosts: Vec<String>,
@@ -255,9 +257,9 @@ mod tests {
         }
     }
 
-    /// Whoever owns a name may give it any address.
+    /// The owner of a name can set it to any address.
     #[test]
-    fn a_name_that_is_allowed_may_have_no_other_address_than_the_rest() {
+    fn to_allow_a_name_does_not_allow_every_address() {
         let [here, cloud] = ["127.0.0.1", "169.254.169.254"].map(|it| it.parse().unwrap());
         let listed = hosts(&["partner.example"]);
         let refused = listed.check_address("partner.example", here).unwrap_err();

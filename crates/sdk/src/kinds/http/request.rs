@@ -25,8 +25,8 @@ const IDLE_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct HttpClients {
     targets: Arc<Targets>,
-    follows: OnceLock<Client>,
-    stays: OnceLock<Client>,
+    with_redirects: OnceLock<Client>,
+    without_redirects: OnceLock<Client>,
 }
 
 impl HttpClients {
@@ -36,8 +36,8 @@ impl HttpClients {
 
     fn client(&self, redirects: bool) -> Result<Client, reqwest::Error> {
         let (kept, policy) = match redirects {
-            true => (&self.follows, following(self.targets.clone())),
-            false => (&self.stays, Policy::none()),
+            true => (&self.with_redirects, following(self.targets.clone())),
+            false => (&self.without_redirects, Policy::none()),
         };
         if let Some(client) = kept.get() {
             return Ok(client.clone());

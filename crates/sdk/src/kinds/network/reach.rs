@@ -100,7 +100,13 @@ mod tests {
     #[test]
     fn the_first_and_last_addresses_of_each_network_belong_to_it() {
         let of = |text: &str| reach(text.parse().unwrap());
-        for pair in [
+        let belong = |pairs: &[&str], expected: Reach| {
+            for pair in pairs {
+                let (first, last) = pair.split_once(' ').unwrap();
+                assert_eq!((of(first), of(last)), (expected, expected), "{pair}");
+            }
+        };
+        let pairs = [
             "0.0.0.0 0.255.255.255",
             "10.0.0.0 10.255.255.255",
             "100.64.0.0 100.127.255.255",
@@ -124,11 +130,9 @@ mod tests {
             "::ffff:127.0.0.1 ::ffff:192.168.1.1",
             "64:ff9b:1::808:808 ::ffff:0:808:808",
             "fd00:ec2::253 fd20:ce::255",
-        ] {
-            let (first, last) = pair.split_once(' ').unwrap();
-            assert_eq!((of(first), of(last)), (Reach::Private, Reach::Private), "{pair}");
-        }
-        for pair in [
+        ];
+        belong(&pairs, Reach::Private);
+        let pairs = [
             "169.254.0.0 169.254.255.255",
             "fe80:: febf:ffff::",
             "64:ff9b::169.254.169.254 2002:a9fe:a9fe::",
@@ -136,10 +140,8 @@ mod tests {
             "fd00:ec2::254 fd00:ec2::23",
             "fd20:ce::254 ::ffff:168.63.129.16",
             "64:ff9b:1::a9fe:a9fe ::ffff:0:a9fe:a9fe",
-        ] {
-            let (first, last) = pair.split_once(' ').unwrap();
-            assert_eq!((of(first), of(last)), (Reach::Credentials, Reach::Credentials), "{pair}");
-        }
+        ];
+        belong(&pairs, Reach::Credentials);
         for public in [
             "1.0.0.0",
             "168.63.129.15",
