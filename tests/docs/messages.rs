@@ -107,8 +107,9 @@ fn heard(schemas: &mut SchemaGenerator) -> Vec<Channel> {
         },
         Channel {
             name: "commands",
-            address: names().commands(),
-            what: "Durable fan-out exchange: managers tell all services.",
+            address: names().commands().name().to_owned(),
+            what: "Durable fan-out exchange: managers announce the time, ask unknown services to register, and list \
+                   crash-looping observers.",
             title: "A command",
             action: "receive",
             payload: enveloped::<Command>(schemas),
@@ -116,9 +117,24 @@ fn heard(schemas: &mut SchemaGenerator) -> Vec<Channel> {
             golden: &COMMANDS,
         },
         Channel {
+            name: "commandsOfPool",
+            address: place(names().commands_to(&Pool::default()).name(), "default", "pool"),
+            what: "Durable direct exchange: managers tell all services of a pool, with the key `all`.",
+            title: "A command",
+            action: "receive",
+            payload: enveloped::<Command>(schemas),
+            headers: Value::Null,
+            golden: &[],
+        },
+        Channel {
             name: "commandsOfOne",
-            address: place(&names().commands_of(ServiceId(any)), &any.to_string(), "service"),
-            what: "Exclusive queue of one service, bound to the exchange; only `logs` goes to it directly.",
+            address: place(
+                &place(&names().commands_of(&Pool::default(), ServiceId(any)), &any.to_string(), "service"),
+                "default",
+                "pool",
+            ),
+            what: "Exclusive queue of one service, bound to both exchanges of commands: to that of its pool with the keys \
+                   `all` and the name of the queue, which is the key of a command for it alone.",
             title: "A command",
             action: "receive",
             payload: enveloped::<Command>(schemas),

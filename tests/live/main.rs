@@ -10,6 +10,7 @@ mod applying;
 mod backlog;
 mod batches;
 mod blackout;
+mod broker_users;
 mod commands;
 mod confinement;
 mod conformance;

@@ -162,6 +162,9 @@ pub(crate) enum Command {
     /// Show the configuration
     #[command(subcommand)]
     Config(Config),
+    /// Print how to set up the RabbitMQ broker
+    #[command(subcommand)]
+    Broker(Broker),
     /// Migrate the database schema, as managers do when they start
     Migrate {
         /// Prepare a database that was restored from a backup, so that managers can adopt the observers that
@@ -454,6 +457,20 @@ impl Doctor {
     const LONG_ABOUT: &str = "Show problems, their effects, and the commands that cure them, the worst first.\n\n\
         Exit codes: 0 at most informational findings, 4 warnings, 1 critical, 6 no manager responds.\n\
         If [broker] management_url is set, they also cover the broker's policies, alarms, nodes and queues.";
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Broker {
+    /// Print the commands that create broker users with limited permissions: one for the managers, and one for the services
+    /// of each pool
+    Permissions {
+        /// Pool whose services get a user; may be repeated
+        #[arg(long = "pool", value_name = "POOL", default_value = "default")]
+        pools: Vec<everwatch_core::id::Pool>,
+        /// Vhost of the deployment; default: the vhost of [broker] url
+        #[arg(long)]
+        vhost: Option<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,6 +4,7 @@ mod access;
 mod apply;
 mod batch;
 mod bench;
+mod broker;
 mod bulk;
 mod conformance;
 mod dev;
@@ -81,6 +82,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Top => server().and_then(|server| crate::top::run(&server)),
         Command::Chaos(verb) => server().and_then(|server| service::chaos(&server, verb)),
         Command::Doctor(arguments) => server().and_then(|server| doctor::run(&server, &arguments)),
+        Command::Broker(verb) => {
+            roles::configured(cli.config.as_deref()).and_then(|settings| broker::run(&settings, &verb))
+        }
         Command::Config(Config::Print) => roles::configured(cli.config.as_deref()).and_then(|settings| {
             print(&serde_json::to_string_pretty(&settings.redacted())?);
             Ok(())

@@ -22,7 +22,7 @@ use steps::{
 /// afterwards.
 pub const QUEUES: [&str; 4] = ["work", "other", "heartbeats", "single"];
 /// The names, after the prefix, of the exchanges that the checks create.
-pub const EXCHANGES: [&str; 2] = ["commands", "output"];
+pub const EXCHANGES: [&str; 5] = ["commands", "commands.pool", "output", "reports", "work"];
 
 /// Every redelivery, after a requeue or after the loss of its session, raises `acquisitions`.
 pub async fn redelivery_counts_up(broker: &dyn Broker, prefix: &str) {
@@ -233,9 +233,9 @@ pub async fn fanout_reaches_every_queue_and_may_have_none(broker: &dyn Broker, p
     }
     let mut consumers = Vec::new();
     for (name, session) in [("one", &first), ("two", &second)] {
-        let queue = format!("{prefix}commands.{name}");
+        let queue = format!("{prefix}commands.pool.{name}");
         within("declare", session.declare(&queue, &QueueKind::Exclusive)).await.unwrap();
-        within("bind", session.bind(&queue, &format!("{prefix}commands"))).await.unwrap();
+        within("bind", session.bind(&queue, &[commands.clone()])).await.unwrap();
         consumers.push(block(&**session, &queue, 10).await);
     }
     within("publish", first.publish(&commands, message("all"))).await.unwrap();
@@ -246,6 +246,37 @@ pub async fn fanout_reaches_every_queue_and_may_have_none(broker: &dyn Broker, p
     within("publish", first.publish(&commands, message("the rest"))).await.unwrap();
     assert_eq!(body(&receive(&mut *consumers[0]).await), "the rest");
     first.close().await;
+}
+
+/// A direct exchange reaches the queues that are bound with the key of the message, and there may be none.
+pub async fn a_direct_exchange_reaches_the_queues_of_its_key(broker: &dyn Broker, prefix: &str) {
+    let (first, second) = (session(broker, "first").await, session(broker, "second").await);
+    let exchange = format!("{prefix}commands.pool");
+    let to = |key: &str| Target::Direct { exchange: exchange.clone(), key: key.to_owned() };
+    within("publish without a queue", first.publish(&to("all"), message("unrouted"))).await.unwrap();
+    let mut consumers = Vec::new();
+    for (name, session) in [("one", &first), ("two", &second)] {
+        let queue = format!("{prefix}commands.pool.{name}");
+        within("declare", session.declare(&queue, &QueueKind::Exclusive)).await.unwrap();
+        within("bind", session.bind(&queue, &[to("all"), to(name)])).await.unwrap();
+        consumers.push(block(&**session, &queue, 10).await);
+    }
+    for (key, body) in [("two", "for two"), ("other", "for nobody"), ("all", "for all")] {
+        within("publish", second.publish(&to(key), message(body))).await.unwrap();
+    }
+    let own = Target::Queue(format!("{prefix}commands.pool.one"));
+    within("publish", second.publish(&own, message("for one"))).await.unwrap();
+    let of_two = receive_many(&mut *consumers[1], 2).await;
+    assert_eq!(bodies(&of_two), ["for two", "for all"]);
+    let of_one = receive_many(&mut *consumers[0], 2).await;
+    assert_eq!(bodies(&of_one), ["for all", "for one"]);
+    first.close().await;
+    until_gone(&*second, &format!("{prefix}commands.pool.one")).await;
+    let gone = within("publish", second.publish(&own, message("too late"))).await;
+    assert!(matches!(gone, Err(BrokerError::Unroutable(_))), "{gone:?}");
+    within("publish", second.publish(&to("all"), message("the rest"))).await.unwrap();
+    assert_eq!(body(&receive(&mut *consumers[1]).await), "the rest");
+    second.close().await;
 }
 
 /// A declaration reports whether the queue existed; if it exists with other arguments, the refusal names

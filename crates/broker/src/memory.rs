@@ -47,6 +47,8 @@ struct State {
     queues: HashMap<String, Queue>,
     /// The queues that are bound to each fan-out exchange.
     exchanges: HashMap<String, BTreeSet<String>>,
+    /// The queues that are bound to each direct exchange, by its name and the key.
+    directs: HashMap<(String, String), BTreeSet<String>>,
     sessions: BTreeMap<u64, (String, Loss)>,
     held: BTreeMap<Receipt, Held>,
     last_id: u64,
@@ -121,7 +123,7 @@ impl State {
             touched.extend(self.give_back(receipt));
         }
         self.queues.retain(|_, queue| queue.owner != Some(session));
-        for bound in self.exchanges.values_mut() {
+        for bound in self.exchanges.values_mut().chain(self.directs.values_mut()) {
             bound.retain(|queue| self.queues.contains_key(queue));
         }
         // Dispatches only after all messages have returned, so that the next owner receives them in order.
@@ -171,6 +173,10 @@ impl State {
             Target::Queue(queue) if self.queues.contains_key(queue) => vec![queue.clone()],
             Target::Queue(queue) => return Err(BrokerError::Unroutable(queue.clone())),
             Target::Fanout(exchange) => self.bound(exchange)?.iter().cloned().collect(),
+            Target::Direct { exchange, key } => {
+                let bound = self.directs.get(&(exchange.clone(), key.clone()));
+                bound.into_iter().flatten().cloned().collect()
+            }
             Target::Topic { exchange, .. } => {
                 self.bound(exchange)?;
                 Vec::new()

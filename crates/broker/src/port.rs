@@ -45,6 +45,9 @@ pub enum BrokerError {
     /// The broker refused the operation, for this reason.
     #[error("the broker refused: {0}")]
     Refused(String),
+    /// The user of the session lacks the permission that this text names.
+    #[error("the broker does not permit it: {0}")]
+    Forbidden(String),
     /// The queue does not exist.
     #[error("the queue {0} does not exist")]
     NoQueue(String),
@@ -66,8 +69,21 @@ pub enum Target {
     Queue(String),
     /// To every queue bound to the fan-out exchange; there may be none.
     Fanout(String),
+    /// To every queue bound to the direct exchange with this key; there may be none.
+    Direct { exchange: String, key: String },
     /// To a topic exchange; no queue need be bound.
     Topic { exchange: String, key: String },
+}
+
+impl Target {
+    /// The name of the queue or of the exchange.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Queue(name) | Self::Fanout(name) => name,
+            Self::Direct { exchange, .. } | Self::Topic { exchange, .. } => exchange,
+        }
+    }
 }
 
 /// A header value.
@@ -226,21 +242,29 @@ pub(crate) async fn ack_each<S: Session + ?Sized>(session: &S, receipts: &[Recei
 /// Declares queues and exchanges.
 #[async_trait]
 pub trait Declare: Send + Sync + 'static {
-    /// Makes sure that the queue exists, passively first.
+    /// Makes sure that the queue exists, passively first, and that messages get to it.
     ///
     /// # Errors
-    /// Refused, naming queue and argument, if it exists with other arguments; lost.
+    /// Forbidden; refused, naming queue and argument, if it exists with other arguments; lost.
     async fn declare(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError>;
-    /// Makes sure that the durable exchange exists.
+    /// The same for a user that may lack the permission to declare the queue: if the queue exists, its arguments are then
+    /// not compared.
     ///
     /// # Errors
-    /// Refused or lost.
+    /// Forbidden if the queue, or an exchange that belongs to it, does not exist; otherwise as [`Declare::declare`].
+    async fn ensure(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
+        self.declare(queue, kind).await
+    }
+    /// Makes sure that the durable exchange exists. A user that may not declare it needs it to exist.
+    ///
+    /// # Errors
+    /// Forbidden, refused or lost.
     async fn declare_exchange(&self, target: &Target) -> Result<(), BrokerError>;
-    /// Binds an exclusive queue of this session to a fan-out exchange.
+    /// Binds an exclusive queue of this session to fan-out exchanges, and to direct exchanges by their keys.
     ///
     /// # Errors
-    /// Refused or lost.
-    async fn bind(&self, queue: &str, exchange: &str) -> Result<(), BrokerError>;
+    /// Forbidden, refused or lost.
+    async fn bind(&self, queue: &str, to: &[Target]) -> Result<(), BrokerError>;
 }
 
 /// Two connections to the broker that live and die together.

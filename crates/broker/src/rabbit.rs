@@ -6,6 +6,7 @@ mod asking;
 mod channel;
 mod consumer;
 mod declare;
+mod exchanges;
 mod management;
 mod nodes;
 mod publisher;
@@ -71,6 +72,12 @@ impl RabbitBroker {
     pub fn with_url_file(mut self, file: &Path) -> Self {
         self.nodes_mut().set_file(file.to_owned());
         self
+    }
+
+    /// The vhost of its URLs.
+    #[must_use]
+    pub fn vhost(&self) -> String {
+        self.nodes.last().first().map_or_else(|| "/".to_owned(), |node| node.vhost.clone())
     }
 
     fn nodes_mut(&mut self) -> &mut Nodes {

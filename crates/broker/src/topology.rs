@@ -6,6 +6,9 @@ use everwatch_core::id::{ObserverId, Pool, RepliesId, ServiceId};
 /// The most state queues of a deployment.
 pub const STATE_QUEUES_MAX: u16 = 64;
 
+/// The routing key of commands to all services of a pool.
+const ALL: &str = "all";
+
 /// The names of a deployment's queues and exchanges.
 #[derive(Debug, Clone)]
 pub struct Topology {
@@ -82,15 +85,27 @@ impl Topology {
     pub fn store(&self) -> String {
         format!("{}store", self.prefix)
     }
-    /// The fan-out exchange for commands.
+    /// The fan-out exchange for commands to all services. Every service may read it, so a command that names an observer
+    /// goes to the services of its pool instead.
     #[must_use]
-    pub fn commands(&self) -> String {
-        format!("{}commands", self.prefix)
+    pub fn commands(&self) -> Target {
+        Target::Fanout(format!("{}commands", self.prefix))
+    }
+    /// All services of a pool, through the direct exchange for the commands to them.
+    #[must_use]
+    pub fn commands_to(&self, pool: &Pool) -> Target {
+        Target::Direct { exchange: format!("{}commands.{pool}", self.prefix), key: ALL.to_owned() }
     }
     /// A service's own command queue: exclusive, so its existence tells whether its session lives.
     #[must_use]
-    pub fn commands_of(&self, service: ServiceId) -> String {
-        format!("{}commands.{service}", self.prefix)
+    pub fn commands_of(&self, pool: &Pool, service: ServiceId) -> String {
+        format!("{}commands.{pool}.{service}", self.prefix)
+    }
+    /// The service whose command queue this is.
+    #[must_use]
+    pub fn service_of(&self, commands: &str) -> Option<ServiceId> {
+        let (_, service) = commands.strip_prefix(&self.prefix)?.strip_prefix("commands.")?.split_once('.')?;
+        service.parse().ok().map(ServiceId)
     }
     /// The exclusive queue of one manager session for replies.
     #[must_use]
@@ -115,7 +130,48 @@ impl Topology {
     /// The exchanges that every deployment needs.
     #[must_use]
     pub fn exchanges(&self) -> Vec<Target> {
-        vec![Target::Fanout(self.commands()), Target::Topic { exchange: self.output(), key: String::new() }]
+        vec![self.commands(), Target::Topic { exchange: self.output(), key: String::new() }]
+    }
+    /// The direct exchange through which messages get to the work queues, and to the note about the owner of the prefix.
+    #[must_use]
+    pub fn work_exchange(&self) -> String {
+        format!("{}work", self.prefix)
+    }
+    /// The direct exchange through which messages get to the managers.
+    #[must_use]
+    pub fn reports_exchange(&self) -> String {
+        format!("{}reports", self.prefix)
+    }
+    /// The direct exchange through which messages get to this queue; the routing key is the name of the queue.
+    ///
+    /// The obvious choice is the default exchange, which every queue is bound to. But permission to write to it is
+    /// permission to write to every queue of the vhost. So each exchange leads to the queues that one user may write to:
+    /// managers write to `work` and `commands.{pool}`, services write to `reports`.
+    #[must_use]
+    pub fn exchange_of(&self, queue: &str) -> String {
+        let name = queue.strip_prefix(&self.prefix).unwrap_or_default();
+        if name == "store" || name.starts_with("work.") {
+            return self.work_exchange();
+        }
+        // The name of a pool contains no dot.
+        match name.strip_prefix("commands.").and_then(|rest| rest.split_once('.')) {
+            Some((pool, _)) => format!("{}commands.{pool}", self.prefix),
+            None => self.reports_exchange(),
+        }
+    }
+    /// The exchanges that are declared with this queue: its own; with the work queue of a pool also the one for commands
+    /// to the services of the pool.
+    #[must_use]
+    pub fn exchanges_with(&self, queue: &str) -> Vec<String> {
+        let pool = queue.strip_prefix(&self.prefix).and_then(|name| name.strip_prefix("work."));
+        let commands = pool.map(|pool| format!("{}commands.{pool}", self.prefix));
+        [self.exchange_of(queue)].into_iter().chain(commands).collect()
+    }
+    /// The names of all exchanges of a deployment with these pools.
+    #[must_use]
+    pub fn exchange_names(&self, pools: &[Pool]) -> Vec<String> {
+        let names = ["commands", "output", "reports", "work"].map(|name| format!("{}{name}", self.prefix));
+        names.into_iter().chain(pools.iter().map(|pool| format!("{}commands.{pool}", self.prefix))).collect()
     }
 }
 
@@ -154,6 +210,35 @@ mod tests {
         for (id, queues) in ids {
             let of = |count| spread(count).state_of(ObserverId(id.parse().unwrap()));
             assert_eq!([1, 2, 3, 4, 64].map(of), queues, "{id}");
+        }
+    }
+
+    #[test]
+    fn each_queue_has_its_exchange() {
+        let topology = Topology::new("p.");
+        let (pool, id) = (Pool::new("work").unwrap(), Uuid::from_u128(7));
+        let commands = topology.commands_of(&pool, ServiceId(id));
+        let queues = [
+            (topology.work(&pool), "p.work"),
+            (topology.store(), "p.work"),
+            (commands.clone(), "p.commands.work"),
+            (topology.state(), "p.reports"),
+            (topology.state_queue(3), "p.reports"),
+            (topology.heartbeats(), "p.reports"),
+            (topology.rates(), "p.reports"),
+            (topology.parked(), "p.reports"),
+            (topology.replies(RepliesId(id)), "p.reports"),
+        ];
+        for (queue, exchange) in queues {
+            assert_eq!(topology.exchange_of(&queue), exchange, "{queue}");
+        }
+        assert_eq!(topology.exchanges_with(&topology.work(&pool)), ["p.work", "p.commands.work"]);
+        assert_eq!(topology.exchanges_with(&commands), ["p.commands.work"]);
+        let all = Target::Direct { exchange: "p.commands.work".to_owned(), key: "all".to_owned() };
+        assert_eq!(topology.commands_to(&pool), all);
+        assert_eq!(topology.service_of(&commands), Some(ServiceId(id)));
+        for other in ["p.commands.work", "q.commands.work.00000000-0000-0000-0000-000000000007", "p.work.a"] {
+            assert_eq!(topology.service_of(other), None, "{other}");
         }
     }
 

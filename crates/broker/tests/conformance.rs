@@ -83,6 +83,7 @@ conformance! {
     an_exclusive_queue_tells_the_fate_of_its_session,
     a_publish_without_a_queue_is_unroutable,
     fanout_reaches_every_queue_and_may_have_none,
+    a_direct_exchange_reaches_the_queues_of_its_key,
     declare_tells_existed_or_created,
     get_and_requeue_keep_order,
     headers_travel,

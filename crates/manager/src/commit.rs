@@ -11,7 +11,6 @@ use everwatch_core::batch::Batch;
 use everwatch_core::id::{ObserverId, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
-use everwatch_core::wire::command::Revocation;
 use everwatch_store::{Change, Created, StoreError};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -205,10 +204,9 @@ pub(crate) async fn follow(manager: &Arc<Manager>, saved: &[RowChange]) {
 /// Publishes saved rows whose generation is new. The revocation of each comes first: no run of an earlier generation may
 /// meet the new one, and any service may hold one.
 pub(crate) async fn publish_rows(manager: &Arc<Manager>, rows: Vec<Row>) {
-    let earlier = rows.iter().filter(|row| row.generation > 1);
-    let revocations: Vec<Revocation> = earlier.map(Row::revocation).collect();
-    commands::revocations(&manager.link, &revocations).await;
-    metrics::counter!(metric::REPUBLISHES).increment(revocations.len() as u64);
+    let earlier: Vec<&Row> = rows.iter().filter(|row| row.generation > 1).collect();
+    commands::revocations(manager, &earlier).await;
+    metrics::counter!(metric::REPUBLISHES).increment(earlier.len() as u64);
     publish::publish(manager, rows);
 }
 

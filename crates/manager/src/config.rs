@@ -8,6 +8,7 @@ use crate::settings::{AuthSettings, AutoRebalance, Settings};
 use everwatch_core::access::Mode;
 use everwatch_core::clock::friendly;
 use everwatch_core::id::Name;
+use everwatch_core::id::Pool;
 use everwatch_core::record::row_policy::RowPolicy;
 use everwatch_core::redact::redacted;
 use everwatch_door::hosts::Hosts;
@@ -204,6 +205,9 @@ pub struct ManagerSection {
     pub retention_parked: Duration,
     /// How many parked messages are kept.
     pub parked_max: u32,
+    /// Pools whose queues managers create when they connect. Managers create the queues of other pools when the first
+    /// observer is published to them, and services do if their broker user may.
+    pub pools: Vec<Pool>,
     /// How many requests one client may send per second; 0: no limit.
     pub requests_per_second: u32,
     /// Whether managers rebalance pools automatically.
@@ -257,6 +261,7 @@ impl Default for ManagerSection {
             events_max: 100_000,
             retention_parked: Duration::from_secs(30 * 86_400),
             parked_max: 10_000,
+            pools: vec![Pool::default()],
             requests_per_second: 10_000,
             rebalance: Rebalance::Off,
             rebalance_moves: 100,
@@ -385,6 +390,7 @@ impl ManagerSection {
             requests_per_second: NonZeroU32::new(self.requests_per_second),
             heartbeat_interval: self.heartbeat_interval,
             row: self.row_policy(),
+            pools: self.pools.clone(),
             retention_services: self.retention_services,
             rebalance: AutoRebalance {
                 on: self.rebalance == Rebalance::Auto,

@@ -177,9 +177,9 @@ impl Stage {
         let topology = &self.manager.link.topology;
         let id = ServiceId(Uuid::new_v4());
         let session = self.broker.connect("service").await.unwrap();
-        let queue = topology.commands_of(id);
+        let queue = topology.commands_of(&Pool::default(), id);
         session.declare(&queue, &QueueKind::Exclusive).await.unwrap();
-        session.bind(&queue, &topology.commands()).await.unwrap();
+        session.bind(&queue, &[topology.commands(), topology.commands_to(&Pool::default())]).await.unwrap();
         let consume = |queue: String| Consume { queue, prefetch: 10, priority: 0 };
         let commands = session.consume(&consume(queue)).await.unwrap();
         let work = session.consume(&consume(topology.work(&Pool::default()))).await.unwrap();

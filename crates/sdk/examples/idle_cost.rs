@@ -210,5 +210,5 @@ async fn remove(plan: &Plan, broker: &RabbitBroker) -> Result<(), Failure> {
     let mut queues: Vec<String> =
         plan.topology.durable_queues().into_iter().map(|(queue, _)| queue).collect();
     queues.push(plan.topology.work(&Pool::default()));
-    Ok(broker.remove(&queues, &[plan.topology.commands(), plan.topology.output()]).await?)
+    Ok(broker.remove(&queues, &plan.topology.exchange_names(&[Pool::default()])).await?)
 }

@@ -9,6 +9,7 @@ mod heartbeats;
 mod log_replies;
 mod opening;
 mod permits;
+mod queues;
 mod replacement;
 mod reporter;
 mod shutdown;
@@ -47,7 +48,8 @@ use everwatch_core::wire::message::encode;
 use everwatch_core::wire::report::{Predecessor, Registration, Report, RunReport};
 use everwatch_core::wire::work::{DecodedWork, Work};
 use heartbeats::Pulse;
-use opening::{declare, machine, watch};
+use opening::{machine, watch};
+use queues::declare;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
@@ -278,7 +280,7 @@ impl ServiceSession {
             topology,
             me,
         };
-        let commands = life.topology.commands_of(life.me.id);
+        let commands = life.topology.commands_of(&life.me.settings.pool, life.me.id);
         life.listen(commands).await?;
         life.prove_life()?;
         if work_queue_created {

@@ -273,3 +273,20 @@ def test_names_follow_their_rules() -> None:
         check_pool("GPU")
     with pytest.raises(ValueError, match="kind"):
         check_kind("Price")
+
+
+def test_each_queue_has_its_exchange() -> None:
+    topology = Topology("p.", 2)
+    commands = topology.commands_of("work", UUID(int=7))
+    exchanges = {
+        topology.work("work"): "p.work",
+        commands: "p.commands.work",
+        topology.state_queue(0): "p.reports",
+        topology.state_queue(1): "p.reports",
+        topology.heartbeats: "p.reports",
+        topology.parked: "p.reports",
+        topology.replies("7"): "p.reports",
+    }
+    assert {queue: topology.exchange_of(queue) for queue in exchanges} == exchanges
+    assert topology.exchanges_with(topology.work("a")) == ["p.work", "p.commands.a"]
+    assert topology.exchanges_with(commands) == ["p.commands.work"]

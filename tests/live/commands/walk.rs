@@ -34,7 +34,7 @@ const NO_COMMAND: [(&str, &str); 14] = [
 ];
 
 /// Commands that send no request to a manager.
-const NO_MANAGER: [&str; 14] = [
+const NO_MANAGER: [&str; 15] = [
     "context list",
     "context use",
     "context delete",
@@ -44,6 +44,7 @@ const NO_MANAGER: [&str; 14] = [
     "run manager",
     "run service",
     "config print",
+    "broker permissions",
     "migrate",
     "bench",
     "conformance",

@@ -292,16 +292,14 @@ impl End {
         match ask {
             Ask::Declare(queue, kind) => {
                 let declared = session.declare(&queue, &kind).await?;
-                let commands = format!("{}.", Topology::new(crate::PREFIX).commands());
-                if let Some(id) = queue.strip_prefix(&commands).and_then(|id| id.parse().ok()) {
-                    let service = ServiceId(id);
+                if let Some(service) = Topology::new(crate::PREFIX).service_of(&queue) {
                     note(Fact::SessionOpened { host: self.host, conn: self.conn, service });
                     self.service = Some(service);
                 }
                 Ok(Answer::Declared(declared))
             }
             Ask::DeclareExchange(target) => session.declare_exchange(&target).await.map(|()| Answer::Done),
-            Ask::Bind(queue, exchange) => session.bind(&queue, &exchange).await.map(|()| Answer::Done),
+            Ask::Bind(queue, to) => session.bind(&queue, &to).await.map(|()| Answer::Done),
             Ask::Get(queue, most) => {
                 let got = session.get(&queue, most).await?;
                 for delivery in &got {

@@ -41,7 +41,7 @@ pub(crate) enum Up {
 pub(crate) enum Ask {
     Declare(String, QueueKind),
     DeclareExchange(Target),
-    Bind(String, String),
+    Bind(String, Vec<Target>),
     Publish(Target, Message),
     Consume(u64, Consume),
     Get(String, usize),

@@ -231,8 +231,8 @@ impl Declare for RemoteSession {
     async fn declare_exchange(&self, target: &Target) -> Result<(), BrokerError> {
         self.0.done(Ask::DeclareExchange(target.clone())).await
     }
-    async fn bind(&self, queue: &str, exchange: &str) -> Result<(), BrokerError> {
-        self.0.done(Ask::Bind(queue.to_owned(), exchange.to_owned())).await
+    async fn bind(&self, queue: &str, to: &[Target]) -> Result<(), BrokerError> {
+        self.0.done(Ask::Bind(queue.to_owned(), to.to_vec())).await
     }
 }
 
@@ -353,7 +353,7 @@ impl RemoteConsumer {
             if let Ok(DecodedWork::Ours(work)) = Work::read(&delivery.body) {
                 self.client.held.lock().unwrap().insert(delivery.receipt, *work);
             }
-        } else if self.queue.starts_with(&format!("{}.", Topology::new(crate::PREFIX).commands()))
+        } else if Topology::new(crate::PREFIX).service_of(&self.queue).is_some()
             && let Ok(command) = decode::<Command>(&delivery.body)
         {
             note(Fact::Heard { host, command: Box::new(command) });

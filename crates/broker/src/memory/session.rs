@@ -46,12 +46,23 @@ impl Declare for MemorySession {
         }
         Ok(())
     }
-    async fn bind(&self, queue: &str, exchange: &str) -> Result<(), BrokerError> {
+    async fn bind(&self, queue: &str, to: &[Target]) -> Result<(), BrokerError> {
         self.alive()?;
         let mut state = self.inner.state();
         state.reach(self.id, queue)?;
-        state.bound(exchange)?;
-        state.exchanges.entry(exchange.to_owned()).or_default().insert(queue.to_owned());
+        for target in to {
+            let bound = match target {
+                Target::Queue(_) => continue,
+                Target::Direct { exchange, key } => {
+                    state.directs.entry((exchange.clone(), key.clone())).or_default()
+                }
+                Target::Fanout(exchange) | Target::Topic { exchange, .. } => {
+                    state.bound(exchange)?;
+                    state.exchanges.entry(exchange.clone()).or_default()
+                }
+            };
+            bound.insert(queue.to_owned());
+        }
         Ok(())
     }
 }

@@ -8,6 +8,10 @@ use lapin::{Channel, Connection, ErrorKind};
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
+/// The code of a missing permission.
+pub(super) const ACCESS_REFUSED: u16 = 403;
+/// The code of a missing queue or exchange.
+pub(super) const NOT_FOUND: u16 = 404;
 /// The code of a refusal because of another consumer or owner.
 pub(super) const RESOURCE_LOCKED: u16 = 405;
 
@@ -27,8 +31,9 @@ impl Shared {
     /// Maps an error. A refusal by the broker ends only its channel; any other error ends the session.
     pub(super) fn fail(&self, error: &lapin::Error, queue: &str) -> BrokerError {
         match code(error) {
-            404 if error.to_string().contains("no queue") => BrokerError::NoQueue(queue.to_owned()),
-            403..=406 => BrokerError::Refused(format!("{queue}: {error}")),
+            NOT_FOUND if error.to_string().contains("no queue") => BrokerError::NoQueue(queue.to_owned()),
+            ACCESS_REFUSED => BrokerError::Forbidden(format!("{queue}: {error}")),
+            404..=406 => BrokerError::Refused(format!("{queue}: {error}")),
             _ => {
                 self.loss.lose(error.to_string());
                 self.loss.error()

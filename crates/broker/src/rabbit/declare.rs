@@ -1,14 +1,12 @@
-//! Declares queues and exchanges. The queue arguments must never change, because RabbitMQ refuses a
+//! Declares queues. The queue arguments must never change, because RabbitMQ refuses a
 //! declaration with other arguments. Also interprets the results of passive declarations.
 
-use super::channel::{RESOURCE_LOCKED, code, open_channel};
+use super::channel::{ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, code, open_channel};
 use super::session::RabbitSession;
-use crate::port::{BrokerError, Declared, Depth, OwnerLiveness, QueueKind, Target, explain_refusal};
-use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use crate::port::{BrokerError, Declared, Depth, OwnerLiveness, QueueKind, explain_refusal};
+use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{ExchangeKind, Queue};
-
-const NOT_FOUND: u16 = 404;
 
 /// The queue arguments. Every version from 3.10 to 4.3 accepts them, also when the queue is declared again.
 pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTable {
@@ -69,53 +67,61 @@ fn options(kind: &QueueKind) -> QueueDeclareOptions {
 }
 
 impl RabbitSession {
+    /// Declares the queue and its exchanges, and binds it.
     pub(super) async fn declare_queue(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
-        let found = match self.look(queue).await {
-            Ok(_) => Declared::Existed,
-            Err(error) if code(&error) == NOT_FOUND => Declared::Created,
-            Err(error) => return Err(self.shared.fail(&error, queue)),
-        };
-        // Declares the queue even if it exists: a passive declaration does not compare the arguments.
-        let channel = self.channel(queue).await?;
-        let arguments = arguments(&self.prefix, queue, kind);
-        channel.queue_declare(queue.into(), options(kind), arguments).await.map_err(|e| {
-            match self.shared.fail(&e, queue) {
-                BrokerError::Refused(why) => BrokerError::Refused(explain_refusal(&why)),
-                other => other,
-            }
-        })?;
-        if *kind != QueueKind::Exclusive {
-            self.publisher.expect_queue(queue).await?;
-        }
+        let found = self.find(queue).await?;
+        self.declare_found(queue, kind).await.map_err(|(_, error)| error)?;
         Ok(found)
     }
 
-    pub(super) async fn declare_target(&self, target: &Target) -> Result<(), BrokerError> {
-        let (exchange, kind) = match target {
-            Target::Queue(_) => return Ok(()),
-            Target::Fanout(exchange) => (exchange, ExchangeKind::Fanout),
-            Target::Topic { exchange, .. } => (exchange, ExchangeKind::Topic),
-        };
-        let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
-        self.channel(exchange)
-            .await?
-            .exchange_declare(exchange.as_str().into(), kind, options, FieldTable::default())
-            .await
-            .map_err(|e| self.shared.fail(&e, exchange))
+    /// The same for a user that may not declare the queue.
+    pub(super) async fn ensure_queue(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
+        let found = self.find(queue).await?;
+        if found == Declared::Created || !self.exchanges.is_restricted() {
+            match self.declare_found(queue, kind).await {
+                Ok(()) => return Ok(found),
+                Err((ACCESS_REFUSED, _)) if found == Declared::Existed => self.exchanges.set_restricted(),
+                Err((_, error)) => return Err(error),
+            }
+        }
+        for exchange in self.topology.exchanges_with(queue) {
+            self.ensure_exchange(&exchange, ExchangeKind::Direct).await?;
+        }
+        self.publisher.expect_queue(queue).await?;
+        Ok(found)
     }
 
-    pub(super) async fn bind_queue(&self, queue: &str, exchange: &str) -> Result<(), BrokerError> {
-        self.channel(queue)
-            .await?
-            .queue_bind(
-                queue.into(),
-                exchange.into(),
-                "".into(),
-                QueueBindOptions::default(),
-                FieldTable::default(),
-            )
-            .await
-            .map_err(|e| self.shared.fail(&e, queue))
+    async fn find(&self, queue: &str) -> Result<Declared, BrokerError> {
+        match self.look(queue).await {
+            Ok(_) => Ok(Declared::Existed),
+            Err(error) if code(&error) == NOT_FOUND => Ok(Declared::Created),
+            Err(error) => Err(self.shared.fail(&error, queue)),
+        }
+    }
+
+    /// Declares the queue even if it exists: a passive declaration does not compare the arguments. Binds it even if it
+    /// exists: it may be older than its exchange. With an error: the broker's reply code, 0 if it has none.
+    async fn declare_found(&self, queue: &str, kind: &QueueKind) -> Result<(), (u16, BrokerError)> {
+        let channel = self.channel(queue).await.map_err(|error| (0, error))?;
+        let arguments = arguments(&self.prefix, queue, kind);
+        channel.queue_declare(queue.into(), options(kind), arguments).await.map_err(|e| {
+            let error = match self.shared.fail(&e, queue) {
+                BrokerError::Refused(why) => BrokerError::Refused(explain_refusal(&why)),
+                other => other,
+            };
+            (code(&e), error)
+        })?;
+        let bound = async {
+            for exchange in self.topology.exchanges_with(queue) {
+                self.ensure_exchange(&exchange, ExchangeKind::Direct).await?;
+            }
+            self.bind_by_key(queue, (&self.topology.exchange_of(queue), queue)).await?;
+            if *kind != QueueKind::Exclusive {
+                self.publisher.expect_queue(queue).await?;
+            }
+            Ok(())
+        };
+        bound.await.map_err(|error| (0, error))
     }
 
     pub(super) async fn depth_of(&self, queue: &str) -> Result<Depth, BrokerError> {

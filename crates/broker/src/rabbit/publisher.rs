@@ -7,6 +7,7 @@
 use super::channel::open_channel;
 use crate::loss::Loss;
 use crate::port::{BrokerError, HeaderValue, Message, Target};
+use crate::topology::Topology;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, PublisherConfirm};
@@ -33,8 +34,8 @@ impl Lane {
     }
 }
 
-/// Retry pauses, in ms. RabbitMQ also rejects a message for a fan-out exchange while a bound queue is being
-/// deleted with the session of its owner. The remaining queues may receive the message several times.
+/// Retry pauses, in ms. RabbitMQ also rejects a message for several queues while one of them is being deleted
+/// with the session of its owner. The remaining queues may receive the message several times.
 const FANOUT_PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 
 pub(super) struct Publisher {
@@ -46,13 +47,27 @@ pub(super) struct Publisher {
     queues: Mutex<HashMap<String, Arc<Lane>>>,
     /// For all other queues, which are temporary. Sends one message at a time.
     others: tokio::sync::Mutex<Lane>,
+    topology: Topology,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy)]
+struct Address<'a> {
+    exchange: &'a str,
+    key: &'a str,
+    /// The broker returns the message if no queue takes it.
+    mandatory: bool,
 }
 
 impl Publisher {
-    pub(super) async fn start(connection: Arc<Connection>, loss: Loss) -> lapin::Result<Self> {
+    pub(super) async fn start(
+        connection: Arc<Connection>,
+        loss: Loss,
+        topology: Topology,
+    ) -> lapin::Result<Self> {
         let exchanges = Lane::open(&connection).await?;
         let others = tokio::sync::Mutex::new(Lane::open(&connection).await?);
-        Ok(Self { connection, loss, exchanges, queues: Mutex::default(), others })
+        Ok(Self { connection, loss, exchanges, queues: Mutex::default(), others, topology })
     }
 
     /// Opens a channel for this queue, so that many messages for it can be in progress at once.
@@ -70,27 +85,35 @@ impl Publisher {
     }
 
     pub(super) async fn publish(&self, target: &Target, message: Message) -> Result<(), BrokerError> {
-        match target {
-            Target::Queue(queue) => match self.lane(queue) {
-                Some(lane) => self.send(&lane, ("", queue), message).await,
-                None => self.send(&*self.others.lock().await, ("", queue), message).await,
-            },
-            Target::Topic { exchange, key } => self.send(&self.exchanges, (exchange, key), message).await,
-            Target::Fanout(exchange) => {
-                for pause in FANOUT_PAUSES_MS {
-                    match self.send(&self.exchanges, (exchange, ""), message.clone()).await {
-                        Err(BrokerError::NotAccepted(_)) => sleep(Duration::from_millis(pause)).await,
-                        done => return done,
-                    }
-                }
-                self.send(&self.exchanges, (exchange, ""), message).await
+        let (exchange, key) = match target {
+            Target::Queue(queue) => {
+                let exchange = self.topology.exchange_of(queue);
+                let to = Address { exchange: &exchange, key: queue, mandatory: true };
+                return match self.lane(queue) {
+                    Some(lane) => self.send(&lane, to, message).await,
+                    None => self.send(&*self.others.lock().await, to, message).await,
+                };
+            }
+            Target::Topic { exchange, key } => {
+                let to = Address { exchange, key, mandatory: false };
+                return self.send(&self.exchanges, to, message).await;
+            }
+            Target::Direct { exchange, key } => (exchange, key.as_str()),
+            Target::Fanout(exchange) => (exchange, ""),
+        };
+        let to = Address { exchange, key, mandatory: false };
+        for pause in FANOUT_PAUSES_MS {
+            match self.send(&self.exchanges, to, message.clone()).await {
+                Err(BrokerError::NotAccepted(_)) => sleep(Duration::from_millis(pause)).await,
+                done => return done,
             }
         }
+        self.send(&self.exchanges, to, message).await
     }
 
-    async fn send(&self, lane: &Lane, to: (&str, &str), message: Message) -> Result<(), BrokerError> {
+    async fn send(&self, lane: &Lane, to: Address<'_>, message: Message) -> Result<(), BrokerError> {
         let confirm = enter(lane, to, message).await.map_err(|e| self.lost(&e))?;
-        let named = || if to.0.is_empty() { to.1.to_owned() } else { to.0.to_owned() };
+        let named = || if to.mandatory { to.key.to_owned() } else { to.exchange.to_owned() };
         match confirm.await.map_err(|e| self.lost(&e))? {
             Confirmation::Ack(None) => Ok(()),
             Confirmation::Ack(Some(_)) => Err(BrokerError::Unroutable(named())),
@@ -109,18 +132,19 @@ impl Publisher {
 
 /// lapin numbers a message and queues its frames in two steps, both in the first poll. If two threads
 /// interleave these steps, their messages swap confirms; the lock keeps the steps together.
-async fn enter(
-    lane: &Lane,
-    (exchange, key): (&str, &str),
-    message: Message,
-) -> lapin::Result<PublisherConfirm> {
-    let options = BasicPublishOptions { mandatory: exchange.is_empty(), ..BasicPublishOptions::default() };
+async fn enter(lane: &Lane, to: Address<'_>, message: Message) -> lapin::Result<PublisherConfirm> {
+    let options = BasicPublishOptions { mandatory: to.mandatory, ..BasicPublishOptions::default() };
     let properties = BasicProperties::default()
         .with_delivery_mode(2)
         .with_content_type("application/json".into())
         .with_headers(headers(message.headers));
-    let mut sending =
-        pin!(lane.channel.basic_publish(exchange.into(), key.into(), options, &message.body, properties));
+    let mut sending = pin!(lane.channel.basic_publish(
+        to.exchange.into(),
+        to.key.into(),
+        options,
+        &message.body,
+        properties
+    ));
     let first = poll_fn(|context| {
         let _entry = lane.entry.lock().unwrap_or_else(PoisonError::into_inner);
         Poll::Ready(sending.as_mut().poll(context))

@@ -5,6 +5,7 @@ use super::AmqpRuntime;
 use super::asking::Asking;
 use super::channel::{RESOURCE_LOCKED, Shared, code, open_channel};
 use super::consumer::RabbitConsumer;
+use super::exchanges::Exchanges;
 use super::publisher::Publisher;
 use super::receipts::{Block, Ending, Receipts};
 use crate::loss::Loss;
@@ -12,6 +13,7 @@ use crate::port::{
     BrokerError, Consume, Consumer, Declare, Declared, Delivery, Depth, Message, OwnerLiveness, QueueKind,
     Receipt, Session, Settle, Target, ack_each,
 };
+use crate::topology::Topology;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
 use lapin::options::{BasicGetOptions, QueueDeclareOptions};
@@ -32,6 +34,8 @@ pub(super) struct RabbitSession {
     pub(super) consume: Arc<Connection>,
     pub(super) publisher: Publisher,
     pub(super) prefix: String,
+    pub(super) topology: Topology,
+    pub(super) exchanges: Exchanges,
     pub(super) shared: Arc<Shared>,
     publish: Arc<Connection>,
     probe: Channel,
@@ -74,11 +78,13 @@ impl RabbitSession {
         let mut arguments = FieldTable::default();
         arguments.insert("x-queue-type".into(), lapin::types::AMQPValue::LongString("classic".into()));
         probe.queue_declare(probe_queue.as_str().into(), QueueDeclareOptions::exclusive(), arguments).await?;
-        let publish = Arc::new(publish);
+        let (publish, topology) = (Arc::new(publish), Topology::new(prefix));
         Ok(Self {
             consume: Arc::new(consume),
-            publisher: Publisher::start(Arc::clone(&publish), loss).await?,
+            publisher: Publisher::start(Arc::clone(&publish), loss, topology.clone()).await?,
             prefix: prefix.to_owned(),
+            topology,
+            exchanges: Exchanges::default(),
             shared,
             publish,
             probe,
@@ -178,18 +184,25 @@ impl Declare for RabbitSession {
     async fn declare(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
         self.shared.loss.guard(self.declare_queue(queue, kind)).await
     }
-    async fn declare_exchange(&self, target: &Target) -> Result<(), BrokerError> {
-        self.shared.loss.guard(self.declare_target(target)).await
+    async fn ensure(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
+        self.shared.loss.guard(self.ensure_queue(queue, kind)).await
     }
-    async fn bind(&self, queue: &str, exchange: &str) -> Result<(), BrokerError> {
-        self.shared.loss.guard(self.bind_queue(queue, exchange)).await
+    async fn declare_exchange(&self, target: &Target) -> Result<(), BrokerError> {
+        self.shared.loss.guard(self.ensure_target(target)).await
+    }
+    async fn bind(&self, queue: &str, to: &[Target]) -> Result<(), BrokerError> {
+        self.shared.loss.guard(self.bind_queue(queue, to)).await
     }
 }
 
 #[async_trait]
 impl Session for RabbitSession {
     async fn publish(&self, target: &Target, message: Message) -> Result<(), BrokerError> {
-        self.shared.loss.guard(self.publisher.publish(target, message)).await
+        let published = async {
+            self.ensure_target(target).await?;
+            self.publisher.publish(target, message).await
+        };
+        self.shared.loss.guard(published).await
     }
     async fn consume(&self, consume: &Consume) -> Result<Box<dyn Consumer>, BrokerError> {
         let starting = RabbitConsumer::start(&self.consume, Arc::clone(&self.shared), consume);

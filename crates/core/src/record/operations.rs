@@ -153,6 +153,9 @@ impl Row {
         let changes_start = changes_schedule
             || definition.start_at != self.definition.start_at
             || definition.windows != self.definition.windows;
+        if definition.pool != self.definition.pool {
+            self.former_pools.insert(self.definition.pool.clone());
+        }
         self.definition = Arc::new(definition);
         self.revise(now);
         self.modified_at = now;

@@ -13,7 +13,7 @@ mod times;
 
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
-use crate::id::{LimitKey, ObserverId, ServiceId};
+use crate::id::{LimitKey, ObserverId, Pool, ServiceId};
 use crate::observer::definition::ObserverDefinition;
 use crate::record::observed::{Key, Observed, ReceivedReport, Run, RunPhase, Settlement};
 use crate::record::preemption::Preemption;
@@ -24,6 +24,7 @@ use crate::wire::command::{Revocation, RevocationCause};
 use crate::wire::report::{RunEvent, RunReport};
 use crate::wire::trace::{self, TraceContext};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -144,6 +145,9 @@ pub struct Row {
     /// Why it gave up its slot, until it has one again: an observer of a higher priority needed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted: Option<Preemption>,
+    /// Its earlier pools: their services may still hold an earlier message.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub former_pools: BTreeSet<Pool>,
     /// The runs of the previous generation, as long as crash checks are due.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_runs: Vec<Run>,
@@ -211,6 +215,7 @@ impl Row {
             failures: 0,
             readmitted: None,
             preempted: None,
+            former_pools: BTreeSet::new(),
             former_runs: Vec::new(),
             observed: Observed::default(),
             acted: Vec::new(),

@@ -2,9 +2,10 @@
 
 use crate::clock::DbClock;
 use crate::events::log::KnownServices;
-use everwatch_core::id::ServiceId;
+use everwatch_core::id::{Pool, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::wire::command::Revocation;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -13,8 +14,17 @@ const WAITING_MAX: usize = 20_000;
 /// A service that was silent for longer may have lost its messages to other services.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 
-/// A revocation, and the service that holds the run; without one, all services receive it.
-pub(crate) type Revoked = (Option<ServiceId>, Revocation);
+/// Who receives a revocation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Recipients {
+    /// All services of these pools.
+    Pools(BTreeSet<Pool>),
+    /// The service that holds the run.
+    Service(ServiceId),
+}
+
+/// A revocation and its recipients.
+pub(crate) type Revoked = (Recipients, Revocation);
 
 pub(crate) struct Revocations(mpsc::Sender<Revoked>);
 
@@ -35,13 +45,22 @@ impl Revocations {
     }
 }
 
-/// The service to which the revocation of this row goes. The first one goes to the holder alone, if it gives signs of
-/// life: ten thousand deletes would otherwise be ten thousand messages for each service. Repetitions go to all services,
-/// because the broker may have moved the message in the meantime.
-pub(crate) fn recipient(row: &Row, known: &KnownServices, clock: &DbClock) -> Option<ServiceId> {
+/// The pools whose services may hold a message of this row.
+pub(crate) fn pools_of(row: &Row, known: &KnownServices) -> BTreeSet<Pool> {
+    let of_holder = row.holder().and_then(|holder| known.pool(holder));
+    row.former_pools.iter().chain([&row.definition.pool]).cloned().chain(of_holder).collect()
+}
+
+/// The services to which the revocation of this row goes. The first one goes to the holder alone, if it gives signs of
+/// life: ten thousand deletes would otherwise be ten thousand messages for each service. Repetitions go to all services of
+/// its pools, because the broker may have moved the message in the meantime.
+pub(crate) fn recipients(row: &Row, known: &KnownServices, clock: &DbClock) -> Recipients {
     let is_first = row.resend.is_none_or(|resend| resend.times <= 1);
     let lives = |holder: &ServiceId| {
         known.heard_at(*holder).is_some_and(|heard| clock.now().since(heard) < SILENT_AFTER)
     };
-    row.holder().filter(|_| is_first).filter(lives)
+    match row.holder().filter(|_| is_first).filter(lives) {
+        Some(holder) => Recipients::Service(holder),
+        None => Recipients::Pools(pools_of(row, known)),
+    }
 }

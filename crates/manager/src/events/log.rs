@@ -6,7 +6,7 @@ use crate::events::actor;
 use crate::lock::lock;
 use crate::metric;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{Name, ServiceId};
+use everwatch_core::id::{Name, Pool, ServiceId};
 use everwatch_core::record::events::{EventKind, Move, RowEvent, adopted, happenings, moved};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
@@ -26,7 +26,15 @@ const TEXT_MAX: usize = 1000;
 /// What events contain of a service beside its id.
 #[derive(Debug, Default)]
 pub(crate) struct KnownServices {
-    services: Mutex<HashMap<ServiceId, (String, Timestamp)>>,
+    services: Mutex<HashMap<ServiceId, KnownService>>,
+}
+
+#[derive(Debug)]
+struct KnownService {
+    name: String,
+    pool: Pool,
+    /// When this manager last learned of a sign of life.
+    heard_at: Timestamp,
 }
 
 impl KnownServices {
@@ -37,9 +45,12 @@ impl KnownServices {
             known.clear();
         }
         for row in rows {
-            let known =
-                known.entry(row.id).or_insert_with(|| (row.registration.name.to_string(), row.heard_at));
-            known.1 = known.1.max(row.heard_at);
+            let known = known.entry(row.id).or_insert_with(|| KnownService {
+                name: row.registration.name.to_string(),
+                pool: row.registration.pool.clone(),
+                heard_at: row.heard_at,
+            });
+            known.heard_at = known.heard_at.max(row.heard_at);
         }
     }
 
@@ -52,17 +63,21 @@ impl KnownServices {
     /// A heartbeat; a gap is measured from it.
     pub(crate) fn heard(&self, service: ServiceId, at: Timestamp) {
         if let Some(known) = lock(&self.services).get_mut(&service) {
-            known.1 = known.1.max(at);
+            known.heard_at = known.heard_at.max(at);
         }
     }
 
     /// When this manager last learned of a sign of life.
     pub(crate) fn heard_at(&self, service: ServiceId) -> Option<Timestamp> {
-        lock(&self.services).get(&service).map(|known| known.1)
+        lock(&self.services).get(&service).map(|known| known.heard_at)
+    }
+
+    pub(crate) fn pool(&self, service: ServiceId) -> Option<Pool> {
+        lock(&self.services).get(&service).map(|known| known.pool.clone())
     }
 
     fn named(&self, service: ServiceId) -> Named {
-        let name = lock(&self.services).get(&service).map_or_else(String::new, |known| known.0.clone());
+        let name = lock(&self.services).get(&service).map_or_else(String::new, |known| known.name.clone());
         Named { id: service.0, name }
     }
 }

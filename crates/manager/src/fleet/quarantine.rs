@@ -134,7 +134,7 @@ async fn quarantine(manager: &Arc<Manager>, row: &Row, deaths: &Deaths) -> Resul
     };
     let failed = change_row(&manager.records, row.id, quarantine).await?.row();
     if let Some(row) = failed.filter(|_| done) {
-        commands::revocations(&manager.link, &[row.revocation()]).await;
+        commands::revocations(manager, &[&row]).await;
         warn!(observer = %row.id, name = %row.definition.name, ?deaths, "quarantined: it ended its services");
     }
     Ok(())

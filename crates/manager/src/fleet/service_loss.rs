@@ -3,7 +3,7 @@
 
 use crate::commit::{Changed, change_service};
 use crate::context::Manager;
-use crate::context::link::Link;
+use crate::outgoing::commands;
 use everwatch_broker::{OwnerLiveness, Session};
 use everwatch_core::failure::service_loss::{on_alive, plan_suspicion};
 use everwatch_core::id::ServiceId;
@@ -40,7 +40,7 @@ pub(crate) async fn look(
         }
     }
     let answers: Vec<(ServiceId, Option<OwnerLiveness>)> = futures::stream::iter(plan.ask)
-        .map(|service| async move { (service, ask(&manager.link, session, service).await) })
+        .map(|service| async move { (service, ask(manager, session, service).await) })
         .buffer_unordered(ASK_AT_ONCE)
         .collect()
         .await;
@@ -68,8 +68,8 @@ pub(crate) async fn look(
     Ok(())
 }
 
-async fn ask(link: &Link, session: &dyn Session, service: ServiceId) -> Option<OwnerLiveness> {
-    let queue = link.topology.commands_of(service);
+async fn ask(manager: &Manager, session: &dyn Session, service: ServiceId) -> Option<OwnerLiveness> {
+    let queue = commands::queue_of(manager, service).await?;
     match tokio::time::timeout(ASK_WITHIN, session.fate(&queue)).await {
         Ok(Ok(fate)) => Some(fate),
         Ok(Err(error)) => {

@@ -250,7 +250,7 @@ pub(super) async fn act_on(
     if row.generation > before {
         // The revocation first: no run of the generations before may meet the new one.
         if row.generation > 1 {
-            commands::revocations(&manager.link, &[row.revocation()]).await;
+            commands::revocations(manager, &[&row]).await;
         }
         publish::publish(manager, vec![row.clone()]);
     } else if fresh && row.awaits_end() {

@@ -3,6 +3,7 @@
 use crate::commit::{Changed, change_service};
 use crate::context::Manager;
 use crate::context::records::Records;
+use crate::context::revocations::pools_of;
 use crate::fleet::{orders, quarantine};
 use crate::metric;
 use crate::outgoing::commands;
@@ -165,15 +166,17 @@ pub(crate) async fn welcome(manager: &Arc<Manager>, new_services: &[NewService])
             for row in &namesakes {
                 by_name.entry(&row.registration.name).or_default().push(row);
             }
-            let revocations: Vec<Revocation> = rows.iter().map(Row::revocation).collect();
             for NewService { service, registration, .. } in new_services {
+                let of_pool =
+                    |row: &&Row| pools_of(row, &manager.records.events.known).contains(&registration.pool);
+                let revocations: Vec<Revocation> = rows.iter().filter(of_pool).map(Row::revocation).collect();
                 let mut welcome = Welcome::new(*service, Vec::new());
                 welcome.time = Some(manager.records.clock.now());
                 welcome.crash_looping.clone_from(&suspects);
                 welcome.directives = book.get(registration.name.as_str()).map(Orders::directives);
                 let mut earlier = by_name.get(&registration.name).into_iter().flatten();
                 welcome.returning = earlier.any(|row| returned(row, *service, registration));
-                commands::welcome_later(manager, &revocations, welcome);
+                commands::welcome_later(manager, &registration.pool, &revocations, welcome);
             }
         }
         // A service waits for its welcome only briefly, and every revocation is repeated anyway.

@@ -20,6 +20,7 @@ use crate::commit::{RowChange, Then, save};
 use crate::context::Manager;
 use crate::context::freshness::WatermarkQueue;
 use crate::context::records::Records;
+use crate::context::revocations::Recipients;
 use crate::fleet::safe_mode;
 use crate::metric;
 use crate::outgoing::spans;
@@ -260,11 +261,12 @@ async fn apply_runs(
             lost.remove(&after.id);
             // The previous holder may not know that the broker has redelivered its messages.
             let taken_over = after.taken_over_from(before);
-            answers.revocations.extend(taken_over.map(|(service, revocation)| (Some(service), revocation)));
+            let to_holder = |(service, revocation)| (Recipients::Service(service), revocation);
+            answers.revocations.extend(taken_over.map(to_holder));
         }
         for row in saved.iter().map(|it| &it.after).chain(&same) {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
-            let answer = |run: &&Run| Some((Some(run.service), row.answer(&run.report)?));
+            let answer = |run: &&Run| Some((Recipients::Service(run.service), row.answer(&run.report)?));
             answers.revocations.extend(runs.iter().filter_map(answer));
             if row.wants_republish() {
                 manager.wake.notify_one();

@@ -3,7 +3,7 @@
 
 use crate::context::Manager;
 use crate::context::records::Records;
-use crate::context::revocations::Revoked;
+use crate::context::revocations::{Recipients, Revoked};
 use crate::metric;
 use crate::outgoing::commands;
 use everwatch_core::capacity::admission::PoolOffers;
@@ -57,7 +57,7 @@ impl Answers {
         for run in runs {
             let (id, service) = (run.report.id, run.service);
             match adoption::unknown(&run.report, forgotten.contains(&id)) {
-                Unknown::End(revocation) => self.revocations.push((Some(service), revocation)),
+                Unknown::End(revocation) => self.revocations.push((Recipients::Service(service), revocation)),
                 // The service has just described it, in vain.
                 Unknown::Ask if run.told == RunSource::HeldMessages => {}
                 Unknown::Ask => {
@@ -99,7 +99,7 @@ pub(crate) async fn ask_who(manager: &Arc<Manager>, services: &[ServiceId]) -> R
         }
         if known?.is_none() {
             info!(%service, "heartbeat of an unknown service; requesting its registration");
-            commands::describe_later(manager, *service, &[]);
+            commands::identify_later(manager, *service);
         }
     }
     Ok(())

@@ -4,9 +4,9 @@
 use crate::context::Manager;
 use crate::context::freshness::WatermarkQueue;
 use crate::context::link::Link;
-use crate::context::revocations::recipient;
+use crate::context::revocations::{Recipients, pools_of, recipients};
 use everwatch_broker::{Message, Target};
-use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::wire::command::{Command, Revocation, Welcome};
 use everwatch_core::wire::heartbeat::{HeartbeatMessage, Watermark};
@@ -14,6 +14,7 @@ use everwatch_core::wire::message::{BATCH_MAX, encode};
 use everwatch_core::wire::report::StateMessage;
 use futures::future::join_all;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, error};
@@ -21,38 +22,64 @@ use tracing::{debug, error};
 /// A command that is not confirmed by then is left to its repetition.
 const SAY_WITHIN: Duration = Duration::from_secs(5);
 
-/// Sends revocations to every service and waits until they are confirmed.
-pub(crate) async fn revocations(link: &Link, revocations: &[Revocation]) {
-    for chunk in revocations.chunks(BATCH_MAX) {
-        say(link, Target::Fanout(link.topology.commands()), &Command::Revoke(chunk.to_vec())).await;
+/// Sends the revocations of these rows to all services of their pools and waits until they are confirmed.
+pub(crate) async fn revocations(manager: &Manager, rows: &[&Row]) {
+    let mut by_pools: BTreeMap<BTreeSet<Pool>, Vec<Revocation>> = BTreeMap::new();
+    for row in rows {
+        let pools = pools_of(row, &manager.records.events.known);
+        by_pools.entry(pools).or_default().push(row.revocation());
+    }
+    let sending = by_pools.into_iter().map(async |(pools, revocations)| {
+        revocations_to(manager, &Recipients::Pools(pools), &revocations).await;
+    });
+    join_all(sending).await;
+}
+
+/// Sends revocations and waits until they are confirmed. If a service has died, its queue is gone with it, and the
+/// broker drops them.
+pub(crate) async fn revocations_to(manager: &Manager, recipients: &Recipients, revocations: &[Revocation]) {
+    let link = &manager.link;
+    let targets = match recipients {
+        Recipients::Pools(pools) => pools.iter().map(|pool| link.topology.commands_to(pool)).collect(),
+        Recipients::Service(service) => Vec::from_iter(queue_of(manager, *service).await.map(Target::Queue)),
+    };
+    for target in targets {
+        for chunk in revocations.chunks(BATCH_MAX) {
+            say(link, target.clone(), &Command::Revoke(chunk.to_vec())).await;
+        }
     }
 }
 
-/// Sends revocations to one service and waits until they are confirmed. If it has died, its queue is gone with it, and
-/// the broker drops them.
-pub(crate) async fn revocations_to(link: &Link, service: ServiceId, revocations: &[Revocation]) {
-    for chunk in revocations.chunks(BATCH_MAX) {
-        let target = Target::Queue(link.topology.commands_of(service));
-        say(link, target, &Command::Revoke(chunk.to_vec())).await;
-    }
+/// The command queue of a service. `None` if no manager has stored its registration.
+pub(crate) async fn queue_of(manager: &Manager, service: ServiceId) -> Option<String> {
+    let pool = match manager.records.events.known.pool(service) {
+        Some(pool) => pool,
+        None => manager.records.store.service(&service.into()).await.ok()??.registration.pool,
+    };
+    Some(manager.link.topology.commands_of(&pool, service))
 }
 
-/// Sends the revocation of a row, to its holder or to all services, without waiting.
+/// Sends the revocation of a row, to its holder or to all services of its pools, without waiting.
 pub(crate) fn revoke_later(manager: &Manager, row: &Row) {
-    let to = recipient(row, &manager.records.events.known, &manager.records.clock);
+    let to = recipients(row, &manager.records.events.known, &manager.records.clock);
     manager.link.revocations.send([(to, row.revocation())]);
 }
 
 /// Answers a registration without waiting, to the new service alone: after a restart of the broker all services
 /// register at once, and every answer would otherwise reach every service.
-pub(crate) fn welcome_later(manager: &Arc<Manager>, revocations: &[Revocation], mut welcome: Welcome) {
+pub(crate) fn welcome_later(
+    manager: &Arc<Manager>,
+    pool: &Pool,
+    revocations: &[Revocation],
+    mut welcome: Welcome,
+) {
     let mut chunks: Vec<Vec<Revocation>> =
         revocations.chunks(BATCH_MAX).map(<[Revocation]>::to_vec).collect();
     // The welcome is sent last: a service that has received it has received all revocations.
     welcome.revocations = chunks.pop().unwrap_or_default();
     let it = Arc::clone(manager);
+    let new_service = Target::Queue(it.link.topology.commands_of(pool, welcome.service));
     manager.tasks.spawn(async move {
-        let new_service = Target::Queue(it.link.topology.commands_of(welcome.service));
         for chunk in chunks {
             say(&it.link, new_service.clone(), &Command::Revoke(chunk)).await;
         }
@@ -60,11 +87,24 @@ pub(crate) fn welcome_later(manager: &Arc<Manager>, revocations: &[Revocation], 
     });
 }
 
-/// Sends a command to one service, without waiting.
+/// Sends a command to one service, without waiting. Nothing is sent to a service whose registration is not stored: its
+/// reports make managers send the command again.
 pub(crate) fn order_later(manager: &Arc<Manager>, service: ServiceId, command: Command) {
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
-        say(&it.link, Target::Queue(it.link.topology.commands_of(service)), &command).await;
+        match queue_of(&it, service).await {
+            Some(queue) => say(&it.link, Target::Queue(queue), &command).await,
+            None => debug!(%service, "a command for an unknown service is dropped"),
+        }
+    });
+}
+
+/// Requests the registration of a service that no manager knows, without waiting. Its pool is unknown too, so the
+/// request goes to all services, and names no observer.
+pub(crate) fn identify_later(manager: &Arc<Manager>, service: ServiceId) {
+    let it = Arc::clone(manager);
+    manager.tasks.spawn(async move {
+        say(&it.link, it.link.topology.commands(), &Command::Describe { service, ids: Vec::new() }).await;
     });
 }
 
@@ -72,7 +112,7 @@ pub(crate) fn order_later(manager: &Arc<Manager>, service: ServiceId, command: C
 pub(crate) fn suspects_later(manager: &Arc<Manager>, suspects: Vec<ObserverId>) {
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
-        say(&it.link, Target::Fanout(it.link.topology.commands()), &Command::CrashLooping(suspects)).await;
+        say(&it.link, it.link.topology.commands(), &Command::CrashLooping(suspects)).await;
     });
 }
 
@@ -81,18 +121,14 @@ pub(crate) fn time_later(manager: &Arc<Manager>) {
     let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
         let time = Command::Time(it.records.clock.now());
-        say(&it.link, Target::Fanout(it.link.topology.commands()), &time).await;
+        say(&it.link, it.link.topology.commands(), &time).await;
     });
 }
 
-/// Asks a service, without waiting, what these observers are that it holds (none: what the service itself is). If no
-/// answer comes, the next report about them makes a manager ask again.
+/// Asks a service, without waiting, what these observers are that it holds. If no answer comes, the next report about
+/// them makes a manager ask again.
 pub(crate) fn describe_later(manager: &Arc<Manager>, service: ServiceId, ids: &[ObserverId]) {
-    let mut parts: Vec<Vec<ObserverId>> = ids.chunks(BATCH_MAX).map(<[_]>::to_vec).collect();
-    if parts.is_empty() {
-        parts.push(Vec::new());
-    }
-    for ids in parts {
+    for ids in ids.chunks(BATCH_MAX).map(<[_]>::to_vec) {
         order_later(manager, service, Command::Describe { service, ids });
     }
 }

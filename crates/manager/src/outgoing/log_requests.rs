@@ -5,7 +5,7 @@
 //! not answered in time asks again.
 
 use crate::context::Manager;
-use crate::context::link::Link;
+use crate::outgoing::commands;
 use crate::queue_reader;
 use everwatch_broker::{BrokerError, Message, Session, Target};
 use everwatch_core::id::{ObserverId, ServiceId};
@@ -35,23 +35,27 @@ pub(crate) enum Unanswered {
 
 /// Asks a service for lines of an observer: the newest, or those after a place.
 pub(crate) async fn logs(
-    link: &Link,
+    manager: &Manager,
     service: ServiceId,
     (id, after, most): (ObserverId, Option<LogCursor>, u32),
 ) -> Result<Lines, Unanswered> {
+    let link = &manager.link;
     let session = link.open_session().ok_or(Unanswered::NoBroker)?;
     let (asked, answer) = link.questions.ask().ok_or(Unanswered::TooMany)?;
     let command = Command::Logs(AskLogs { number: asked.number, to: asked.to, id, after, most });
     let Ok(body) = encode(&command) else { return Err(Unanswered::Silent) };
-    let target = Target::Queue(link.topology.commands_of(service));
+    let target = Target::Queue(commands::queue_of(manager, service).await.ok_or(Unanswered::Gone)?);
     let answered = async {
         match session.publish(&target, Message { body: body.into(), headers: Vec::new() }).await {
             Ok(()) => answer.await.map_err(|_| Unanswered::Silent),
             Err(BrokerError::Unroutable(_) | BrokerError::NoQueue(_)) => Err(Unanswered::Gone),
             Err(BrokerError::Lost(_)) => Err(Unanswered::NoBroker),
-            Err(BrokerError::Refused(_) | BrokerError::NotAccepted(_) | BrokerError::Silent(_)) => {
-                Err(Unanswered::Silent)
-            }
+            Err(
+                BrokerError::Refused(_)
+                | BrokerError::Forbidden(_)
+                | BrokerError::NotAccepted(_)
+                | BrokerError::Silent(_),
+            ) => Err(Unanswered::Silent),
         }
     };
     tokio::time::timeout(ANSWER_WITHIN, answered).await.unwrap_or(Err(Unanswered::Silent))

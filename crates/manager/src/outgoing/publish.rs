@@ -89,6 +89,7 @@ async fn deliver(manager: &Manager, row: &Row, trace: &TraceContext) -> Option<P
             }
             Err(
                 error @ (BrokerError::Refused(_)
+                | BrokerError::Forbidden(_)
                 | BrokerError::NoQueue(_)
                 | BrokerError::Unroutable(_)
                 | BrokerError::Silent(_)

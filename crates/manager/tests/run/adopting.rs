@@ -5,7 +5,7 @@ use crate::stage::Stage;
 use everwatch_api::{Event, Observer, Rate, SafeMode};
 use everwatch_broker::{Consume, QueueKind, Settle};
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::ObserverId;
+use everwatch_core::id::{ObserverId, Pool};
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::command::Command;
 use everwatch_core::wire::message::decode;
@@ -95,9 +95,13 @@ async fn a_leftover_of_one_that_was_forgotten_is_ended() {
     assert!(service.running.lock().unwrap().is_empty());
 
     let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
-    let queue = voice.topology.commands_of(voice.id);
+    let queue = voice.topology.commands_of(&Pool::default(), voice.id);
     voice.session.declare(&queue, &QueueKind::Exclusive).await.unwrap();
-    voice.session.bind(&queue, &voice.topology.commands()).await.unwrap();
+    voice
+        .session
+        .bind(&queue, &[voice.topology.commands(), voice.topology.commands_to(&Pool::default())])
+        .await
+        .unwrap();
     let mut commands = voice.session.consume(&Consume { queue, prefetch: 100, priority: 0 }).await.unwrap();
     let id = ObserverId(made.id);
     voice.event(id, Epoch::new(1, 4), started()).await;

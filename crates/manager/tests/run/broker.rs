@@ -76,9 +76,13 @@ async fn deletes_of_what_waits_in_a_long_queue_are_carried_out_by_sweeps() {
 /// What services hear: all that is said to every one, and what is said to them alone.
 async fn listener(stage: &Stage) -> (Voice, String) {
     let voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
-    let queue = voice.topology.commands_of(voice.id);
+    let queue = voice.topology.commands_of(&Pool::default(), voice.id);
     voice.session.declare(&queue, &QueueKind::Exclusive).await.unwrap();
-    voice.session.bind(&queue, &voice.topology.commands()).await.unwrap();
+    voice
+        .session
+        .bind(&queue, &[voice.topology.commands(), voice.topology.commands_to(&Pool::default())])
+        .await
+        .unwrap();
     (voice, queue)
 }
 

@@ -121,9 +121,13 @@ impl Service {
     /// Lives on the stage's broker; managers must have declared the queues.
     pub(crate) async fn new(stage: &Stage, name: &str, capacity: u16) -> Self {
         let mut voice = Voice::new(stage.broker.as_ref(), &stage.settings.prefix).await;
-        let queue = voice.topology.commands_of(voice.id);
+        let queue = voice.topology.commands_of(&Pool::default(), voice.id);
         voice.session.declare(&queue, &QueueKind::Exclusive).await.unwrap();
-        voice.session.bind(&queue, &voice.topology.commands()).await.unwrap();
+        voice
+            .session
+            .bind(&queue, &[voice.topology.commands(), voice.topology.commands_to(&Pool::default())])
+            .await
+            .unwrap();
         let consume = |queue, prefetch| Consume { queue, prefetch, priority: 0 };
         let commands = voice.session.consume(&consume(queue, 100)).await.unwrap();
         voice.registered(name, capacity.into()).await;

@@ -274,6 +274,7 @@ pub fn load<T: DeserializeOwned>(file: Option<&Path>) -> Result<T, SettingsError
         .separator("__")
         .list_separator(",")
         .with_list_parse_key("manager.hosts")
+        .with_list_parse_key("manager.pools")
         .with_list_parse_key("service.secrets_env")
         .with_list_parse_key("auth.oidc.scopes")
         .with_list_parse_key("service.exec.allow")

@@ -1,9 +1,9 @@
-//! What a session begins with: its queues, its blocks, its rules and its fence.
+//! What a session begins with: its blocks, its rules and its fence.
 
 use super::{Incarnation, StartError};
 use crate::safety::fence::{Fence, Watched};
 use crate::tasks::task::Units;
-use everwatch_broker::{BrokerError, Declared, QueueKind, Receipt, Topology};
+use everwatch_broker::Receipt;
 use everwatch_core::capacity::blocks::{Blocks, block_sizes};
 use everwatch_core::failure::fence::limits;
 use everwatch_core::failure::reconnect::STEADY;
@@ -12,10 +12,6 @@ use everwatch_core::run::slots::{Pace, SlotPolicy, Slots};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
-
-/// Pauses between two looks for a state queue that does not exist.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 /// Starts the fence of a session.
 pub(super) fn watch(
@@ -59,52 +55,4 @@ pub(super) fn machine(me: &Incarnation) -> Machine<Receipt> {
         blocks.defer(STEADY);
     }
     Machine::new(me.id, Slots::new(policy).with_pace(pace).with_clock(me.known_time.clock()), blocks)
-}
-
-pub(super) async fn declare(me: &Incarnation, topology: &Topology) -> Result<bool, BrokerError> {
-    let shared: Vec<String> = (1..topology.state_queues()).map(|index| topology.state_queue(index)).collect();
-    for (queue, kind) in topology.durable_queues() {
-        if shared.contains(&queue) {
-            until_managers_read(me, &queue).await?;
-        }
-        me.session.declare(&queue, &kind).await?;
-    }
-    for exchange in topology.exchanges() {
-        me.session.declare_exchange(&exchange).await?;
-    }
-    let commands = topology.commands_of(me.id);
-    me.session.declare(&commands, &QueueKind::Exclusive).await?;
-    me.session.bind(&commands, &topology.commands()).await?;
-    let work = topology.work(&me.settings.pool);
-    let kept = QueueKind::Durable { max_length: None };
-    let kind = if me.settings.pool_single { QueueKind::SingleActive } else { kept };
-    let declared = me.session.declare(&work, &kind).await?;
-    Ok(declared == Declared::Created)
-}
-
-/// Waits until managers have declared a state queue beyond the first.
-///
-/// A service does not declare the queue itself. If the managers are configured with fewer queues, no manager reads it:
-/// managers would miss the reports that observers have ended, and would start those observers again. So only managers
-/// create these queues, and a service takes no observers until all of them exist.
-async fn until_managers_read(me: &Incarnation, queue: &str) -> Result<(), BrokerError> {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match me.session.depth(queue).await {
-            Err(BrokerError::NoQueue(_)) => {}
-            found => return found.map(drop),
-        }
-        let number = me.settings.state_queues;
-        tracing::error!(
-            queue,
-            "no manager has declared this state queue; set broker.state_queues of all managers to at least {number} and \
-             restart them, or reduce it here; waiting"
-        );
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = me.handle.stop.cancelled() => return Err(BrokerError::Lost("the service stops".to_owned())),
-            reason = me.session.lost() => return Err(BrokerError::Lost(reason)),
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
 }

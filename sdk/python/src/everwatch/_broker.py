@@ -26,6 +26,7 @@ from aiormq.exceptions import (
 
 from everwatch._broker_errors import (
     ConnectError,
+    Forbidden,
     NotSent,
     Refused,
     SessionLost,
@@ -47,6 +48,10 @@ _OPEN_WITHIN = 5.0
 ENDED_CONSUMER = "the broker has ended a consumer"
 
 logger = logging.getLogger("everwatch")
+
+
+class _Missing(Refused):
+    """No such queue or exchange."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +178,9 @@ class Session:
         self._exchanges: _Channel
         self._others: _Channel
         self._others_lock = asyncio.Lock()
+        self._known_exchanges: set[str] = set()
+        # The user may not declare the queues and exchanges that all share.
+        self._is_restricted = False
         self._probe: _Channel
         self._probe_queue = f"{topology.prefix}probe.{uuid4()}"
         consume.close_callbacks.add(self._on_closed)
@@ -262,70 +270,115 @@ class Session:
         self.lose("a channel ended")
         raise SessionLost(self.lost.result())
 
-    async def declare(self, queue: str, kind: QueueKind) -> bool:
-        """Makes sure that the queue exists; returns whether this call created it.
+    async def ensure(self, queue: str, kind: QueueKind) -> bool:
+        """Makes sure that a shared queue exists; returns whether this call created it.
+
+        If it exists and the user may not declare it, its arguments are not compared.
 
         Raises:
-            Refused: it exists with other arguments, or access is denied.
+            Forbidden: it, or its exchange, does not exist, and the user may not declare it.
+            Refused: it exists with other arguments.
             SessionLost: the session is gone.
         """
-        arguments: Arguments = self._topology.arguments(queue, kind)
-        created = not await self.exists(queue)
-
-        async def declare() -> None:
-            # Also if it exists: a passive declaration does not compare the arguments.
-            channel = await self._channel(self._consume)
-            durable = kind is not QueueKind.EXCLUSIVE
-            await channel.queue_declare(queue, durable=durable, exclusive=not durable, arguments=dict(arguments))
-            await channel.close()
-
-        try:
-            await self.guard(declare())
-        except (ChannelPreconditionFailed, ChannelAccessRefused, ChannelNotFoundEntity) as error:
-            raise Refused(explain_refusal(f"{queue}: {error}")) from error
-        if kind is not QueueKind.EXCLUSIVE and queue not in self._lanes:
+        exists = await self.exists(queue)
+        if not (exists and self._is_restricted):
+            try:
+                await self._declare(queue, kind)
+            except Forbidden:
+                if not exists:
+                    raise
+                self._is_restricted = True
+        for exchange in self._topology.exchanges_with(queue):
+            await self.declare_exchange(exchange, ExchangeType.DIRECT)
+        if queue not in self._lanes:
             self._lanes[queue] = await self.guard(self._channel(self._publish, confirms=True))
-        return created
+        return not exists
+
+    async def declare_own(self, queue: str) -> None:
+        """Declares the exclusive queue of this session; raises as ``ensure``."""
+        await self._declare(queue, QueueKind.EXCLUSIVE)
+
+    async def _declare(self, queue: str, kind: QueueKind) -> None:
+        """Declares the queue and its exchanges, and binds it.
+
+        Also if it exists: a passive declaration does not compare the arguments, and it may be older than its exchange.
+        """
+        arguments: Arguments = self._topology.arguments(queue, kind)
+        durable = kind is not QueueKind.EXCLUSIVE
+
+        async def declare(channel: _Channel) -> None:
+            await channel.queue_declare(queue, durable=durable, exclusive=not durable, arguments=dict(arguments))
+
+        await self._on_channel(queue, declare)
+        for exchange in self._topology.exchanges_with(queue):
+            await self.declare_exchange(exchange, ExchangeType.DIRECT)
+        await self.bind(queue, self._topology.exchange_of(queue), queue)
 
     async def declare_exchange(self, name: str, kind: ExchangeType) -> None:
-        """Makes sure that the durable exchange exists; raises as ``declare``."""
+        """Makes sure that the durable exchange exists; if the user may not declare it, it must exist.
 
-        async def declare() -> None:
-            channel = await self._channel(self._consume)
+        RabbitMQ logs each refusal as an error, so a session tries once to declare what all share.
+        """
+        if name in self._known_exchanges:
+            return
+
+        async def declare(channel: _Channel) -> None:
             await channel.exchange_declare(name, exchange_type=kind.value, durable=True)
-            await channel.close()
 
-        try:
-            await self.guard(declare())
-        except (ChannelPreconditionFailed, ChannelAccessRefused) as error:
-            raise Refused(f"{name}: {error}") from error
+        if not (self._is_restricted and await self._has_exchange(name)):
+            try:
+                await self._on_channel(name, declare)
+            except Forbidden:
+                if self._is_restricted or not await self._has_exchange(name):
+                    raise
+                self._is_restricted = True
+        self._known_exchanges.add(name)
 
-    async def bind(self, queue: str, exchange: str) -> None:
-        """Binds a queue to a fan-out exchange."""
+    async def _has_exchange(self, name: str) -> bool:
+        async def look(channel: _Channel) -> None:
+            await channel.exchange_declare(name, passive=True)
 
-        async def bind() -> None:
-            channel = await self._channel(self._consume)
-            await channel.queue_bind(queue, exchange)
-            await channel.close()
+        return await self._finds(name, look)
 
-        await self.guard(bind())
+    async def bind(self, queue: str, exchange: str, key: str = "") -> None:
+        """Binds a queue to an exchange; raises as ``ensure``."""
+
+        async def bind(channel: _Channel) -> None:
+            await channel.queue_bind(queue, exchange, routing_key=key)
+
+        await self._on_channel(f"{queue} at {exchange}", bind)
 
     async def exists(self, queue: str) -> bool:
         """Whether the queue exists."""
 
-        async def look() -> None:
-            # The broker closes the channel if the queue does not exist.
-            channel = await self._channel(self._consume)
+        async def look(channel: _Channel) -> None:
             await channel.queue_declare(queue, passive=True)
+
+        return await self._finds(queue, look)
+
+    async def _finds(self, name: str, look: Callable[[_Channel], Awaitable[None]]) -> bool:
+        try:
+            await self._on_channel(name, look)
+        except _Missing:
+            return False
+        return True
+
+    async def _on_channel(self, name: str, work: Callable[[_Channel], Awaitable[None]]) -> None:
+        """Works on a temporary channel, which the broker closes if it refuses."""
+
+        async def run() -> None:
+            channel = await self._channel(self._consume)
+            await work(channel)
             await channel.close()
 
         try:
-            await self.guard(look())
-        except ChannelNotFoundEntity:
-            return False
+            await self.guard(run())
+        except ChannelNotFoundEntity as error:
+            raise _Missing(f"{name}: {error}") from error
         except ChannelAccessRefused as error:
-            raise Refused(f"{queue}: {error}") from error
-        return True
+            raise Forbidden(f"{name}: {error}") from error
+        except ChannelPreconditionFailed as error:
+            raise Refused(explain_refusal(f"{name}: {error}")) from error
 
     async def consumer(self) -> Consumer:
         """A consumer on a channel of its own, which does not consume yet."""
@@ -379,26 +432,30 @@ class Session:
             SessionLost: the message may be in the queue or not.
         """
         if exchange:
-            await self._send(self._exchanges, exchange, key, body, headers)
-        elif key in self._lanes:
-            await self._send(self._lanes[key], exchange, key, body, headers)
+            await self._send(self._exchanges, (exchange, key, False), body, headers)
+            return
+        to = (self._topology.exchange_of(key), key, True)
+        if key in self._lanes:
+            await self._send(self._lanes[key], to, body, headers)
         else:
             async with self._others_lock:
-                await self._send(self._others, exchange, key, body, headers)
+                await self._send(self._others, to, body, headers)
 
-    async def _send(self, channel: _Channel, exchange: str, key: str, body: bytes, headers: Arguments | None) -> None:
+    async def _send(self, channel: _Channel, to: tuple[str, str, bool], body: bytes, headers: Arguments | None) -> None:
+        exchange, key, mandatory = to
+        place = key if mandatory else exchange
         properties = aiormq.spec.Basic.Properties(
             delivery_mode=2, content_type="application/json", headers=dict(headers or {})
         )
         sending = channel.basic_publish(
-            body, exchange=exchange, routing_key=key, properties=properties, mandatory=not exchange
+            body, exchange=exchange, routing_key=key, properties=properties, mandatory=mandatory
         )
         try:
             await self.guard(sending)
         except PublishError as error:
-            raise Unroutable(f"no queue takes messages for {exchange or key}") from error
+            raise Unroutable(f"no queue takes messages for {place}") from error
         except DeliveryError as error:
-            raise NotSent(f"the broker did not accept the message for {exchange or key}") from error
+            raise NotSent(f"the broker did not accept the message for {place}") from error
         except AMQPError as error:
             self.lose(f"publishing failed: {error}")
             raise SessionLost(self.lost.result()) from error

@@ -22,6 +22,10 @@ class Refused(Exception):  # noqa: N818
     """The broker refuses a queue or an exchange."""
 
 
+class Forbidden(Refused):
+    """The user of the session lacks the permission that the text names."""
+
+
 class NotSent(Exception):  # noqa: N818
     """The broker did not keep a message."""
 

@@ -3,13 +3,16 @@
 import asyncio
 import logging
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 from aio_pika.abc import ExchangeType
 
 from everwatch._broker import Session
-from everwatch._broker_errors import ConnectError, Refused, SessionLost
+from everwatch._broker_errors import ConnectError, Forbidden, Refused, SessionLost
 from everwatch._clock import boottime
 from everwatch._database_clock import DatabaseClock
 from everwatch._incarnation import Handle, Incarnation
@@ -18,14 +21,16 @@ from everwatch._logs import Logs
 from everwatch._rules import ReconnectBackoff
 from everwatch._session import ServiceSession
 from everwatch._settings import Settings, SettingsError
-from everwatch._topology import QueueKind, Topology
+from everwatch._topology import ALL, QueueKind, Topology
 
 # The first and the longest pause between two attempts to reach the broker, in seconds.
 _CONNECT_FIRST, _CONNECT_LONGEST = 0.5, 4.0
-# The first and the longest pause between two looks for a state queue that does not exist.
+# The first and the longest pause between two looks for a queue or an exchange that only managers may declare.
 _LOOK_FIRST, _LOOK_LONGEST = 0.5, 4.0
 # How long the last report may take.
 _GOODBYE_WITHIN = 2.0
+
+_T = TypeVar("_T")
 
 logger = logging.getLogger("everwatch")
 
@@ -186,20 +191,45 @@ async def _drain(life: ServiceSession) -> None:
 
 async def _declare(me: Incarnation, session: Session, topology: Topology) -> bool:
     """Makes sure that all queues exist; returns whether this service created its work queue."""
-    await session.declare(topology.parked, QueueKind.DURABLE)
-    await session.declare(topology.state_queue(0), QueueKind.DURABLE)
-    await session.declare(topology.heartbeats, QueueKind.HEARTBEATS)
-    await session.declare(topology.rates, QueueKind.RATES)
+
+    async def ensure(queue: str, kind: QueueKind) -> bool:
+        return await _until_permitted(me, queue, lambda: session.ensure(queue, kind))
+
+    pool = me.settings.pool
+    await ensure(topology.parked, QueueKind.DURABLE)
+    await ensure(topology.state_queue(0), QueueKind.DURABLE)
+    await ensure(topology.heartbeats, QueueKind.HEARTBEATS)
+    await ensure(topology.rates, QueueKind.RATES)
     for index in range(1, topology.state_queues):
         await _until_managers_read(me, session, topology.state_queue(index))
-        await session.declare(topology.state_queue(index), QueueKind.DURABLE)
-    await session.declare_exchange(topology.commands, ExchangeType.FANOUT)
-    await session.declare_exchange(topology.output, ExchangeType.TOPIC)
-    commands = topology.commands_of(me.id)
-    await session.declare(commands, QueueKind.EXCLUSIVE)
+        await ensure(topology.state_queue(index), QueueKind.DURABLE)
+    for name, kind in ((topology.commands, ExchangeType.FANOUT), (topology.output, ExchangeType.TOPIC)):
+        await _until_permitted(me, name, partial(session.declare_exchange, name, kind))
+    commands = topology.commands_of(pool, me.id)
+    await _until_permitted(me, commands, lambda: session.declare_own(commands))
     await session.bind(commands, topology.commands)
-    kind = QueueKind.SINGLE_ACTIVE if me.settings.pool_single else QueueKind.DURABLE
-    return await session.declare(topology.work(me.settings.pool), kind)
+    await session.bind(commands, topology.commands_to(pool), ALL)
+    return await ensure(topology.work(pool), QueueKind.SINGLE_ACTIVE if me.settings.pool_single else QueueKind.DURABLE)
+
+
+async def _until_permitted(me: Incarnation, name: str, declare: Callable[[], Awaitable[_T]]) -> _T:
+    """Waits as long as something is missing that the user of this service may not declare."""
+    pause = _LOOK_FIRST
+    while True:
+        try:
+            return await declare()
+        except Forbidden as error:
+            refusal = str(error)
+        logger.error(
+            "the user of this service may not declare %s, which is missing on the broker (%s); start a manager that "
+            "knows pool %s (set manager.pools, or create an observer in the pool), or give it the permissions that "
+            "`everwatch broker permissions --pool %s` prints; waiting",
+            name,
+            refusal,
+            me.settings.pool,
+            me.settings.pool,
+        )
+        pause = await _rest(me, pause)
 
 
 async def _until_managers_read(me: Incarnation, session: Session, queue: str) -> None:
@@ -215,7 +245,12 @@ async def _until_managers_read(me: Incarnation, session: Session, queue: str) ->
             queue,
             me.settings.state_queues,
         )
-        await _pause(pause, me.handle)
-        if me.handle.stopping.is_set():
-            raise SessionLost("the service stops")
-        pause = min(pause * 2, _LOOK_LONGEST)
+        pause = await _rest(me, pause)
+
+
+async def _rest(me: Incarnation, pause: float) -> float:
+    """Waits; returns the next pause. Raises SessionLost if the service stops."""
+    await _pause(pause, me.handle)
+    if me.handle.stopping.is_set():
+        raise SessionLost("the service stops")
+    return min(pause * 2, _LOOK_LONGEST)

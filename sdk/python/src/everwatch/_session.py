@@ -144,7 +144,8 @@ class ServiceSession:
         self.spawn(self.permits.run())
         self.spawn(prove_life(self.session, self.fence, self.topology, self.me.id))
         commands = await self.session.consumer()
-        await commands.begin(self.topology.commands_of(self.me.id), _COMMANDS_AHEAD, 0, self._on_command_delivery)
+        queue = self.topology.commands_of(self.me.settings.pool, self.me.id)
+        await commands.begin(queue, _COMMANDS_AHEAD, 0, self._on_command_delivery)
         if work_queue_created:
             await self.reporter.say(said({"work_queue_created": {"pool": self.me.settings.pool}}))
         await self.reporter.confirmed({"service_registered": self._registration()})

@@ -8,6 +8,8 @@ from enum import Enum, auto
 from uuid import UUID
 
 STATE_QUEUES_MAX = 64
+# The routing key of commands to all services of a pool.
+ALL = "all"
 _MASK = (1 << 64) - 1
 
 Arguments = dict[str, str | int | bool]
@@ -66,12 +68,16 @@ class Topology:
 
     @property
     def commands(self) -> str:
-        """The fan-out exchange of commands."""
+        """The fan-out exchange of commands to all services."""
         return f"{self.prefix}commands"
 
-    def commands_of(self, service: UUID) -> str:
+    def commands_to(self, pool: str) -> str:
+        """The direct exchange of commands to the services of a pool; the key ``ALL`` means all of them."""
+        return f"{self.prefix}commands.{pool}"
+
+    def commands_of(self, pool: str, service: UUID) -> str:
         """The exclusive queue of one service, which exists exactly as long as its session."""
-        return f"{self.prefix}commands.{service}"
+        return f"{self.prefix}commands.{pool}.{service}"
 
     def replies(self, to: str) -> str:
         """The exclusive queue of one manager session."""
@@ -81,6 +87,26 @@ class Topology:
     def output(self) -> str:
         """The topic exchange of what observers emit."""
         return f"{self.prefix}output"
+
+    def exchange_of(self, queue: str) -> str:
+        """The direct exchange through which messages get to this queue; the routing key is the name of the queue.
+
+        Permission to write to the default exchange would be permission to write to every queue of the vhost.
+        """
+        name = queue.removeprefix(self.prefix)
+        if name.startswith("work."):
+            return f"{self.prefix}work"
+        # The name of a pool contains no dot.
+        kind, _, rest = name.partition(".")
+        if kind == "commands" and "." in rest:
+            return self.commands_to(rest.partition(".")[0])
+        return f"{self.prefix}reports"
+
+    def exchanges_with(self, queue: str) -> list[str]:
+        """The direct exchanges that are declared with this queue."""
+        pool = queue.removeprefix(f"{self.prefix}work.")
+        commands = [] if pool == queue else [self.commands_to(pool)]
+        return [self.exchange_of(queue), *commands]
 
     def arguments(self, queue: str, kind: QueueKind) -> Arguments:
         """The arguments of a queue."""

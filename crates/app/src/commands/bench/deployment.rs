@@ -71,7 +71,7 @@ impl Place {
             let topology = Topology::new(&prefix).with_state_queues(STATE_QUEUES_MAX);
             queues.extend(topology.durable_queues().into_iter().map(|(queue, _)| queue));
             queues.extend([topology.work(&Pool::default()), bare(&prefix), format!("{prefix}store")]);
-            exchanges.extend([topology.commands(), topology.output()]);
+            exchanges.extend(topology.exchange_names(&[Pool::default()]));
         }
         broker
             .remove(&queues, &exchanges)

@@ -21,7 +21,7 @@ pub(super) enum Side {
 pub(super) enum Event {
     /// The worker consumes from this queue.
     Consumes(String),
-    /// The worker published to an exchange (empty: to a queue) with this key.
+    /// The worker published to an exchange with this key.
     Published {
         exchange: String,
         key: String,
@@ -117,8 +117,15 @@ impl Ledger {
             Said::Consume { queue, tag, no_ack } => self.on_consume(key, queue, tag, *no_ack),
             Said::Get { queue } => self.breach(format!("it takes messages of {queue} with basic.get")),
             Said::Publish { exchange, key: to, mandatory } => {
-                let place = if exchange.is_empty() { to } else { exchange };
-                if exchange.is_empty() && !mandatory {
+                let to_queue = exchange.is_empty() || exchange.ends_with("reports");
+                let place = if to_queue { to } else { exchange };
+                if exchange.is_empty() {
+                    self.breach(format!(
+                        "it publishes to {place} through the default exchange, to which the user of a service may not \
+                         publish: use the exchange `reports`"
+                    ));
+                }
+                if to_queue && !mandatory {
                     self.breach(format!(
                         "it publishes to {place} without the flag `mandatory`: a message is lost if the queue is missing"
                     ));
@@ -229,18 +236,30 @@ mod tests {
     #[test]
     fn broken_rules_of_a_connection_are_named_once() {
         let mut ledger = Ledger::default();
-        let publish = || Said::Publish { exchange: String::new(), key: "q".to_owned(), mandatory: false };
+        let publish = |exchange: &str| Said::Publish {
+            exchange: exchange.to_owned(),
+            key: "q".to_owned(),
+            mandatory: false,
+        };
         for said in [
             consume("a"),
             consume("a"),
             Said::Get { queue: "q".to_owned() },
-            publish(),
+            publish("p.reports"),
             Said::Properties { persistent: false },
-            publish(),
+            publish(""),
         ] {
             told(&mut ledger, Side::Worker, said);
         }
-        let words = ["prefetch of 0", "tag a twice", "basic.get", "mandatory", "confirms", "not persistent"];
+        let words = [
+            "prefetch of 0",
+            "tag a twice",
+            "basic.get",
+            "default exchange",
+            "mandatory",
+            "confirms",
+            "not persistent",
+        ];
         for word in words {
             assert!(ledger.breaches.iter().any(|breach| breach.contains(word)), "{word}: {ledger:?}");
         }

@@ -194,8 +194,8 @@ impl Stage {
     pub(super) async fn command(&self, service: Option<ServiceId>, command: Command) -> Verdict {
         let body = encode(&command).map_err(|error| error.to_string())?;
         let target = match service {
-            Some(service) => Target::Queue(self.topology.commands_of(service)),
-            None => Target::Fanout(self.topology.commands()),
+            Some(service) => Target::Queue(self.topology.commands_of(&Pool::default(), service)),
+            None => self.topology.commands_to(&Pool::default()),
         };
         self.publish(&target, body).await
     }
@@ -391,7 +391,7 @@ impl Stage {
         let mut queues: Vec<String> =
             self.topology.durable_queues().into_iter().map(|(queue, _)| queue).collect();
         queues.push(self.topology.work(&Pool::default()));
-        let exchanges = [self.topology.commands(), self.topology.output()];
+        let exchanges = self.topology.exchange_names(&[Pool::default()]);
         self.broker.remove(&queues, &exchanges).await.context("cannot delete the queues of the check")
     }
 }

@@ -110,7 +110,7 @@ impl Follower {
 
     async fn ask(&mut self, row: &Row, service: ServiceId) -> Result<(), Problem> {
         let most = if self.after.is_some() { PAGE } else { self.tail };
-        let answer = log_requests::logs(&self.manager.link, service, (self.id, self.after, most)).await;
+        let answer = log_requests::logs(&self.manager, service, (self.id, self.after, most)).await;
         let name = match &self.run {
             Some((known, _)) if known.id == service.0 => known.clone(),
             _ => name(&self.manager.records, service).await?,

@@ -44,7 +44,7 @@ impl NotOwner {
     /// Whether a retry may help.
     pub(super) fn may_pass(&self) -> bool {
         match self {
-            Self::Broker(BrokerError::Refused(_))
+            Self::Broker(BrokerError::Refused(_) | BrokerError::Forbidden(_))
             | Self::Store(StoreError::Refused(_) | StoreError::Corrupt(_))
             | Self::Other { .. } => false,
             Self::Broker(

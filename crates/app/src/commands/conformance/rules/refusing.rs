@@ -5,7 +5,7 @@ use crate::commands::conformance::facts::Facts;
 use crate::commands::conformance::stage::{SOON, Stage, Verdict};
 use everwatch_broker::Target;
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::ObserverId;
+use everwatch_core::id::{ObserverId, Pool};
 use everwatch_core::wire::report::RunEvent;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -99,7 +99,7 @@ async fn garbage(stage: &mut Stage) -> Verdict {
         "parked messages need the headers everwatch-reason and everwatch-queue".to_owned()
     })?;
     stage.until_traffic("they are acknowledged", SOON, |ledger| ledger.acked(&queue) == bodies.len()).await?;
-    let commands = Target::Queue(stage.topology.commands_of(service));
+    let commands = Target::Queue(stage.topology.commands_of(&Pool::default(), service));
     for body in [&b"?!"[..], br#"{"v":1,"body":{"dance":{}}}"#, br#"{"v":7,"body":{}}"#] {
         stage.publish(&commands, body.to_vec()).await?;
     }

@@ -5,7 +5,7 @@ use crate::commands::conformance::facts::Facts;
 use crate::commands::conformance::ledger::Event;
 use crate::commands::conformance::stage::{HEARTBEAT, KIND, NAME, SOON, Stage, Verdict};
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::ObserverId;
+use everwatch_core::id::{ObserverId, Pool};
 use everwatch_core::wire::command::{Command, Revocation, Welcome};
 use everwatch_core::wire::heartbeat::Intent;
 use everwatch_core::wire::message::WORK_VERSION;
@@ -90,7 +90,7 @@ async fn registers_first(stage: &mut Stage) -> Verdict {
     let at = |wanted: &dyn Fn(&Event) -> bool| events.iter().position(wanted);
     let published = at(&|event| matches!(event, Event::Published { key, .. } if *key == state));
     let consumes = at(&|event| matches!(event, Event::Consumes(queue) if *queue == work));
-    let commands = stage.topology.commands_of(service);
+    let commands = stage.topology.commands_of(&Pool::default(), service);
     let listens = at(&|event| matches!(event, Event::Consumes(queue) if *queue == commands));
     ensure(listens.is_some() && listens < consumes, || {
         format!("it does not consume its command queue {commands} before it takes work")
