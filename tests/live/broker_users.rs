@@ -92,7 +92,7 @@ async fn everything_works_with_a_broker_user_for_managers_and_one_for_each_pool(
         cluster.until_active(name).await;
     }
 
-    let spec = json!({"command": ["sh", "-c", "echo begun; exec sleep 600"]});
+    let spec = json!({"argv": ["sh", "-c", "echo begun; exec sleep 600"]});
     for (name, pool) in [("oa", "default"), ("ob", "team-b")] {
         cluster.api.create(json!({"name": name, "kind": "exec", "pool": pool, "spec": spec})).await;
         cluster.api.until_status(name, "Processing").await;

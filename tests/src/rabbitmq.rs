@@ -138,7 +138,9 @@ impl Management {
 
 /// Publishes bytes of any size to a queue.
 pub async fn publish(broker_url: &str, queue: &str, body: &[u8]) {
-    let broker = RabbitBroker::new(broker_url, "", Duration::from_secs(5)).unwrap();
+    // The prefix of a test contains no dot but at its end.
+    let prefix = queue.split_inclusive('.').next().unwrap_or_default();
+    let broker = RabbitBroker::new(broker_url, prefix, Duration::from_secs(5)).unwrap();
     let session = broker.connect("a stranger").await.unwrap();
     let message = Message { body: body.to_vec().into(), headers: Vec::new() };
     session.publish(&Target::Queue(queue.to_owned()), message).await.unwrap();

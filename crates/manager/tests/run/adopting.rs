@@ -104,6 +104,8 @@ async fn a_leftover_of_one_that_was_forgotten_is_ended() {
         .unwrap();
     let mut commands = voice.session.consume(&Consume { queue, prefetch: 100, priority: 0 }).await.unwrap();
     let id = ObserverId(made.id);
+    // Managers send commands to services whose pool they know.
+    voice.registered("voice", 5).await;
     voice.event(id, Epoch::new(1, 4), started()).await;
     let heard = async {
         loop {
