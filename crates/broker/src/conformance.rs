@@ -235,7 +235,7 @@ pub async fn fanout_reaches_every_queue_and_may_have_none(broker: &dyn Broker, p
     for (name, session) in [("one", &first), ("two", &second)] {
         let queue = format!("{prefix}commands.pool.{name}");
         within("declare", session.declare(&queue, &QueueKind::Exclusive)).await.unwrap();
-        within("bind", session.bind(&queue, &[commands.clone()])).await.unwrap();
+        within("bind", session.bind(&queue, std::slice::from_ref(&commands))).await.unwrap();
         consumers.push(block(&**session, &queue, 10).await);
     }
     within("publish", first.publish(&commands, message("all"))).await.unwrap();

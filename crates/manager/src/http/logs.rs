@@ -108,7 +108,7 @@ async fn newest(
         return Ok(Logs { items: Vec::new(), missed: 0, service: None, reason: standing(row) });
     };
     let name = name(&manager.records, service).await?;
-    let (lines, reason) = match log_requests::logs(&manager, service, (row.id, after, most)).await {
+    let (lines, reason) = match log_requests::logs(manager, service, (row.id, after, most)).await {
         Ok(lines) if row.holder().is_none() => (lines, standing(row)),
         Ok(lines) if lines.lines.is_empty() && after.is_none() => {
             (lines, format!("it has said nothing yet on service {}", name.name))
