@@ -42,7 +42,7 @@ impl Users {
                     let body = json!({"exchange": exchange, "write": write, "read": read});
                     management.expect("PUT", &format!("/api/topic-permissions/{vhost}/{user}"), body).await;
                 }
-                _ => panic!("an unknown command: {command}"),
+                _ => unreachable!("an unknown command: {command}"),
             }
         }
         Self { management, vhost: vhost.to_owned(), names }

@@ -57,6 +57,8 @@ words! {
     Restarted = "restarted",
     Errored = "errored",
     HandedOver = "handed_over",
+    /// Two services ran it at once, because its message existed twice: it restarts.
+    Duplicated = "duplicated",
     Refused = "refused",
     /// A manager withdraws its message: no service of its pool can currently run it.
     Withdrawn = "withdrawn",
@@ -170,6 +172,11 @@ pub fn happenings(before: Option<&Row>, after: &Row) -> Vec<RowEvent> {
         let is_asked = before.definition != after.definition || before.desired != after.desired;
         let unasked = gives_up_slot && !is_asked && before.generation == after.generation;
         match &after.preempted {
+            _ if before.duplicated_at != after.duplicated_at => told.plainly(
+                EventKind::Duplicated,
+                "two services ran it, because its message existed twice: both stop, and it starts again"
+                    .to_owned(),
+            ),
             Some(preempted) if unasked => told.plainly(
                 EventKind::Preempted,
                 format!("{preempted}; its own is {}: it returns to the backlog", after.definition.priority),

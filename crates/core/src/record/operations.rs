@@ -4,11 +4,12 @@
 //! ending, and the report of the end causes the next publish.
 
 use crate::clock::Timestamp;
-use crate::id::ServiceId;
+use crate::id::{Pool, ServiceId};
 use crate::observer::definition::ObserverDefinition;
-use crate::record::row::{Desired, Row};
+use crate::record::row::{Desired, FORMER_POOLS_MAX, Row};
 use crate::record::row_policy::RowPolicy;
 use crate::record::status::Status;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -35,6 +36,47 @@ pub enum Refusal {
 type Asked = Result<bool, Refusal>;
 
 impl Row {
+    /// Requests its delete. Repeatable; returns whether anything changed.
+    pub fn delete(&mut self, now: Timestamp, policy: &RowPolicy) -> bool {
+        if self.desired == Desired::Deleted {
+            return false;
+        }
+        self.desired = Desired::Deleted;
+        (self.waiting, self.behind) = (None, None);
+        self.delete_requested_at = Some(now);
+        self.modified_at = now;
+        self.ended_at = None;
+        self.settle_into(now);
+        if self.verdict().status == Status::OnDeleting {
+            self.command(now, policy);
+        }
+        true
+    }
+
+    /// Requests its delete, but only if it has this status; returns whether anything changed.
+    ///
+    /// # Errors
+    /// Its status, if that is another one.
+    pub fn delete_if(
+        &mut self,
+        only_if: Option<Status>,
+        now: Timestamp,
+        policy: &RowPolicy,
+    ) -> Result<bool, Status> {
+        let status = self.verdict().status;
+        if only_if.is_some_and(|wanted| wanted != status) {
+            Err(status)
+        } else {
+            Ok(self.delete(now, policy))
+        }
+    }
+
+    /// The pools whose services may hold a message of this observer. `None`: the services of any pool may.
+    #[must_use]
+    pub fn possible_pools(&self) -> Option<BTreeSet<Pool>> {
+        let pools = self.former_pools.iter().chain([&self.definition.pool]).cloned();
+        (self.former_pools.len() < FORMER_POOLS_MAX).then(|| pools.collect())
+    }
     /// A new observer that must not run yet: nothing is published, and its generation is 0.
     #[must_use]
     pub fn created_paused(mut self) -> Self {
@@ -153,7 +195,7 @@ impl Row {
         let changes_start = changes_schedule
             || definition.start_at != self.definition.start_at
             || definition.windows != self.definition.windows;
-        if definition.pool != self.definition.pool {
+        if definition.pool != self.definition.pool && self.former_pools.len() < FORMER_POOLS_MAX {
             self.former_pools.insert(self.definition.pool.clone());
         }
         self.definition = Arc::new(definition);

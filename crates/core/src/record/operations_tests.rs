@@ -216,12 +216,13 @@ fn an_observer_that_ended_by_itself_stays_ended_until_restarted() {
     it.pass().is("3 Created to be published");
 }
 
+fn update(it: &mut Script, extra: impl Into<Value>) -> Asked {
+    let at = it.at();
+    it.row.update(definition(&extra.into()), at, &policy())
+}
+
 #[test]
 fn only_changes_of_the_run_restart_it() {
-    let update = |it: &mut Script, extra: Value| {
-        let at = it.at();
-        it.row.update(definition(&extra), at, &policy())
-    };
     let mut it = Script::new();
     it.run();
     assert_eq!(update(&mut it, json!({})), Ok(false));
@@ -234,6 +235,24 @@ fn only_changes_of_the_run_restart_it() {
     it.hear(RunEvent::Stopped);
     assert_eq!(update(&mut it, json!({"pool": "other"})), Ok(true));
     it.pass().is("2 Paused, ends");
+}
+
+#[test]
+fn revocations_go_to_every_pool_of_the_observer_and_to_all_after_many() {
+    let mut it = Script::new();
+    let pools =
+        |it: &Script| it.row.possible_pools().map(|pools| pools.iter().map(Pool::to_string).collect());
+    assert_eq!(pools(&it), Some(vec!["default".to_owned()]));
+    for _ in 0..2 {
+        update(&mut it, json!({"pool": "other"})).unwrap();
+        assert_eq!(pools(&it), Some(vec!["default".to_owned(), "other".to_owned()]));
+        update(&mut it, json!({})).unwrap();
+    }
+    for number in 0..FORMER_POOLS_MAX + 1 {
+        update(&mut it, json!({"pool": format!("p{number}")})).unwrap();
+    }
+    assert_eq!(it.row.possible_pools(), None);
+    assert_eq!(it.row.former_pools.len(), FORMER_POOLS_MAX);
 }
 
 #[test]

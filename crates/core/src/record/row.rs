@@ -3,6 +3,7 @@
 
 mod backlog;
 mod beside;
+mod duplicate;
 mod membership;
 mod outbox;
 mod places;
@@ -18,7 +19,6 @@ use crate::observer::definition::ObserverDefinition;
 use crate::record::observed::{Key, Observed, ReceivedReport, Run, RunPhase, Settlement};
 use crate::record::preemption::Preemption;
 use crate::record::row_policy::{RowPolicy, doubled};
-use crate::record::status::Status;
 use crate::record::stored_observed;
 use crate::wire::command::{Revocation, RevocationCause};
 use crate::wire::report::{RunEvent, RunReport};
@@ -33,6 +33,9 @@ pub use membership::Membership;
 pub use places::{Places, Use};
 pub use revisions::{REVISIONS_MAX, Revision};
 pub use schedule::{Execution, Executions};
+
+/// The most earlier pools that a row names.
+pub const FORMER_POOLS_MAX: usize = 16;
 
 /// The state of the observer that its user currently wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,9 +148,13 @@ pub struct Row {
     /// Why it gave up its slot, until it has one again: an observer of a higher priority needed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted: Option<Preemption>,
-    /// Its earlier pools: their services may still hold an earlier message.
+    /// Its earlier pools: their services may still hold an earlier message. At most [`FORMER_POOLS_MAX`]; with so many,
+    /// there may be others.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub former_pools: BTreeSet<Pool>,
+    /// When two services reported the same run of it: its message existed twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicated_at: Option<Timestamp>,
     /// The runs of the previous generation, as long as crash checks are due.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_runs: Vec<Run>,
@@ -216,6 +223,7 @@ impl Row {
             readmitted: None,
             preempted: None,
             former_pools: BTreeSet::new(),
+            duplicated_at: None,
             former_runs: Vec::new(),
             observed: Observed::default(),
             acted: Vec::new(),
@@ -317,6 +325,7 @@ impl Row {
             self.take_places();
         }
         self.hear_release(report);
+        self.end_duplicate(service, report, now);
         let key = Key { acquisitions: report.epoch.acquisitions(), seq };
         self.observed.join(&ReceivedReport { service, key, at, event: report.event.clone() });
         // The obvious rule takes the end of an older run for the end of the generation. The next generation would then
@@ -389,41 +398,6 @@ impl Row {
         (later_run && latest.service != earlier).then(|| (earlier, self.revocation()))
     }
 
-    /// Requests its delete. Repeatable; returns whether anything changed.
-    pub fn delete(&mut self, now: Timestamp, policy: &RowPolicy) -> bool {
-        if self.desired == Desired::Deleted {
-            return false;
-        }
-        self.desired = Desired::Deleted;
-        (self.waiting, self.behind) = (None, None);
-        self.delete_requested_at = Some(now);
-        self.modified_at = now;
-        self.ended_at = None;
-        self.settle_into(now);
-        if self.verdict().status == Status::OnDeleting {
-            self.command(now, policy);
-        }
-        true
-    }
-
-    /// Requests its delete, but only if it has this status; returns whether anything changed.
-    ///
-    /// # Errors
-    /// Its status, if that is another one.
-    pub fn delete_if(
-        &mut self,
-        only_if: Option<Status>,
-        now: Timestamp,
-        policy: &RowPolicy,
-    ) -> Result<bool, Status> {
-        let status = self.verdict().status;
-        if only_if.is_some_and(|wanted| wanted != status) {
-            Err(status)
-        } else {
-            Ok(self.delete(now, policy))
-        }
-    }
-
     /// Records that the revocation is sent now, and when it is repeated.
     pub fn command(&mut self, now: Timestamp, policy: &RowPolicy) {
         let times = self.resend.map_or(0, |repeat| repeat.times);
@@ -476,7 +450,7 @@ impl Row {
         self.modified_at = now;
     }
 
-    fn settle_into(&mut self, now: Timestamp) {
+    pub(super) fn settle_into(&mut self, now: Timestamp) {
         if self.observed.settled.is_some() {
             // Its crash checks continue, so that no other observer is blamed for its deaths.
             self.resend = None;

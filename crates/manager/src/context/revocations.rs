@@ -17,6 +17,8 @@ const SILENT_AFTER: Duration = Duration::from_secs(10);
 /// Who receives a revocation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Recipients {
+    /// All services.
+    All,
     /// All services of these pools.
     Pools(BTreeSet<Pool>),
     /// The service that holds the run.
@@ -45,10 +47,22 @@ impl Revocations {
     }
 }
 
-/// The pools whose services may hold a message of this row.
-pub(crate) fn pools_of(row: &Row, known: &KnownServices) -> BTreeSet<Pool> {
-    let of_holder = row.holder().and_then(|holder| known.pool(holder));
-    row.former_pools.iter().chain([&row.definition.pool]).cloned().chain(of_holder).collect()
+impl Recipients {
+    /// Whether the services of this pool receive it.
+    pub(crate) fn include(&self, pool: &Pool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Pools(pools) => pools.contains(pool),
+            Self::Service(_) => false,
+        }
+    }
+}
+
+/// All services that may hold a message of this row.
+pub(crate) fn possible_holders(row: &Row, known: &KnownServices) -> Recipients {
+    let Some(mut pools) = row.possible_pools() else { return Recipients::All };
+    pools.extend(row.holder().and_then(|holder| known.pool(holder)));
+    Recipients::Pools(pools)
 }
 
 /// The services to which the revocation of this row goes. The first one goes to the holder alone, if it gives signs of
@@ -61,6 +75,6 @@ pub(crate) fn recipients(row: &Row, known: &KnownServices, clock: &DbClock) -> R
     };
     match row.holder().filter(|_| is_first).filter(lives) {
         Some(holder) => Recipients::Service(holder),
-        None => Recipients::Pools(pools_of(row, known)),
+        None => possible_holders(row, known),
     }
 }

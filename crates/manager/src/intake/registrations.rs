@@ -3,7 +3,7 @@
 use crate::commit::{Changed, change_service};
 use crate::context::Manager;
 use crate::context::records::Records;
-use crate::context::revocations::pools_of;
+use crate::context::revocations::possible_holders;
 use crate::fleet::{orders, quarantine};
 use crate::metric;
 use crate::outgoing::commands;
@@ -167,8 +167,8 @@ pub(crate) async fn welcome(manager: &Arc<Manager>, new_services: &[NewService])
                 by_name.entry(&row.registration.name).or_default().push(row);
             }
             for NewService { service, registration, .. } in new_services {
-                let of_pool =
-                    |row: &&Row| pools_of(row, &manager.records.events.known).contains(&registration.pool);
+                let known = &manager.records.events.known;
+                let of_pool = |row: &&Row| possible_holders(row, known).include(&registration.pool);
                 let revocations: Vec<Revocation> = rows.iter().filter(of_pool).map(Row::revocation).collect();
                 let mut welcome = Welcome::new(*service, Vec::new());
                 welcome.time = Some(manager.records.clock.now());

@@ -4,7 +4,7 @@
 use crate::context::Manager;
 use crate::context::freshness::WatermarkQueue;
 use crate::context::link::Link;
-use crate::context::revocations::{Recipients, pools_of, recipients};
+use crate::context::revocations::{Recipients, possible_holders, recipients};
 use everwatch_broker::{Message, Target};
 use everwatch_core::id::{ObserverId, Pool, ServiceId};
 use everwatch_core::record::row::Row;
@@ -14,7 +14,7 @@ use everwatch_core::wire::message::{BATCH_MAX, encode};
 use everwatch_core::wire::report::StateMessage;
 use futures::future::join_all;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, error};
@@ -22,16 +22,14 @@ use tracing::{debug, error};
 /// A command that is not confirmed by then is left to its repetition.
 const SAY_WITHIN: Duration = Duration::from_secs(5);
 
-/// Sends the revocations of these rows to all services of their pools and waits until they are confirmed.
+/// Sends the revocations of these rows to all services that may hold them and waits until they are confirmed.
 pub(crate) async fn revocations(manager: &Manager, rows: &[&Row]) {
-    let mut by_pools: BTreeMap<BTreeSet<Pool>, Vec<Revocation>> = BTreeMap::new();
+    let mut by_recipients: BTreeMap<Recipients, Vec<Revocation>> = BTreeMap::new();
     for row in rows {
-        let pools = pools_of(row, &manager.records.events.known);
-        by_pools.entry(pools).or_default().push(row.revocation());
+        let to = possible_holders(row, &manager.records.events.known);
+        by_recipients.entry(to).or_default().push(row.revocation());
     }
-    let sending = by_pools.into_iter().map(async |(pools, revocations)| {
-        revocations_to(manager, &Recipients::Pools(pools), &revocations).await;
-    });
+    let sending = by_recipients.iter().map(|(to, revocations)| revocations_to(manager, to, revocations));
     join_all(sending).await;
 }
 
@@ -40,6 +38,7 @@ pub(crate) async fn revocations(manager: &Manager, rows: &[&Row]) {
 pub(crate) async fn revocations_to(manager: &Manager, recipients: &Recipients, revocations: &[Revocation]) {
     let link = &manager.link;
     let targets = match recipients {
+        Recipients::All => vec![link.topology.commands()],
         Recipients::Pools(pools) => pools.iter().map(|pool| link.topology.commands_to(pool)).collect(),
         Recipients::Service(service) => Vec::from_iter(queue_of(manager, *service).await.map(Target::Queue)),
     };
