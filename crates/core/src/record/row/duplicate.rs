@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn runs_one_after_the_other_are_no_duplicates() {
         let errored = || RunEvent::Errored { attempt: 1, error: "e".to_owned(), next_at: Timestamp(9) };
-        let cases: [(&str, Vec<(u128, u32, RunEvent)>); 5] = [
+        type Reports = Vec<(u128, u32, RunEvent)>;
+        let cases: [(&str, Reports); 5] = [
             ("the same service again", vec![(1, 0, started()), (1, 0, errored()), (1, 0, started())]),
             ("a redelivery", vec![(1, 0, started()), (2, 1, started()), (1, 0, errored())]),
             ("a handover", vec![(1, 0, started()), (1, 0, RunEvent::HandedOver), (2, 1, started())]),
