@@ -46,6 +46,7 @@ mod rotating;
 mod saving;
 mod schedule;
 mod secrets;
+mod signatures;
 mod silent;
 mod single;
 mod single_sign_on;

@@ -7,6 +7,7 @@ pub mod memory;
 pub mod permissions;
 pub mod port;
 pub mod rabbit;
+mod signing;
 pub mod topology;
 
 pub use memory::{MemoryBroker, QueueBackup};

@@ -7,6 +7,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use everwatch_core::doctor::Server;
+use everwatch_core::wire::signature::Refused;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,10 @@ pub trait Broker: Send + Sync + 'static {
     async fn connect(&self, name: &str) -> Result<Arc<dyn Session>, ConnectError>;
     /// The version of RabbitMQ, as "3.10.8"; `None` if the broker does not send it within 2 s, or is not RabbitMQ.
     async fn version(&self) -> Option<String>;
+    /// Whether it signs work and commands.
+    fn signs(&self) -> bool {
+        false
+    }
     /// The state of the broker and of these queues as seen from outside a session, within 10 s. `None` if the broker is
     /// part of this process.
     async fn inspect(&self, queues: &[(String, QueueKind)]) -> Option<Server>;
@@ -158,6 +163,8 @@ pub struct Delivery {
     pub redelivered: bool,
     /// The headers that are text or whole numbers, including those of the broker.
     pub headers: Vec<(String, HeaderValue)>,
+    /// Why the message is not from a manager, if signatures are verified.
+    pub refused: Option<Refused>,
 }
 
 impl Delivery {

@@ -20,6 +20,7 @@ mod version;
 pub use tls::TlsFiles;
 
 use crate::port::{Broker, ConnectError, QueueKind, Session};
+use crate::signing::{Signer, Signing, Verifier};
 use async_trait::async_trait;
 use everwatch_core::doctor::{Management, Server};
 use everwatch_core::redact::redacted;
@@ -48,6 +49,7 @@ pub struct RabbitBroker {
     nodes: Arc<Nodes>,
     tls: TlsFiles,
     prefix: String,
+    signing: Signing,
     /// URL of RabbitMQ's own HTTP API.
     management: Option<Reread<String>>,
     runtime: Arc<AmqpRuntime>,
@@ -63,7 +65,8 @@ impl RabbitBroker {
         let nodes = Arc::new(Nodes::new(urls, heartbeat)?);
         let runtime = Arc::new(AmqpRuntime::start()?);
         let tls = TlsFiles::default();
-        Ok(Self { nodes, tls, prefix: prefix.to_owned(), management: None, runtime })
+        let signing = Signing::default();
+        Ok(Self { nodes, tls, prefix: prefix.to_owned(), signing, management: None, runtime })
     }
 
     /// The URLs are in this file, which is read again for each connection. A file that cannot be used is logged and
@@ -94,6 +97,25 @@ impl RabbitBroker {
             files.connector().map_err(|error| ConnectError::Refused(error.to_string()))?;
         }
         self.tls = files;
+        Ok(self)
+    }
+
+    /// Signs work and commands with the private key in this file, which is read again every 5 s.
+    ///
+    /// # Errors
+    /// Why the file cannot be used.
+    pub fn with_sign_key_file(mut self, file: &Path) -> Result<Self, String> {
+        self.signing.signer = Some(Arc::new(Signer::open(file)?));
+        Ok(self)
+    }
+
+    /// Verifies the signatures of what it receives with the public keys in this file, which is read again every 5 s, and
+    /// tells in [`crate::Delivery::refused`] why a message is not genuine.
+    ///
+    /// # Errors
+    /// Why the file cannot be used.
+    pub fn with_verify_keys_file(mut self, file: &Path) -> Result<Self, String> {
+        self.signing.verifier = Some(Arc::new(Verifier::open(file)?));
         Ok(self)
     }
 
@@ -128,8 +150,8 @@ impl RabbitBroker {
                 format!("{name} ask"),
                 Arc::clone(&self.runtime),
             );
-            session::RabbitSession::start((consume, publish, asking), &self.prefix, Arc::clone(&self.runtime))
-                .await
+            let names = (self.prefix.as_str(), self.signing.clone());
+            session::RabbitSession::start((consume, publish, asking), names, Arc::clone(&self.runtime)).await
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, opening).await {
             Ok(Ok(session)) => Ok(Arc::new(session)),
@@ -183,6 +205,10 @@ impl Broker for RabbitBroker {
             }
         }
         None
+    }
+
+    fn signs(&self) -> bool {
+        self.signing.signer.is_some()
     }
 
     async fn inspect(&self, queues: &[(String, QueueKind)]) -> Option<Server> {

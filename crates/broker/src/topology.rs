@@ -159,6 +159,17 @@ impl Topology {
             None => self.reports_exchange(),
         }
     }
+    /// Whether messages that go through this exchange are work or commands, which only managers send.
+    #[must_use]
+    pub fn leads_to_services(&self, exchange: &str) -> bool {
+        exchange == self.work_exchange() || self.is_for_commands(exchange)
+    }
+    /// Whether this exchange is one of those for commands.
+    #[must_use]
+    pub fn is_for_commands(&self, exchange: &str) -> bool {
+        let name = exchange.strip_prefix(&self.prefix).unwrap_or_default();
+        name == "commands" || name.starts_with("commands.")
+    }
     /// The exchanges that are declared with this queue: its own; with the work queue of a pool also the one for commands
     /// to the services of the pool.
     #[must_use]

@@ -11,5 +11,6 @@ pub mod message;
 pub mod permits;
 pub mod report;
 pub mod rounds;
+pub mod signature;
 pub mod trace;
 pub mod work;

@@ -6,6 +6,7 @@ pub(crate) mod heartbeats;
 mod inventories;
 pub(crate) mod parked;
 pub(crate) mod rates;
+mod refused_messages;
 pub(crate) mod registrations;
 mod runs;
 pub(crate) mod state;

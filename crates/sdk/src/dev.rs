@@ -109,7 +109,7 @@ pub(crate) fn run(
     let teller = Teller { role: "everwatch-dev", instance: &settings.manager.listen };
     let _telling = host::init_telemetry(&settings.log, &settings.telemetry, teller)?;
     let broker: Arc<dyn Broker> = match &options.broker {
-        Some(_) => Arc::new(settings.broker.inspectable()?),
+        Some(_) => Arc::new(settings.broker.for_manager()?),
         None => Arc::new(MemoryBroker::default()),
     };
     let ended = everything((&settings, options), broker, offer, greet);

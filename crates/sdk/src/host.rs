@@ -134,7 +134,7 @@ fn host(
     resources: Resources,
 ) -> Result<(), HostError> {
     let service = section.settings(broker)?;
-    let broker = Arc::new(broker.connectable()?);
+    let broker = Arc::new(broker.for_service()?);
     let tasks = observer_runtime(section.threads)?;
     // The control loop has a runtime of its own: code that blocks cannot hold it up.
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -17,6 +17,8 @@ pub(crate) const STALLS: &str = "everwatch_service_stalls_total";
 pub(crate) const COUNTED: &str = "everwatch_observer_counted_total";
 pub(crate) const GAUGED: &str = "everwatch_observer_gauged";
 pub(crate) const UNREADABLE: &str = "everwatch_service_unreadable_commands_total";
+/// By message (work, command) and reason.
+pub(crate) const REFUSED: &str = "everwatch_service_refused_messages_total";
 
 const GAUGES: [(&str, Unit, &str); 5] = [
     (CAPACITY, Unit::Count, "slots of this service"),
@@ -46,6 +48,7 @@ pub(crate) fn describe() {
         metrics::counter!(name).absolute(0);
     }
     metrics::describe_counter!(COUNTED, Unit::Count, "what the code of all observers of a kind has counted");
+    metrics::describe_counter!(REFUSED, Unit::Count, "messages refused because no manager signed them");
     metrics::describe_gauge!(GAUGED, Unit::Count, "sum of a gauge over the running observers of a kind");
 }
 

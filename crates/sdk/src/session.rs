@@ -6,10 +6,12 @@ mod describing;
 mod effects;
 mod emitter;
 mod heartbeats;
+mod intake;
 mod log_replies;
 mod opening;
 mod permits;
 mod queues;
+mod refusals;
 mod replacement;
 mod reporter;
 mod shutdown;
@@ -23,6 +25,7 @@ use crate::safety::liveness_probe::prove_life;
 use crate::session::checkpoints::Checkpoints;
 use crate::session::emitter::{Emitter, Ready};
 use crate::session::permits::PermitAcquirer;
+use crate::session::refusals::Refusals;
 use crate::session::reporter::{Reporter, Say, Sender};
 use crate::settings::ServiceSettings;
 use crate::tasks::logs::Logs;
@@ -31,9 +34,7 @@ use crate::tasks::task::{Code, Ended, Units};
 use crate::tasks::threads::Runtimes;
 use crate::tasks::traces;
 use channels::Channels;
-use everwatch_broker::{
-    BrokerError, Delivery, HeaderValue, Message, Receipt, Session, Settle, Target, Topology,
-};
+use everwatch_broker::{BrokerError, Receipt, Session, Settle, Target, Topology};
 use everwatch_core::capacity::blocks::BlockId;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::ServiceId;
@@ -41,12 +42,9 @@ use everwatch_core::run::database_clock::DatabaseClock;
 use everwatch_core::run::machine::{Input, Machine};
 use everwatch_core::run::slots::Now;
 use everwatch_core::run::stall::StallWatch;
-use everwatch_core::wire::command::Command;
 use everwatch_core::wire::heartbeat::HeartbeatMessage;
-use everwatch_core::wire::message::decode;
 use everwatch_core::wire::message::encode;
 use everwatch_core::wire::report::{Predecessor, Registration, Report, RunReport};
-use everwatch_core::wire::work::{DecodedWork, Work};
 use heartbeats::Pulse;
 use opening::{machine, watch};
 use queues::declare;
@@ -199,6 +197,7 @@ struct ServiceSession {
     units: Arc<Units>,
     emitter: Arc<Emitter>,
     checkpoints: Arc<Checkpoints>,
+    refusals: Refusals,
     fence: Arc<Fence>,
     reporter: Reporter,
     traces: traces::Traces,
@@ -264,6 +263,7 @@ impl ServiceSession {
             units,
             emitter,
             checkpoints,
+            refusals: Refusals::default(),
             fence,
             reporter,
             traces: traces::Traces::default(),
@@ -341,6 +341,7 @@ impl ServiceSession {
                         return self.replace(&why).await;
                     }
                     self.checkpoints.repeat();
+                    self.report_refusals().await;
                     self.step(Input::Wake).await;
                     if self.machine.held() != self.pulse.held {
                         self.heartbeat();
@@ -394,59 +395,6 @@ impl ServiceSession {
             LoopInput::Incoming(Incoming::Ended(block)) => self.step(Input::BlockEnded(block)).await,
             LoopInput::Incoming(Incoming::Freed(block)) => self.step(Input::Freed(block)).await,
         }
-    }
-
-    async fn on_work(&mut self, block: BlockId, delivery: Delivery) {
-        match Work::read(&delivery.body) {
-            Ok(read) => {
-                if let DecodedWork::Ours(work) = &read {
-                    self.traces.taken(work, &delivery);
-                }
-                let Delivery { receipt, acquisitions, .. } = delivery;
-                self.step(Input::Delivered { block, receipt, read, acquisitions }).await;
-            }
-            Err(unreadable) => {
-                self.step(Input::Unreadable { block }).await;
-                self.park((block, delivery), &unreadable.0);
-            }
-        }
-    }
-
-    async fn on_command(&mut self, delivery: Delivery) {
-        match decode::<Command>(&delivery.body) {
-            Ok(Command::Unknown(_)) => tracing::debug!("a command of a newer version is passed over"),
-            Ok(command) => {
-                self.step(Input::Command(command)).await;
-                self.me.known_time.keep(self.machine.clock().announced(self.started.elapsed()));
-            }
-            Err(error) => {
-                metrics::counter!(metric::UNREADABLE).increment(1);
-                tracing::warn!(%error, "an unreadable command is dropped");
-            }
-        }
-        self.on_settle(self.me.session.ack(delivery.receipt).await);
-    }
-
-    /// Parks a message that no version can read, unchanged, and acknowledges it only then.
-    fn park(&self, (block, delivery): (BlockId, Delivery), reason: &str) {
-        tracing::warn!(reason, bytes = delivery.body.len(), "an unreadable work message is parked");
-        let (session, fence) = (self.me.session.clone(), self.fence.clone());
-        let target = Target::Queue(self.topology.parked());
-        let queue = self.topology.work(&self.me.settings.pool);
-        let headers = vec![
-            ("everwatch-reason".to_owned(), HeaderValue::Text(reason.chars().take(500).collect())),
-            ("everwatch-queue".to_owned(), HeaderValue::Text(queue)),
-        ];
-        let freed = self.arrivals.clone();
-        self.helpers.spawn(async move {
-            match session.publish(&target, Message { body: delivery.body, headers }).await {
-                Ok(()) if session.ack(delivery.receipt).await == Settle::NotOurs => {
-                    fence.trip("a message is no longer ours");
-                }
-                Ok(()) => drop(freed.send(Incoming::Freed(block)).await),
-                Err(error) => tracing::warn!(%error, "a message could not be parked; it stays held"),
-            }
-        });
     }
 
     fn on_settle(&self, settle: Settle) {

@@ -29,7 +29,7 @@ pub(crate) fn run(config: Option<&Path>, role: Role) -> anyhow::Result<()> {
 fn manager(settings: &Settings, adopt: bool) -> anyhow::Result<()> {
     let mut manager = settings.manager()?;
     manager.adopt = adopt;
-    let broker = Arc::new(settings.broker.inspectable()?);
+    let broker = Arc::new(settings.broker.for_manager()?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let (stop, hard) = (CancellationToken::new(), CancellationToken::new());

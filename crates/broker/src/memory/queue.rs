@@ -45,6 +45,7 @@ impl Stored {
             acquisitions: self.acquisitions,
             redelivered: self.redelivered,
             headers: self.headers.clone(),
+            refused: None,
         }
     }
 }

@@ -7,7 +7,9 @@
 use super::channel::open_channel;
 use crate::loss::Loss;
 use crate::port::{BrokerError, HeaderValue, Message, Target};
+use crate::signing::Signer;
 use crate::topology::Topology;
+use everwatch_core::wire::signature::HEADER;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, PublisherConfirm};
@@ -48,6 +50,7 @@ pub(super) struct Publisher {
     /// For all other queues, which are temporary. Sends one message at a time.
     others: tokio::sync::Mutex<Lane>,
     topology: Topology,
+    signer: Option<Arc<Signer>>,
 }
 
 /// Where a message goes.
@@ -63,11 +66,11 @@ impl Publisher {
     pub(super) async fn start(
         connection: Arc<Connection>,
         loss: Loss,
-        topology: Topology,
+        (topology, signer): (Topology, Option<Arc<Signer>>),
     ) -> lapin::Result<Self> {
         let exchanges = Lane::open(&connection).await?;
         let others = tokio::sync::Mutex::new(Lane::open(&connection).await?);
-        Ok(Self { connection, loss, exchanges, queues: Mutex::default(), others, topology })
+        Ok(Self { connection, loss, exchanges, queues: Mutex::default(), others, topology, signer })
     }
 
     /// Opens a channel for this queue, so that many messages for it can be in progress at once.
@@ -111,8 +114,17 @@ impl Publisher {
         self.send(&self.exchanges, to, message).await
     }
 
+    /// The message with the signature of this manager, if it goes to services.
+    fn signed(&self, to: Address<'_>, mut message: Message) -> Message {
+        if let Some(signer) = self.signer.as_ref().filter(|_| self.topology.leads_to_services(to.exchange)) {
+            let signature = signer.sign((to.exchange, to.key), &message.body);
+            message.headers.push((HEADER.to_owned(), HeaderValue::Text(signature.to_string())));
+        }
+        message
+    }
+
     async fn send(&self, lane: &Lane, to: Address<'_>, message: Message) -> Result<(), BrokerError> {
-        let confirm = enter(lane, to, message).await.map_err(|e| self.lost(&e))?;
+        let confirm = enter(lane, to, self.signed(to, message)).await.map_err(|e| self.lost(&e))?;
         let named = || if to.mandatory { to.key.to_owned() } else { to.exchange.to_owned() };
         match confirm.await.map_err(|e| self.lost(&e))? {
             Confirmation::Ack(None) => Ok(()),

@@ -3,7 +3,10 @@
 use super::acceptance::{Acceptance, REQUEUE};
 use crate::loss::Loss;
 use crate::port::{BrokerError, Delivery, HeaderValue, Receipt, Settle};
+use crate::signing::{Received, Verifier};
+use crate::topology::Topology;
 use bytes::Bytes;
+use everwatch_core::wire::signature::{HEADER, Refused};
 use lapin::options::BasicAckOptions;
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Acker, Channel};
@@ -36,8 +39,8 @@ struct Held {
 }
 
 /// Everything this session holds.
-#[derive(Default)]
 pub(super) struct Receipts {
+    verifier: Option<(Arc<Verifier>, Topology)>,
     last: AtomicU64,
     held: Mutex<HashMap<u64, Held>>,
 }
@@ -52,7 +55,25 @@ pub(super) enum Ending {
 }
 
 impl Receipts {
+    /// With the verifier of its deliveries.
+    pub(super) fn new(verifier: Option<(Arc<Verifier>, Topology)>) -> Self {
+        Self { verifier, last: AtomicU64::new(0), held: Mutex::default() }
+    }
+
+    fn refusal(&self, delivery: &lapin::message::Delivery) -> Option<Refused> {
+        let (verifier, topology) = self.verifier.as_ref()?;
+        let header = delivery.properties.headers().as_ref().and_then(|headers| headers.inner().get(HEADER));
+        let signature = header.and_then(|value| match value {
+            AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
+            _ => None,
+        });
+        let way = (delivery.exchange.as_str(), delivery.routing_key.as_str());
+        let is_command = topology.is_for_commands(way.0);
+        verifier.check(&Received { way, signature, body: &delivery.data, is_command }).err()
+    }
+
     pub(super) fn keep(&self, delivery: lapin::message::Delivery, block: &Arc<Block>) -> Delivery {
+        let refused = self.refusal(&delivery);
         let receipt = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let held = Held { acker: delivery.acker, block: Arc::clone(block) };
         self.lock().insert(receipt, held);
@@ -62,6 +83,7 @@ impl Receipts {
             acquisitions: delivery.properties.headers().as_ref().map_or(0, acquisitions),
             redelivered: delivery.redelivered,
             headers: delivery.properties.headers().as_ref().map(readable).unwrap_or_default(),
+            refused,
         }
     }
 

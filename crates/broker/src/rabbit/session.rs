@@ -13,6 +13,7 @@ use crate::port::{
     BrokerError, Consume, Consumer, Declare, Declared, Delivery, Depth, Message, OwnerLiveness, QueueKind,
     Receipt, Session, Settle, Target, ack_each,
 };
+use crate::signing::Signing;
 use crate::topology::Topology;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
@@ -61,13 +62,13 @@ impl Drop for Taking<'_> {
 impl RabbitSession {
     pub(super) async fn start(
         (consume, publish, asking): (Connection, Connection, Asking),
-        prefix: &str,
+        (prefix, signing): (&str, Signing),
         runtime: Arc<AmqpRuntime>,
     ) -> lapin::Result<Self> {
         let loss = Loss::default();
         let shared = Arc::new(Shared {
             loss: loss.clone(),
-            receipts: Receipts::default(),
+            receipts: Receipts::new(signing.verifier.map(|verifier| (verifier, Topology::new(prefix)))),
             tasks: TaskTracker::new(),
             runtime,
         });
@@ -79,9 +80,10 @@ impl RabbitSession {
         arguments.insert("x-queue-type".into(), lapin::types::AMQPValue::LongString("classic".into()));
         probe.queue_declare(probe_queue.as_str().into(), QueueDeclareOptions::exclusive(), arguments).await?;
         let (publish, topology) = (Arc::new(publish), Topology::new(prefix));
+        let publisher = Publisher::start(Arc::clone(&publish), loss, (topology.clone(), signing.signer));
         Ok(Self {
             consume: Arc::new(consume),
-            publisher: Publisher::start(Arc::clone(&publish), loss, topology.clone()).await?,
+            publisher: publisher.await?,
             prefix: prefix.to_owned(),
             topology,
             exchanges: Exchanges::default(),

@@ -107,6 +107,8 @@ words! {
     BatchDeleted = "batch_deleted",
     WorkQueueCreated = "work_queue_created",
     SafeMode = "safe_mode",
+    /// A service refused messages that no manager has signed.
+    MessagesRefused = "messages_refused",
     /// So many observers seem to be lost that managers republish only some of them now.
     RepublishCapped = "republish_capped",
     /// Services died shortly after it started there: from now on it starts alone.

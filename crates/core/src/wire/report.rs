@@ -79,10 +79,26 @@ pub enum Report {
     WorkQueueCreated {
         pool: Pool,
     },
+    /// Messages of a queue that no manager has signed.
+    MessagesRefused(RefusedMessages),
     /// Written by a newer version: counted and ignored.
     #[serde(untagged)]
     #[schemars(skip)]
     Unknown(Value),
+}
+
+/// Messages that a service refused for the same reason since its last report, at most one report a minute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RefusedMessages {
+    pub queue: String,
+    /// A word: `unsigned`, `malformed`, `unknown-key`, `altered`, `not-current` or `replayed`.
+    pub reason: String,
+    pub count: u64,
+    /// The reason of the latest one as a sentence.
+    pub detail: String,
+    /// The observer of the latest one, according to the message, which may be forged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observer: Option<ObserverId>,
 }
 
 /// The registration of a service.

@@ -93,6 +93,15 @@ pub enum DecodedWork {
 }
 
 impl DecodedWork {
+    /// The observer of the message.
+    #[must_use]
+    pub fn id(&self) -> ObserverId {
+        match self {
+            Self::Ours(work) => work.id,
+            Self::Foreign(label, _) => label.id,
+        }
+    }
+
     /// The number of slots that the message takes; one if this version cannot read it.
     #[must_use]
     pub fn weight(&self) -> u16 {

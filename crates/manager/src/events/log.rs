@@ -76,9 +76,13 @@ impl KnownServices {
         lock(&self.services).get(&service).map(|known| known.pool.clone())
     }
 
+    /// Empty if this manager does not know it.
+    pub(crate) fn name(&self, service: ServiceId) -> String {
+        lock(&self.services).get(&service).map_or_else(String::new, |known| known.name.clone())
+    }
+
     fn named(&self, service: ServiceId) -> Named {
-        let name = lock(&self.services).get(&service).map_or_else(String::new, |known| known.name.clone());
-        Named { id: service.0, name }
+        Named { id: service.0, name: self.name(service) }
     }
 }
 

@@ -13,6 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everwatch_api::{Listed, ParkedMessage, ProblemBody};
 use everwatch_broker::{BrokerError, HeaderValue, Message, Target};
+use everwatch_core::wire::signature::PARKED_AS;
 use everwatch_store::{Parked, ParkedHead};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +66,8 @@ fn shown(it: ParkedHead) -> ParkedMessage {
 #[utoipa::path(post, path = "/v1/parked/{id}/retry", tag = "operations", security(("token" = ["parked:write"])),
     params(("id" = String, Path, description = "number of the message")),
     responses((status = 202, body = ParkedMessage), (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 409, body = ProblemBody, description = "no-such-queue: the queue of the message does not exist"),
+    (status = 409, body = ProblemBody, description = "no-such-queue: the queue of the message does not exist, \
+    or not-from-a-manager: services verify signatures, and this message may be forged"),
     (status = 503, body = ProblemBody, description = "broker-unavailable")))]
 pub(crate) async fn retry(
     State(manager): Shared,
@@ -80,11 +82,26 @@ pub(crate) async fn retry(
             format!("where message {id} came from is unknown; delete it"),
         ));
     }
+    ensure_genuine(&manager.link, &parked)?;
     send_back(&manager.link, &parked).await?;
     // Only now: between the two it is there twice, which an observer or a report may be.
     manager.records.store.unpark(parked.id).await?;
     info!(message = parked.id, queue = parked.queue, "a parked message is sent back");
     Ok((StatusCode::ACCEPTED, Json(shown(parked.head()))))
+}
+
+/// This manager would sign the message, and services would take it for genuine, whoever has parked it.
+fn ensure_genuine(link: &Link, parked: &Parked) -> Result<(), Problem> {
+    let is_work = link.topology.leads_to_services(&link.topology.exchange_of(&parked.queue));
+    if parked.reason.starts_with(PARKED_AS) || is_work && link.broker.signs() {
+        let detail = format!(
+            "message {} may be forged: delete it. Managers publish the messages of observers themselves; `everwatch observer \
+             restart NAME` makes them do so at once",
+            parked.id
+        );
+        return Err(Problem::new(Code::NotFromAManager, detail));
+    }
+    Ok(())
 }
 
 async fn send_back(link: &Link, parked: &Parked) -> Result<(), Problem> {

@@ -14,7 +14,7 @@ use super::inventories::{self, Part};
 use super::registrations::{self, NewService};
 use super::runs::{Run, RunSource};
 use super::unknown::{self, Answers};
-use super::{checkpoints, insist};
+use super::{checkpoints, insist, refused_messages};
 use crate::commit::CAS_TRIES;
 use crate::commit::{RowChange, Then, save};
 use crate::context::Manager;
@@ -61,6 +61,7 @@ struct Batch {
     lists: Vec<Part>,
     watermarks: Vec<Watermark>,
     parked: Vec<Parked>,
+    refused: Vec<(ServiceId, RefusedMessages)>,
     saved: checkpoints::Saved,
 }
 
@@ -158,6 +159,7 @@ impl Batch {
                 self.described.push(described);
             }
             Report::WorkQueueCreated { pool } => self.pools.push((pool, at)),
+            Report::MessagesRefused(refused) => self.refused.push((service, refused)),
             Report::Unknown(_) => {
                 metrics::counter!(metric::UNKNOWN_REPORTS).increment(1);
                 debug!(%service, seq, "a report of a newer version is passed over");
@@ -177,6 +179,7 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> 
     if !batch.parked.is_empty() {
         manager.records.store.park(&batch.parked).await?;
     }
+    refused_messages::store(manager, &batch.refused).await?;
     checkpoints::save_results(&manager.records, &batch.saved).await?;
     let mut by_id: HashMap<ObserverId, Vec<&Run>> = HashMap::new();
     for run in &batch.runs {

@@ -218,6 +218,7 @@ fn subject(say: &Say) -> Option<ObserverId> {
             | Report::InventoryDigest(_)
             | Report::Inventory(_)
             | Report::WorkQueueCreated { .. }
+            | Report::MessagesRefused(_)
             | Report::Unknown(_) => None,
         },
     }

@@ -62,6 +62,8 @@ class Delivery:
     body: bytes
     acquisitions: int
     headers: Mapping[str, Any]
+    # The exchange and the routing key through which it came.
+    way: tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -389,7 +391,8 @@ class Session:
         self._last_receipt += 1
         self._held[self._last_receipt] = (message.delivery_tag or 0, block)
         headers = message.header.properties.headers or {}
-        return Delivery(self._last_receipt, message.body, acquisitions(headers), headers)
+        way = (message.exchange or "", message.routing_key or "")
+        return Delivery(self._last_receipt, message.body, acquisitions(headers), headers, way)
 
     async def ack(self, receipt: int) -> bool:
         """Acknowledges; False if the message no longer belongs to this session."""

@@ -27,8 +27,10 @@ from everwatch._inventory import Range, chunks, digests
 from everwatch._liveness import prove_life
 from everwatch._outlet import SessionOutlet, sampled_trace
 from everwatch._permit_requests import PermitRequests
+from everwatch._refusals import Refusals
 from everwatch._reporter import Reporter, said
 from everwatch._rules import STEADY, limits
+from everwatch._signature import PARKED_AS, Refused
 from everwatch._slots import Slots
 from everwatch._tasks import Ended, Units
 from everwatch._topology import Topology
@@ -40,6 +42,8 @@ VERSION = "0.1.0"
 # Seconds between two reports of progress, and between two inventories.
 _PROGRESS = 1.0
 _LIST_EVERY = 60.0
+# How long a message with an unknown key is held, so that it does not circulate between services without pause.
+_GIVE_BACK_AFTER = 10.0
 # The most inputs that the loop handles before it looks at its timers.
 _INPUTS_AT_ONCE = 64
 # The most commands in transit to the loop.
@@ -72,6 +76,7 @@ class ServiceSession:
         self._helpers: set[asyncio.Task[None]] = set()
         # The trace of each held run that is sampled.
         self._traces: dict[tuple[UUID, int], Json] = {}
+        self._refusals = Refusals()
         self._heartbeats = 0
         self._held_told = 0
         self._inventories = 0
@@ -285,6 +290,10 @@ class ServiceSession:
         return trace
 
     async def _on_work(self, block: int, delivery: Delivery) -> None:
+        refused = self._refusal(delivery, is_command=False)
+        if refused is not None:
+            await self._refuse_work(block, delivery, refused)
+            return
         try:
             read = read_work(delivery.body)
         except Unreadable as error:
@@ -297,6 +306,31 @@ class ServiceSession:
             self._traces[read.id, epoch_of(read.generation, delivery.acquisitions)] = trace
         step = partial(self.machine.on_delivered, block, delivery.receipt, read, delivery.acquisitions)
         await self.step(step)
+
+    def _refusal(self, delivery: Delivery, *, is_command: bool) -> Refused | None:
+        verifier = self.me.settings.verifier
+        if verifier is None:
+            return None
+        return verifier.refusal(delivery.way, delivery.headers, delivery.body, is_command=is_command)
+
+    async def _refuse_work(self, block: int, delivery: Delivery, refused: Refused) -> None:
+        """Such a message never reaches the machine: it could end the run of a genuine one."""
+        try:
+            observer: UUID | None = read_work(delivery.body).id
+        except Unreadable:
+            observer = None
+        self._refusals.add(self._queue, refused, observer)
+        await self.step(partial(self.machine.on_unreadable, block))
+        if refused.code == "unknown-key":
+            # It may be genuine, and the file of this service out of date.
+            self.spawn(self._give_back_later(block, delivery.receipt))
+        else:
+            self.spawn(self._park(block, delivery, PARKED_AS + refused.why))
+
+    async def _give_back_later(self, block: int, receipt: int) -> None:
+        await asyncio.sleep(_GIVE_BACK_AFTER)
+        self.check_settled(is_ours=await self.session.requeue(receipt))
+        self.inbox.put(partial(self.step, partial(self.machine.on_freed, block)))
 
     async def _park(self, block: int, delivery: Delivery, reason: str) -> None:
         """Parks a message that no version can read, unchanged, and acknowledges it only then."""
@@ -315,6 +349,11 @@ class ServiceSession:
         self.inbox.put(partial(self._on_command, delivery))
 
     async def _on_command(self, delivery: Delivery) -> None:
+        refused = self._refusal(delivery, is_command=True)
+        if refused is not None:
+            self._refusals.add(self.topology.commands_of(self.me.settings.pool, self.me.id), refused, None)
+            self.check_settled(is_ours=await self.session.ack(delivery.receipt))
+            return
         try:
             command = read_command(delivery.body)
         except Unreadable as error:
@@ -329,6 +368,8 @@ class ServiceSession:
             run = RunReport(observer, epoch, {"progress": {"text": text}})
             self._mention(observer, {"run": run.json()})
         self.checkpoints.repeat()
+        for report in self._refusals.take():
+            await self.reporter.say(said(report))
         await self.step(self.machine.on_wake)
         if self.machine.blocks.held != self._held_told:
             self.heartbeat()

@@ -18,6 +18,7 @@ from everwatch._clock import parse_duration
 from everwatch._host import auto_capacity, host_name
 from everwatch._logs import LINES_MAX
 from everwatch._secrets import Secrets
+from everwatch._signature import Verifier
 from everwatch._topology import STATE_QUEUES_MAX
 from everwatch._wire import WEIGHT_MAX, check_kind, check_name, check_pool
 
@@ -35,6 +36,9 @@ _KEYS = {
         "tls_ca_file",
         "tls_cert_file",
         "tls_key_file",
+        # Only managers read it.
+        "sign_key_file",
+        "verify_keys_file",
     },
     "service": {
         "name",
@@ -108,6 +112,8 @@ class Settings:
     listen: str = ""
     # The secrets that specs may refer to.
     secrets: Secrets = field(default_factory=Secrets)
+    # Verifies that work and commands are from managers; None: nothing is verified.
+    verifier: Verifier | None = None
 
     def current_urls(self) -> tuple[str, ...]:
         """Reads the file with the URLs again, if there is one.
@@ -216,7 +222,16 @@ def _settings(values: dict[str, dict[str, Json]]) -> Settings:
         log_level=_level(str(log.get("filter", "info"))),
         listen=str(service.get("listen", "")),
         secrets=_secrets(service),
+        verifier=_verifier(broker),
     )
+
+
+def _verifier(broker: dict[str, Json]) -> Verifier | None:
+    file = str(broker.get("verify_keys_file", ""))
+    try:
+        return Verifier(file) if file else None
+    except ValueError as error:
+        raise SettingsError(f"broker.verify_keys_file: {error}") from error
 
 
 def _secrets(service: dict[str, Json]) -> Secrets:

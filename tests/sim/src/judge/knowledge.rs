@@ -424,6 +424,7 @@ impl Knowledge {
                 | Report::Checkpoint(_)
                 | Report::CheckpointWanted(_)
                 | Report::WorkQueueCreated { .. }
+                | Report::MessagesRefused(_)
                 | Report::Unknown(_) => Vec::new(),
             };
             for run in runs {

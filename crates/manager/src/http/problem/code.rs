@@ -52,6 +52,7 @@ codes! {
     MethodNotAllowed = METHOD_NOT_ALLOWED, "method-not-allowed", "not with this method";
     NameExists = CONFLICT, "name-exists", "the name is taken";
     NoSuchQueue = CONFLICT, "no-such-queue", "there is no queue for this message";
+    NotFromAManager = CONFLICT, "not-from-a-manager", "no manager has signed the message";
     NotActive = CONFLICT, "observer-not-active", "the observer is not active";
     CountDiffers = CONFLICT, "count-differs", "not as many as expected";
     NotFailed = CONFLICT, "observer-not-failed", "the observer has not failed";

@@ -34,6 +34,11 @@ pub struct Broker {
     pub tls_cert_file: Option<PathBuf>,
     /// PEM file with the private key of the client certificate.
     pub tls_key_file: Option<PathBuf>,
+    /// PEM file with the private Ed25519 key with which managers sign work and commands. Services do not read it.
+    pub sign_key_file: Option<PathBuf>,
+    /// PEM file with the public keys of the managers; with it, services refuse work and commands that these have not signed.
+    /// Managers do not read it.
+    pub verify_keys_file: Option<PathBuf>,
 }
 
 impl Default for Broker {
@@ -49,16 +54,38 @@ impl Default for Broker {
             tls_ca_file: None,
             tls_cert_file: None,
             tls_key_file: None,
+            sign_key_file: None,
+            verify_keys_file: None,
         }
     }
 }
 
 impl Broker {
-    /// The client of this broker, not connected yet.
+    /// The client of this broker for a service, not connected yet.
     ///
     /// # Errors
-    /// If a URL cannot be read.
-    pub fn connectable(&self) -> Result<RabbitBroker, SettingsError> {
+    /// If a URL or a file cannot be read.
+    pub fn for_service(&self) -> Result<RabbitBroker, SettingsError> {
+        let broker = self.connectable()?;
+        match &self.verify_keys_file {
+            Some(file) => broker.with_verify_keys_file(file).map_err(SettingsError),
+            None => Ok(broker),
+        }
+    }
+
+    /// The client of this broker for a manager, not connected yet. `everwatch doctor` makes it query the management API.
+    ///
+    /// # Errors
+    /// If a URL or a file cannot be read.
+    pub fn for_manager(&self) -> Result<RabbitBroker, SettingsError> {
+        let broker = self.inspectable()?;
+        match &self.sign_key_file {
+            Some(file) => broker.with_sign_key_file(file).map_err(SettingsError),
+            None => Ok(broker),
+        }
+    }
+
+    fn connectable(&self) -> Result<RabbitBroker, SettingsError> {
         let url = match &self.url_file {
             Some(file) => secret(file).map_err(|error| SettingsError(format!("broker.url_file: {error}")))?,
             None => self.url.clone(),
@@ -93,7 +120,7 @@ impl Broker {
         Ok(TlsFiles { ca: self.tls_ca_file.clone(), identity })
     }
 
-    /// The same, for a manager, which also queries the management API for `everwatch doctor`.
+    /// The client of this broker with its management API.
     ///
     /// # Errors
     /// If a URL cannot be read.

@@ -1,0 +1,249 @@
+//! Managers that sign work and commands, services that verify them, and what happens to messages of others.
+
+use everwatch_api::{AuditEntry, Event, Listed, Observer, ParkedMessage};
+use everwatch_broker::{Broker, Consume, HeaderValue, Message, RabbitBroker, Session, Target, Topology};
+use everwatch_core::epoch::Epoch;
+use everwatch_core::id::{ObserverId, Pool};
+use everwatch_core::record::events::EventKind;
+use everwatch_core::record::status::Status;
+use everwatch_core::wire::command::{Command, Revocation};
+use everwatch_core::wire::message::encode;
+use everwatch_core::wire::signature::HEADER;
+use everwatch_tests::cluster::{As, Cluster, from_environment};
+use everwatch_tests::http::holder;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::Command as Process;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The files with the keys of a deployment.
+struct Keys(PathBuf);
+
+impl Keys {
+    fn new(cluster: &Cluster) -> Self {
+        let keys = Self(cluster.folder("keys"));
+        keys.create("first");
+        std::fs::copy(keys.path("first"), keys.path("sign")).unwrap();
+        std::fs::copy(keys.path("first.pub"), keys.path("verify")).unwrap();
+        keys
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+    fn create(&self, name: &str) {
+        let (key, public) = (self.path(name), self.path(&format!("{name}.pub")));
+        let openssl = |arguments: &[&str]| {
+            let done = Process::new("openssl").args(arguments).output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        };
+        openssl(&["genpkey", "-algorithm", "ed25519", "-out", key.to_str().unwrap()]);
+        openssl(&["pkey", "-in", key.to_str().unwrap(), "-pubout", "-out", public.to_str().unwrap()]);
+    }
+    fn signing(&self) -> (String, String) {
+        ("EVERWATCH_BROKER__SIGN_KEY_FILE".to_owned(), self.path("sign").display().to_string())
+    }
+    fn verifying(&self) -> (String, String) {
+        ("EVERWATCH_BROKER__VERIFY_KEYS_FILE".to_owned(), self.path("verify").display().to_string())
+    }
+}
+
+/// Somebody with all permissions of the broker, but without the key.
+struct Stranger {
+    session: Arc<dyn Session>,
+    topology: Topology,
+}
+
+impl Stranger {
+    async fn new(cluster: &Cluster) -> Self {
+        let url = from_environment("EVERWATCH_TEST_AMQP_URL");
+        let broker = RabbitBroker::new(&url, &cluster.prefix, Duration::from_secs(5)).unwrap();
+        let session = broker.connect("a stranger").await.unwrap();
+        Self { session, topology: Topology::new(&cluster.prefix) }
+    }
+    async fn publish(&self, target: &Target, body: &[u8], signature: Option<&str>) {
+        let headers = signature.map(|it| (HEADER.to_owned(), HeaderValue::Text(it.to_owned())));
+        let message = Message { body: body.to_vec().into(), headers: headers.into_iter().collect() };
+        self.session.publish(target, message).await.unwrap();
+    }
+    fn work(&self) -> Target {
+        Target::Queue(self.topology.work(&Pool::default()))
+    }
+    /// Gets the next message of the work queue before any service, while `publish` is carried out, and then gives it back.
+    async fn intercept(&self, publish: impl Future<Output = ()>) -> (Vec<u8>, String) {
+        let consume = Consume { queue: self.topology.work(&Pool::default()), prefetch: 1, priority: 100 };
+        let mut consumer = self.session.consume(&consume).await.unwrap();
+        publish.await;
+        let delivery = consumer.next().await.unwrap();
+        consumer.cancel().await.unwrap();
+        let signature = delivery.text(HEADER).unwrap().to_owned();
+        self.session.requeue(delivery.receipt).await;
+        (delivery.body.to_vec(), signature)
+    }
+}
+
+async fn cluster(name: &str) -> (Cluster, Keys) {
+    let mut cluster = Cluster::new(name);
+    let keys = Keys::new(&cluster);
+    cluster.extra.extend([keys.signing(), keys.verifying()]);
+    cluster.manager().await;
+    (cluster, keys)
+}
+
+fn sleeper(name: &str) -> Value {
+    json!({"name": name, "kind": "exec", "spec": {"argv": ["sleep", "600"]}})
+}
+
+async fn audited(cluster: &Cluster, reason: &str) {
+    let told = |list: &Listed<AuditEntry>| {
+        list.items.iter().any(|it| it.method == "MESSAGE" && it.path.contains(&format!("refused={reason}&")))
+    };
+    cluster.api.until_read("/v1/audit", told).await;
+}
+
+#[tokio::test]
+async fn forged_altered_and_misdirected_messages_are_refused_counted_and_audited() {
+    let (mut cluster, _keys) = cluster("signed").await;
+    let stranger = Stranger::new(&cluster).await;
+    cluster.service("a", 10).await;
+    let create = async { drop(cluster.api.create(sleeper("real")).await) };
+    let (body, signature) = stranger.intercept(create).await;
+    let real = cluster.api.until_status("real", "Processing").await;
+
+    let text = String::from_utf8(body.clone()).unwrap();
+    let altered = text.replace("600", "601");
+    assert_ne!(altered, text);
+    let later = text.replace(r#""generation":1"#, r#""generation":9"#);
+    assert_ne!(later, text);
+    stranger.publish(&stranger.work(), body.as_slice(), None).await;
+    stranger.publish(&stranger.work(), body.as_slice(), Some("nonsense")).await;
+    stranger.publish(&stranger.work(), altered.as_bytes(), Some(&signature)).await;
+    stranger.publish(&stranger.work(), later.as_bytes(), Some(&signature)).await;
+    let all = stranger.topology.commands_to(&Pool::default());
+    let below = Epoch::after_generation(1);
+    let revocation = Revocation { id: ObserverId(real.id), below, cause: None };
+    let command = encode(&Command::Revoke(vec![revocation])).unwrap();
+    stranger.publish(&all, &command, None).await;
+    stranger.publish(&all, &command, Some(&signature)).await;
+    for reason in ["unsigned", "malformed", "altered"] {
+        audited(&cluster, reason).await;
+    }
+    let parked = |list: &Listed<ParkedMessage>| list.items.len() == 4;
+    let list: Listed<ParkedMessage> = cluster.api.until_read("/v1/parked", parked).await;
+    assert!(list.items.iter().all(|it| it.reason.starts_with("not from a manager: ")), "{:?}", list.items);
+    let id = list.items[0].id.clone();
+    let problem = cluster.api.refused("POST", &format!("/v1/parked/{id}/retry"), None).await;
+    assert_eq!((problem.status, problem.code.as_str()), (409, "not-from-a-manager"), "{problem:?}");
+    let events: Vec<Event> = cluster.api.list("/v1/events").await;
+    assert!(events.iter().any(|it| it.kind == EventKind::MessagesRefused), "{events:?}");
+    let metrics = metrics(&cluster, "a").await;
+    for (message, reason, count) in
+        [("work", "altered", 2), ("work", "unsigned", 1), ("command", "unsigned", 1)]
+    {
+        let line = format!(
+            r#"everwatch_service_refused_messages_total{{message="{message}",reason="{reason}"}} {count}"#
+        );
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
+    // None of them touched the observer.
+    let now = cluster.api.observer("real").await;
+    assert_eq!((now.status, now.epoch, now.generation), (Status::Processing, real.epoch, 1));
+    // Genuine commands pass: a pause reaches the service.
+    let (status, answer) = cluster.api.call("POST", "/v1/observers/real/pause", None).await;
+    assert!(status < 300, "{answer}");
+    cluster.api.until_status("real", "Paused").await;
+}
+
+async fn metrics(cluster: &Cluster, service: &str) -> String {
+    let address = cluster.health_address(service);
+    reqwest::get(format!("http://{address}/metrics")).await.unwrap().text().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_copied_work_message_runs_its_observer_once() {
+    let (mut cluster, _keys) = cluster("copied").await;
+    let stranger = Stranger::new(&cluster).await;
+    cluster.service("a", 1).await;
+    let create = async { drop(cluster.api.create(sleeper("copied")).await) };
+    let (body, signature) = stranger.intercept(create).await;
+    let first = cluster.api.until_status("copied", "Processing").await;
+    cluster.service("b", 1).await;
+    // An older copy: the manager ends its run.
+    stranger.publish(&stranger.work(), &body, Some(&signature)).await;
+    cluster.api.until_service("b", |it| it.held == 1).await;
+    cluster.api.until_service("b", |it| it.held == 0).await;
+    assert_eq!(cluster.api.observer("copied").await.epoch, first.epoch);
+    // One that was delivered as often as the original.
+    let copy = stranger.publish(&stranger.work(), &body, Some(&signature));
+    stranger.intercept(copy).await;
+    // Its run and that of the copy end, and the next generation runs.
+    let follows = |it: &Observer| it.status == Status::Processing && it.generation == 2;
+    let after = cluster.api.until_observer("copied", follows).await;
+    let events: Vec<Event> = cluster.api.events_of("copied").await;
+    assert!(events.iter().any(|it| it.kind == EventKind::Duplicated), "{events:?}");
+    let service = holder(&after).unwrap().to_owned();
+    let other = if service == "a" { "b" } else { "a" };
+    cluster.api.until_service(other, |it| it.held == 0).await;
+    cluster.api.until_service(&service, |it| it.held == 1).await;
+}
+
+#[tokio::test]
+async fn keys_are_rotated_without_a_gap() {
+    let (mut cluster, keys) = cluster("rotated").await;
+    cluster.service("a", 10).await;
+    cluster.api.create(sleeper("old")).await;
+    cluster.api.until_status("old", "Processing").await;
+
+    // First the services, which then accept both keys.
+    keys.create("second");
+    let public = |name: &str| std::fs::read_to_string(keys.path(&format!("{name}.pub"))).unwrap();
+    std::fs::write(keys.path("verify"), format!("{}{}", public("first"), public("second"))).unwrap();
+    std::fs::copy(keys.path("second"), keys.path("sign")).unwrap();
+    let started = std::time::Instant::now();
+    // Managers read their key every 5 s: observers that are created meanwhile run, whichever key signs them.
+    let mut number = 0;
+    while started.elapsed() < Duration::from_secs(12) {
+        let name = format!("o{number}");
+        cluster.api.create(sleeper(&name)).await;
+        cluster.api.until_status(&name, "Processing").await;
+        let (status, answer) =
+            cluster.api.call("DELETE", &format!("/v1/observers/{name}?wait=20s"), None).await;
+        assert!(status < 300, "{answer}");
+        number += 1;
+    }
+    assert!(number > 2, "{number}");
+    // The first key goes. A service that starts now still gets the message of the first observer, with an unknown key: it
+    // gives it back. The next generation is signed with the second key.
+    std::fs::write(keys.path("verify"), public("second")).unwrap();
+    cluster.spawn_service_as("b", 10, As::default());
+    cluster.until_active("b").await;
+    cluster.kill("a");
+    let told = |entries: &Listed<AuditEntry>| {
+        entries.items.iter().any(|it| it.path.contains("refused=unknown-key&"))
+    };
+    cluster.api.until_read("/v1/audit", told).await;
+    let (status, answer) = cluster.api.call("POST", "/v1/observers/old/restart", None).await;
+    assert!(status < 300, "{answer}");
+    let runs = |it: &Observer| it.status == Status::Processing && holder(it) == Some("b");
+    cluster.api.until_observer("old", runs).await;
+    let parked: Vec<ParkedMessage> = cluster.api.parked().await;
+    assert!(parked.is_empty(), "nothing genuine is parked: {parked:?}");
+}
+
+#[test]
+fn a_process_refuses_to_start_with_an_unusable_key_and_says_how_to_make_one() {
+    let mut cluster = Cluster::new("nokey");
+    let keys = Keys::new(&cluster);
+    std::fs::write(keys.path("sign"), "nothing").unwrap();
+    cluster.extra.push(keys.signing());
+    let (code, printed) = cluster.command(&["run", "manager"]);
+    assert_ne!(code, Some(0));
+    for word in ["broker.sign_key_file", "no private key", "openssl genpkey -algorithm ed25519"] {
+        assert!(printed.contains(word), "{word}: {printed}");
+    }
+    std::fs::copy(keys.path("first"), keys.path("verify")).unwrap();
+    cluster.extra.push(keys.verifying());
+    let (code, printed) = cluster.command(&["run", "service"]);
+    assert_ne!(code, Some(0));
+    assert!(printed.contains("broker.verify_keys_file") && printed.contains("private key"), "{printed}");
+}
