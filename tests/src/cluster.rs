@@ -28,6 +28,8 @@ pub struct Cluster {
     health: BTreeMap<String, String>,
     /// The program that services run.
     pub service_program: PathBuf,
+    /// The programs of single processes, by name, where they are not those under test.
+    pub programs: BTreeMap<String, PathBuf>,
     /// The token of the tests, where requests need one.
     token: Option<String>,
     /// More environment for every process, as `EVERWATCH_SECTION__KEY`.
@@ -92,6 +94,7 @@ impl Cluster {
             processes: BTreeMap::new(),
             health: BTreeMap::new(),
             service_program: everwatch(),
+            programs: BTreeMap::new(),
             token: None,
             extra: Vec::new(),
         }
@@ -197,7 +200,12 @@ impl Cluster {
     /// Starts the first manager without waiting.
     pub fn spawn_manager(&mut self) {
         let listen = self.listen.clone();
-        self.start("manager", (&everwatch(), &["run", "manager"]), &[("EVERWATCH_MANAGER__LISTEN", &listen)]);
+        let program = self.program("manager", everwatch());
+        self.start("manager", (&program, &["run", "manager"]), &[("EVERWATCH_MANAGER__LISTEN", &listen)]);
+    }
+
+    fn program(&self, name: &str, under_test: PathBuf) -> PathBuf {
+        self.programs.get(name).cloned().unwrap_or(under_test)
     }
 
     /// Runs a command to its end. Returns its exit code and its output.
@@ -248,7 +256,8 @@ impl Cluster {
     }
 
     async fn manager_at(&mut self, name: &str, listen: &str) -> Api {
-        self.start(name, (&everwatch(), &["run", "manager"]), &[("EVERWATCH_MANAGER__LISTEN", listen)]);
+        let program = self.program(name, everwatch());
+        self.start(name, (&program, &["run", "manager"]), &[("EVERWATCH_MANAGER__LISTEN", listen)]);
         let api = Api::new(format!("http://{listen}"));
         let api = self.token.as_ref().map_or(api.clone(), |token| api.with_token(token));
         wait_for(&format!("{name} to be ready"), || async {
@@ -318,8 +327,9 @@ impl Cluster {
         let mut own = service_environment(name, &capacity, &listen, how.broker_url).to_vec();
         own.extend_from_slice(how.environment);
         self.health.insert(name.to_owned(), listen.clone());
-        let program = self.service_program.clone();
-        let arguments: &[&str] = if program == everwatch() { &["run", "service"] } else { &[] };
+        let program = self.program(name, self.service_program.clone());
+        let is_service_only = program.file_name() == test_service().file_name();
+        let arguments: &[&str] = if is_service_only { &[] } else { &["run", "service"] };
         let Some(stderr) = how.stderr else {
             return self.start(name, (&program, arguments), &own);
         };
