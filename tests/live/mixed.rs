@@ -109,11 +109,8 @@ impl Mixed {
             assert!(!log.contains("panicked"), "{what}: {log}");
         }
         assert!(self.cluster.api.parked().await.is_empty(), "{what}: something was parked");
-        let (code, answer) = self
-            .cluster
-            .api
-            .call("POST", &format!("/v1/observers:delete?label=by%3Dtest&expect={}", self.created), None)
-            .await;
+        let all = format!("/v1/observers?label=by%3Dtest&expect={}", self.created);
+        let (code, answer) = self.cluster.api.call("DELETE", &all, None).await;
         assert!(code < 300, "{what}: {code} {answer}");
         self.cluster.api.until_total("/v1/observers?status=Processing,OnDeleting,Created", 0).await;
         beacons::judge(what, &self.folder, |_| OVERLAP);

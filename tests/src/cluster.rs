@@ -328,8 +328,8 @@ impl Cluster {
         own.extend_from_slice(how.environment);
         self.health.insert(name.to_owned(), listen.clone());
         let program = self.program(name, self.service_program.clone());
-        let is_service_only = program.file_name() == test_service().file_name();
-        let arguments: &[&str] = if is_service_only { &[] } else { &["run", "service"] };
+        let has_roles = program.file_name() == everwatch().file_name();
+        let arguments: &[&str] = if has_roles { &["run", "service"] } else { &[] };
         let Some(stderr) = how.stderr else {
             return self.start(name, (&program, arguments), &own);
         };
