@@ -52,6 +52,7 @@ mod silent;
 mod single;
 mod single_sign_on;
 mod stalled;
+mod starting;
 mod state_queues;
 mod stopping;
 mod times;

@@ -94,6 +94,17 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .layer(axum::middleware::from_fn(headers::complete))
 }
 
+/// The answers of a manager that has no database yet.
+pub(crate) fn starting() -> Router {
+    let why = "the manager is starting: it waits for the database, or migrates its schema";
+    Router::new()
+        .route("/livez", axum::routing::get(ops::livez))
+        .route("/readyz", axum::routing::get(async move || Problem::new(Code::NotReady, why)))
+        .fallback(async move || Problem::new(Code::DatabaseUnavailable, why))
+        .layer(axum::middleware::from_fn(problem::render))
+        .layer(axum::middleware::from_fn(headers::complete))
+}
+
 /// The routes of the API, with their document and what they need.
 struct Api {
     router: Router<Arc<Manager>>,

@@ -8,6 +8,7 @@ mod config;
 mod context;
 mod events;
 mod fleet;
+mod front;
 mod http;
 mod intake;
 mod lock;
@@ -30,9 +31,9 @@ use context::Manager;
 use context::audit::Note;
 use everwatch_broker::{Broker, ConnectError};
 use everwatch_core::access::Mode;
-use everwatch_door::serve::{Limits, serve};
-use everwatch_door::tls::{Tls, TlsError};
+use everwatch_door::tls::TlsError;
 use everwatch_store::{Store, StoreError};
+use front::Front;
 use loops::{
     accounts, admission, audit, confirms, create_batcher, event_feed, event_writer, identity_provider,
     leases, link, observer_batches, orphans, preemption, reconcile, revoker, rollouts, save_batcher, sweep,
@@ -69,6 +70,9 @@ pub enum RunError {
     /// The prefix cannot be used: an operator must act.
     #[error(transparent)]
     NotOwner(NotOwner),
+    /// The database cannot be opened: an operator must act.
+    #[error(transparent)]
+    StoreUnusable(#[from] ConfigError),
     /// The database refuses this manager, or cannot be read: an operator must act.
     #[error(transparent)]
     StoreRefused(StoreError),
@@ -80,24 +84,25 @@ pub enum RunError {
 /// One of the manager's loops and how it ended.
 type Ending = (&'static str, Result<(), RunError>);
 
-/// Runs a manager until `stop`. `listening` is called once with the address that it serves.
+/// Runs a manager until `stop`. It listens at once, and answers that it is starting until `opening` has its database.
+/// `listening` is then called once with the address. `opening` ends with `None` after `stop`.
 ///
 /// # Errors
 /// When it cannot start, or when one of its loops ends without being asked to.
 pub async fn run(
     settings: Settings,
-    store: Arc<dyn Store>,
+    opening: impl Future<Output = Result<Option<Arc<dyn Store>>, ConfigError>>,
     broker: Arc<dyn Broker>,
     extra_routes: axum::Router,
     stop: CancellationToken,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), RunError> {
-    let tls = settings.tls.clone().map(Tls::read).transpose()?.map(Arc::new);
-    let listener = listen(settings.listen).await?;
-    let addr =
-        listener.local_addr().map_err(|error| RunError::CannotListen { addr: settings.listen, error })?;
+    let door = stop.child_token();
+    let _shut = door.clone().drop_guard();
+    let mut front = Front::open(&settings, door.clone()).await?;
+    let addr = front.addr;
+    let Some(store) = opening.await? else { return Ok(()) };
     let mut running = start(settings, store, broker, extra_routes, stop).await?;
-    let (app, over) = (running.app.clone(), running.manager.stop.clone());
     http::metrics::install(&running.manager);
     // Not loops of `start`: the simulation plays no batches and no tokens, and other tasks would change its recorded
     // histories.
@@ -117,8 +122,14 @@ pub async fn run(
             });
         }
     }
+    front.show(running.app.clone());
+    let over = running.manager.stop.clone();
     running.loops.spawn(async move {
-        serve(listener, tls, app, Limits::default().with_files(), over).await;
+        tokio::select! {
+            () = over.cancelled() => door.cancel(),
+            () = front.ended() => {}
+        }
+        front.ended().await;
         ("HTTP server", Ok(()))
     });
     let tls = running.manager.settings.tls.is_some();

@@ -231,8 +231,10 @@ impl Fleet {
                 let _over = bound.send(address);
             };
             let broker: Arc<dyn Broker> = self.broker.clone();
+            let opened = async { Ok(Some(store)) };
             let ended =
-                everwatch_manager::run(manager, store, broker, chaos.routes(), stop.clone(), listening).await;
+                everwatch_manager::run(manager, opened, broker, chaos.routes(), stop.clone(), listening)
+                    .await;
             ended.map_err(|error| match error {
                 RunError::NotOwner(error @ NotOwner::Other { .. }) if options.store.is_none() => {
                     DevError::Manager(format!("{error}. {TEMPORARY}"))

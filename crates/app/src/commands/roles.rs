@@ -34,10 +34,9 @@ fn manager(settings: &Settings, adopt: bool) -> anyhow::Result<()> {
     runtime.block_on(async {
         let (stop, hard) = (CancellationToken::new(), CancellationToken::new());
         let work = async {
-            let opened = settings.store.open(settings.manager.row_policy(), &stop).await?;
-            let Some(store) = opened else { return Ok(()) };
+            let opening = settings.store.open(settings.manager.row_policy(), &stop);
             let listening = |address| tracing::info!(%address, "listening");
-            everwatch_manager::run(manager, store, broker, axum::Router::new(), stop.clone(), listening)
+            everwatch_manager::run(manager, opening, broker, axum::Router::new(), stop.clone(), listening)
                 .await?;
             anyhow::Ok(())
         };

@@ -132,7 +132,8 @@ impl Stage {
                     }
                 };
                 let said = |address| heard.send(address).unwrap();
-                everwatch_manager::run(settings, store, broker, axum::Router::new(), stopped, said).await
+                let opened = async { Ok(Some(store)) };
+                everwatch_manager::run(settings, opened, broker, axum::Router::new(), stopped, said).await
             };
             let outcome = runtime.block_on(killed.run_until_cancelled(life));
             runtime.shutdown_background();
