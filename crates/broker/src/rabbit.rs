@@ -7,6 +7,7 @@ mod channel;
 mod consumer;
 mod declare;
 mod exchanges;
+mod known_exchanges;
 mod management;
 mod nodes;
 mod publisher;

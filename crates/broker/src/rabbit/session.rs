@@ -5,7 +5,7 @@ use super::AmqpRuntime;
 use super::asking::Asking;
 use super::channel::{RESOURCE_LOCKED, Shared, code, open_channel};
 use super::consumer::RabbitConsumer;
-use super::exchanges::Exchanges;
+use super::known_exchanges::KnownExchanges;
 use super::publisher::Publisher;
 use super::receipts::{Block, Ending, Receipts};
 use crate::loss::Loss;
@@ -36,7 +36,7 @@ pub(super) struct RabbitSession {
     pub(super) publisher: Publisher,
     pub(super) prefix: String,
     pub(super) topology: Topology,
-    pub(super) exchanges: Exchanges,
+    pub(super) exchanges: KnownExchanges,
     pub(super) shared: Arc<Shared>,
     publish: Arc<Connection>,
     probe: Channel,
@@ -86,7 +86,7 @@ impl RabbitSession {
             publisher: publisher.await?,
             prefix: prefix.to_owned(),
             topology,
-            exchanges: Exchanges::default(),
+            exchanges: KnownExchanges::default(),
             shared,
             publish,
             probe,
