@@ -121,6 +121,18 @@ fn every_file_is_short_and_says_what_it_is() {
 }
 
 #[test]
+fn every_dependency_has_a_reason() {
+    let text = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let from = text.lines().skip_while(|line| *line != "[workspace.dependencies]");
+    let lines: Vec<&str> = from.skip(1).take_while(|line| !line.starts_with('[')).collect();
+    let is_dependency = |line: &str| line.starts_with(|first: char| first.is_ascii_alphanumeric());
+    assert!(lines.iter().filter(|line| is_dependency(line)).count() > 50, "the section is not understood");
+    let without = lines.windows(2).filter(|pair| is_dependency(pair[1]) && !pair[0].starts_with("# "));
+    let without: Vec<&str> = without.map(|pair| pair[1]).collect();
+    assert_eq!(without, Vec::<&str>::new(), "write a comment above each that says what it is for");
+}
+
+#[test]
 fn a_cycle_is_found_and_shown_by_its_imports() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
