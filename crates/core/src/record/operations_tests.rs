@@ -211,7 +211,7 @@ fn an_observer_that_ended_by_itself_stays_ended_until_restarted() {
     it.run();
     it.act(Row::pause).unwrap();
     it.hear(RunEvent::Failed { error: "e".into(), attempts: 1 }).pass();
-    it.is("2 Failed gave up after 1 attempts: e, ends");
+    it.is("2 Failed gave up after 1 attempt: e, ends");
     assert_eq!(it.act(Row::retry), Ok(true));
     it.pass().is("3 Created to be published");
 }

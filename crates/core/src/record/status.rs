@@ -183,6 +183,7 @@ impl fmt::Display for Reason {
             Self::NotStarted { error } | Self::RefusedTooLong { error } | Self::Quarantined { error } => {
                 f.write_str(error)
             }
+            Self::GaveUp { error, attempts: 1 } => write!(f, "gave up after 1 attempt: {error}"),
             Self::GaveUp { error, attempts } => write!(f, "gave up after {attempts} attempts: {error}"),
         }
     }

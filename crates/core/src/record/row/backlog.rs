@@ -284,7 +284,7 @@ mod tests {
         let mut it = row(0, 0);
         hear(&mut it, started(), 1);
         hear(&mut it, failed(), 2);
-        is(&it, "1 Failed gave up after 1 attempts: no None");
+        is(&it, "1 Failed gave up after 1 attempt: no None");
         assert_eq!(it.retry(at(3), &policy()), Ok(true));
         is(&it, "1 Created waiting for a slot in pool default Waiting");
         assert_eq!((it.failures, it.due_at(&policy())), (1, None));
