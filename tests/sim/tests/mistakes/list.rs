@@ -57,6 +57,7 @@ const ORPHANS: &str = "crates/manager/src/loops/orphans.rs";
 const SWEEP: &str = "crates/manager/src/loops/sweep.rs";
 const PUBLISH: &str = "crates/manager/src/outgoing/publish.rs";
 const MANAGER_FLEET: &str = "crates/manager/src/fleet/orders.rs";
+const SESSION_INTAKE: &str = "crates/sdk/src/session/intake.rs";
 const FENCE: &str = "crates/sdk/src/safety/fence.rs";
 const SESSION: &str = "crates/sdk/src/session.rs";
 const OPENING: &str = "crates/sdk/src/session/opening.rs";
@@ -111,7 +112,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         // The welcome of a new service also contains the revocations that were sent before.
         edits: &[
             edit(STATE, "answers.revocations.extend(runs.iter().filter_map(answer));", ""),
-            edit(BIRTHS, "rows.iter().map(Row::revocation).collect()", "Vec::new()"),
+            edit(BIRTHS, "rows.iter().filter(of_pool).map(Row::revocation).collect()", "Vec::new()"),
         ],
     },
     Mistake {
@@ -160,14 +161,14 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "ignore-how-often-a-message-was-handed-out",
         seed: 0,
         rule: "epochs",
-        edits: &[edit(SESSION, "Input::Delivered { block, receipt, read, acquisitions }", "Input::Delivered { block, receipt, read, acquisitions: acquisitions.min(0) }")],
+        edits: &[edit(SESSION_INTAKE, "Input::Delivered { block, receipt, read, acquisitions }", "Input::Delivered { block, receipt, read, acquisitions: acquisitions.min(0) }")],
     },
     Mistake {
         name: "call-the-unstarted-stopped-when-they-are-deleted",
         seed: 137,
         rule: "settlements",
-        edits: &[edit(ROW, "self.delete_requested_at = Some(now);", "self.delete_requested_at = Some(now);
-              if self.observed.latest.is_none() { let key = Key { acquisitions: 0, seq: 0 }; let (service, how) = (ServiceId(uuid::Uuid::nil()), crate::record::observed::Settlement::Stopped); self.observed.settled = Some(crate::record::observed::Settled { key, service, at: now, how }); }")],
+        edits: &[edit(ACTIONS, "self.delete_requested_at = Some(now);", "self.delete_requested_at = Some(now);
+              if self.observed.latest.is_none() { let key = crate::record::observed::Key { acquisitions: 0, seq: 0 }; let (service, how) = (ServiceId(uuid::Uuid::nil()), crate::record::observed::Settlement::Stopped); self.observed.settled = Some(crate::record::observed::Settled { key, service, at: now, how }); }")],
     },
     Mistake {
         name: "count-hand-overs-as-attempts",
