@@ -10,7 +10,7 @@ use everwatch_tests::cluster::{Cluster, everwatch};
 use everwatch_tests::http::Api;
 use everwatch_tests::wait::wait_for;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The greatest overlap of two runs, in ms: none is allowed, and the clock of a beacon has whole milliseconds.
 const OVERLAP: i64 = 1;
@@ -75,9 +75,9 @@ impl Mixed {
         .await;
     }
 
-    async fn replace_managers(&mut self, program: &PathBuf) {
+    async fn replace_managers(&mut self, program: &Path) {
         for name in ["manager", "second"] {
-            self.cluster.programs.insert(name.to_owned(), program.clone());
+            self.cluster.programs.insert(name.to_owned(), program.to_path_buf());
             self.cluster.kill(name);
             if name == "manager" {
                 self.cluster.manager().await;
@@ -89,9 +89,9 @@ impl Mixed {
     }
 
     /// The first service hands over, the other one is killed.
-    async fn replace_services(&mut self, program: &PathBuf) {
+    async fn replace_services(&mut self, program: &Path) {
         for name in ["a", "b"] {
-            self.cluster.programs.insert(name.to_owned(), program.clone());
+            self.cluster.programs.insert(name.to_owned(), program.to_path_buf());
             if name == "a" {
                 assert_eq!(self.cluster.terminate(name), Some(0), "{}", self.cluster.log(name));
             } else {

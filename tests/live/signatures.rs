@@ -131,7 +131,7 @@ async fn forged_altered_and_misdirected_messages_are_refused_counted_and_audited
     let parked = |list: &Listed<ParkedMessage>| list.items.len() == 4;
     let list: Listed<ParkedMessage> = cluster.api.until_read("/v1/parked", parked).await;
     assert!(list.items.iter().all(|it| it.reason.starts_with("not from a manager: ")), "{:?}", list.items);
-    let id = list.items[0].id.clone();
+    let id = list.items[0].id;
     let problem = cluster.api.refused("POST", &format!("/v1/parked/{id}/retry"), None).await;
     assert_eq!((problem.status, problem.code.as_str()), (409, "not-from-a-manager"), "{problem:?}");
     let events: Vec<Event> = cluster.api.list("/v1/events").await;
@@ -174,7 +174,8 @@ async fn a_copied_work_message_runs_its_observer_once() {
     cluster.api.until_service("b", |it| it.held == 0).await;
     assert_eq!(cluster.api.observer("copied").await.epoch, first.epoch);
     // One that was delivered as often as the original.
-    let copy = stranger.publish(&stranger.work(), &body, Some(&signature));
+    let work = stranger.work();
+    let copy = stranger.publish(&work, &body, Some(&signature));
     stranger.intercept(copy).await;
     // Its run and that of the copy end, and the next generation runs.
     let follows = |it: &Observer| it.status == Status::Processing && it.generation == 2;

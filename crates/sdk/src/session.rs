@@ -34,7 +34,7 @@ use crate::tasks::task::{Code, Ended, Units};
 use crate::tasks::threads::Runtimes;
 use crate::tasks::traces;
 use channels::Channels;
-use everwatch_broker::{BrokerError, Receipt, Session, Settle, Target, Topology};
+use everwatch_broker::{BrokerError, Delivery, Receipt, Session, Settle, Target, Topology};
 use everwatch_core::capacity::blocks::BlockId;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::id::ServiceId;

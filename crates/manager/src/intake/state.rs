@@ -34,7 +34,7 @@ use everwatch_core::record::row::{Applied, Row};
 use everwatch_core::wire::heartbeat::Watermark;
 use everwatch_core::wire::message::{BATCH_MAX, decode, encode};
 use everwatch_core::wire::report::{
-    HeldMessages, HeldWork, InventoryDigest, Report, Reports, SequencedReport, StateMessage,
+    HeldMessages, HeldWork, InventoryDigest, RefusedMessages, Report, Reports, SequencedReport, StateMessage,
 };
 use everwatch_store::{Found, Parked, StoreError};
 use everwatch_trace::Span;

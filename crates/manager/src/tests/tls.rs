@@ -60,9 +60,16 @@ async fn a_manager_serves_https_and_knows_clients_by_their_certificates() {
     let (listens, listening) = tokio::sync::oneshot::channel();
     let (stop, broker) = (CancellationToken::new(), Arc::new(MemoryBroker::new()));
     let mut running = JoinSet::new();
-    running.spawn(crate::run(settings, store, broker, Router::new(), stop.clone(), |addr| {
-        listens.send(addr).unwrap();
-    }));
+    running.spawn(crate::run(
+        settings,
+        async { Ok(Some(store)) },
+        broker,
+        Router::new(),
+        stop.clone(),
+        |addr| {
+            listens.send(addr).unwrap();
+        },
+    ));
     let port = listening.await.unwrap().port();
     let client = |identity: Option<(String, String)>| {
         let ca = reqwest::Certificate::from_pem(authority.pem().as_bytes()).unwrap();

@@ -1,8 +1,7 @@
 //! Work and commands as they arrive: read, or refused.
 
-use super::ServiceSession;
+use super::{Incoming, ServiceSession};
 use crate::metric;
-use crate::session::channels::Incoming;
 use everwatch_broker::{Delivery, HeaderValue, Message, Receipt, Settle, Target};
 use everwatch_core::capacity::blocks::BlockId;
 use everwatch_core::run::machine::Input;

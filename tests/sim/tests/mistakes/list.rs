@@ -59,7 +59,6 @@ const PUBLISH: &str = "crates/manager/src/outgoing/publish.rs";
 const MANAGER_FLEET: &str = "crates/manager/src/fleet/orders.rs";
 const SESSION_INTAKE: &str = "crates/sdk/src/session/intake.rs";
 const FENCE: &str = "crates/sdk/src/safety/fence.rs";
-const SESSION: &str = "crates/sdk/src/session.rs";
 const OPENING: &str = "crates/sdk/src/session/opening.rs";
 const MACHINE: &str = "crates/core/src/run/machine.rs";
 const SAVING: &str = "crates/sdk/src/session/checkpoints.rs";
