@@ -30,10 +30,11 @@ struct Channel {
     golden: &'static [&'static str],
 }
 
-const STATE: [&str; 12] = [
+const STATE: [&str; 13] = [
     "reports",
     "registration-single",
     "registration-weight",
+    "messages-refused",
     "checkpoints",
     "finished",
     "handed_over_for",

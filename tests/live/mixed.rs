@@ -1,4 +1,5 @@
-//! Managers and services of the previous release beside those under test: an upgrade and the way back, in both orders.
+//! Managers and services of the previous release beside those under test: an upgrade in both orders, and services that go back.
+//! Managers do not go back, because they refuse the schema of a newer version.
 //!
 //! `tests/run --long upgrade` builds the previous release. Without it, the program under test takes its place, and this is a
 //! rolling restart.
@@ -120,21 +121,19 @@ impl Mixed {
 }
 
 #[tokio::test]
-async fn managers_are_upgraded_first_and_everything_goes_back() {
+async fn managers_are_upgraded_first_and_services_go_back() {
     let mut mixed = Mixed::new(Cluster::new("managers-first").with_postgres()).await;
     mixed.replace_managers(&everwatch()).await;
     mixed.replace_services(&everwatch()).await;
     mixed.replace_services(&previous()).await;
-    mixed.replace_managers(&previous()).await;
     mixed.judge("managers first").await;
 }
 
 #[tokio::test]
-async fn services_are_upgraded_first_and_everything_goes_back() {
+async fn services_are_upgraded_first_and_go_back() {
     let mut mixed = Mixed::new(Cluster::new("services-first").with_postgres()).await;
     mixed.replace_services(&everwatch()).await;
     mixed.replace_managers(&everwatch()).await;
-    mixed.replace_managers(&previous()).await;
     mixed.replace_services(&previous()).await;
     mixed.judge("services first").await;
 }

@@ -2,20 +2,29 @@
 
 use everwatch_api::{AuditEntry, Event, Listed, Observer, ParkedMessage};
 use everwatch_broker::{Broker, Consume, HeaderValue, Message, RabbitBroker, Session, Target, Topology};
+use everwatch_core::clock::now;
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::{ObserverId, Pool};
+use everwatch_core::id::{Name, ObserverId, Pool, ServiceId};
+use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::command::{Command, Revocation};
 use everwatch_core::wire::message::encode;
+use everwatch_core::wire::report::{
+    HeldMessages, HeldWork, RefusedMessages, Report, Reports, RunEvent, RunReport, SequencedReport,
+    StateMessage,
+};
 use everwatch_core::wire::signature::HEADER;
+use everwatch_core::wire::work::Work;
 use everwatch_tests::cluster::{As, Cluster, from_environment};
 use everwatch_tests::http::holder;
+use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command as Process;
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// The files with the keys of a deployment.
 struct Keys(PathBuf);
@@ -83,7 +92,12 @@ impl Stranger {
 }
 
 async fn cluster(name: &str) -> (Cluster, Keys) {
+    cluster_that(name, &[]).await
+}
+
+async fn cluster_that(name: &str, extra: &[(&str, &str)]) -> (Cluster, Keys) {
     let mut cluster = Cluster::new(name);
+    cluster.extra.extend(extra.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
     let keys = Keys::new(&cluster);
     cluster.extra.extend([keys.signing(), keys.verifying()]);
     cluster.manager().await;
@@ -94,9 +108,10 @@ fn sleeper(name: &str) -> Value {
     json!({"name": name, "kind": "exec", "spec": {"argv": ["sleep", "600"]}})
 }
 
-async fn audited(cluster: &Cluster, reason: &str) {
+async fn audited(cluster: &Cluster, queue: &str, reason: &str) {
+    let entry = format!("{queue}?refused={reason}&");
     let told = |list: &Listed<AuditEntry>| {
-        list.items.iter().any(|it| it.method == "MESSAGE" && it.path.contains(&format!("refused={reason}&")))
+        list.items.iter().any(|it| it.method == "MESSAGE" && it.path.contains(&entry))
     };
     cluster.api.until_read("/v1/audit", told).await;
 }
@@ -124,9 +139,17 @@ async fn forged_altered_and_misdirected_messages_are_refused_counted_and_audited
     let revocation = Revocation { id: ObserverId(real.id), below, cause: None };
     let command = encode(&Command::Revoke(vec![revocation])).unwrap();
     stranger.publish(&all, &command, None).await;
-    stranger.publish(&all, &command, Some(&signature)).await;
-    for reason in ["unsigned", "malformed", "altered"] {
-        audited(&cluster, reason).await;
+    stranger.publish(&all, &command, Some("nonsense")).await;
+    let service = ServiceId(cluster.api.service("a").await.id);
+    let commands = stranger.topology.commands_of(&Pool::default(), service);
+    for (queue, reason) in [
+        ("work.default", "unsigned"),
+        ("work.default", "malformed"),
+        ("work.default", "altered"),
+        (&*commands, "unsigned"),
+        (&*commands, "malformed"),
+    ] {
+        audited(&cluster, queue, reason).await;
     }
     let parked = |list: &Listed<ParkedMessage>| list.items.len() == 4;
     let list: Listed<ParkedMessage> = cluster.api.until_read("/v1/parked", parked).await;
@@ -137,9 +160,12 @@ async fn forged_altered_and_misdirected_messages_are_refused_counted_and_audited
     let events: Vec<Event> = cluster.api.list("/v1/events").await;
     assert!(events.iter().any(|it| it.kind == EventKind::MessagesRefused), "{events:?}");
     let metrics = metrics(&cluster, "a").await;
-    for (message, reason, count) in
-        [("work", "altered", 2), ("work", "unsigned", 1), ("command", "unsigned", 1)]
-    {
+    for (message, reason, count) in [
+        ("work", "altered", 2),
+        ("work", "unsigned", 1),
+        ("command", "unsigned", 1),
+        ("command", "malformed", 1),
+    ] {
         let line = format!(
             r#"everwatch_service_refused_messages_total{{message="{message}",reason="{reason}"}} {count}"#
         );
@@ -152,6 +178,52 @@ async fn forged_altered_and_misdirected_messages_are_refused_counted_and_audited
     let (status, answer) = cluster.api.call("POST", "/v1/observers/real/pause", None).await;
     assert!(status < 300, "{answer}");
     cluster.api.until_status("real", "Paused").await;
+}
+
+#[tokio::test]
+async fn genuine_work_is_refused_in_the_queue_of_another_pool() {
+    let (mut cluster, _keys) = cluster("detour").await;
+    let stranger = Stranger::new(&cluster).await;
+    cluster.service("a", 10).await;
+    let environment = [("EVERWATCH_SERVICE__POOL", "gpu")];
+    cluster.spawn_service_as("b", 10, As { environment: &environment, ..As::default() });
+    cluster.until_active("b").await;
+    let gpu = stranger.topology.work(&Pool::new("gpu").unwrap());
+    let key = stranger.topology.work(&Pool::default());
+    let detour = Target::Direct { exchange: stranger.topology.work_exchange(), key };
+    stranger.session.bind(&gpu, &[detour]).await.unwrap();
+    cluster.api.create(sleeper("one")).await;
+    audited(&cluster, "work.gpu", "altered").await;
+    let one = cluster.api.until_status("one", "Processing").await;
+    assert_eq!((holder(&one), one.generation), (Some("a"), 1));
+}
+
+#[tokio::test]
+async fn a_stranger_who_describes_an_observer_gets_no_signature_for_it() {
+    let (mut cluster, _keys) = cluster("described").await;
+    let stranger = Stranger::new(&cluster).await;
+    cluster.service("a", 10).await;
+    let (id, service) = (ObserverId(Uuid::now_v7()), ServiceId(Uuid::now_v7()));
+    let definition = ObserverDefinition::parse(sleeper("forged"), &Name::new("forged").unwrap()).unwrap();
+    let work = serde_json::to_string(&Work::of(id, 1, &definition).unwrap()).unwrap();
+    let event = RunEvent::Started { attempt: 1, started_at: now() };
+    let run = RunReport { id, epoch: Epoch::new(1, 0), event };
+    let held = HeldMessages { pool: Pool::default(), held: vec![HeldWork { run, work }] };
+    let last = RefusedMessages {
+        queue: "the end".to_owned(),
+        reason: "unsigned".to_owned(),
+        count: 1,
+        detail: String::new(),
+        observer: None,
+    };
+    let reports = [Report::HeldMessages(held), Report::MessagesRefused(last)];
+    for (seq, report) in (1..).zip(reports) {
+        let entries = vec![SequencedReport::new(seq, now(), report)];
+        let message = StateMessage::Reports(Reports { service, entries });
+        stranger.publish(&Target::Queue(stranger.topology.state()), &encode(&message).unwrap(), None).await;
+    }
+    audited(&cluster, "the end", "unsigned").await;
+    assert_eq!(cluster.api.observers().await.len(), 0);
 }
 
 async fn metrics(cluster: &Cluster, service: &str) -> String {
@@ -170,7 +242,12 @@ async fn a_copied_work_message_runs_its_observer_once() {
     cluster.service("b", 1).await;
     // An older copy: the manager ends its run.
     stranger.publish(&stranger.work(), &body, Some(&signature)).await;
-    cluster.api.until_service("b", |it| it.held == 1).await;
+    wait_for("the copy to be started", || async {
+        let metrics = metrics(&cluster, "b").await;
+        let starts = metrics.lines().find_map(|line| line.strip_prefix("everwatch_service_starts_total "));
+        if starts == Some("1") { Ok(()) } else { Err(format!("{starts:?}")) }
+    })
+    .await;
     cluster.api.until_service("b", |it| it.held == 0).await;
     assert_eq!(cluster.api.observer("copied").await.epoch, first.epoch);
     // One that was delivered as often as the original.
@@ -190,7 +267,7 @@ async fn a_copied_work_message_runs_its_observer_once() {
 
 #[tokio::test]
 async fn keys_are_rotated_without_a_gap() {
-    let (mut cluster, keys) = cluster("rotated").await;
+    let (mut cluster, keys) = cluster_that("rotated", &[("EVERWATCH_MANAGER__ORPHAN_AFTER", "15s")]).await;
     cluster.service("a", 10).await;
     cluster.api.create(sleeper("old")).await;
     cluster.api.until_status("old", "Processing").await;

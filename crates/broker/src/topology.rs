@@ -164,6 +164,16 @@ impl Topology {
     pub fn leads_to_services(&self, exchange: &str) -> bool {
         exchange == self.work_exchange() || self.is_for_commands(exchange)
     }
+    /// Whether managers publish to this queue of a service through this exchange with this routing key. Anybody with the
+    /// permission can bind the queue to other exchanges, and to other keys.
+    #[must_use]
+    pub fn leads_to(&self, (exchange, routing_key): (&str, &str), queue: &str) -> bool {
+        let own = self.exchange_of(queue);
+        let is_for_all = self.service_of(queue).is_some()
+            && (exchange == self.commands().name() && routing_key.is_empty()
+                || exchange == own && routing_key == ALL);
+        is_for_all || exchange == own && routing_key == queue
+    }
     /// Whether this exchange is one of those for commands.
     #[must_use]
     pub fn is_for_commands(&self, exchange: &str) -> bool {
@@ -250,6 +260,33 @@ mod tests {
         assert_eq!(topology.service_of(&commands), Some(ServiceId(id)));
         for other in ["p.commands.work", "q.commands.work.00000000-0000-0000-0000-000000000007", "p.work.a"] {
             assert_eq!(topology.service_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_queue_of_a_service_has_few_ways() {
+        let topology = Topology::new("p.");
+        let id = ServiceId(Uuid::from_u128(7));
+        let (a, b) = (Pool::new("a").unwrap(), Pool::new("b").unwrap());
+        let (work, commands) = (topology.work(&a), topology.commands_of(&a, id));
+        assert!(topology.leads_to(("p.work", &work), &work));
+        for way in [
+            ("p.work", "p.work.b"),
+            ("p.commands.a", &*work),
+            ("", &*work),
+            ("p.work", "all"),
+            ("p.commands", ""),
+        ] {
+            assert!(!topology.leads_to(way, &work), "{way:?}");
+        }
+        for way in [("p.commands.a", &*commands), ("p.commands.a", "all"), ("p.commands", "")] {
+            assert!(topology.leads_to(way, &commands), "{way:?}");
+        }
+        let of_b = topology.commands_of(&b, id);
+        for way in
+            [("p.commands.b", &*of_b), ("p.commands.b", "all"), ("p.commands", "all"), ("p.work", &*commands)]
+        {
+            assert!(!topology.leads_to(way, &commands), "{way:?}");
         }
     }
 

@@ -22,7 +22,7 @@ use everwatch_core::wire::permits::{
 };
 use everwatch_core::wire::report::{
     HeldMessages, HeldWork, InventoryChunk, InventoryDigest, InventoryRange, KindInfo, Predecessor,
-    Registration, Report, Reports, RunEvent, RunReport, SequencedReport, StateMessage,
+    RefusedMessages, Registration, Report, Reports, RunEvent, RunReport, SequencedReport, StateMessage,
 };
 use everwatch_core::wire::trace::TraceContext;
 use everwatch_core::wire::work::{DecodedWork, Work};
@@ -140,6 +140,19 @@ fn registrations_of_single_pools_and_of_services_that_take_weights() {
     };
     both_ways("registration-single", &report(Registration { pool_single: true, ..registration() }));
     both_ways("registration-weight", &report(Registration { weight_max: 4, ..registration() }));
+}
+
+#[test]
+fn refused_messages() {
+    let report = Report::MessagesRefused(RefusedMessages {
+        queue: "everwatch.work.default".to_owned(),
+        reason: "altered".to_owned(),
+        count: 3,
+        detail: "its signature does not fit".to_owned(),
+        observer: Some(observer()),
+    });
+    let entries = vec![SequencedReport::new(1, at(0), report)];
+    both_ways("messages-refused", &StateMessage::Reports(Reports { service: service(), entries }));
 }
 
 #[test]

@@ -11,10 +11,6 @@ use std::time::Duration;
 const BATCH: usize = 500;
 /// How often a row is tried again that a manager changes meanwhile: none should run.
 const TRIES: usize = 20;
-/// Why the managers start in safe mode.
-const REASON: &str = "the database was restored from a backup: wait a minute, until every service has reported what it \
-    holds, delete the observers that must not run again, then switch safe mode off";
-
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
@@ -28,11 +24,11 @@ pub struct Restored {
 /// If the database cannot be reached or read, or if another program changes it.
 pub async fn restored(store: &dyn Store) -> Result<Restored, StoreError> {
     let now = store.now().await?;
-    let reason = REASON.to_owned();
+    let reason = safe_mode::RESTORED.to_owned();
     let text = serde_json::to_string(&SafeMode { on: true, reason })
         .map_err(|error| StoreError::Corrupt(error.to_string()))?;
     store.set_note(safe_mode::NOTE, &text, Duration::MAX).await?;
-    store.record(&[plain(EventKind::SafeMode, now, format!("on: {REASON}"))]).await?;
+    store.record(&[plain(EventKind::SafeMode, now, format!("on: {}", safe_mode::RESTORED))]).await?;
     store.empty_rates().await?;
     let status = Status::ALL.into_iter().filter(|status| *status != Status::Deleted).collect();
     let filter = Filter { status, sort: Sort::CreatedAt, ..Filter::default() };

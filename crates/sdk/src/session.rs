@@ -126,7 +126,9 @@ pub(crate) async fn live(incarnation: Incarnation) -> Result<End, Unlived> {
     let helpers = CancellationToken::new();
     let end = match ServiceSession::begin(incarnation, &tracker, &helpers).await {
         Ok(life) => Ok(life.run().await),
-        Err(StartError::Broker(BrokerError::Refused(why))) => Err(Unlived::Refused(why)),
+        Err(StartError::Broker(BrokerError::Refused(why) | BrokerError::Forbidden(why))) => {
+            Err(Unlived::Refused(why))
+        }
         Err(StartError::Broker(error)) => Err(Unlived::Lost(error.to_string())),
         Err(StartError::Thread(error)) => Err(Unlived::NoThread(error)),
     };

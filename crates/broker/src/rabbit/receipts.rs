@@ -60,7 +60,7 @@ impl Receipts {
         Self { verifier, last: AtomicU64::new(0), held: Mutex::default() }
     }
 
-    fn refusal(&self, delivery: &lapin::message::Delivery) -> Option<Refused> {
+    fn refusal(&self, delivery: &lapin::message::Delivery, queue: &str) -> Option<Refused> {
         let (verifier, topology) = self.verifier.as_ref()?;
         let header = delivery.properties.headers().as_ref().and_then(|headers| headers.inner().get(HEADER));
         let signature = header.and_then(|value| match value {
@@ -69,11 +69,14 @@ impl Receipts {
         });
         let way = (delivery.exchange.as_str(), delivery.routing_key.as_str());
         let is_command = topology.is_for_commands(way.0);
+        if signature.is_some() && !topology.leads_to(way, queue) {
+            return Some(Refused::Altered);
+        }
         verifier.check(&Received { way, signature, body: &delivery.data, is_command }).err()
     }
 
     pub(super) fn keep(&self, delivery: lapin::message::Delivery, block: &Arc<Block>) -> Delivery {
-        let refused = self.refusal(&delivery);
+        let refused = self.refusal(&delivery, &block.queue);
         let receipt = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let held = Held { acker: delivery.acker, block: Arc::clone(block) };
         self.lock().insert(receipt, held);

@@ -11,6 +11,9 @@ use std::time::Duration;
 use tracing::warn;
 
 pub(crate) const NOTE: &str = "safe_mode";
+/// Why managers start in safe mode after `everwatch migrate --restored`.
+pub(crate) const RESTORED: &str = "the database was restored from a backup: wait a minute, until every service has \
+    reported what it holds, delete the observers that must not run again, then switch safe mode off";
 
 pub(crate) async fn read(records: &Records) -> Result<SafeMode, StoreError> {
     let stored = records.store.note(NOTE).await?;
@@ -37,6 +40,11 @@ fn parse(text: &str) -> SafeMode {
             SafeMode { on: true, reason }
         }
     }
+}
+
+/// Whether it is on because `everwatch migrate --restored` prepared the database.
+pub(crate) async fn is_restored(records: &Records) -> Result<bool, StoreError> {
+    read(records).await.map(|safe_mode| safe_mode.on && safe_mode.reason == RESTORED)
 }
 
 pub(crate) async fn is_on(records: &Records) -> Result<bool, StoreError> {

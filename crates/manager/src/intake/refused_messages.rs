@@ -6,6 +6,7 @@ use everwatch_core::id::ServiceId;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::wire::report::RefusedMessages;
 use everwatch_store::StoreError;
+use tracing::info;
 
 /// The method of their entries in the audit log, which are no requests.
 const METHOD: &str = "MESSAGE";
@@ -28,6 +29,7 @@ pub(super) async fn store(
     manager.records.store.set_outcomes(&outcomes).await?;
     for (service, it) in refused {
         let name = manager.records.events.known.name(*service);
+        info!(target: "audit", service = name, queue = it.queue, reason = it.reason, count = it.count, "messages refused");
         let text = format!("service {name} refused {} of {}: {}", it.count, it.queue, it.detail);
         manager.records.events.tell_all(EventKind::MessagesRefused, text);
     }

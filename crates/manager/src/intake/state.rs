@@ -179,7 +179,6 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> 
     if !batch.parked.is_empty() {
         manager.records.store.park(&batch.parked).await?;
     }
-    refused_messages::store(manager, &batch.refused).await?;
     checkpoints::save_results(&manager.records, &batch.saved).await?;
     let mut by_id: HashMap<ObserverId, Vec<&Run>> = HashMap::new();
     for run in &batch.runs {
@@ -194,6 +193,8 @@ async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> 
     if may_compare(manager) {
         answers.list = inventories::compare(&manager.records, &batch.digests).await?;
     }
+    // Last, because a batch that fails is applied again.
+    refused_messages::store(manager, &batch.refused).await?;
     Ok(answers)
 }
 

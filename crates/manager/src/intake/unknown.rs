@@ -4,6 +4,7 @@
 use crate::context::Manager;
 use crate::context::records::Records;
 use crate::context::revocations::{Recipients, Revoked};
+use crate::fleet::safe_mode;
 use crate::metric;
 use crate::outgoing::commands;
 use everwatch_core::capacity::admission::PoolOffers;
@@ -109,7 +110,7 @@ pub(crate) async fn ask_who(manager: &Arc<Manager>, services: &[ServiceId]) -> R
 pub(crate) async fn adopt(manager: &Manager, described: &[HeldMessages]) -> Result<(), StoreError> {
     let all = described.iter().flat_map(|it| it.held.iter().map(move |held| (&it.pool, held)));
     let by_id: HashMap<ObserverId, _> = all.map(|(pool, held)| (held.run.id, (pool, held))).collect();
-    if by_id.is_empty() {
+    if by_id.is_empty() || !may_adopt(manager, by_id.len()).await? {
         return Ok(());
     }
     let ids: Vec<ObserverId> = by_id.keys().copied().collect();
@@ -138,6 +139,20 @@ pub(crate) async fn adopt(manager: &Manager, described: &[HeldMessages]) -> Resu
         Arc::make_mut(&mut row.definition).name = name;
     }
     insert(&manager.records, late, &told).await.map(drop)
+}
+
+/// Anybody who may write to the state queue can describe an observer. If this manager signs messages, it would sign that of
+/// such an observer, and services would run it.
+async fn may_adopt(manager: &Manager, observers: usize) -> Result<bool, StoreError> {
+    let may = !manager.link.broker.signs() || safe_mode::is_restored(&manager.records).await?;
+    if !may {
+        warn!(
+            observers,
+            "a service reports observers that are not in the database; a manager that signs messages adopts them only after \
+             `everwatch migrate --restored`, and until safe mode is switched off"
+        );
+    }
+    Ok(may)
 }
 
 /// Answers those whose names are taken. Another manager may have been faster: then the report that comes

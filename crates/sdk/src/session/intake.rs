@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How long a message with an unknown key is held, so that it does not circulate between services without pause.
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(10);
 
+/// How often a message with an unknown key is delivered before it is parked: after about five minutes.
+const GIVE_BACK_MOST: u32 = 30;
+
 impl ServiceSession {
     pub(super) async fn on_work(&mut self, block: BlockId, delivery: Delivery) {
         if let Some(refused) = delivery.refused.clone() {
@@ -29,6 +32,8 @@ impl ServiceSession {
             }
             Err(unreadable) => {
                 self.step(Input::Unreadable { block }).await;
+                let bytes = delivery.body.len();
+                tracing::warn!(reason = unreadable.0, bytes, "an unreadable work message is parked");
                 self.park((block, delivery), &unreadable.0);
             }
         }
@@ -61,7 +66,9 @@ impl ServiceSession {
         self.step(Input::Unreadable { block }).await;
         match refused {
             // It may be genuine, and the file of this service out of date.
-            Refused::UnknownKey(_) => self.give_back_later(block, delivery.receipt),
+            Refused::UnknownKey(_) if delivery.acquisitions < GIVE_BACK_MOST => {
+                self.give_back_later(block, delivery.receipt);
+            }
             other => self.park((block, delivery), &format!("{PARKED_AS}{other}")),
         }
     }
@@ -77,9 +84,8 @@ impl ServiceSession {
         });
     }
 
-    /// Parks a message that no version can read, unchanged, and acknowledges it only then.
+    /// Parks a message unchanged, and acknowledges it only then.
     fn park(&self, (block, delivery): (BlockId, Delivery), reason: &str) {
-        tracing::warn!(reason, bytes = delivery.body.len(), "an unreadable work message is parked");
         let (session, fence) = (self.me.session.clone(), self.fence.clone());
         let target = Target::Queue(self.topology.parked());
         let queue = self.topology.work(&self.me.settings.pool);

@@ -30,7 +30,7 @@ from everwatch._permit_requests import PermitRequests
 from everwatch._refusals import Refusals
 from everwatch._reporter import Reporter, said
 from everwatch._rules import STEADY, limits
-from everwatch._signature import PARKED_AS, Refused
+from everwatch._signature import ALTERED, HEADER, PARKED_AS, Refused
 from everwatch._slots import Slots
 from everwatch._tasks import Ended, Units
 from everwatch._topology import Topology
@@ -44,6 +44,8 @@ _PROGRESS = 1.0
 _LIST_EVERY = 60.0
 # How long a message with an unknown key is held, so that it does not circulate between services without pause.
 _GIVE_BACK_AFTER = 10.0
+# How often a message with an unknown key is delivered before it is parked: after about five minutes.
+_GIVE_BACK_MOST = 30
 # The most inputs that the loop handles before it looks at its timers.
 _INPUTS_AT_ONCE = 64
 # The most commands in transit to the loop.
@@ -311,6 +313,9 @@ class ServiceSession:
         verifier = self.me.settings.verifier
         if verifier is None:
             return None
+        queue = self.topology.commands_of(self.me.settings.pool, self.me.id) if is_command else self._queue
+        if HEADER in delivery.headers and not self.topology.leads_to(delivery.way, queue):
+            return ALTERED
         return verifier.refusal(delivery.way, delivery.headers, delivery.body, is_command=is_command)
 
     async def _refuse_work(self, block: int, delivery: Delivery, refused: Refused) -> None:
@@ -321,7 +326,7 @@ class ServiceSession:
             observer = None
         self._refusals.add(self._queue, refused, observer)
         await self.step(partial(self.machine.on_unreadable, block))
-        if refused.code == "unknown-key":
+        if refused.code == "unknown-key" and delivery.acquisitions < _GIVE_BACK_MOST:
             # It may be genuine, and the file of this service out of date.
             self.spawn(self._give_back_later(block, delivery.receipt))
         else:

@@ -41,7 +41,7 @@ class Refused:
 
 _UNSIGNED = Refused("unsigned", "it has no signature")
 _MALFORMED = Refused("malformed", "its signature is malformed")
-_ALTERED = Refused("altered", "its signature does not fit: it was altered, or copied from another queue")
+ALTERED = Refused("altered", "its signature does not fit: it was altered, or copied from another queue")
 _NOT_CURRENT = Refused(
     "not-current", f"it was signed more than {VALID_FOR:.0f} s before or after the time of this machine"
 )
@@ -165,5 +165,5 @@ class Verifier:
         try:
             key.verify(signature, signed_bytes(*way, at, body))
         except InvalidSignature:
-            return _ALTERED
+            return ALTERED
         return self._seen.refusal(at, signature, time.time_ns() // 1_000_000) if is_command else None

@@ -75,6 +75,17 @@ class Topology:
         """The direct exchange of commands to the services of a pool; the key ``ALL`` means all of them."""
         return f"{self.prefix}commands.{pool}"
 
+    def leads_to(self, way: tuple[str, str], queue: str) -> bool:
+        """Whether managers publish to this queue of a service through this exchange with this routing key.
+
+        Anybody with the permission can bind the queue to other exchanges, and to other keys.
+        """
+        exchange, routing_key = way
+        own = self.exchange_of(queue)
+        name = queue.removeprefix(self.prefix)
+        is_for_all = name.startswith("commands.") and (way == (self.commands, "") or way == (own, ALL))
+        return is_for_all or (exchange == own and routing_key == queue)
+
     def commands_of(self, pool: str, service: UUID) -> str:
         """The exclusive queue of one service, which exists exactly as long as its session."""
         return f"{self.prefix}commands.{pool}.{service}"

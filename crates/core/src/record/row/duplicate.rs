@@ -1,6 +1,6 @@
 //! A message that exists twice: somebody copied it, for example with a tool that moves messages between queues.
 
-use super::{Desired, Row};
+use super::Row;
 use crate::clock::Timestamp;
 use crate::id::ServiceId;
 use crate::wire::report::{RunEvent, RunReport};
@@ -9,7 +9,8 @@ impl Row {
     /// Ends this generation if a second service reports a run that a first one still has; the next generation follows.
     ///
     /// The broker counts how often it has delivered a message, so two services have the same epoch only if there are two
-    /// messages. No order between the two runs exists, so both end.
+    /// messages. No order between the two runs exists, so both end. The next generation starts when the first of them has
+    /// ended, so it may run beside the other one for the grace of that run.
     pub(super) fn end_duplicate(&mut self, service: ServiceId, report: &RunReport, now: Timestamp) {
         let runs = matches!(
             report.event,
@@ -22,10 +23,8 @@ impl Row {
         if !runs || !others || self.observed.settled.is_some() || self.ending == Some(self.generation) {
             return;
         }
+        // The next generation is not promised: if the first run completes, the observer has completed.
         self.ending = Some(self.generation);
-        if self.desired == Desired::Running {
-            self.promised = Some(self.generation);
-        }
         self.withdrawn_at = None;
         self.duplicated_at = Some(now);
     }
@@ -39,7 +38,9 @@ mod tests {
     use crate::observer::definition::ObserverDefinition;
     use crate::record::due::{DueStep, due_step};
     use crate::record::events::{EventKind, happenings};
+    use crate::record::row::Desired;
     use crate::record::row_policy::RowPolicy;
+    use crate::record::status::Status;
     use serde_json::json;
     use uuid::Uuid;
 
@@ -102,6 +103,17 @@ mod tests {
             }
             assert_eq!((row.ending, row.duplicated_at), (None, None), "{what}");
         }
+    }
+
+    #[test]
+    fn an_observer_that_completes_meanwhile_does_not_run_again() {
+        let mut row = row();
+        hear(&mut row, 1, 0, started());
+        hear(&mut row, 2, 0, started());
+        hear(&mut row, 1, 0, RunEvent::Completed);
+        hear(&mut row, 2, 0, RunEvent::Stopped);
+        assert!(!row.wants_republish());
+        assert_eq!(row.verdict().status, Status::Completed);
     }
 
     #[test]
