@@ -186,7 +186,8 @@ async fn genuine_work_is_refused_in_the_queue_of_another_pool() {
     let stranger = Stranger::new(&cluster).await;
     cluster.service("a", 10).await;
     let environment = [("EVERWATCH_SERVICE__POOL", "gpu")];
-    cluster.spawn_service_as("b", 10, As { environment: &environment, ..As::default() });
+    let url = cluster.broker_url.clone();
+    cluster.spawn_service_as("b", 10, As { broker_url: &url, environment: &environment, ..As::default() });
     cluster.until_active("b").await;
     let gpu = stranger.topology.work(&Pool::new("gpu").unwrap());
     let key = stranger.topology.work(&Pool::default());
@@ -293,8 +294,7 @@ async fn keys_are_rotated_without_a_gap() {
     // The first key goes. A service that starts now still gets the message of the first observer, with an unknown key: it
     // gives it back. The next generation is signed with the second key.
     std::fs::write(keys.path("verify"), public("second")).unwrap();
-    cluster.spawn_service_as("b", 10, As::default());
-    cluster.until_active("b").await;
+    cluster.service("b", 10).await;
     cluster.kill("a");
     let told = |entries: &Listed<AuditEntry>| {
         entries.items.iter().any(|it| it.path.contains("refused=unknown-key&"))

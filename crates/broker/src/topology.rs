@@ -85,8 +85,8 @@ impl Topology {
     pub fn store(&self) -> String {
         format!("{}store", self.prefix)
     }
-    /// The fan-out exchange for commands to all services. Every service may read it, so a command that names an observer
-    /// goes to the services of its pool instead.
+    /// The fan-out exchange for commands to all services. Every service may read it, so most commands that name observers
+    /// go to the services of their pools instead.
     #[must_use]
     pub fn commands(&self) -> Target {
         Target::Fanout(format!("{}commands", self.prefix))

@@ -206,7 +206,8 @@ pub struct ManagerSection {
     /// How many parked messages are kept.
     pub parked_max: u32,
     /// Pools whose queues managers create when they connect. Managers create the queues of other pools when the first
-    /// observer is published to them, and services do if their broker user may.
+    /// observer is published to them, and services do if their broker user may. Single pools do not belong here: their queues
+    /// have other arguments.
     pub pools: Vec<Pool>,
     /// How many requests one client may send per second; 0: no limit.
     pub requests_per_second: u32,

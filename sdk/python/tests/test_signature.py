@@ -4,6 +4,7 @@ import subprocess
 import time
 from base64 import urlsafe_b64encode
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -13,6 +14,7 @@ from everwatch import _signature
 from everwatch._refusals import Refusals
 from everwatch._settings import SettingsError, load
 from everwatch._signature import HEADER, Refused, Verifier, signed_bytes
+from everwatch._topology import Topology
 
 WAY = ("e.work", "e.work.a")
 
@@ -139,3 +141,16 @@ def test_a_signature_of_a_manager_fits(tmp_path: Path) -> None:
     )
     way, headers = ("everwatch.work", "everwatch.work.default"), {HEADER: signature}
     assert Verifier(str(file)).refusal(way, headers, b'{"v":1}', is_command=False) is None
+
+
+def test_a_queue_of_a_service_has_few_ways() -> None:
+    topology, service = Topology("p.", 1), UUID(int=7)
+    work, commands = topology.work("a"), topology.commands_of("a", service)
+    assert topology.leads_to(("p.work", work), work)
+    for way in [("p.work", "p.work.b"), ("p.commands.a", work), ("", work), ("p.work", "all"), ("p.commands", "")]:
+        assert not topology.leads_to(way, work), way
+    for way in [("p.commands.a", commands), ("p.commands.a", "all"), ("p.commands", "")]:
+        assert topology.leads_to(way, commands), way
+    of_b = topology.commands_of("b", service)
+    for way in [("p.commands.b", of_b), ("p.commands.b", "all"), ("p.commands", "all"), ("p.work", commands)]:
+        assert not topology.leads_to(way, commands), way

@@ -80,11 +80,10 @@ class Topology:
 
         Anybody with the permission can bind the queue to other exchanges, and to other keys.
         """
-        exchange, routing_key = way
         own = self.exchange_of(queue)
         name = queue.removeprefix(self.prefix)
-        is_for_all = name.startswith("commands.") and (way == (self.commands, "") or way == (own, ALL))
-        return is_for_all or (exchange == own and routing_key == queue)
+        is_for_all = name.startswith("commands.") and way in ((self.commands, ""), (own, ALL))
+        return is_for_all or way == (own, queue)
 
     def commands_of(self, pool: str, service: UUID) -> str:
         """The exclusive queue of one service, which exists exactly as long as its session."""
