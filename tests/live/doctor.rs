@@ -2,7 +2,7 @@
 
 use everwatch_api::Finding;
 use everwatch_core::doctor::Severity;
-use everwatch_tests::cluster::{Cluster, brokers, everwatch, from_environment};
+use everwatch_tests::cluster::{Cluster, brokers, everwatch, free_address, from_environment};
 use everwatch_tests::rabbitmq::{Management, Node};
 use everwatch_tests::wait::wait_for;
 use serde_json::json;
@@ -204,7 +204,10 @@ async fn tables_of_another_version_are_found() {
     assert!(cli(&cluster, &[]).await.1.contains("cure  upgrade this manager to the version"), "{found:?}");
     // As the finding says, it could not start again.
     let mut command = Command::new(everwatch());
-    command.args(["run", "manager"]).envs(cluster.environment());
+    command
+        .args(["run", "manager"])
+        .envs(cluster.environment())
+        .env("EVERWATCH_MANAGER__LISTEN", free_address());
     let refused = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(1) && said.contains("unknown schema version 9999"), "{said}");

@@ -85,10 +85,6 @@ def test_a_message_that_is_held_and_delivered_again_means_that_the_session_is_lo
     SlotScript().run(7, 1, 0, *STARTED).run(8, 1, 1, "lost 1.0")
 
 
-def test_the_holder_of_a_message_drops_a_copy() -> None:
-    SlotScript().run(7, 1, 1, "start 1.1 attempt 1", "report started 1.1").run(8, 1, 0, "ack 8").run(9, 1, 1, "ack 9")
-
-
 def test_a_refused_message_passes_all_consumers_then_waits_longer_each_round() -> None:
     foreign = WorkHeader(UUID(int=1), 1, "new", "message version 9 is unknown here")
     script = SlotScript()

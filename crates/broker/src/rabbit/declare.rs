@@ -107,6 +107,10 @@ impl RabbitSession {
         channel.queue_declare(queue.into(), options(kind), arguments).await.map_err(|e| {
             let error = match self.shared.fail(&e, queue) {
                 BrokerError::Refused(why) => BrokerError::Refused(explain_refusal(&why)),
+                // RabbitMQ 3.10 does not name the permission.
+                BrokerError::Forbidden(why) => BrokerError::Forbidden(format!(
+                    "{why}; a user that declares it needs the permission to configure it"
+                )),
                 other => other,
             };
             (code(&e), error)

@@ -173,16 +173,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
         let id = arrival.id;
         let Some(slot) = self.slots.get_mut(&id) else { return self.admit(arrival, now, effects) };
         let held = slot.successor.as_ref().map_or(slot.epoch, |successor| successor.epoch);
-        let same_generation = [slot.epoch, held]
-            .into_iter()
-            .filter(|held| held.generation() == arrival.epoch.generation())
-            .max();
-        if same_generation.is_some_and(|held| arrival.epoch <= held) {
-            // The broker counts deliveries: a redelivery has a later epoch. So this is another message, a copy.
-            effects.push(Effect::Ack(arrival.receipt));
-            return;
-        }
-        if same_generation.is_some() {
+        if [slot.epoch, held].iter().any(|held| held.generation() == arrival.epoch.generation()) {
             // The obvious way settles the earlier run here, and with it the generation of the later one. But the
             // broker redelivers a message only after it took it from this session: the session has lost it.
             effects.push(Effect::Lost { id, epoch: slot.epoch });

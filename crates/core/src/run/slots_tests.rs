@@ -122,15 +122,6 @@ fn managers_learn_when_a_message_that_counts_towards_limits_is_gone() {
 }
 
 #[test]
-fn the_holder_of_a_message_drops_a_copy_and_a_redelivery_means_that_it_lost_the_message() {
-    Script::new()
-        .on(delivered(7, 1, 1), &["start 1.1 attempt 1", "report Started 1.1"])
-        .on(delivered(8, 1, 0), &["ack 8"])
-        .on(delivered(9, 1, 1), &["ack 9"])
-        .on(delivered(10, 1, 2), &["lost 1.1"]);
-}
-
-#[test]
 fn no_run_below_a_revocation_starts() {
     Script::new()
         .on(revocation(Epoch::after_generation(1)), &[])

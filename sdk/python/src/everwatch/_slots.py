@@ -75,12 +75,7 @@ class Slots(SlotEnds):
             self._admit(arrival, now, effects)
             return effects
         held = {slot.epoch, slot.epoch if slot.successor is None else slot.successor.epoch}
-        same_generation = [epoch for epoch in held if generation_of(epoch) == read.generation]
-        if same_generation and arrival.epoch <= max(same_generation):
-            # The broker counts deliveries: a redelivery has a later epoch. So this is another message, a copy.
-            effects.append(Ack(receipt))
-            return effects
-        if same_generation:
+        if any(generation_of(epoch) == read.generation for epoch in held):
             # The broker redelivers a message only after it took it from this session: the session has lost it.
             effects.append(Lost(read.id, slot.epoch))
         elif arrival.epoch <= slot.epoch:
