@@ -340,7 +340,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "acknowledge-the-newer-copy-for-the-older",
-        seed: 156,
+        seed: 246,
         rule: "acknowledgements",
         edits: &[edit(SLOTS, "effects.push(acknowledge((slot.receipt, counts), id, epoch));", "let newer = slot.successor.as_ref().map_or(slot.receipt, |it| it.receipt); effects.push(acknowledge((newer, counts), id, epoch));")],
     },
