@@ -75,7 +75,7 @@ impl Batches for RemoteStore {
     async fn results(&self, ids: &[ObserverId]) -> Result<Vec<ObserverResult>, StoreError> {
         self.operation(Access::Read, self.memory().results(ids)).await
     }
-    async fn taken_names(&self, names: &[&str], batch: BatchId) -> Result<Vec<Name>, StoreError> {
+    async fn taken_names(&self, names: &[String], batch: BatchId) -> Result<Vec<Name>, StoreError> {
         self.operation(Access::Read, self.memory().taken_names(names, batch)).await
     }
     async fn delete_batch(&self, batch: BatchId, version: i64) -> Result<bool, StoreError> {
