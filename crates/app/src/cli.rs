@@ -7,6 +7,7 @@ mod conformance;
 mod fleet;
 mod limit;
 mod logs;
+mod namespace;
 mod new;
 mod observer;
 mod rate;
@@ -23,6 +24,7 @@ pub(crate) use conformance::Conformance;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
 pub(crate) use limit::Limit;
 pub(crate) use logs::{LogOutput, Logs};
+pub(crate) use namespace::Namespace;
 pub(crate) use new::New;
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
 pub(crate) use rate::Rate;
@@ -75,6 +77,19 @@ pub(crate) struct Cli {
         display_order = 102
     )]
     pub(crate) token_file: Option<PathBuf>,
+    /// Namespace of observers and batches; the default is that of the context, then of the token, then `default`. Lists
+    /// without one show all namespaces
+    #[arg(
+        short,
+        long,
+        env = "EVERWATCH_NAMESPACE",
+        global = true,
+        hide_env_values = true,
+        value_name = "NAME",
+        help_heading = "Everywhere",
+        display_order = 103
+    )]
+    pub(crate) namespace: Option<String>,
     #[command(flatten)]
     pub(crate) tls: TlsFiles,
     #[command(subcommand)]
@@ -124,6 +139,9 @@ pub(crate) enum Command {
     /// Set, show and delete rates
     #[command(subcommand)]
     Rate(Rate),
+    /// Manage namespaces: the parts of a deployment, with their quotas and pools
+    #[command(subcommand)]
+    Namespace(Namespace),
     /// Store a token for a manager, and use this manager from now on
     #[command(after_help = Login::EXAMPLES)]
     Login(Login),

@@ -49,6 +49,12 @@ impl NamespaceSettings {
     /// Each member that is wrong, with the reason and the cure.
     pub fn parse(namespace: &Namespace, body: Value) -> Result<Self, Vec<FieldError>> {
         let wrong = |pointer: &str, detail: String| FieldError { pointer: pointer.to_owned(), detail };
+        // As a list, the members would have no names.
+        for (pointer, value) in [("", Some(&body)), ("/quotas", body.get("quotas"))] {
+            if value.is_some_and(|value| !value.is_object()) {
+                return Err(vec![wrong(pointer, "must be a JSON object".to_owned())]);
+            }
+        }
         let settings: Self =
             serde_json::from_value(body).map_err(|error| vec![wrong("", error.to_string())])?;
         let mut errors = Vec::new();
@@ -209,6 +215,9 @@ mod tests {
         assert_eq!(errors(&Namespace::default(), running.clone())[0].pointer, "/quotas/running");
         assert_eq!(NamespaceSettings::parse(&team, running).unwrap().quotas.running, Some(3));
         assert!(errors(&team, json!({"quota": {}}))[0].detail.contains("quota"));
+        for (body, pointer) in [(json!([]), ""), (json!({"quotas": [3]}), "/quotas")] {
+            assert_eq!(errors(&team, body)[0].pointer, pointer);
+        }
         assert_eq!(NamespaceSettings::parse(&team, json!({})), Ok(NamespaceSettings::default()));
     }
 }

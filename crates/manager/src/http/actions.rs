@@ -141,7 +141,7 @@ pub(super) struct MoveTo {
     (status = 202, body = Observer, description = "requested"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-deleted, observer-paused (without a pool)"),
-    (status = 422, body = ProblemBody, description = "no-service-for-kind")))]
+    (status = 422, body = ProblemBody, description = "no-service-for-kind, pool-not-allowed")))]
 pub(crate) async fn relocate(
     State(manager): Shared,
     Path(key): Path<String>,

@@ -78,7 +78,7 @@ pub(crate) async fn list(
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-deleted, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
-    (status = 422, body = ProblemBody, description = "invalid, no-service-for-kind")))]
+    (status = 422, body = ProblemBody, description = "invalid, no-service-for-kind, pool-not-allowed")))]
 pub(crate) async fn revert(
     State(manager): Shared,
     Path(key): Path<String>,

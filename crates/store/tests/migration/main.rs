@@ -91,7 +91,9 @@ async fn all_is_kept(store: &dyn Store) {
     assert!(store.note("safe_mode").await.unwrap().is_some());
 
     // A row that could not be read still cannot be, and still has its name.
-    assert!(store.find(&ObserverRef::Name(Namespace::default(), Name::new("broken").unwrap())).await.is_err());
+    assert!(
+        store.find(&ObserverRef::Name(Namespace::default(), Name::new("broken").unwrap())).await.is_err()
+    );
     assert_eq!(store.unreadable().await.unwrap().len(), 1);
 
     // An earlier version stored no digests: the range differs from the inventory of the holder until the row is written.
