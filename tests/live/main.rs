@@ -30,6 +30,7 @@ mod limits;
 mod logs;
 mod managers;
 mod metrics;
+mod namespaces;
 mod operating;
 mod own_kinds;
 mod pausing_pools;
