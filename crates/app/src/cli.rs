@@ -24,7 +24,7 @@ pub(crate) use conformance::Conformance;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
 pub(crate) use limit::Limit;
 pub(crate) use logs::{LogOutput, Logs};
-pub(crate) use namespace::Namespace;
+pub(crate) use namespace::{Namespace, Within};
 pub(crate) use new::New;
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
 pub(crate) use rate::Rate;
@@ -77,19 +77,8 @@ pub(crate) struct Cli {
         display_order = 102
     )]
     pub(crate) token_file: Option<PathBuf>,
-    /// Namespace of observers and batches; the default is that of the context, then of the token, then `default`. Lists
-    /// without one show all namespaces
-    #[arg(
-        short,
-        long,
-        env = "EVERWATCH_NAMESPACE",
-        global = true,
-        hide_env_values = true,
-        value_name = "NAME",
-        help_heading = "Everywhere",
-        display_order = 103
-    )]
-    pub(crate) namespace: Option<String>,
+    #[command(flatten)]
+    pub(crate) within: Within,
     #[command(flatten)]
     pub(crate) tls: TlsFiles,
     #[command(subcommand)]

@@ -1,8 +1,26 @@
 //! Commands about namespaces.
 
 use super::{OutputArgs, Watched};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
+
+/// The namespace of all commands.
+#[derive(Debug, Args)]
+pub(crate) struct Within {
+    /// Namespace of observers and batches; the default is that of the context, then of the token, then `default`. Lists
+    /// without one show all namespaces
+    #[arg(
+        short,
+        long,
+        env = "EVERWATCH_NAMESPACE",
+        global = true,
+        hide_env_values = true,
+        value_name = "NAME",
+        help_heading = "Everywhere",
+        display_order = 103
+    )]
+    pub(crate) namespace: Option<String>,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Namespace {
